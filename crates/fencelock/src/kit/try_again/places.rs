@@ -24,8 +24,8 @@ pub(crate) use self::next::Next;
 use super::channels::Channels;
 use super::{Tried, Trying};
 
-/// How many locks are tried at once.
-const TRIES: usize = 64;
+/// How many locks are tried at once, if they become due together. Others are tried for once fewer are under way.
+pub(super) const TRIES: usize = 64;
 
 pub(crate) struct Places {
     trying: Trying,

@@ -1,14 +1,15 @@
 //! What lives as long as a session does, on whichever connection, and the tries for those who wait.
 
+use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
 
-use super::places::{Places, Work};
+use super::places::{Places, TRIES, Try};
 use super::{Asks, Trying};
 use crate::error::Result;
 use crate::kit::reconnect::Dial;
@@ -63,19 +64,32 @@ impl<A: Asks> TryAgainSession<A> {
         self.places.alive(operation)
     }
 
-    /// Tries for those who are first in their lines, when they are due, until the connection ends.
+    /// Tries for those who are first in their lines, when they are due, until the connection ends. Nobody waits for the answer to another.
     pub(crate) fn tries(self: &Arc<Self>, connection: &Arc<Wire<A>>) -> BoxFuture<'static, ()> {
         let (weak, session) = (Arc::downgrade(connection), Arc::clone(self));
         Box::pin(async move {
+            let mut under_way = FuturesUnordered::new();
             loop {
+                while under_way.len() >= TRIES {
+                    under_way.next().await;
+                }
                 // First, so that nobody is marked as tried for whom nothing is sent.
                 let Some(connection) = Weak::upgrade(&weak) else { return };
                 match session.places.due(session.opening.clock.now()) {
-                    Ok(work) => session.do_it(work, &connection).await,
+                    Ok(mut work) => {
+                        let due = std::mem::take(&mut work.tries).into_iter();
+                        under_way.extend(due.map(|due| Arc::clone(&session).try_for(due, Arc::clone(&connection))));
+                        tokio::select! {
+                            biased;
+                            () = async { while under_way.next().await.is_some() {} pending().await } => {}
+                            () = session.asks.hear(&connection, &session.places, &work) => {}
+                        }
+                    }
                     Err(next) => {
                         drop(connection);
                         tokio::select! {
                             biased;
+                            Some(()) = under_way.next() => {}
                             () = session.places.rung() => {}
                             () = session.opening.clock.sleep_until(next) => {}
                         }
@@ -85,27 +99,15 @@ impl<A: Asks> TryAgainSession<A> {
         })
     }
 
-    /// What is due, side by side.
-    async fn do_it(&self, work: Work, connection: &Wire<A>) {
+    async fn try_for(self: Arc<Self>, due: Try, connection: Arc<Wire<A>>) {
         let clock = &*self.opening.clock;
-        let tries = async {
-            let answers =
-                join_all(work.tries.iter().map(async |due| (due, self.asks.take(connection, due, false).await)));
-            let mut unwanted = Vec::new();
-            for (due, tried) in answers.await {
-                let (tried, sent) = match tried {
-                    Ok((tried, sent)) => (Ok(tried), sent),
-                    Err(error) => (Err(error), clock.now()),
-                };
-                if self.places.answered(due.place.request, tried, (sent, self.validity()), clock.now()) {
-                    unwanted.push(due.place.clone());
-                }
-            }
-            if !unwanted.is_empty() {
-                self.give_back(connection, &unwanted).await;
-            }
+        let (tried, sent) = match self.asks.take(&connection, &due, false).await {
+            Ok((tried, sent)) => (Ok(tried), sent),
+            Err(error) => (Err(error), clock.now()),
         };
-        tokio::join!(tries, self.asks.hear(connection, &self.places, &work));
+        if self.places.answered(due.place.request, tried, (sent, self.validity()), clock.now()) {
+            self.give_back(&connection, &[due.place]).await;
+        }
     }
 
     /// Deletes what was granted to waiters that had left: their own deletions may have come before these tries.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use fencelock::Name;
 use fencelock::inspect::Claim;
-use fencelock::store::{Entered, Entry, Opening, Owner, Place, RequestId, Session, StoreUrl, open_url};
+use fencelock::memory::VirtualClock;
+use fencelock::store::{Entered, Entry, Opening, Owner, Place, RequestId, Session, Standing, StoreUrl, open_url};
 use fencelock::time::{Clock, SystemClock};
 use fencelock_testbed::Way;
 
@@ -79,4 +80,29 @@ async fn a_request_that_outlives_its_session_takes_no_effect() {
     until("it is closed", async || session.close().await.is_ok()).await;
     let stats = masters.servers[2].ask(&["INFO", "commandstats"]).unwrap().to_string();
     assert!(!stats.contains("cmdstat_set:"), "{stats}");
+}
+
+#[tokio::test]
+async fn a_vote_that_is_undecided_holds_up_no_other_lock() {
+    let masters = Masters::new(3);
+    let clock = VirtualClock::new();
+    let session = session(&masters, Arc::new(clock.clone())).await;
+    masters.taken_by_another("split", [0, 1]);
+    masters.taken_by_another("free", [0, 1, 2]);
+    let split = enters(&session, 1, "split").await;
+    let mut free = enters(&session, 2, "free").await;
+    let next = enters(&session, 3, "free").await;
+    until("nobody else has it", async || masters.having("split") == 2).await;
+    // One has it elsewhere, one grants it, and one says nothing, for the time that it is given stands still.
+    masters.servers[1].ask(&["DEL", "split"]).unwrap();
+    masters.freed_by_another("free");
+    masters.proxies[2].hold(Way::Both);
+    let is_granted = |place: &dyn Place| matches!(place.standing(), Standing::Granted(_));
+    let is_undecided = || matches!(split.standing(), Standing::Waiting(_)) && masters.having("split") == 2;
+    clock.advance(Duration::from_secs(2));
+    until("the free one is granted", async || is_granted(&*free)).await;
+    until("the other one is asked for", async || is_undecided()).await;
+    soon(free.leave()).await.unwrap();
+    until("the next of its line has it", async || is_granted(&*next)).await;
+    assert!(is_undecided());
 }
