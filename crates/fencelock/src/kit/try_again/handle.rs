@@ -55,22 +55,17 @@ impl<A: Asks> Core<A> {
             Begun::Other => return Err(self.other_kind("lock of another kind in this client")),
         };
         let due = Try { place, claim: entry.claim, said: said.into() };
-        let (tried, sent) = match self.ask(&due, is_new).await {
-            Ok(answer) => answer,
-            Err(error) => {
-                if is_new && error.outcome() == Outcome::NotApplied {
-                    self.session.places.forget(entry.id);
-                }
-                return Err(error);
+        let (tried, sent) = self.ask(&due, is_new).await.inspect_err(|error| {
+            if is_new && error.outcome() == Outcome::NotApplied {
+                self.session.places.forget(entry.id);
             }
-        };
+        })?;
         if let Tried::Other(kind) = &tried {
             self.session.places.forget(entry.id);
             return Err(self.other_kind(kind));
         }
         let now = self.link.clock.now();
-        let is_busy = !matches!(tried, Tried::Granted(_));
-        if is_busy && !entry.wait {
+        if !matches!(tried, Tried::Granted(_)) && !entry.wait {
             self.session.places.forget(entry.id);
             return Ok(Entered::Busy);
         }
@@ -79,7 +74,7 @@ impl<A: Asks> Core<A> {
     }
 
     fn other_kind(&self, kind: &str) -> Error {
-        self.session.places.trying().other_kind("enter", kind)
+        self.session.places.trying.other_kind("enter", kind)
     }
 
     fn place(self: &Arc<Self>, place: PlaceId) -> Entered {

@@ -106,8 +106,7 @@ pub(crate) trait Asks: Send + Sync + 'static {
     /// Prolongs these locks by a ttl. With none of them it says that the session can do that.
     fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> impl Future<Output = Result<Prolonged>> + Send;
 
-    /// These are about to be given up, before there need be a connection for that: what is under way for them is not kept from here on,
-    /// where this layout can see to that.
+    /// These are given up from here on, with or without a connection: what is under way for them is not kept, where that can be helped.
     fn bars(&self, _places: &[PlaceId]) {}
 
     /// What locks are given up on in a layout that reaches a part of its servers also where those are missing that it takes for all else.

@@ -28,7 +28,7 @@ use super::{Tried, Trying};
 pub(super) const TRIES: usize = 64;
 
 pub(crate) struct Places {
-    trying: Trying,
+    pub(super) trying: Trying,
     state: Mutex<PlacesState>,
     events: mpsc::UnboundedSender<SessionEvent>,
     /// Rung when somebody may be due sooner than was known.
@@ -92,11 +92,6 @@ pub(crate) enum Begun {
 impl Places {
     pub(crate) fn new(trying: Trying, events: mpsc::UnboundedSender<SessionEvent>) -> Self {
         Self { trying, state: Mutex::default(), events, bell: Notify::new() }
-    }
-
-    /// How they are tried for.
-    pub(super) fn trying(&self) -> Trying {
-        self.trying
     }
 
     fn lock(&self) -> MutexGuard<'_, PlacesState> {
@@ -329,23 +324,15 @@ impl Places {
 
     /// From now on nobody is tried for. Says what may be in the server.
     pub(crate) fn close(&self) -> Vec<PlaceId> {
-        self.lock().is_closing = true;
-        self.all()
-    }
-
-    /// Everything that may be in the server.
-    fn all(&self) -> Vec<PlaceId> {
-        let state = self.lock();
+        let mut state = self.lock();
+        state.is_closing = true;
         let there = state.slots.iter().filter(|(_, slot)| slot.asked || matches!(slot.stand, Stand::Granted(_)));
         there.map(|(id, slot)| PlaceId { name: slot.name.clone(), request: *id }).collect()
     }
 
     /// Refuses what only a living session can do.
     pub(crate) fn alive(&self, operation: &'static str) -> Result<()> {
-        match self.over() {
-            None => Ok(()),
-            Some(_) => Err(Error::new(ErrorKind::Lost, operation, "the session is over")),
-        }
+        self.over().map_or(Ok(()), |_| Err(Error::new(ErrorKind::Lost, operation, "the session is over")))
     }
 }
 

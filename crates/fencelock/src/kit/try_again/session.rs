@@ -101,10 +101,8 @@ impl<A: Asks> TryAgainSession<A> {
 
     async fn try_for(self: Arc<Self>, due: Try, connection: Arc<Wire<A>>) {
         let clock = &*self.opening.clock;
-        let (tried, sent) = match self.asks.take(&connection, &due, false).await {
-            Ok((tried, sent)) => (Ok(tried), sent),
-            Err(error) => (Err(error), clock.now()),
-        };
+        let taken = self.asks.take(&connection, &due, false).await;
+        let (tried, sent) = taken.map_or_else(|error| (Err(error), clock.now()), |(tried, sent)| (Ok(tried), sent));
         if self.places.answered(due.place.request, tried, (sent, self.validity()), clock.now()) {
             self.give_back(&connection, &[due.place]).await;
         }

@@ -103,18 +103,16 @@ impl RedlockSession {
             connection.run("enter", &attempt.give_up(dialect, earlier)).await?;
         }
         is_wanted()?;
-        let (sent, mut tried) = (self.opening.clock.now(), None);
-        let at = at(dialect, &attempt.place, attempt.number);
-        if let Some(quick) = dialect.quick(&at, &attempt.said, ttl).filter(|_| is_new) {
-            if connection.command("enter", &quick).await? == Value::Okay {
-                tried = Some(Tried::Granted(None));
-            } else {
-                is_wanted()?;
-            }
-        }
-        let tried = match tried {
-            Some(granted) => granted,
-            None => connection.run("enter", &dialect.acquire(at, Claim::MUTEX, &attempt.said, ttl)).await?,
+        let (sent, at) = (self.opening.clock.now(), at(dialect, &attempt.place, attempt.number));
+        let is_taken = match dialect.quick(&at, &attempt.said, ttl).filter(|_| is_new) {
+            Some(quick) => connection.command("enter", &quick).await? == Value::Okay,
+            None => false,
+        };
+        let tried = if is_taken {
+            Tried::Granted(None)
+        } else {
+            is_wanted()?;
+            connection.run("enter", &dialect.acquire(at, Claim::MUTEX, &attempt.said, ttl)).await?
         };
         // The request can be sent after what deletes the lock all the same: right after the look, and again to a server that did not know
         // the script.

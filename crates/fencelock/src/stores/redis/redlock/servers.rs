@@ -70,10 +70,6 @@ impl Servers {
         self.size() / 2 + 1
     }
 
-    fn is_connected(&self) -> bool {
-        self.links.iter().filter(|link| link.is_connected()).count() >= self.quorum()
-    }
-
     /// Starts a task beside those who ask.
     fn start(&self, task: impl Future<Output = ()> + Send + 'static) -> Result<AbortHandle> {
         Ok(self.tasks.clone().map_or_else(Tasks::here, Ok)?.spawn(task))
@@ -181,7 +177,7 @@ impl Dial for ToMajority {
     }
 
     fn is_alive(servers: &Servers) -> bool {
-        servers.is_connected()
+        servers.links.iter().filter(|link| link.is_connected()).count() >= servers.quorum()
     }
 
     fn hang_up(servers: &Servers) {

@@ -20,12 +20,6 @@ use crate::stores::redis::try_again::dialect::{Dialect, Found, Marks, other_kind
 use crate::stores::redis::try_again::inspect::{self, contender};
 use crate::stores::redis::wire::{Config, Link, link};
 
-/// How long a server is waited for: longer than a connection to it may take to be made, which then says what was wrong, and less long than
-/// the engine waits.
-fn patience_with(opening: &Opening) -> Duration {
-    opening.request_deadline * 19 / 20
-}
-
 /// How long those are given who look without a session.
 const LOOKING: Duration = Duration::from_secs(10);
 
@@ -109,7 +103,9 @@ impl Server for Redlock {
         let links = self.servers.iter().enumerate().map(|(index, config)| {
             link(config, Arc::new(ServerUser { session: Arc::clone(&session), index }), Some(opening))
         });
-        let servers = self.servers(links.collect(), ttl, patience_with(opening), Some(opening.tasks.clone()));
+        // Longer than a connection may take to be made, which then says what was wrong, and less long than the engine waits.
+        let patience = opening.request_deadline * 19 / 20;
+        let servers = self.servers(links.collect(), ttl, patience, Some(opening.tasks.clone()));
         servers.try_for(&session)?;
         Ok((Arc::clone(&session), to_majority(servers, Some(session))))
     }
