@@ -92,7 +92,8 @@ impl Bucket {
         Ok(removed)
     }
 
-    /// Tries to take the lock among processes; `None` while another one has it.
+    /// Tries to take the lock among processes; `None` while another one has it, or if somebody removed the directory: its lock keeps
+    /// nobody out, and the next try opens the new one.
     pub(super) fn try_lock(
         &self,
         directory: &Directory,
@@ -100,10 +101,16 @@ impl Bucket {
     ) -> rustix::io::Result<Option<BucketLock>> {
         let fd = state.open(directory, self.index)?;
         match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(BucketLock(fd))),
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(errno) => Err(errno),
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            Err(errno) => return Err(errno),
         }
+        let (lock, stat) = (BucketLock(Arc::clone(&fd)), rustix::fs::fstat(&fd)?);
+        if stat.st_nlink == 0 {
+            state.forget_directory();
+            return Ok(None);
+        }
+        Ok(Some(lock))
     }
 
     /// Does `step` under the lock, once no other process has it.

@@ -1,6 +1,6 @@
 //! Joining a queue: a number and a ticket, under the bucket's lock.
 //!
-//! Uncontended, with nobody else at the bucket since last time: flock, pread, pwrite, symlinkat, flock. Everything
+//! Uncontended, with nobody else at the bucket since last time: flock, fstat, pread, pwrite, symlinkat, flock. Everything
 //! between two awaits is synchronous, so a dropped `enter` either left a ticket that is known here, or nothing. That is
 //! also what a caller does on its own thread; whatever may take longer is left to the I/O thread.
 
@@ -101,6 +101,10 @@ pub(super) fn enter_now(core: &Arc<Core>, entry: &Entry) -> Option<Result<Entere
 }
 
 pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
+    if core.over().is_some() {
+        // Its directory may be gone, too.
+        return Err(own_places::over("enter"));
+    }
     let slot = EncodedName::of(&entry.name);
     let (directory, bucket) = (&core.directory, core.directory.bucket(slot.bucket));
     let request = Request { core, entry: &entry, slot: &slot, bucket: &bucket, at_once: false };

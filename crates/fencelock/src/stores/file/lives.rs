@@ -82,8 +82,8 @@ impl Directory {
     }
 
     /// Who a session belongs to, if its file is there and tells.
-    pub(super) fn owner(&self, session: u64) -> Option<Owner> {
-        let text = super::files::read(&self.root.sessions, &session_name(session)).ok()??;
-        record::read::<Identity<'_>>(&text)?.owner()
+    pub(super) fn owner(&self, session: u64) -> rustix::io::Result<Option<Owner>> {
+        let text = super::files::read(&self.root.sessions, &session_name(session))?;
+        Ok(text.and_then(|text| record::read::<Identity<'_>>(&text)?.owner()))
     }
 }

@@ -197,7 +197,7 @@ impl Store for FileStore {
             // Others of this thread go on in between.
             tokio::task::yield_now().await;
             let list = list.map_or_else(|| self.intact_directory().and_then(NameList::of), Ok)?;
-            Ok(list.go_on(prefix).map(|(names, list)| (names, Some(list))))
+            Ok(list.go_on(prefix)?.map(|(names, list)| (names, Some(list))))
         };
         Box::pin(stream::try_unfold(None, portion))
     }

@@ -15,7 +15,7 @@ use super::platform;
 use super::process;
 use super::ticket::{EncodedName, Note, Ticket, decode};
 use super::watch::Rung;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::name::Name;
 use crate::store::{Contender, Grant, Outline, Owner, Page, Queue, RequestId};
 use crate::token::FencingToken;
@@ -35,7 +35,7 @@ impl Roll {
 
     /// Who a session belongs to, if its file tells.
     pub(super) fn owner(&mut self, directory: &Directory, session: u64) -> Option<&Owner> {
-        self.owners.entry(session).or_insert_with(|| directory.owner(session)).as_ref()
+        self.owners.entry(session).or_insert_with(|| directory.owner(session).ok()?).as_ref()
     }
 }
 
@@ -44,24 +44,31 @@ pub(super) struct NameList {
     directory: Arc<Directory>,
     buckets: std::vec::IntoIter<u16>,
     roll: Roll,
+    is_read: bool,
+    failure: Option<Error>,
 }
 
 impl NameList {
     pub(super) fn of(directory: Arc<Directory>) -> Result<Self> {
         let buckets = directory.buckets_on_disk().map_err(|errno| fault("names", &directory.path, errno))?;
-        Ok(Self { buckets: buckets.into_iter(), roll: Roll::default(), directory })
+        Ok(Self { buckets: buckets.into_iter(), roll: Roll::default(), is_read: false, failure: None, directory })
     }
 
     /// The names in the next bucket; `None` after the last one. A bucket that cannot be read is told to the log, and costs the names
-    /// in it.
-    pub(super) fn go_on(mut self, prefix: &str) -> Option<(Vec<Name>, Self)> {
-        let bucket = self.buckets.next()?;
-        let names = self.directory.list_names(bucket, &mut self.roll, prefix).unwrap_or_else(|errno| {
+    /// in it; if none can be read, that is the error.
+    pub(super) fn go_on(mut self, prefix: &str) -> Result<Option<(Vec<Name>, Self)>> {
+        let Some(bucket) = self.buckets.next() else {
+            return self.failure.filter(|_| !self.is_read).map_or(Ok(None), Err);
+        };
+        let names = self.directory.list_names(bucket, &mut self.roll, prefix);
+        self.is_read |= names.is_ok();
+        let names = names.unwrap_or_else(|errno| {
             let path = format!("{}/{}", self.directory.path, Directory::bucket_path(bucket));
             tracing::warn!(path, %errno, "the names in this bucket are not listed");
+            self.failure = Some(fault("names", path, errno));
             BTreeSet::new()
         });
-        Some((names.into_iter().collect(), self))
+        Ok(Some((names.into_iter().collect(), self)))
     }
 }
 

@@ -89,7 +89,7 @@ impl Directory {
     }
 }
 
-fn sweep_temporary(directory: &OwnedFd) -> rustix::io::Result<()> {
+pub(super) fn sweep_temporary(directory: &OwnedFd) -> rustix::io::Result<()> {
     let mut names = Vec::new();
     platform::list(directory, |name| names.extend(name.starts_with(TEMPORARY).then(|| name.to_owned())))?;
     for name in names {

@@ -146,3 +146,60 @@ async fn a_break_that_came_too_late_takes_back_its_own_record_only() {
     let kept = store.breaks(&name).await.unwrap();
     assert_eq!(kept.iter().map(|known| &*known.reason).collect::<Vec<_>>(), ["in time"]);
 }
+
+#[tokio::test]
+async fn a_bucket_that_was_removed_and_made_anew_by_another_process_is_used_by_both() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut one, mut two) = (Client::on(&near), Client::on(&far));
+    for at_once in [false, true] {
+        one.enter("a", Claim::MUTEX).await.leave().await.unwrap();
+        std::fs::remove_dir(bucket_of(&directory, "a").1).unwrap();
+        // Theirs is the new one; the other process has the removed one open.
+        two.core.directory.bucket(EncodedName::of(&Name::new("a").unwrap()).bucket).lock().forget_directory();
+        let mut held = two.enter("a", Claim::MUTEX).await;
+        let before = token(&*held);
+        if at_once {
+            let entry = one.entry("a", Claim::MUTEX, false);
+            assert!(one.session.enter_now(&entry).is_none(), "it has to be opened anew");
+        }
+        assert!(matches!(one.attempt("a").await, Entered::Busy));
+        let mut waiting = one.enter("a", Claim::MUTEX).await;
+        let (after, left) = tokio::join!(granted(&mut waiting), held.leave());
+        assert!(after > before && left.unwrap() == Left::Released);
+        waiting.leave().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_removed_bucket_is_not_locked_and_no_number_is_drawn_in_it() {
+    let directory = directory();
+    let here = store(&directory);
+    let mut client = Client::on(&here);
+    client.enter("a", Claim::MUTEX).await.leave().await.unwrap();
+    let (slot, path) = bucket_of(&directory, "a");
+    std::fs::remove_dir(path).unwrap();
+    let bucket = client.core.directory.bucket(slot.bucket);
+    let mut state = bucket.lock();
+    assert!(bucket.try_lock(&client.core.directory, &mut state).unwrap().is_none());
+    assert!(bucket.try_lock(&client.core.directory, &mut state).unwrap().is_some(), "the new one");
+}
+
+#[tokio::test]
+async fn if_no_bucket_can_be_read_the_names_are_an_error_and_not_none() {
+    let directory = directory();
+    let here = store(&directory);
+    let mut client = Client::on(&here);
+    let _held = client.enter("a", Claim::MUTEX).await;
+    let unreadable = |name: &str| {
+        let (_, path) = bucket_of(&directory, name);
+        std::fs::remove_dir_all(&path).unwrap();
+        // Not a directory, to root as well.
+        std::fs::write(path, "").unwrap();
+    };
+    unreadable("b");
+    assert_eq!(names(&here, "").await, [Name::new("a").unwrap()]);
+    unreadable("a");
+    let error = here.names("").try_concat().await.unwrap_err();
+    assert!(error.to_string().contains("/b/"), "{error}");
+}
