@@ -149,7 +149,7 @@ impl Directory {
 
     /// The error for a short lock that another process kept for longer than the request deadline.
     pub(super) fn stuck(&self, operation: &'static str, path: &str) -> Error {
-        let message = "another process is inside a short lock of the directory and does not go on; was it stopped? `lslocks` names the process that locks this path";
+        let message = "another process is inside a short lock of the directory and does not go on; was it stopped, or is the disk slow? `lslocks` names the process that locks this path";
         Error::new(ErrorKind::Unreachable, operation, message)
             .with("path", format_args!("{}/{path}", self.path))
             .retryable()

@@ -1,8 +1,10 @@
-//! Notes on locks: a file for each, a line of JSON and then the value.
+//! Notes on locks: a file for each, a line of JSON and then the value. An empty one is none.
 //!
-//! It is replaced under the lock of the bucket, and only while the ticket of the grant is there. Who breaks a grant takes that lock as
-//! well, and departures of this process take the one in memory: what a late holder writes never counts.
+//! A new one is put beside it (`p.…`), and counts from the instant that the ticket of its grant has a second hard link (`k.…`). The
+//! kernel makes that in one step, and only while the ticket is there: what a late holder writes never counts, whenever its writer was
+//! stopped. Then it takes the place of the old one. Writers are under the lock of the bucket; readers take none.
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +17,8 @@ use super::enter::Patience;
 use super::fault::fault;
 use super::files::{READ_DIRECTORY, make_directory, read, write_temporary};
 use super::platform;
-use super::ticket::EncodedName;
+use super::sweep::sweep_temporary;
+use super::ticket::{EncodedName, Ticket};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::record::{self, Identity, milliseconds};
 use crate::name::Name;
@@ -24,8 +27,19 @@ use crate::token::FencingToken;
 
 /// The directory of the notes; made with the first one.
 pub(super) const NOTES: &str = "notes";
-/// What the file names of notes begin with, before the encoded name.
-const PREFIX: &str = "n.";
+/// What the file names begin with, before the encoded name: of a note, of the next one, and of what says that the next one counts.
+const NOTE: &str = "n.";
+const NEXT: &str = "p.";
+const COUNTS: &str = "k.";
+
+/// A file under a temporary name, which goes if nothing came of it.
+struct Temporary<'a>(&'a OwnedFd, String);
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        let _ = remove(self.0, &self.1);
+    }
+}
 
 /// The first line of a file.
 #[derive(Serialize, Deserialize)]
@@ -49,49 +63,44 @@ impl Directory {
     ) -> Result<bool> {
         let (place, slot) = (&order.grant.place, EncodedName::of(&order.grant.place.name));
         let failed = |errno| self.note_failed(&slot, errno);
-        let Some(ticket) = self.granted(&slot, place, order.grant.token)? else { return Ok(false) };
-        let (folder, file) = (self.make_folder(slot.bucket).map_err(failed)?, format!("{PREFIX}{}", slot.encoded));
+        let folder = self.make_folder(slot.bucket).map_err(failed)?;
         let expires = order.ttl.and_then(|ttl| now.checked_add(ttl));
         let head = Head {
-            number: ticket.key.seq,
+            number: order.grant.token.map_or(0, FencingToken::get),
             written_ms: milliseconds(now),
             expires_ms: expires.map_or(0, milliseconds),
             owner: Identity::of(&order.owner),
         };
-        let content =
-            [record::text("note", &head)?.as_bytes(), b"\n", order.value.as_deref().unwrap_or_default()].concat();
+        let head = record::text("note", &head)?;
+        let content = order.value.as_deref().map(|value| [head.as_bytes(), b"\n", value].concat()).unwrap_or_default();
         // On disk before the lock is taken.
         let new = write_temporary(&folder, &content, self.root.modes).map_err(failed)?;
+        let new = Temporary(&folder, new);
         let bucket = self.bucket(slot.bucket);
-        let written = bucket.locked(self, "note", &mut patience, |_, _| {
-            if self.granted(&slot, place, order.grant.token)?.is_none() {
-                return Ok(false);
-            }
-            let put = match order.value {
-                Some(_) => rustix::fs::renameat(&folder, new.as_str(), &folder, file.as_str()),
-                None => remove(&folder, &file),
-            };
-            put.map_err(failed)?;
+        let written = bucket.locked(self, "note", &mut patience, |_, lock| {
+            let Some(ticket) = self.granted(&slot, place, order.grant.token)? else { return Ok(false) };
+            let counts = put(&new, &slot.encoded, &lock.0, &ticket).map_err(failed)?;
             // What cannot be cleared now stays for the next one.
             let _ = clear(&folder, now);
-            Ok(true)
+            Ok(counts)
         });
-        let written = written.await;
-        let _ = remove(&folder, &new);
-        if matches!(written, Ok(true)) {
+        let written = written.await?;
+        if written {
             rustix::fs::fsync(&folder).map_err(failed)?;
         }
-        written
+        Ok(written)
     }
 
     pub(super) fn read_note(&self, name: &Name, now: SystemTime) -> Result<NoteRead> {
         let slot = EncodedName::of(name);
         let failed = |errno| self.note_failed(&slot, errno);
         let content = match self.folder(slot.bucket).map_err(failed)? {
-            Some(folder) => read(&folder, &format!("{PREFIX}{}", slot.encoded)).map_err(failed)?,
+            Some(folder) => current(&folder, &slot.encoded).map_err(failed)?,
             None => None,
         };
-        let Some(content) = content else { return Ok(NoteRead { note: None, now }) };
+        let Some(content) = content.filter(|content| !content.is_empty()) else {
+            return Ok(NoteRead { note: None, now });
+        };
         let note = note_of(&content).ok_or_else(|| {
             let message = "a note is not what this release writes";
             Error::new(ErrorKind::Layout, "note", message).with("name", name)
@@ -125,12 +134,68 @@ impl Directory {
     }
 }
 
-/// Removes the notes of a bucket whose time is over. Under its lock.
+/// Makes a new note count, if the ticket is there; says whether it was. Under the lock.
+fn put(new: &Temporary<'_>, encoded: &str, bucket: &OwnedFd, ticket: &Ticket) -> rustix::io::Result<bool> {
+    let folder = new.0;
+    settle(folder, encoded)?;
+    rustix::fs::renameat(folder, new.1.as_str(), folder, format!("{NEXT}{encoded}"))?;
+    let counts = format!("{COUNTS}{encoded}");
+    let linked = rustix::fs::linkat(bucket, ticket.file_name(encoded), folder, counts, AtFlags::empty());
+    settle(folder, encoded)?;
+    match linked {
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Finishes what a writer began: the next note takes the place of the old one if it counts, else it goes. Under the lock.
+fn settle(folder: &OwnedFd, encoded: &str) -> rustix::io::Result<()> {
+    let next = format!("{NEXT}{encoded}");
+    if !next_counts(folder, encoded)? {
+        return remove(folder, &next);
+    }
+    match rustix::fs::renameat(folder, next, folder, format!("{NOTE}{encoded}")) {
+        Ok(()) | Err(Errno::NOENT) => remove(folder, &format!("{COUNTS}{encoded}")),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn next_counts(folder: &OwnedFd, encoded: &str) -> rustix::io::Result<bool> {
+    match rustix::fs::statat(folder, format!("{COUNTS}{encoded}"), AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// The content of the note that counts, without the lock.
+fn current(folder: &OwnedFd, encoded: &str) -> rustix::io::Result<Option<Vec<u8>>> {
+    let next = || read(folder, &format!("{NEXT}{encoded}"));
+    while let Some(content) = next()?
+        && next_counts(folder, encoded)?
+    {
+        // Else it was the next one of somebody else that counted.
+        if next()?.as_ref() == Some(&content) {
+            return Ok(Some(content));
+        }
+    }
+    read(folder, &format!("{NOTE}{encoded}"))
+}
+
+/// Removes the notes of a bucket whose time is over, and what killed writers left. Under its lock.
 fn clear(folder: &OwnedFd, now: SystemTime) -> rustix::io::Result<()> {
-    let mut files = Vec::new();
-    platform::list(folder, |file| files.extend(file.starts_with(PREFIX).then(|| file.to_owned())))?;
-    for file in files {
-        if read(folder, &file)?.and_then(|content| note_of(&content)).is_some_and(|note| is_over(&note, now)) {
+    sweep_temporary(folder)?;
+    let mut names = BTreeSet::new();
+    platform::list(folder, |file| {
+        let encoded = [NOTE, NEXT, COUNTS].iter().find_map(|prefix| file.strip_prefix(prefix));
+        names.extend(encoded.map(str::to_owned));
+    })?;
+    for encoded in names {
+        settle(folder, &encoded)?;
+        let file = format!("{NOTE}{encoded}");
+        let is_none = |content: &[u8]| content.is_empty() || note_of(content).is_some_and(|note| is_over(&note, now));
+        if read(folder, &file)?.is_some_and(|content| is_none(&content)) {
             remove(folder, &file)?;
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
+use super::super::lives::session_name;
 use super::super::ticket::EncodedName;
 use super::*;
 use crate::FencingToken;
@@ -95,4 +96,79 @@ async fn what_was_replaced_or_deleted_or_is_over_leaves_no_file() {
         write(&store, &order(&*place, None, None), now).await;
     }
     assert_eq!(files(&directory), 0);
+}
+
+#[tokio::test]
+async fn what_is_written_for_a_holder_that_leaves_in_between_never_counts() {
+    let directory = directory();
+    let (near, far) = (store(&directory), Arc::new(store(&directory)));
+    let (mut one, job) = (Client::on(&near), Name::new("job").unwrap());
+    for round in 0..200 {
+        let mut held = one.enter("job", Claim::MUTEX).await;
+        let late = order(&*held, Some(&format!("of round {round}")), None);
+        let started = Arc::new(AtomicBool::new(false));
+        let (writing, told) = (Arc::clone(&far), Arc::clone(&started));
+        let writer = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            while runtime.block_on(writing.write_note(&late)).unwrap() {
+                told.store(true, Ordering::SeqCst);
+            }
+        });
+        while !started.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        for _ in 0..round * 10 {
+            std::hint::spin_loop();
+        }
+        assert_eq!(held.leave().await.unwrap(), Left::Released);
+        let after = near.note(&job).await.unwrap();
+        writer.join().unwrap();
+        assert_eq!(after.note, near.note(&job).await.unwrap().note, "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn a_writer_that_was_killed_in_between_leaves_the_old_note_or_the_new_one_whole() {
+    let directory = directory();
+    let here = store(&directory);
+    let mut client = Client::on(&here);
+    let (job, now) = (Name::new("job").unwrap(), SystemTime::now());
+    let mut held = client.enter("job", Claim::MUTEX).await;
+    let slot = EncodedName::of(&job);
+    let folder = directory.path().join(format!("notes/{:03x}", slot.bucket));
+    let [note, next, counts] = ["n", "p", "k"].map(|kind| folder.join(format!("{kind}.{}", slot.encoded)));
+    let shown = || text(&here, &job, now);
+    write(&here, &order(&*held, Some("one"), None), now).await;
+    let first = std::fs::read(&note).unwrap();
+    std::fs::write(&next, String::from_utf8(first.clone()).unwrap().replace("one", "two")).unwrap();
+    assert_eq!(shown().as_deref(), Some("one"), "the next one does not count yet");
+    std::os::unix::fs::symlink("1", &counts).unwrap();
+    assert_eq!(shown().as_deref(), Some("two"), "it counts");
+    std::fs::rename(&next, &note).unwrap();
+    assert_eq!(shown().as_deref(), Some("two"), "it took the place of the old one");
+    std::fs::write(&next, "").unwrap();
+    assert_eq!(shown(), None, "a deletion that counts");
+    let abandoned = std::fs::File::create(folder.join("tmp.abandoned")).unwrap();
+    abandoned.set_modified(now - Duration::from_secs(120)).unwrap();
+    write(&here, &order(&*held, Some("three"), None), now).await;
+    assert_eq!((shown().as_deref(), files(&directory)), (Some("three"), 1));
+    std::fs::write(&next, first).unwrap();
+    let late = order(&*held, Some("late"), None);
+    held.leave().await.unwrap();
+    assert!(!here.write_note(&late).await.unwrap());
+    assert_eq!(shown().as_deref(), Some("three"));
+    assert!(!counts.exists() && std::fs::read_dir(&folder).unwrap().count() <= 2, "no temporary file");
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_read_is_an_error_and_not_a_grant_that_is_over() {
+    let directory = directory();
+    let here = store(&directory);
+    let mut client = Client::on(&here);
+    let held = client.enter("job", Claim::MUTEX).await;
+    // A link in its place: the session is alive, as this process knows, and its file cannot be read.
+    let file = directory.path().join("sessions").join(session_name(client.core.id));
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &file).unwrap();
+    here.write_note(&order(&*held, Some("a"), None)).await.unwrap_err();
 }
