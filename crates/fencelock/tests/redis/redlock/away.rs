@@ -14,7 +14,7 @@ use crate::lab::{soon, until};
 use crate::masters::Masters;
 
 async fn session(masters: &Masters, clock: Arc<dyn Clock>) -> Arc<dyn Session> {
-    let opening = Opening::here(Owner::new(7, "host", 1), Duration::from_mins(10), clock).unwrap();
+    let opening = Opening::here(Owner::new(7, "host", 1), Duration::from_secs(600), clock).unwrap();
     let store = open_url(StoreUrl::parse(&masters.url("rejoin_ms=0")).unwrap()).await.unwrap();
     soon(store.open(opening)).await.unwrap().session
 }
