@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FlockOperation, Mode};
+use rustix::fs::{FlockOperation, Mode};
 use rustix::io::Errno;
 
 use super::ceiling::unlock;
 use super::directory::Directory;
 use super::enter::Patience;
 use super::fault::fault;
-use super::files::{READ_DIRECTORY, make_directory};
+use super::files::{self, READ_DIRECTORY, make_directory};
 use super::line::{KnownContender, KnownQueue};
 use super::platform;
 use super::ticket::Ticket;
@@ -261,19 +261,11 @@ impl Directory {
     pub(super) fn exists(&self, path: &str) -> rustix::io::Result<bool> {
         #[cfg(test)]
         super::tests::count(&self.counts.tickets_looked_for);
-        match rustix::fs::statat(&self.root.fd, path, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(_) => Ok(true),
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
-            Err(errno) => Err(errno),
-        }
+        files::exists(&self.root.fd, path)
     }
 
     /// Removes a ticket; whether it was there.
     pub(super) fn remove(&self, path: &str) -> rustix::io::Result<bool> {
-        match rustix::fs::unlinkat(&self.root.fd, path, AtFlags::empty()) {
-            Ok(()) => Ok(true),
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
-            Err(errno) => Err(errno),
-        }
+        files::remove(&self.root.fd, path)
     }
 }

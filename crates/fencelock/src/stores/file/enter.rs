@@ -70,9 +70,7 @@ enum Step {
     Entered(Entered),
     /// The ceiling must be moved above the number after this one.
     Ceiling(u64),
-    /// Somebody removed the directory of the bucket.
-    NoBucket,
-    /// It would take longer than a caller may be held up. Nothing was done.
+    /// It would take longer than a caller may be held up, or somebody removed the directory of the bucket. Nothing was done.
     TakesLonger,
 }
 
@@ -95,14 +93,13 @@ pub(super) fn enter_now(core: &Arc<Core>, entry: &Entry) -> Option<Result<Entere
     };
     match request.step(&mut state, &lock) {
         Ok(Step::Entered(entered)) => Some(Ok(entered)),
-        Ok(Step::Ceiling(_) | Step::NoBucket | Step::TakesLonger) => None,
+        Ok(Step::Ceiling(_) | Step::TakesLonger) => None,
         Err(error) => Some(Err(error)),
     }
 }
 
 pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
     if core.over().is_some() {
-        // Its directory may be gone, too.
         return Err(own_places::over("enter"));
     }
     let slot = EncodedName::of(&entry.name);
@@ -119,7 +116,7 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
                 }
                 SESSIONS.to_owned()
             }
-            Step::NoBucket | Step::TakesLonger => Directory::bucket_path(slot.bucket),
+            Step::TakesLonger => Directory::bucket_path(slot.bucket),
         };
         if !patience.lasts().await {
             return Err(directory.stuck("enter", &busy));
@@ -223,7 +220,7 @@ impl Request<'_> {
             Ok(()) => {}
             Err(Errno::NOENT) => {
                 state.forget_directory();
-                return Ok(Step::NoBucket);
+                return Ok(Step::TakesLonger);
             }
             Err(errno) => return Err(self.failed(errno)),
         }

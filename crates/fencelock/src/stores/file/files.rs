@@ -48,35 +48,39 @@ pub(super) fn make_directory(parent: &OwnedFd, name: &str, modes: Modes, mode: M
     }
 }
 
+/// A file under a temporary name, which goes if nothing came of it.
+pub(super) struct Temporary<'a>(pub(super) &'a OwnedFd, pub(super) String);
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        let _ = remove(self.0, &self.1);
+    }
+}
+
 /// Makes a file that is never seen without its content; one that is there already stays.
 pub(super) fn make_file(parent: &OwnedFd, name: &str, content: &[u8], modes: Modes) -> rustix::io::Result<()> {
     let temporary = write_temporary(parent, content, modes)?;
-    let linked = rustix::fs::linkat(parent, temporary.as_str(), parent, name, AtFlags::empty());
-    let _ = rustix::fs::unlinkat(parent, temporary.as_str(), AtFlags::empty());
+    let linked = rustix::fs::linkat(parent, temporary.1.as_str(), parent, name, AtFlags::empty());
     if linked == Err(Errno::EXIST) { Ok(()) } else { linked }
 }
 
 /// Replaces a file so that a power cut leaves the old content or the new one. The caller keeps everybody else out.
 pub(super) fn replace_file(parent: &OwnedFd, name: &str, content: &[u8], modes: Modes) -> rustix::io::Result<()> {
     let temporary = write_temporary(parent, content, modes)?;
-    let renamed = rustix::fs::renameat(parent, temporary.as_str(), parent, name);
-    if renamed.is_err() {
-        let _ = rustix::fs::unlinkat(parent, temporary.as_str(), AtFlags::empty());
-    }
-    renamed.and_then(|()| rustix::fs::fsync(parent))
+    rustix::fs::renameat(parent, temporary.1.as_str(), parent, name).and_then(|()| rustix::fs::fsync(parent))
 }
 
 /// Writes a file to disk under a temporary name.
-pub(super) fn write_temporary(parent: &OwnedFd, content: &[u8], modes: Modes) -> rustix::io::Result<String> {
+pub(super) fn write_temporary<'a>(
+    parent: &'a OwnedFd,
+    content: &[u8],
+    modes: Modes,
+) -> rustix::io::Result<Temporary<'a>> {
     let temporary = temporary_name();
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = rustix::fs::openat(parent, temporary.as_str(), flags, modes.file)?;
-    let written =
-        write_all(&file, content).and_then(|()| modes.apply(&file, modes.file)).and_then(|()| rustix::fs::fsync(&file));
-    if let Err(errno) = written {
-        let _ = rustix::fs::unlinkat(parent, temporary.as_str(), AtFlags::empty());
-        return Err(errno);
-    }
+    let temporary = Temporary(parent, temporary);
+    write_all(&file, content).and_then(|()| modes.apply(&file, modes.file)).and_then(|()| rustix::fs::fsync(&file))?;
     Ok(temporary)
 }
 
@@ -108,4 +112,23 @@ pub(super) fn read(parent: &OwnedFd, name: &str) -> rustix::io::Result<Option<Ve
 pub(super) fn temporary_name() -> String {
     let random = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
     format!("{TEMPORARY}{random:016x}")
+}
+
+/// Whether there is anything at this path.
+pub(super) fn exists(parent: &OwnedFd, path: &str) -> rustix::io::Result<bool> {
+    was_there(rustix::fs::statat(parent, path, AtFlags::SYMLINK_NOFOLLOW).map(drop))
+}
+
+/// Removes a file or a link; whether it was there.
+pub(super) fn remove(parent: &OwnedFd, path: &str) -> rustix::io::Result<bool> {
+    was_there(rustix::fs::unlinkat(parent, path, AtFlags::empty()))
+}
+
+/// Whether there was something that it could be done to.
+pub(super) fn was_there(done: rustix::io::Result<()>) -> rustix::io::Result<bool> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+        Err(errno) => Err(errno),
+    }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::directory::Directory;
 use super::enter::Patience;
 use super::fault::fault;
-use super::files::{READ_DIRECTORY, make_directory, read, write_temporary};
+use super::files::{READ_DIRECTORY, Temporary, exists, make_directory, read, remove, was_there, write_temporary};
 use super::platform;
 use super::sweep::sweep_temporary;
 use super::ticket::{EncodedName, Ticket};
@@ -31,15 +31,6 @@ pub(super) const NOTES: &str = "notes";
 const NOTE: &str = "n.";
 const NEXT: &str = "p.";
 const COUNTS: &str = "k.";
-
-/// A file under a temporary name, which goes if nothing came of it.
-struct Temporary<'a>(&'a OwnedFd, String);
-
-impl Drop for Temporary<'_> {
-    fn drop(&mut self) {
-        let _ = remove(self.0, &self.1);
-    }
-}
 
 /// The first line of a file.
 #[derive(Serialize, Deserialize)]
@@ -75,7 +66,6 @@ impl Directory {
         let content = order.value.as_deref().map(|value| [head.as_bytes(), b"\n", value].concat()).unwrap_or_default();
         // On disk before the lock is taken.
         let new = write_temporary(&folder, &content, self.root.modes).map_err(failed)?;
-        let new = Temporary(&folder, new);
         let bucket = self.bucket(slot.bucket);
         let written = bucket.locked(self, "note", &mut patience, |_, lock| {
             let Some(ticket) = self.granted(&slot, place, order.grant.token)? else { return Ok(false) };
@@ -142,38 +132,25 @@ fn put(new: &Temporary<'_>, encoded: &str, bucket: &OwnedFd, ticket: &Ticket) ->
     let counts = format!("{COUNTS}{encoded}");
     let linked = rustix::fs::linkat(bucket, ticket.file_name(encoded), folder, counts, AtFlags::empty());
     settle(folder, encoded)?;
-    match linked {
-        Ok(()) => Ok(true),
-        Err(Errno::NOENT) => Ok(false),
-        Err(errno) => Err(errno),
-    }
+    was_there(linked)
 }
 
 /// Finishes what a writer began: the next note takes the place of the old one if it counts, else it goes. Under the lock.
 fn settle(folder: &OwnedFd, encoded: &str) -> rustix::io::Result<()> {
     let next = format!("{NEXT}{encoded}");
-    if !next_counts(folder, encoded)? {
-        return remove(folder, &next);
+    let counts = format!("{COUNTS}{encoded}");
+    if !exists(folder, &counts)? {
+        return remove(folder, &next).map(drop);
     }
-    match rustix::fs::renameat(folder, next, folder, format!("{NOTE}{encoded}")) {
-        Ok(()) | Err(Errno::NOENT) => remove(folder, &format!("{COUNTS}{encoded}")),
-        Err(errno) => Err(errno),
-    }
-}
-
-fn next_counts(folder: &OwnedFd, encoded: &str) -> rustix::io::Result<bool> {
-    match rustix::fs::statat(folder, format!("{COUNTS}{encoded}"), AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(_) => Ok(true),
-        Err(Errno::NOENT) => Ok(false),
-        Err(errno) => Err(errno),
-    }
+    was_there(rustix::fs::renameat(folder, next, folder, format!("{NOTE}{encoded}")))?;
+    remove(folder, &counts).map(drop)
 }
 
 /// The content of the note that counts, without the lock.
 fn current(folder: &OwnedFd, encoded: &str) -> rustix::io::Result<Option<Vec<u8>>> {
     let next = || read(folder, &format!("{NEXT}{encoded}"));
     while let Some(content) = next()?
-        && next_counts(folder, encoded)?
+        && exists(folder, &format!("{COUNTS}{encoded}"))?
     {
         // Else it was the next one of somebody else that counted.
         if next()?.as_ref() == Some(&content) {
@@ -204,14 +181,6 @@ fn clear(folder: &OwnedFd, now: SystemTime) -> rustix::io::Result<()> {
 
 fn is_over(note: &Note, now: SystemTime) -> bool {
     note.expires.is_some_and(|expires| expires <= now)
-}
-
-/// Removes a file that need not be there.
-fn remove(folder: &OwnedFd, file: &str) -> rustix::io::Result<()> {
-    match rustix::fs::unlinkat(folder, file, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(errno),
-    }
 }
 
 fn note_of(content: &[u8]) -> Option<Note> {

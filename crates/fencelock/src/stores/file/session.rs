@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
-use rustix::fs::{AtFlags, FlockOperation, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{FlockOperation, OFlags};
 
 use super::config::Config;
 use super::directory::Directory;
 use super::enter;
 use super::fault::fault;
-use super::files::{temporary_name, write_all};
+use super::files::{Temporary, remove, temporary_name, write_all};
 use super::layout::SESSIONS;
 use super::lives::session_name;
 use super::platform::Interest;
@@ -165,11 +164,9 @@ impl Core {
         let removed = self.remove_tickets();
         if self.file().is_some() {
             let name = session_name(self.id);
-            let unlinked = rustix::fs::unlinkat(&self.directory.root.sessions, name.as_str(), AtFlags::empty());
+            let unlinked = remove(&self.directory.root.sessions, &name);
             self.forsake();
-            if let Err(errno) = unlinked
-                && errno != Errno::NOENT
-            {
+            if let Err(errno) = unlinked {
                 return Err(fault("close", format_args!("{}/{SESSIONS}/{name}", self.directory.path), errno));
             }
         }
@@ -312,15 +309,12 @@ fn make_session_file(directory: &Directory, name: &str, text: &str, inherit: boo
         flags |= OFlags::CLOEXEC;
     }
     let file = rustix::fs::openat(sessions, temporary.as_str(), flags, modes.file)?;
+    let temporary = Temporary(sessions, temporary);
     let named = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
         .and_then(|()| modes.apply(&file, modes.file))
         .and_then(|()| write_all(&file, text.as_bytes()))
-        .and_then(|()| rustix::fs::renameat(sessions, temporary.as_str(), sessions, name));
-    if let Err(errno) = named {
-        let _ = rustix::fs::unlinkat(sessions, temporary.as_str(), AtFlags::empty());
-        return Err(errno);
-    }
-    Ok(file)
+        .and_then(|()| rustix::fs::renameat(sessions, temporary.1.as_str(), sessions, name));
+    named.map(|()| file)
 }
 
 impl Session for FileSession {
