@@ -86,9 +86,14 @@ pub(crate) fn acquiring(client: &Client, name: &str) -> JoinHandle<Result<Guard,
     tokio::spawn(async move { mutex.acquire().await })
 }
 
+/// A look whose connection ends under way is an error that another look helps with.
 pub(crate) async fn until_queued(client: &Client, name: &str, count: usize) {
     let name = Name::new(name).unwrap();
-    until(&format!("{count} queue"), async || client.queue(&name).await.unwrap().queued == count).await;
+    let is_so = async || match client.queue(&name).await {
+        Err(error) if error.is_retryable() => false,
+        queue => queue.unwrap().queued == count,
+    };
+    until(&format!("{count} queue"), is_so).await;
 }
 
 /// How many transactions are so. The server looks anew only when nobody has asked for a tenth of a second: who asks all the time is told

@@ -71,8 +71,14 @@ pub(crate) async fn queued(client: &Client, name: &str) -> usize {
     client.queue(&Name::new(name).unwrap()).await.unwrap().queued
 }
 
+/// A look whose connection ends under way is an error that another look helps with.
 pub(crate) async fn until_queued(client: &Client, name: &str, count: usize) {
-    until(&format!("{count} queue"), async || queued(client, name).await == count).await;
+    let name = Name::new(name).unwrap();
+    let is_so = async || match client.queue(&name).await {
+        Err(error) if error.is_retryable() => false,
+        queue => queue.unwrap().queued == count,
+    };
+    until(&format!("{count} queue"), is_so).await;
 }
 
 /// A connection of a user's own.
