@@ -74,7 +74,8 @@ recipe! { "recipes::Election" Election(recipes::Election);
     asks campaign() -> Leader, Leader;
     asks leader() -> Option<Leading>, |leading| leading;
 }
-/// What needs timers, of which the caller's thread may have none.
+
+/// Waits for what needs timers, on the I/O thread: the caller's thread may have none.
 fn beside<T: Send + 'static>(engine: &Engine, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
     wait(engine.spawner.run(work))
 }
