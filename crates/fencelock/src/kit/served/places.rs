@@ -409,21 +409,27 @@ impl Places {
         self.lock().broken.retain(|grant| !grants.contains(grant));
     }
 
-    /// Whom to look at now, by name; or when to do so. `all` says that whatever was heard so far may be too old.
+    /// Whom to look at now, by name; or when to do so. `all` says that whatever was heard so far may be too old. Who is due soon comes along, so
+    /// that many who wait cost few requests.
     pub(crate) fn due(&self, now: Moment, all: bool) -> Result<HashMap<Name, Vec<RequestId>>, Moment> {
         let inner = self.lock();
-        let mut names: HashMap<Name, Vec<RequestId>> = HashMap::new();
-        let mut next = Moment::NEVER;
-        for (id, slot) in &inner.waiting {
-            let due = slot.lock().due;
-            if all || due <= now {
-                names.entry(slot.place.name.clone()).or_default().push(*id);
-            } else {
-                next = next.min(due);
-            }
+        let next = inner.waiting.values().map(|slot| slot.lock().due).min().unwrap_or(Moment::NEVER);
+        if inner.waiting.is_empty() || !all && next > now {
+            self.planned.store(next.as_nanos(), Ordering::Release);
+            return Err(next);
         }
-        self.planned.store(if names.is_empty() { next.as_nanos() } else { 0 }, Ordering::Release);
-        if names.is_empty() { Err(next) } else { Ok(names) }
+        let soon = now.after(REPAIR / 2);
+        self.planned.store(0, Ordering::Release);
+        Ok(by_name(inner.waiting.values().filter(|slot| all || slot.lock().due <= soon)))
+    }
+
+    /// The waiting places of this name are to be looked at now.
+    pub(crate) fn look_at(&self, name: &Name) {
+        let inner = self.lock();
+        let slots = inner.waiting.values().filter(|slot| slot.place.name == *name);
+        slots.for_each(|slot| slot.lock().due = Moment::from_nanos(0));
+        drop(inner);
+        self.bell.notify_one();
     }
 
     /// Completes when somebody is to be looked at earlier than was planned.

@@ -1,4 +1,4 @@
--- Locks in MariaDB and MySQL, layout `fair`, version 2: tables that only the procedures below touch.
+-- Locks in MariaDB and MySQL, layout `fair`, version 3: tables that only the procedures below touch.
 --
 -- Statements end with a line of two slashes. `begin` in braces stands for the first statements of each procedure that has a transaction, and `us` for
 -- the time of the server in microseconds. NOTES.md beside this file says why each lock is taken in the order in which it is.
@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS fencelock_layout (
     one TINYINT NOT NULL PRIMARY KEY, version INT NOT NULL, mark VARBINARY(512), quiet_until BIGINT NOT NULL, quiet_for BIGINT NOT NULL, longest BIGINT NOT NULL
 ) ENGINE = InnoDB
 //
-INSERT IGNORE INTO fencelock_layout VALUES (1, 2, NULL, 0, 0, 0)
+INSERT IGNORE INTO fencelock_layout VALUES (1, 3, NULL, 0, 0, 0)
 //
 
 -- The row that everything about the names of a bucket locks first. `last` is the last number that was drawn there: order and token in one.
@@ -147,130 +147,138 @@ END
 //
 
 -- Who waits first, and when the first of those could be found dead whose death would let somebody in: the first who hold, and the first who
--- waits. It locks nothing.
+-- waits. `o_alone` says that somebody holds who leaves room for nobody. It locks nothing.
 DROP PROCEDURE IF EXISTS fencelock__front
 //
-CREATE PROCEDURE fencelock__front(p_b SMALLINT, p_name VARBINARY(512), p_head BIGINT, OUT o_first BIGINT, OUT o_boundary BIGINT)
+CREATE PROCEDURE fencelock__front(p_b SMALLINT, p_name VARBINARY(512), p_head BIGINT, OUT o_first BIGINT, OUT o_boundary BIGINT, OUT o_alone BOOLEAN)
 SQL SECURITY DEFINER
 BEGIN
     DECLARE v_waits BIGINT;
-    SET o_first = NULL;
-    SELECT p.seq, COALESCE(s.expires, 0) INTO o_first, v_waits FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
-        WHERE p.b = p_b AND p.name = p_name AND p.seq >= p_head AND NOT p.granted ORDER BY p.seq LIMIT 1;
-    SELECT MIN(COALESCE(s.expires, 0)) INTO o_boundary FROM (
-        SELECT session FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= p_head AND seq < COALESCE(o_first, 9223372036854775807)
-        ORDER BY seq LIMIT 64) AS f LEFT JOIN fencelock_session AS s ON s.id = f.session;
-    SET o_boundary = LEAST(COALESCE(o_boundary, v_waits), COALESCE(v_waits, o_boundary));
+    SET o_first = NULL, o_alone = FALSE;
+    SELECT IF(p.granted, NULL, p.seq), COALESCE(s.expires, 0), p.granted AND p.weight = p.capacity INTO o_first, o_boundary, o_alone
+        FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
+        WHERE p.b = p_b AND p.name = p_name AND p.seq >= p_head ORDER BY p.seq LIMIT 1;
+    IF o_first IS NULL THEN
+        SELECT p.seq, COALESCE(s.expires, 0) INTO o_first, v_waits FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
+            WHERE p.b = p_b AND p.name = p_name AND p.seq >= p_head AND NOT p.granted ORDER BY p.seq LIMIT 1;
+        IF NOT o_alone THEN
+            SELECT MIN(COALESCE(s.expires, 0)) INTO o_boundary FROM (
+                SELECT session FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= p_head AND seq < COALESCE(o_first, 9223372036854775807)
+                ORDER BY seq LIMIT 64) AS f LEFT JOIN fencelock_session AS s ON s.id = f.session;
+        END IF;
+        SET o_boundary = LEAST(COALESCE(o_boundary, v_waits), COALESCE(v_waits, o_boundary));
+    END IF;
 END
 //
 
--- In how many milliseconds the owner of the place `p_mine` looks again; -1 for never. It locks nothing.
+-- In how many milliseconds the owner of the place `p_mine` looks again where this is the front of its queue; -1 for never.
 DROP PROCEDURE IF EXISTS fencelock__again
 //
-CREATE PROCEDURE fencelock__again(p_b SMALLINT, p_name VARBINARY(512), p_head BIGINT, p_mine BIGINT, OUT o_look_in BIGINT)
+CREATE PROCEDURE fencelock__again(p_first BIGINT, p_boundary BIGINT, p_quiet_until BIGINT, p_mine BIGINT, OUT o_look_in BIGINT)
 SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_first, v_boundary, v_quiet BIGINT;
     DECLARE v_now BIGINT DEFAULT {us};
-    -- The place is there already: an error would be taken for nothing done.
-    DECLARE EXIT HANDLER FOR SQLEXCEPTION SET o_look_in = 100;
-    CALL fencelock__front(p_b, p_name, p_head, v_first, v_boundary);
-    SELECT quiet_until INTO v_quiet FROM fencelock_layout WHERE one = 1 AND quiet_until > v_now;
-    SET v_boundary = LEAST(COALESCE(v_boundary, v_quiet), COALESCE(v_quiet, v_boundary));
+    IF p_quiet_until > v_now THEN
+        SET p_boundary = LEAST(COALESCE(p_boundary, p_quiet_until), p_quiet_until);
+    END IF;
     -- One that is dead and still there is kept by a transaction that holds it. The first who waits sees to its end, and those behind it look
     -- in case that one stands still.
-    SET o_look_in = CASE WHEN v_boundary IS NULL THEN -1 WHEN v_boundary > v_now THEN GREATEST(100, CEIL((v_boundary - v_now) / 1000) + 1)
-        WHEN v_first >= p_mine THEN 100 ELSE 1000 END;
+    SET o_look_in = CASE WHEN p_boundary IS NULL THEN -1 WHEN p_boundary > v_now THEN GREATEST(100, CEIL((p_boundary - v_now) / 1000) + 1)
+        WHEN COALESCE(p_first, p_mine) >= p_mine THEN 100 ELSE 1000 END;
 END
 //
 
--- Removes the dead who hold, grants what is admitted from the front on, and moves the head. Rows that a transaction holds stay. Whom to
--- tell is added to @fencelock_bells.
+-- Removes the dead who hold, grants what is admitted from the front on, and moves the head; a queue without anybody goes. Rows that a
+-- transaction holds stay. Whom to tell is added to `io_granted` where it is a place of the session `p_me`, which reads the answer, and otherwise
+-- to `io_bells`.
+-- When KILL QUERY ends a procedure that another one called, MariaDB lets the caller go on as if nothing were wrong: each statement leaves a queue
+-- that is right.
 DROP PROCEDURE IF EXISTS fencelock__settle
 //
-CREATE PROCEDURE fencelock__settle(p_b SMALLINT, p_name VARBINARY(512)) SQL SECURITY DEFINER
+CREATE PROCEDURE fencelock__settle(p_b SMALLINT, p_name VARBINARY(512), p_me BIGINT UNSIGNED, INOUT io_bells LONGBLOB, INOUT io_granted LONGBLOB)
+SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_head, v_first, v_from, v_seq, v_taken, v_weight, v_capacity, v_expires BIGINT;
-    DECLARE v_session BIGINT UNSIGNED;
+    DECLARE v_head, v_front, v_first, v_from, v_seq, v_dying, v_taken, v_weight, v_capacity, v_expires BIGINT;
+    DECLARE v_session, v_owner, v_client, v_number BIGINT UNSIGNED;
     DECLARE v_bell VARBINARY(64);
-    DECLARE v_used DECIMAL(40);
-    DECLARE v_dead, v_quiet BOOLEAN;
+    DECLARE v_used DECIMAL(40) DEFAULT 0;
+    DECLARE v_granted, v_dead, v_quiet BOOLEAN;
+    DECLARE v_moved BOOLEAN DEFAULT FALSE;
     DECLARE v_looked INT DEFAULT 0;
     DECLARE v_now BIGINT DEFAULT {us};
     SELECT head INTO v_head FROM fencelock_queue WHERE b = p_b AND name = p_name;
-    SELECT quiet_until > v_now INTO v_quiet FROM fencelock_layout WHERE one = 1;
-    SELECT seq INTO v_first FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head AND NOT granted ORDER BY seq LIMIT 1;
-    SET v_first = COALESCE(v_first, 9223372036854775807), v_from = v_head;
-    holders: WHILE v_looked < 1000 DO
-        SET v_seq = NULL, v_taken = NULL, v_looked = v_looked + 1;
-        SELECT p.seq, p.session INTO v_seq, v_session FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
-            WHERE p.b = p_b AND p.name = p_name AND p.seq >= v_from AND p.seq < v_first AND COALESCE(s.expires, 0) <= v_now
-            ORDER BY p.seq LIMIT 1;
-        IF v_seq IS NULL THEN
-            LEAVE holders;
-        END IF;
-        SET v_from = v_seq + 1;
-        SELECT seq INTO v_taken FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_seq FOR UPDATE SKIP LOCKED;
-        IF v_taken IS NOT NULL THEN
-            CALL fencelock__bury(v_session, v_dead);
-            IF v_dead THEN
-                DELETE FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_seq;
-            END IF;
-        END IF;
-    END WHILE;
-    SELECT COALESCE(SUM(weight), 0) INTO v_used FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head AND seq < v_first;
-    SET v_from = v_first, v_looked = 0;
-    waiters: WHILE v_looked < 1000 AND NOT v_quiet DO
-        SET v_seq = NULL, v_looked = v_looked + 1;
-        SELECT p.seq, p.weight, p.capacity, p.session, s.expires, s.bell INTO v_seq, v_weight, v_capacity, v_session, v_expires, v_bell
+    SELECT p.seq, p.seq, p.granted, p.weight, p.capacity, p.session, p.client, p.number, s.expires, s.bell
+        INTO v_front, v_seq, v_granted, v_weight, v_capacity, v_session, v_client, v_number, v_expires, v_bell
+        FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
+        WHERE p.b = p_b AND p.name = p_name AND p.seq >= v_head ORDER BY p.seq LIMIT 1;
+    IF v_granted THEN
+        SET v_seq = NULL;
+        SELECT p.seq, p.weight, p.capacity, p.session, p.client, p.number, s.expires, s.bell
+            INTO v_seq, v_weight, v_capacity, v_session, v_client, v_number, v_expires, v_bell
             FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
-            WHERE p.b = p_b AND p.name = p_name AND p.seq >= v_from ORDER BY p.seq LIMIT 1;
-        IF v_seq IS NULL THEN
-            LEAVE waiters;
-        END IF;
-        SET v_dead = FALSE;
+            WHERE p.b = p_b AND p.name = p_name AND p.seq >= v_front AND NOT p.granted ORDER BY p.seq LIMIT 1;
+        SET v_first = COALESCE(v_seq, 9223372036854775807), v_from = v_front;
+        holders: WHILE v_looked < 1000 DO
+            SET v_dying = NULL, v_taken = NULL, v_looked = v_looked + 1;
+            SELECT p.seq, p.session INTO v_dying, v_owner FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
+                WHERE p.b = p_b AND p.name = p_name AND p.seq >= v_from AND p.seq < v_first AND COALESCE(s.expires, 0) <= v_now
+                ORDER BY p.seq LIMIT 1;
+            IF v_dying IS NULL THEN
+                LEAVE holders;
+            END IF;
+            SET v_from = v_dying + 1;
+            SELECT seq INTO v_taken FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_dying FOR UPDATE SKIP LOCKED;
+            IF v_taken IS NOT NULL THEN
+                CALL fencelock__bury(v_owner, v_dead);
+                IF v_dead THEN
+                    DELETE FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_dying;
+                    SET v_moved = TRUE;
+                END IF;
+            END IF;
+        END WHILE;
+        SELECT COALESCE(SUM(weight), 0) INTO v_used FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head AND seq < v_first;
+        SET v_looked = 0;
+    END IF;
+    IF v_seq IS NOT NULL THEN
+        SELECT quiet_until > v_now INTO v_quiet FROM fencelock_layout WHERE one = 1;
+    END IF;
+    waiters: WHILE v_seq IS NOT NULL AND v_looked < 1000 AND NOT v_quiet DO
+        SET v_from = v_seq + 1, v_looked = v_looked + 1, v_dead = FALSE;
         IF COALESCE(v_expires, 0) <= v_now THEN
             CALL fencelock__bury(v_session, v_dead);
         END IF;
         IF v_dead THEN
             DELETE FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_seq;
+            SET v_moved = TRUE;
         ELSEIF v_used + v_weight > v_capacity THEN
             LEAVE waiters;
         ELSE
             UPDATE fencelock_place SET granted = TRUE, since = v_now WHERE b = p_b AND name = p_name AND seq = v_seq;
-            IF NOT FIND_IN_SET(v_bell, @fencelock_bells) THEN
+            IF v_session = p_me THEN
+                SET io_granted = CONCAT(io_granted, v_client, '-', v_number, '-', v_seq, ',');
+            ELSEIF NOT FIND_IN_SET(v_bell, io_bells) THEN
                 UPDATE fencelock_session SET rung = rung + 1 WHERE id = v_session;
-                SET @fencelock_bells = CONCAT(@fencelock_bells, v_bell, ',');
+                SET io_bells = CONCAT(io_bells, v_bell, ',');
             END IF;
             SET v_used = v_used + v_weight;
             IF v_used >= v_capacity THEN
                 LEAVE waiters;
             END IF;
         END IF;
-        SET v_from = v_seq + 1;
+        SET v_seq = NULL;
+        SELECT p.seq, p.weight, p.capacity, p.session, p.client, p.number, s.expires, s.bell
+            INTO v_seq, v_weight, v_capacity, v_session, v_client, v_number, v_expires, v_bell
+            FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
+            WHERE p.b = p_b AND p.name = p_name AND p.seq >= v_from ORDER BY p.seq LIMIT 1;
     END WHILE;
-    SET v_seq = NULL;
-    SELECT seq INTO v_seq FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head ORDER BY seq LIMIT 1;
-    IF v_seq IS NULL THEN
-        DELETE FROM fencelock_queue WHERE b = p_b AND name = p_name;
-    ELSEIF v_seq <> v_head THEN
-        UPDATE fencelock_queue SET head = v_seq WHERE b = p_b AND name = p_name;
+    IF v_moved THEN
+        SET v_front = NULL;
+        SELECT seq INTO v_front FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head ORDER BY seq LIMIT 1;
     END IF;
-END
-//
-
--- A place of this name was removed. When KILL QUERY ends a procedure that another one called, MariaDB lets the caller go on as if nothing were
--- wrong: each statement of these procedures leaves a queue that is right.
-DROP PROCEDURE IF EXISTS fencelock__left
-//
-CREATE PROCEDURE fencelock__left(p_b SMALLINT, p_name VARBINARY(512), p_head BIGINT) SQL SECURITY DEFINER
-BEGIN
-    DECLARE v_other BIGINT;
-    SELECT seq INTO v_other FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= p_head ORDER BY seq LIMIT 1;
-    IF v_other IS NOT NULL THEN
-        CALL fencelock__settle(p_b, p_name);
-    ELSE
+    IF v_front IS NULL THEN
         DELETE FROM fencelock_queue WHERE b = p_b AND name = p_name;
+    ELSEIF v_front <> v_head THEN
+        UPDATE fencelock_queue SET head = v_front WHERE b = p_b AND name = p_name;
     END IF;
 END
 //
@@ -307,13 +315,13 @@ END
 -- commit, and in no transaction.
 DROP PROCEDURE IF EXISTS fencelock__ring
 //
-CREATE PROCEDURE fencelock__ring() SQL SECURITY DEFINER
+CREATE PROCEDURE fencelock__ring(p_bells LONGBLOB) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_bell VARBINARY(64);
     DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
-    WHILE @fencelock_bells <> '' DO
-        SET v_bell = SUBSTRING_INDEX(@fencelock_bells, ',', 1);
-        SET @fencelock_bells = SUBSTRING(@fencelock_bells, LENGTH(v_bell) + 2);
+    WHILE p_bells <> '' DO
+        SET v_bell = SUBSTRING_INDEX(p_bells, ',', 1);
+        SET p_bells = SUBSTRING(p_bells, LENGTH(v_bell) + 2);
         KILL QUERY IS_USED_LOCK(v_bell);
     END WHILE;
 END
@@ -427,9 +435,10 @@ CREATE PROCEDURE fencelock_enter(
     p_capacity BIGINT, p_wait BOOLEAN, p_again BOOLEAN, p_purpose VARBINARY(512)
 ) SQL SECURITY DEFINER
 BEGIN
+    DECLARE v_bells, v_told LONGBLOB DEFAULT '';
     DECLARE v_answer INT;
-    DECLARE v_one, v_two, v_last, v_now, v_epoch, v_expires, v_head, v_seq, v_weight, v_capacity, v_first, v_boundary BIGINT;
-    DECLARE v_granted, v_quiet, v_admitted BOOLEAN;
+    DECLARE v_one, v_two, v_last, v_new, v_now, v_epoch, v_expires, v_head, v_seq, v_weight, v_capacity, v_first, v_boundary, v_quiet_until BIGINT;
+    DECLARE v_granted, v_admitted, v_alone BOOLEAN;
     DECLARE v_cleared INT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     {begin}
@@ -437,9 +446,17 @@ BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
         START TRANSACTION READ WRITE;
         work: BEGIN
-            SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE;
+            -- Who waits is given a number in any case, in the statement that locks the bucket. Numbers never fall behind the clock, in 1/128 ms: they
+            -- rise over failovers and restored backups.
+            IF p_wait THEN
+                UPDATE fencelock_bucket SET last = LAST_INSERT_ID(GREATEST(last + 1, {us} * 128 DIV 1000)) WHERE b = v_b;
+                SET v_new = LAST_INSERT_ID();
+            ELSE
+                SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE;
+            END IF;
             SET v_now = {us};
-            SELECT epoch, expires INTO v_epoch, v_expires FROM fencelock_session WHERE id = p_session;
+            SELECT s.epoch, s.expires, q.head, l.quiet_until INTO v_epoch, v_expires, v_head, v_quiet_until FROM fencelock_layout AS l
+                LEFT JOIN fencelock_session AS s ON s.id = p_session LEFT JOIN fencelock_queue AS q ON q.b = v_b AND q.name = p_name WHERE l.one = 1;
             IF v_expires IS NULL OR v_expires <= v_now THEN
                 SET v_answer = 5;
                 LEAVE work;
@@ -447,7 +464,6 @@ BEGIN
                 SET v_answer = 4, v_one = v_epoch;
                 LEAVE work;
             END IF;
-            SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
             IF p_again AND v_head IS NOT NULL THEN
                 SELECT seq, granted INTO v_seq, v_granted FROM fencelock_place WHERE b = v_b AND name = p_name AND seq >= v_head
                     AND client = p_client AND number = p_number AND session = p_session LIMIT 1;
@@ -456,21 +472,21 @@ BEGIN
                     LEAVE work;
                 END IF;
             END IF;
-            SELECT quiet_until > v_now INTO v_quiet FROM fencelock_layout WHERE one = 1;
             IF v_head IS NOT NULL THEN
-                CALL fencelock__front(v_b, p_name, v_head, v_first, v_boundary);
+                CALL fencelock__front(v_b, p_name, v_head, v_first, v_boundary, v_alone);
                 IF v_boundary <= v_now THEN
-                    CALL fencelock__settle(v_b, p_name);
+                    CALL fencelock__settle(v_b, p_name, NULL, v_bells, v_told);
                     SET v_head = NULL;
                     SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
+                    CALL fencelock__front(v_b, p_name, v_head, v_first, v_boundary, v_alone);
                 END IF;
             END IF;
-            SET v_admitted = NOT v_quiet;
+            SET v_admitted = v_quiet_until <= v_now;
             IF v_head IS NOT NULL THEN
                 SELECT granted, weight, capacity INTO v_granted, v_weight, v_capacity FROM fencelock_place
                     WHERE b = v_b AND name = p_name AND seq >= v_head ORDER BY seq DESC LIMIT 1;
                 IF v_granted IS NULL THEN
-                    -- Nobody is there: a departure was ended half way (KILL QUERY), see fencelock__left.
+                    -- Nobody is there: a departure was ended half way (KILL QUERY), see fencelock__settle.
                     DELETE FROM fencelock_queue WHERE b = v_b AND name = p_name;
                     SET v_head = NULL;
                 END IF;
@@ -480,7 +496,7 @@ BEGIN
                     -- Of the dead, none stands for a capacity.
                     CALL fencelock__clear(v_b, p_name, v_cleared);
                     IF COALESCE(v_cleared, 1) > 0 THEN
-                        CALL fencelock__settle(v_b, p_name);
+                        CALL fencelock__settle(v_b, p_name, NULL, v_bells, v_told);
                         SET v_answer = 6;
                     ELSE
                         SET v_answer = 3, v_one = v_weight, v_two = v_capacity;
@@ -497,38 +513,40 @@ BEGIN
                 SET v_answer = 2;
                 LEAVE work;
             END IF;
-            -- Numbers never fall behind the clock, in 1/128 ms: they rise over failovers and restored backups.
-            SET v_seq = GREATEST(v_last + 1, v_now * 128 DIV 1000);
-            UPDATE fencelock_bucket SET last = v_seq WHERE b = v_b;
+            IF v_new IS NULL THEN
+                SET v_new = GREATEST(v_last + 1, v_now * 128 DIV 1000);
+                UPDATE fencelock_bucket SET last = v_new WHERE b = v_b;
+            END IF;
             IF v_head IS NULL THEN
-                SET v_head = v_seq;
-                INSERT INTO fencelock_queue VALUES (v_b, p_name, v_head);
+                INSERT INTO fencelock_queue VALUES (v_b, p_name, v_new);
             END IF;
             INSERT INTO fencelock_place
-                VALUES (v_b, p_name, v_seq, v_admitted, p_weight, p_capacity, p_session, p_client, p_number, v_now, p_purpose);
-            SET v_answer = NOT v_admitted, v_one = v_seq;
+                VALUES (v_b, p_name, v_new, v_admitted, p_weight, p_capacity, p_session, p_client, p_number, v_now, p_purpose);
+            SET v_answer = NOT v_admitted, v_one = v_new;
         END;
         COMMIT;
     END;
     IF v_answer = 1 THEN
-        CALL fencelock__again(v_b, p_name, v_head, v_one, v_two);
+        CALL fencelock__again(v_first, v_boundary, v_quiet_until, v_one, v_two);
     END IF;
-    CALL fencelock__ring();
+    CALL fencelock__ring(v_bells);
     SELECT v_answer, v_one, IF(v_answer = 1, COALESCE(v_two, 100), v_two);
 END
 //
 
 -- Gives up a place, that with this number unless it is null: 0 it was not there · 1 it was · 2 a transaction holds it. `p_withdraw` takes the
 -- request back too, so that it has no effect from now on, whenever it arrives. The second number is the epoch that requests need from then
--- on, 0 when the session is over; the third one the number of a place that a transaction holds.
+-- on, 0 when the session is over; the third one the number of a place that a transaction holds. Then the places of the session that were granted
+-- by this, as in 'client-number-seq,client-number-seq,'.
 DROP PROCEDURE IF EXISTS fencelock_leave
 //
 CREATE PROCEDURE fencelock_leave(
     p_session BIGINT UNSIGNED, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_withdraw BOOLEAN
 ) SQL SECURITY DEFINER
 BEGIN
+    DECLARE v_bells, v_told LONGBLOB DEFAULT '';
     DECLARE v_answer INT DEFAULT 0;
-    DECLARE v_head, v_last, v_seq, v_taken, v_epoch BIGINT;
+    DECLARE v_last, v_seq, v_taken, v_epoch BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     {begin}
     BEGIN
@@ -539,28 +557,25 @@ BEGIN
             UPDATE fencelock_session SET epoch = epoch + 1 WHERE id = p_session;
             SELECT epoch INTO v_epoch FROM fencelock_session WHERE id = p_session;
         END IF;
-        SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
         IF p_seq IS NULL THEN
-            SELECT seq INTO v_seq FROM fencelock_place WHERE b = v_b AND name = p_name AND seq >= v_head
-                AND client = p_client AND number = p_number AND session = p_session LIMIT 1;
+            SELECT p.seq INTO p_seq FROM fencelock_queue AS q JOIN fencelock_place AS p ON p.b = v_b AND p.name = p_name AND p.seq >= q.head
+                WHERE q.b = v_b AND q.name = p_name AND p.client = p_client AND p.number = p_number AND p.session = p_session LIMIT 1;
+        END IF;
+        SELECT seq INTO v_taken FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq
+            AND client = p_client AND number = p_number AND session = p_session FOR UPDATE SKIP LOCKED;
+        IF v_taken IS NOT NULL THEN
+            DELETE FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_taken;
+            CALL fencelock__settle(v_b, p_name, p_session, v_bells, v_told);
+            SET v_answer = 1;
         ELSE
             SELECT seq INTO v_seq FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq
                 AND client = p_client AND number = p_number AND session = p_session;
-        END IF;
-        IF v_seq IS NOT NULL THEN
-            SELECT seq INTO v_taken FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_seq FOR UPDATE SKIP LOCKED;
-            IF v_taken IS NULL THEN
-                SET v_answer = 2;
-            ELSE
-                DELETE FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_seq;
-                CALL fencelock__left(v_b, p_name, v_head);
-                SET v_answer = 1;
-            END IF;
+            SET v_answer = IF(v_seq IS NULL, 0, 2);
         END IF;
         COMMIT;
     END;
-    CALL fencelock__ring();
-    SELECT v_answer, COALESCE(v_epoch, 0), COALESCE(v_seq, 0);
+    CALL fencelock__ring(v_bells);
+    SELECT v_answer, COALESCE(v_epoch, 0), COALESCE(v_seq, 0), v_told;
 END
 //
 
@@ -581,13 +596,15 @@ BEGIN
 END
 //
 
--- Replaces the claim of a grant by a lighter one, which lets others in: 0 it is not there · 1 done · 2 a transaction holds it.
+-- Replaces the claim of a grant by a lighter one, which lets others in: 0 it is not there · 1 done · 2 a transaction holds it. Then the places of
+-- the session that were granted by this, as fencelock_leave tells them.
 DROP PROCEDURE IF EXISTS fencelock_lighten
 //
 CREATE PROCEDURE fencelock_lighten(
     p_session BIGINT UNSIGNED, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_weight BIGINT
 ) SQL SECURITY DEFINER
 BEGIN
+    DECLARE v_bells, v_told LONGBLOB DEFAULT '';
     DECLARE v_answer INT DEFAULT 0;
     DECLARE v_last, v_seq, v_taken BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
@@ -604,14 +621,14 @@ BEGIN
                 SET v_answer = 2;
             ELSE
                 UPDATE fencelock_place SET weight = p_weight WHERE b = v_b AND name = p_name AND seq = v_seq;
-                CALL fencelock__settle(v_b, p_name);
+                CALL fencelock__settle(v_b, p_name, p_session, v_bells, v_told);
                 SET v_answer = 1;
             END IF;
         END IF;
         COMMIT;
     END;
-    CALL fencelock__ring();
-    SELECT v_answer;
+    CALL fencelock__ring(v_bells);
+    SELECT v_answer, v_told;
 END
 //
 
@@ -621,14 +638,16 @@ DROP PROCEDURE IF EXISTS fencelock_look
 //
 CREATE PROCEDURE fencelock_look(p_session BIGINT UNSIGNED, p_places LONGTEXT) SQL SECURITY DEFINER
 BEGIN
+    DECLARE v_bells, v_told LONGBLOB DEFAULT '';
     DECLARE v_answer, v_one, v_some LONGTEXT;
     DECLARE v_name VARBINARY(512);
     DECLARE v_b SMALLINT;
     DECLARE v_at INT DEFAULT 0;
-    DECLARE v_head, v_first, v_boundary, v_last, v_used, v_look_in, v_least BIGINT;
-    DECLARE v_room BOOLEAN;
+    DECLARE v_head, v_first, v_boundary, v_quiet_until, v_last, v_used, v_look_in, v_least BIGINT;
+    DECLARE v_alone, v_room BOOLEAN;
     {begin}
-    SELECT COUNT(*) INTO v_answer FROM fencelock_session WHERE id = p_session AND expires > {us};
+    SELECT COUNT(s.id), MAX(l.quiet_until) INTO v_answer, v_quiet_until FROM fencelock_layout AS l
+        LEFT JOIN fencelock_session AS s ON s.id = p_session AND s.expires > {us} WHERE l.one = 1;
     IF v_answer = '0' THEN
         SET p_places = '[]';
     END IF;
@@ -638,10 +657,12 @@ BEGIN
         SET v_b = CONV(LEFT(SHA2(v_name, 256), 3), 16, 10), v_head = NULL, v_last = NULL, v_room = FALSE;
         SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = v_name;
         SET v_head = COALESCE(v_head, 9223372036854775807);
-        CALL fencelock__front(v_b, v_name, v_head, v_first, v_boundary);
+        CALL fencelock__front(v_b, v_name, v_head, v_first, v_boundary, v_alone);
         -- A departure that lets in more than are granted at once leaves the others to their looks.
-        SELECT p.weight + (SELECT COALESCE(SUM(weight), 0) FROM fencelock_place WHERE b = v_b AND name = v_name AND seq >= v_head AND seq < v_first)
-            <= p.capacity INTO v_room FROM fencelock_place AS p WHERE p.b = v_b AND p.name = v_name AND p.seq = v_first;
+        IF v_first IS NOT NULL AND NOT v_alone THEN
+            SELECT p.weight + (SELECT COALESCE(SUM(weight), 0) FROM fencelock_place WHERE b = v_b AND name = v_name AND seq >= v_head AND seq < v_first)
+                <= p.capacity INTO v_room FROM fencelock_place AS p WHERE p.b = v_b AND p.name = v_name AND p.seq = v_first;
+        END IF;
         IF v_boundary <= {us} OR v_room THEN
             SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
             BEGIN
@@ -651,13 +672,15 @@ BEGIN
                 SET v_used = NULL;
                 SELECT head INTO v_used FROM fencelock_queue WHERE b = v_b AND name = v_name;
                 IF v_last IS NOT NULL AND v_used IS NOT NULL THEN
-                    CALL fencelock__settle(v_b, v_name);
+                    CALL fencelock__settle(v_b, v_name, NULL, v_bells, v_told);
                 END IF;
                 COMMIT;
             END;
+            SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = v_name;
+            CALL fencelock__front(v_b, v_name, v_head, v_first, v_boundary, v_alone);
         END IF;
         SET v_least = JSON_EXTRACT(v_one, '$[1]');
-        CALL fencelock__again(v_b, v_name, v_head, COALESCE(v_least, 0), v_look_in);
+        CALL fencelock__again(v_first, v_boundary, v_quiet_until, COALESCE(v_least, 0), v_look_in);
         SET v_answer = CONCAT(v_answer, ',', COALESCE(v_look_in, 100)), v_at = v_at + 1;
         -- In one statement: to take a thousand places out of the text one by one took half a second.
         SELECT GROUP_CONCAT(COALESCE(NOT p.granted, 2) ORDER BY t.n) INTO v_some
@@ -665,7 +688,7 @@ BEGIN
             LEFT JOIN fencelock_place AS p ON p.b = v_b AND p.name = v_name AND p.seq = t.seq AND p.session = p_session;
         SET v_answer = CONCAT(v_answer, ',', v_some);
     END WHILE;
-    CALL fencelock__ring();
+    CALL fencelock__ring(v_bells);
     SELECT v_answer;
 END
 //
@@ -761,8 +784,9 @@ CREATE PROCEDURE fencelock_break(
     p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_record BLOB, p_reason VARBINARY(512)
 ) SQL SECURITY DEFINER
 BEGIN
+    DECLARE v_bells, v_told LONGBLOB DEFAULT '';
     DECLARE v_answer, v_kept INT DEFAULT 0;
-    DECLARE v_head, v_last, v_seq, v_taken BIGINT;
+    DECLARE v_last, v_seq, v_taken BIGINT;
     DECLARE v_session BIGINT UNSIGNED;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     {begin}
@@ -774,7 +798,6 @@ BEGIN
         IF v_kept > 0 THEN
             SET v_answer = 1;
         ELSE
-            SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
             SELECT seq, session INTO v_seq, v_session FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
                 AND client = p_client AND number = p_number;
             IF v_seq IS NOT NULL THEN
@@ -785,14 +808,14 @@ BEGIN
                     DELETE FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_seq;
                     INSERT INTO fencelock_broken (name, seq, session, client, number, reason, record, at, told)
                         VALUES (p_name, p_seq, v_session, p_client, p_number, p_reason, p_record, {us}, FALSE);
-                    CALL fencelock__left(v_b, p_name, v_head);
+                    CALL fencelock__settle(v_b, p_name, NULL, v_bells, v_told);
                     SET v_answer = 1;
                 END IF;
             END IF;
         END IF;
         COMMIT;
     END;
-    CALL fencelock__ring();
+    CALL fencelock__ring(v_bells);
     SELECT v_answer;
 END
 //
@@ -867,6 +890,7 @@ DROP PROCEDURE IF EXISTS fencelock_clear_up
 //
 CREATE PROCEDURE fencelock_clear_up(p_from INT) SQL SECURITY DEFINER
 BEGIN
+    DECLARE v_bells, v_told LONGBLOB DEFAULT '';
     DECLARE v_upto INT DEFAULT LEAST(p_from + 256, 4096);
     DECLARE v_b, v_from SMALLINT;
     DECLARE v_name, v_after VARBINARY(512) DEFAULT '';
@@ -903,12 +927,12 @@ BEGIN
             SELECT head INTO v_used FROM fencelock_queue WHERE b = v_b AND name = v_name;
             IF v_last IS NOT NULL AND v_used IS NOT NULL THEN
                 CALL fencelock__clear(v_b, v_name, v_cleared);
-                CALL fencelock__settle(v_b, v_name);
+                CALL fencelock__settle(v_b, v_name, NULL, v_bells, v_told);
             END IF;
             COMMIT;
         END;
     END WHILE;
-    CALL fencelock__ring();
+    CALL fencelock__ring(v_bells);
     SELECT v_upto % 4096;
 END
 //

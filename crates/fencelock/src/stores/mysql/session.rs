@@ -56,6 +56,25 @@ impl MysqlSession {
         vec![self.lease.session.into(), place.name.as_str().into(), client.into(), number.into()]
     }
 
+    /// Calls a procedure that may grant other places of this session, and tells them: in column `told` they are listed. Their waiters look by
+    /// themselves when the answer is lost.
+    async fn ask_and_tell(
+        &self,
+        connection: &Connection,
+        operation: &'static str,
+        procedure: &str,
+        name: &Name,
+        arguments: Vec<Value>,
+        told: usize,
+    ) -> Result<Row> {
+        let mut unheard = Unheard { places: &self.places, name: Some(name) };
+        let row = connection.ask(operation, procedure, arguments).await?;
+        let granted = granted(&column::<String>(operation, &row, told)?).ok_or_else(|| strange(operation))?;
+        granted.into_iter().for_each(|(place, grant)| self.places.told_granted(place, grant));
+        unheard.name = None;
+        Ok(row)
+    }
+
     async fn ask_to_leave(
         &self,
         connection: &Connection,
@@ -66,7 +85,7 @@ impl MysqlSession {
         let mut arguments = self.request(place);
         arguments.extend([seq.into(), withdraw.into()]);
         let operation = if withdraw { "cancel" } else { "leave" };
-        let row = connection.ask(operation, "leave", arguments).await?;
+        let row = self.ask_and_tell(connection, operation, "leave", &place.name, arguments, 3).await?;
         let left = match column::<i64>(operation, &row, 0)? {
             0 => Left::Missing,
             1 => Left::Done,
@@ -91,6 +110,31 @@ impl MysqlSession {
         }
         Err(kept("leave", &place.name))
     }
+}
+
+/// An answer that may tell of grants of a name to the session, and is not read while the name is here. Dropped then, the waiting places look by
+/// themselves.
+struct Unheard<'a> {
+    places: &'a Places,
+    name: Option<&'a Name>,
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = self.name {
+            self.places.look_at(name);
+        }
+    }
+}
+
+/// Places and their numbers, as in `client-number-seq,client-number-seq,`.
+fn granted(told: &str) -> Option<Vec<(RequestId, u64)>> {
+    let place = |place: &str| {
+        let mut numbers = place.split('-').map(|number| number.parse().ok());
+        let (client, number, seq) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        numbers.next().is_none().then_some((RequestId { client, number }, seq))
+    };
+    told.split_terminator(',').map(place).collect()
 }
 
 /// What became of a place that was to be given up.
@@ -233,7 +277,8 @@ impl Served for MysqlSession {
     async fn lighten(&self, connection: &Connection, place: &PlaceId, seq: u64, claim: Claim) -> Result<Lightened> {
         let mut arguments = self.request(place);
         arguments.extend([seq.into(), claim.weight().into()]);
-        match column::<i64>("downgrade", &connection.ask("downgrade", "lighten", arguments).await?, 0)? {
+        let row = self.ask_and_tell(connection, "downgrade", "lighten", &place.name, arguments, 1).await?;
+        match column::<i64>("downgrade", &row, 0)? {
             0 => Ok(Lightened::Missing),
             1 => Ok(Lightened::Done),
             _ => Err(kept("downgrade", &place.name)),
@@ -287,6 +332,16 @@ impl User<Connection> for MysqlSession {
 mod tests {
     use super::*;
     use crate::kit::served::{Looked, Seen};
+
+    #[test]
+    fn places_that_a_departure_granted_are_taken_apart_and_other_text_is_refused() {
+        let place = |client, number| RequestId { client, number };
+        assert_eq!(granted(""), Some(Vec::new()));
+        assert_eq!(granted("1-2-3,4-5-6,"), Some(vec![(place(1, 2), 3), (place(4, 5), 6)]));
+        for told in ["1-2,", "1-2-3-4,", "1-2-x,", ","] {
+            assert_eq!(granted(told), None, "{told:?}");
+        }
+    }
 
     #[test]
     fn an_answer_to_a_look_is_taken_apart_and_one_of_another_length_is_refused() {

@@ -11,7 +11,7 @@ use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The version of the layout that this release makes and works with.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
 const NOT_ONE: &str =
     "the server is neither MariaDB 10.6 or newer nor MySQL 8 or newer: locks there would not be kept as they must be";
@@ -142,8 +142,7 @@ pub(super) fn statements() -> Vec<String> {
     END IF;
     IF CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF') THEN
         SIGNAL SQLSTATE 'FL005' SET MESSAGE_TEXT = 'the server is read-only';
-    END IF;
-    SET @fencelock_bells = '';";
+    END IF;";
     let all = include_str!("schema.sql").replace("{begin}", BEGIN).replace("{us}", US);
     all.split("\n//\n").map(str::trim).filter(|statement| !statement.is_empty()).map(str::to_owned).collect()
 }

@@ -107,6 +107,30 @@ fn whoever_is_due_is_looked_at_and_then_again_at_the_boundary_or_after_the_repai
 }
 
 #[test]
+fn whoever_is_due_soon_is_looked_at_together_with_who_is_due_and_a_name_at_once() {
+    let heard = Heard::new();
+    let now = Moment::from_nanos(10);
+    let (slot, soon) = (heard.waits(1, 7), heard.begin(2));
+    heard.places.waits(&soon, 8, AHEAD, now.after(REPAIR / 2));
+    let later = heard.begin(3);
+    heard.places.waits(&later, 9, AHEAD, now.after(REPAIR));
+    let mut due = heard.places.due(now, false).unwrap().remove(&slot.place.name).unwrap();
+    due.sort_by_key(|id| id.number);
+    assert_eq!(due, [slot.place.request, soon.place.request]);
+    heard.places.looked(
+        &[(slot.place.name.clone(), due)],
+        Look {
+            alive: true,
+            names: vec![Looked { look_in: None, places: vec![Seen::Waiting(7, None), Seen::Waiting(8, None)] }],
+        },
+        now,
+    );
+    assert_eq!(heard.places.due(now, false), Err(now.after(REPAIR)));
+    heard.places.look_at(&slot.place.name);
+    assert_eq!(heard.places.due(now, false).unwrap()[&slot.place.name].len(), 3);
+}
+
+#[test]
 fn a_break_is_told_once_and_acknowledged_until_the_server_heard_of_it() {
     let mut heard = Heard::new();
     let slot = heard.begin(1);
