@@ -117,11 +117,17 @@ async fn what_named_locks_cannot_do_is_said_and_nothing_is_to_be_made() {
     assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("lists no named locks"), "{error}");
 }
 
-/// A named lock holds on one node of a cluster alone, and newer nodes refuse it.
+/// A named lock holds on one node of a cluster alone, and newer nodes refuse it. Queues of our own are for one node that takes all writes.
 #[tokio::test]
 async fn a_node_of_a_cluster_is_refused_by_name() {
     let settings = ["--wsrep-on=ON", "--binlog-format=ROW"];
     let server = Server::start(settings.iter().fold(Settings::default(), |settings, one| settings.with(one))).unwrap();
-    let error = refused(&with(&server.url(), "layout=get_lock&key=exact")).await;
-    assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("Galera"), "{error}");
+    for options in ["layout=get_lock&key=exact", "layout=get_lock&key=exact&galera=one_writer", "layout=fair"] {
+        let error = refused(&with(&server.url(), options)).await;
+        assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("Galera"), "{options}: {error}");
+    }
+    for options in ["galera=one_writer", "layout=distributed_lock"] {
+        let client = client(&with(&server.url(), options), LONG).await;
+        client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
+    }
 }

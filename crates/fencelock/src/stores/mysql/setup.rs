@@ -67,8 +67,24 @@ fn is_known(version: &str) -> bool {
     if version.contains("MariaDB") { found >= (10, 6) } else { found >= (8, 0) }
 }
 
+/// Whether the server is a node of a Galera cluster.
+pub(super) async fn is_cluster(connection: &Connection) -> Result<bool> {
+    let cluster = connection.simple("connect", "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'").await?;
+    let value = |row| column::<String>("connect", row, 1);
+    Ok(cluster.first().map(value).transpose()?.is_some_and(|on| on == "ON"))
+}
+
 /// Whether our tables are there. They are made where they are not and the user may, but for somebody who only looks.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`] for a node of a cluster, unless somebody said that one node alone takes writes: what one node locks, the others do
+/// not see.
 pub(super) async fn our_schema(connection: &Connection, config: &Config, only_looks: bool) -> Result<bool> {
+    if !only_looks && !config.one_writer && is_cluster(connection).await? {
+        let message = "the server is a node of a Galera cluster, where two nodes that take writes may grant one lock twice: \
+                       say `galera=one_writer` if one node takes the writes of every client";
+        return Err(Error::new(ErrorKind::Unsupported, "connect", message));
+    }
     match version(connection, config).await? {
         true => Ok(true),
         false if only_looks => Ok(false),

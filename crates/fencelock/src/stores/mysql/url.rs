@@ -21,6 +21,7 @@ pub(super) const OPTIONS: &[&str] = &[
     "key",
     "prefix",
     "lock_at_least_for_ms",
+    "galera",
     "user",
     "password",
     "password_file",
@@ -49,6 +50,8 @@ pub(super) struct Config {
     pub(super) database: String,
     /// `None` for connections that are not encrypted.
     pub(super) tls: Option<SslOpts>,
+    /// Of the nodes of a Galera cluster, one alone takes the writes of every client: somebody said so.
+    pub(super) one_writer: bool,
 }
 
 pub(in crate::stores) fn bad(message: &'static str) -> Error {
@@ -65,8 +68,17 @@ impl Config {
             return Err(bad("one database is named, as in mysql://user:password@host/database"));
         }
         let tls = tls(&mut url, &server)?;
+        let one_writer = match url.take("galera").as_deref() {
+            None => false,
+            Some("one_writer") => true,
+            Some(_) => {
+                return Err(bad(
+                    "`galera` is one_writer, where one node of the cluster takes the writes of every client",
+                ));
+            }
+        };
         url.refuse_other_options(OPTIONS)?;
-        let config = Self { server, user, password, database, tls };
+        let config = Self { server, user, password, database, tls, one_writer };
         if config.password.is_some() && config.tls.is_none() && !is_here(&config.server) {
             tracing::warn!(server = ?config, "the connection is not encrypted: sslmode=disable");
         }
@@ -173,6 +185,7 @@ mod tests {
             "mysql://me@localhost/app?sslmod=disable",
             "mysql://me@localhost/app?layout=other",
             "mysql://me@localhost/app?schema=other",
+            "mysql://me@localhost/app?galera=on",
         ] {
             let error = config(url).err().unwrap_or_else(|| panic!("{url}"));
             assert_eq!(error.kind(), ErrorKind::Config, "{url}");

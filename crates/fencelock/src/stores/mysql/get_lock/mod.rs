@@ -12,6 +12,7 @@ use mysql_async::prelude::FromValue;
 pub(super) use self::key::Keys;
 use super::connection::{Connection, column, strange};
 use super::link::Dialler;
+use super::setup::is_cluster;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::session_locks::{Asking, SessionLocks, contender, least};
 use crate::kit::fault::{Meaning, refused};
@@ -62,10 +63,7 @@ impl SessionLocks for Keys {
     }
 
     async fn begin(&self, connection: &Connection, ttl: Duration) -> Result<u64> {
-        let cluster = connection.simple("open session", "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'").await?;
-        if let Some(row) = cluster.first()
-            && column::<String>("open session", row, 1)? == "ON"
-        {
+        if is_cluster(connection).await? {
             return Err(Error::new(ErrorKind::Unsupported, "connect", NOT_HERE));
         }
         let silence = format!("SET SESSION wait_timeout = {}", ttl.as_secs() + 1);
