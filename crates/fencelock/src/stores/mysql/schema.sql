@@ -21,13 +21,8 @@ INSERT IGNORE INTO fencelock_layout VALUES (1, 3, NULL, 0, 0, 0)
 -- The row that everything about the names of a bucket locks first. `last` is the last number that was drawn there: order and token in one.
 CREATE TABLE IF NOT EXISTS fencelock_bucket (b SMALLINT NOT NULL PRIMARY KEY, last BIGINT NOT NULL) ENGINE = InnoDB
 //
-INSERT IGNORE INTO fencelock_bucket SELECT x.d * 256 + y.d * 16 + z.d, 0 FROM
-    (SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL
-     SELECT 8 UNION ALL SELECT 9 UNION ALL SELECT 10 UNION ALL SELECT 11 UNION ALL SELECT 12 UNION ALL SELECT 13 UNION ALL SELECT 14 UNION ALL SELECT 15) AS x,
-    (SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL
-     SELECT 8 UNION ALL SELECT 9 UNION ALL SELECT 10 UNION ALL SELECT 11 UNION ALL SELECT 12 UNION ALL SELECT 13 UNION ALL SELECT 14 UNION ALL SELECT 15) AS y,
-    (SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL
-     SELECT 8 UNION ALL SELECT 9 UNION ALL SELECT 10 UNION ALL SELECT 11 UNION ALL SELECT 12 UNION ALL SELECT 13 UNION ALL SELECT 14 UNION ALL SELECT 15) AS z
+INSERT IGNORE INTO fencelock_bucket WITH d AS (SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5
+    UNION ALL SELECT 6 UNION ALL SELECT 7) SELECT w.d * 512 + x.d * 64 + y.d * 8 + z.d, 0 FROM d AS w, d AS x, d AS y, d AS z
 //
 
 -- A name that somebody holds or waits for: nothing alive has a number below `head`, so that reads step over no row that is not purged yet.
@@ -178,9 +173,7 @@ CREATE PROCEDURE fencelock__again(p_first BIGINT, p_boundary BIGINT, p_quiet_unt
 SQL SECURITY DEFINER
 BEGIN
     DECLARE v_now BIGINT DEFAULT {us};
-    IF p_quiet_until > v_now THEN
-        SET p_boundary = LEAST(COALESCE(p_boundary, p_quiet_until), p_quiet_until);
-    END IF;
+    SET p_boundary = IF(p_quiet_until > v_now, LEAST(COALESCE(p_boundary, p_quiet_until), p_quiet_until), p_boundary);
     -- One that is dead and still there is kept by a transaction that holds it. The first who waits sees to its end, and those behind it look
     -- in case that one stands still.
     SET o_look_in = CASE WHEN p_boundary IS NULL THEN -1 WHEN p_boundary > v_now THEN GREATEST(100, CEIL((p_boundary - v_now) / 1000) + 1)
@@ -237,7 +230,6 @@ BEGIN
             END IF;
         END WHILE;
         SELECT COALESCE(SUM(weight), 0) INTO v_used FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head AND seq < v_first;
-        SET v_looked = 0;
     END IF;
     IF v_seq IS NOT NULL THEN
         SELECT quiet_until > v_now INTO v_quiet FROM fencelock_layout WHERE one = 1;
@@ -606,24 +598,20 @@ CREATE PROCEDURE fencelock_lighten(
 BEGIN
     DECLARE v_bells, v_told LONGBLOB DEFAULT '';
     DECLARE v_answer INT DEFAULT 0;
-    DECLARE v_last, v_seq, v_taken BIGINT;
+    DECLARE v_last, v_taken BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     {begin}
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
         START TRANSACTION READ WRITE;
         SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE;
-        SELECT seq INTO v_seq FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
+        SELECT COUNT(*) * 2 INTO v_answer FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
             AND client = p_client AND number = p_number AND session = p_session AND weight >= p_weight;
-        IF v_seq IS NOT NULL THEN
-            SELECT seq INTO v_taken FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_seq FOR UPDATE SKIP LOCKED;
-            IF v_taken IS NULL THEN
-                SET v_answer = 2;
-            ELSE
-                UPDATE fencelock_place SET weight = p_weight WHERE b = v_b AND name = p_name AND seq = v_seq;
-                CALL fencelock__settle(v_b, p_name, p_session, v_bells, v_told);
-                SET v_answer = 1;
-            END IF;
+        SELECT seq INTO v_taken FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq FOR UPDATE SKIP LOCKED;
+        IF v_answer = 2 AND v_taken IS NOT NULL THEN
+            UPDATE fencelock_place SET weight = p_weight WHERE b = v_b AND name = p_name AND seq = p_seq;
+            CALL fencelock__settle(v_b, p_name, p_session, v_bells, v_told);
+            SET v_answer = 1;
         END IF;
         COMMIT;
     END;
@@ -643,7 +631,7 @@ BEGIN
     DECLARE v_name VARBINARY(512);
     DECLARE v_b SMALLINT;
     DECLARE v_at INT DEFAULT 0;
-    DECLARE v_head, v_first, v_boundary, v_quiet_until, v_last, v_used, v_look_in, v_least BIGINT;
+    DECLARE v_head, v_first, v_boundary, v_quiet_until, v_last, v_look_in, v_least BIGINT;
     DECLARE v_alone, v_room BOOLEAN;
     {begin}
     SELECT COUNT(s.id), MAX(l.quiet_until) INTO v_answer, v_quiet_until FROM fencelock_layout AS l
@@ -669,9 +657,7 @@ BEGIN
                 DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
                 START TRANSACTION READ WRITE;
                 SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE SKIP LOCKED;
-                SET v_used = NULL;
-                SELECT head INTO v_used FROM fencelock_queue WHERE b = v_b AND name = v_name;
-                IF v_last IS NOT NULL AND v_used IS NOT NULL THEN
+                IF v_last IS NOT NULL THEN
                     CALL fencelock__settle(v_b, v_name, NULL, v_bells, v_told);
                 END IF;
                 COMMIT;
@@ -894,7 +880,7 @@ BEGIN
     DECLARE v_upto INT DEFAULT LEAST(p_from + 256, 4096);
     DECLARE v_b, v_from SMALLINT;
     DECLARE v_name, v_after VARBINARY(512) DEFAULT '';
-    DECLARE v_last, v_used BIGINT;
+    DECLARE v_last BIGINT;
     DECLARE v_looked, v_cleared INT DEFAULT 0;
     DECLARE v_now BIGINT DEFAULT {us};
     {begin}
@@ -923,9 +909,7 @@ BEGIN
             DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
             START TRANSACTION READ WRITE;
             SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE SKIP LOCKED;
-            SET v_used = NULL;
-            SELECT head INTO v_used FROM fencelock_queue WHERE b = v_b AND name = v_name;
-            IF v_last IS NOT NULL AND v_used IS NOT NULL THEN
+            IF v_last IS NOT NULL THEN
                 CALL fencelock__clear(v_b, v_name, v_cleared);
                 CALL fencelock__settle(v_b, v_name, NULL, v_bells, v_told);
             END IF;

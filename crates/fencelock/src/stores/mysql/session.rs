@@ -56,7 +56,7 @@ impl MysqlSession {
         vec![self.lease.session.into(), place.name.as_str().into(), client.into(), number.into()]
     }
 
-    /// Calls a procedure that may grant other places of this session, and tells them: in column `told` they are listed. Their waiters look by
+    /// Calls a procedure that may grant other places of this session, and tells them: the last column lists them. Their waiters look by
     /// themselves when the answer is lost.
     async fn ask_and_tell(
         &self,
@@ -65,11 +65,10 @@ impl MysqlSession {
         procedure: &str,
         name: &Name,
         arguments: Vec<Value>,
-        told: usize,
     ) -> Result<Row> {
         let mut unheard = Unheard { places: &self.places, name: Some(name) };
         let row = connection.ask(operation, procedure, arguments).await?;
-        let granted = granted(&column::<String>(operation, &row, told)?).ok_or_else(|| strange(operation))?;
+        let granted = granted(&column::<String>(operation, &row, row.len() - 1)?).ok_or_else(|| strange(operation))?;
         granted.into_iter().for_each(|(place, grant)| self.places.told_granted(place, grant));
         unheard.name = None;
         Ok(row)
@@ -85,7 +84,7 @@ impl MysqlSession {
         let mut arguments = self.request(place);
         arguments.extend([seq.into(), withdraw.into()]);
         let operation = if withdraw { "cancel" } else { "leave" };
-        let row = self.ask_and_tell(connection, operation, "leave", &place.name, arguments, 3).await?;
+        let row = self.ask_and_tell(connection, operation, "leave", &place.name, arguments).await?;
         let left = match column::<i64>(operation, &row, 0)? {
             0 => Left::Missing,
             1 => Left::Done,
@@ -277,7 +276,7 @@ impl Served for MysqlSession {
     async fn lighten(&self, connection: &Connection, place: &PlaceId, seq: u64, claim: Claim) -> Result<Lightened> {
         let mut arguments = self.request(place);
         arguments.extend([seq.into(), claim.weight().into()]);
-        let row = self.ask_and_tell(connection, "downgrade", "lighten", &place.name, arguments, 1).await?;
+        let row = self.ask_and_tell(connection, "downgrade", "lighten", &place.name, arguments).await?;
         match column::<i64>("downgrade", &row, 0)? {
             0 => Ok(Lightened::Missing),
             1 => Ok(Lightened::Done),
