@@ -3,6 +3,7 @@
 use fencelock::{Client, ErrorKind};
 use fencelock_testbed::mysql::{Server, Settings};
 use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Row};
 
 use crate::lab::{acquire, acquiring, client, connection, database, soon, state, until, until_queued};
 
@@ -237,4 +238,58 @@ async fn the_longest_ttl_of_a_session_that_is_gone_counts_for_one_failover() {
     let _next = client(&url, 60_000).await;
     let after: Option<(i64, i64)> = admin.query_first("SELECT longest, quiet_for FROM fencelock_layout").await.unwrap();
     assert_eq!(after, Some((60_000_000, 86_400_000_000)));
+}
+
+/// The answers of one call that begins a session, joins a queue or looks, in a session of the procedures' time zone.
+async fn called(user: &mut Conn, call: &str) -> Vec<Option<i64>> {
+    let row: Row = user.query_first(call).await.unwrap().unwrap();
+    (0..row.len()).map(|at| row.get::<Option<i64>, _>(at).unwrap()).collect()
+}
+
+/// A request that is sent again for a place that waits is told when to look, as the first one was: when the holder could be found dead.
+#[tokio::test]
+async fn a_repeated_request_that_waits_is_told_when_to_look() {
+    let url = database();
+    drop(client(&url, 60_000).await.mutex("made").unwrap().try_acquire().await.unwrap());
+    let mut user = connection(&url).await;
+    user.query_drop("SET time_zone = '+00:00'").await.unwrap();
+    for (session, bell) in [(77, "fencelock_0000000000000077"), (78, "fencelock_0000000000000078")] {
+        called(&mut user, &format!("CALL fencelock_open({session}, '{bell}', 60000000, 'h', 1, 1)")).await;
+    }
+    let enter =
+        |session, again| format!("CALL fencelock_enter({session}, 1, 'job', 1, {session}, 1, 1, 1, {again}, NULL)");
+    assert_eq!(called(&mut user, &enter(77, 0)).await[0], Some(0));
+    let (first, again) = (called(&mut user, &enter(78, 0)).await, called(&mut user, &enter(78, 1)).await);
+    assert_eq!(first[..2], again[..2]);
+    for answer in [first, again] {
+        assert!(answer[0] == Some(1) && answer[2].is_some_and(|look_in| look_in > 0), "{answer:?}");
+    }
+}
+
+/// A look that fails at its second name has told whom it let in at the first.
+#[tokio::test]
+async fn a_look_that_fails_at_one_name_tells_whom_it_let_in_at_another() {
+    let url = database();
+    drop(client(&url, 60_000).await.mutex("made").unwrap().try_acquire().await.unwrap());
+    let (mut user, mut ear, mut other) = (connection(&url).await, connection(&url).await, connection(&url).await);
+    user.query_drop("SET time_zone = '+00:00', innodb_lock_wait_timeout = 1").await.unwrap();
+    for session in 77..80 {
+        let open = format!("CALL fencelock_open({session}, 'fencelock_00000000000000{session}', 60000000, 'h', 1, 1)");
+        called(&mut user, &open).await;
+    }
+    for (session, name) in [(77, "a"), (77, "b"), (78, "a"), (79, "b")] {
+        let number = if name == "a" { 1 } else { 2 };
+        let enter = format!("CALL fencelock_enter({session}, 1, '{name}', 1, {number}, 1, 1, 1, 0, NULL)");
+        called(&mut user, &enter).await;
+    }
+    user.query_drop("UPDATE fencelock_session SET expires = 1 WHERE id = 77").await.unwrap();
+    other.query_drop("START TRANSACTION").await.unwrap();
+    other.query_drop("SELECT * FROM fencelock_session WHERE id = 79 FOR UPDATE").await.unwrap();
+    ear.query_drop("DO GET_LOCK('fencelock_0000000000000078', 10)").await.unwrap();
+    let listens = tokio::spawn(async move { ear.query_drop("DO SLEEP(3600)").await });
+    let failed = user.query_drop(r#"CALL fencelock_look(78, '[["61", 1], ["62", 1]]')"#).await.unwrap_err();
+    assert!(matches!(failed, mysql_async::Error::Server(error) if error.code == 1205));
+    // Whoever sleeps is ended by the ring, which MariaDB tells of as a success.
+    let _ = soon(listens).await.unwrap();
+    other.query_drop("ROLLBACK").await.unwrap();
 }

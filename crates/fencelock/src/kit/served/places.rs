@@ -203,7 +203,10 @@ impl Places {
         if let Some(stand) = settled {
             return self.set(slot, stand);
         }
+        // After who plans now, and may have seen the place without its time.
+        let inner = self.lock();
         if due.as_nanos() < self.planned.load(Ordering::Acquire) {
+            drop(inner);
             self.bell.notify_one();
         }
     }
@@ -409,18 +412,13 @@ impl Places {
         self.lock().broken.retain(|grant| !grants.contains(grant));
     }
 
-    /// Whom to look at now, by name; or when to do so. `all` says that whatever was heard so far may be too old. Who is due soon comes along, so
-    /// that many who wait cost few requests.
+    /// Whom to look at now, by name; or when to do so. `all` says that whatever was heard so far may be too old.
     pub(crate) fn due(&self, now: Moment, all: bool) -> Result<HashMap<Name, Vec<RequestId>>, Moment> {
         let inner = self.lock();
+        let names = by_name(inner.waiting.values().filter(|slot| all || slot.lock().due <= now));
         let next = inner.waiting.values().map(|slot| slot.lock().due).min().unwrap_or(Moment::NEVER);
-        if inner.waiting.is_empty() || !all && next > now {
-            self.planned.store(next.as_nanos(), Ordering::Release);
-            return Err(next);
-        }
-        let soon = now.after(REPAIR / 2);
-        self.planned.store(0, Ordering::Release);
-        Ok(by_name(inner.waiting.values().filter(|slot| all || slot.lock().due <= soon)))
+        self.planned.store(if names.is_empty() { next.as_nanos() } else { 0 }, Ordering::Release);
+        if names.is_empty() { Err(next) } else { Ok(names) }
     }
 
     /// The waiting places of this name are to be looked at now.
@@ -478,9 +476,12 @@ impl Places {
     }
 }
 
-/// When to look at a waiter again whose queue was told at `at` to have this boundary.
+/// When to look at a waiter again whose queue was told at `at` to have this boundary. Looks that only repair come on full seconds, so that many
+/// who wait cost few requests.
 pub(crate) fn due(at: Moment, boundary: Option<Duration>) -> Moment {
-    at.after(boundary.map_or(REPAIR, |boundary| boundary.min(REPAIR)))
+    let second = Duration::from_secs(1).as_nanos() as u64;
+    let repair = at.after(REPAIR).as_nanos() / second * second;
+    boundary.map_or(Moment::NEVER, |boundary| at.after(boundary)).min(Moment::from_nanos(repair))
 }
 
 fn by_name<'a>(slots: impl Iterator<Item = &'a Arc<Slot>>) -> HashMap<Name, Vec<RequestId>> {

@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS fencelock_layout (
     one TINYINT NOT NULL PRIMARY KEY, version INT NOT NULL, mark VARBINARY(512), quiet_until BIGINT NOT NULL, quiet_for BIGINT NOT NULL, longest BIGINT NOT NULL
 ) ENGINE = InnoDB
 //
-INSERT IGNORE INTO fencelock_layout VALUES (1, 3, NULL, 0, 0, 0)
+INSERT INTO fencelock_layout VALUES (1, 3, NULL, 0, 0, 0) ON DUPLICATE KEY UPDATE version = 3
 //
 
 -- The row that everything about the names of a bucket locks first. `last` is the last number that was drawn there: order and token in one.
@@ -184,8 +184,7 @@ END
 -- Removes the dead who hold, grants what is admitted from the front on, and moves the head; a queue without anybody goes. Rows that a
 -- transaction holds stay. Whom to tell is added to `io_granted` where it is a place of the session `p_me`, which reads the answer, and otherwise
 -- to `io_bells`.
--- When KILL QUERY ends a procedure that another one called, MariaDB lets the caller go on as if nothing were wrong: each statement leaves a queue
--- that is right.
+-- KILL QUERY may end it half way, and MariaDB lets the caller go on as if nothing were wrong: each statement leaves a queue that is right.
 DROP PROCEDURE IF EXISTS fencelock__settle
 //
 CREATE PROCEDURE fencelock__settle(p_b SMALLINT, p_name VARBINARY(512), p_me BIGINT UNSIGNED, INOUT io_bells LONGBLOB, INOUT io_granted LONGBLOB)
@@ -212,7 +211,7 @@ BEGIN
             WHERE p.b = p_b AND p.name = p_name AND p.seq >= v_front AND NOT p.granted ORDER BY p.seq LIMIT 1;
         SET v_first = COALESCE(v_seq, 9223372036854775807), v_from = v_front;
         holders: WHILE v_looked < 1000 DO
-            SET v_dying = NULL, v_taken = NULL, v_looked = v_looked + 1;
+            SET v_dying = NULL, v_taken = NULL, v_dead = FALSE, v_looked = v_looked + 1;
             SELECT p.seq, p.session INTO v_dying, v_owner FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
                 WHERE p.b = p_b AND p.name = p_name AND p.seq >= v_from AND p.seq < v_first AND COALESCE(s.expires, 0) <= v_now
                 ORDER BY p.seq LIMIT 1;
@@ -287,7 +286,7 @@ BEGIN
     SET o_count = 0;
     SELECT head INTO v_from FROM fencelock_queue WHERE b = p_b AND name = p_name;
     walk: WHILE v_looked < 1000 DO
-        SET v_seq = NULL, v_looked = v_looked + 1;
+        SET v_seq = NULL, v_dead = FALSE, v_looked = v_looked + 1;
         SELECT p.seq, p.session INTO v_seq, v_session FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
             WHERE p.b = p_b AND p.name = p_name AND p.seq >= v_from AND NOT p.granted AND COALESCE(s.expires, 0) <= {us} ORDER BY p.seq LIMIT 1;
         IF v_seq IS NULL THEN
@@ -460,6 +459,7 @@ BEGIN
                 SELECT seq, granted INTO v_seq, v_granted FROM fencelock_place WHERE b = v_b AND name = p_name AND seq >= v_head
                     AND client = p_client AND number = p_number AND session = p_session LIMIT 1;
                 IF v_seq IS NOT NULL THEN
+                    CALL fencelock__front(v_b, p_name, v_head, v_first, v_boundary, v_alone);
                     SET v_answer = NOT v_granted, v_one = v_seq;
                     LEAVE work;
                 END IF;
@@ -527,9 +527,8 @@ END
 //
 
 -- Gives up a place, that with this number unless it is null: 0 it was not there · 1 it was · 2 a transaction holds it. `p_withdraw` takes the
--- request back too, so that it has no effect from now on, whenever it arrives. The second number is the epoch that requests need from then
--- on, 0 when the session is over; the third one the number of a place that a transaction holds. Then the places of the session that were granted
--- by this, as in 'client-number-seq,client-number-seq,'.
+-- request back too, so that it never has an effect. The second number is the epoch that requests need from then on, 0 when the session is over;
+-- the third one the number of a place that a transaction holds. Then the session's places that this granted, as in 'client-number-seq,'.
 DROP PROCEDURE IF EXISTS fencelock_leave
 //
 CREATE PROCEDURE fencelock_leave(
@@ -588,8 +587,7 @@ BEGIN
 END
 //
 
--- Replaces the claim of a grant by a lighter one, which lets others in: 0 it is not there · 1 done · 2 a transaction holds it. Then the places of
--- the session that were granted by this, as fencelock_leave tells them.
+-- Replaces the claim of a grant by a lighter one, which lets others in: 0 it is not there · 1 done · 2 a transaction holds it. Then as fencelock_leave.
 DROP PROCEDURE IF EXISTS fencelock_lighten
 //
 CREATE PROCEDURE fencelock_lighten(
@@ -662,6 +660,8 @@ BEGIN
                 END IF;
                 COMMIT;
             END;
+            CALL fencelock__ring(v_bells);
+            SET v_bells = '';
             SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = v_name;
             CALL fencelock__front(v_b, v_name, v_head, v_first, v_boundary, v_alone);
         END IF;
@@ -674,7 +674,6 @@ BEGIN
             LEFT JOIN fencelock_place AS p ON p.b = v_b AND p.name = v_name AND p.seq = t.seq AND p.session = p_session;
         SET v_answer = CONCAT(v_answer, ',', v_some);
     END WHILE;
-    CALL fencelock__ring(v_bells);
     SELECT v_answer;
 END
 //
@@ -915,8 +914,9 @@ BEGIN
             END IF;
             COMMIT;
         END;
+        CALL fencelock__ring(v_bells);
+        SET v_bells = '';
     END WHILE;
-    CALL fencelock__ring(v_bells);
     SELECT v_upto % 4096;
 END
 //

@@ -98,36 +98,33 @@ fn whoever_is_due_is_looked_at_and_then_again_at_the_boundary_or_after_the_repai
     let asked = [(slot.place.name.clone(), vec![slot.place.request])];
     assert_eq!(heard.places.due(Moment::from_nanos(9), false), Err(Moment::from_nanos(10)));
     assert_eq!(heard.places.due(Moment::from_nanos(10), false).unwrap().len(), 1);
-    for (look_in, next) in [(None, REPAIR), (Some(REPAIR * 2), REPAIR), (Some(REPAIR / 2), REPAIR / 2)] {
+    let now = Moment::from_nanos(20);
+    let repair = Moment::from_nanos(2_000_000_000);
+    for (look_in, next) in [(None, repair), (Some(REPAIR * 2), repair), (Some(REPAIR / 2), now.after(REPAIR / 2))] {
         let looked = Looked { look_in, places: vec![Seen::Waiting(7, None)] };
-        let now = Moment::from_nanos(20);
         heard.places.looked(&asked, Look { alive: true, names: vec![looked] }, now);
-        assert_eq!(heard.places.due(now, false), Err(now.after(next)));
+        assert_eq!(heard.places.due(now, false), Err(next));
     }
 }
 
 #[test]
-fn whoever_is_due_soon_is_looked_at_together_with_who_is_due_and_a_name_at_once() {
+fn looks_that_only_repair_come_together_and_a_name_is_looked_at_at_once() {
     let heard = Heard::new();
-    let now = Moment::from_nanos(10);
-    let (slot, soon) = (heard.waits(1, 7), heard.begin(2));
-    heard.places.waits(&soon, 8, AHEAD, now.after(REPAIR / 2));
-    let later = heard.begin(3);
-    heard.places.waits(&later, 9, AHEAD, now.after(REPAIR));
-    let mut due = heard.places.due(now, false).unwrap().remove(&slot.place.name).unwrap();
-    due.sort_by_key(|id| id.number);
-    assert_eq!(due, [slot.place.request, soon.place.request]);
-    heard.places.looked(
-        &[(slot.place.name.clone(), due)],
-        Look {
-            alive: true,
-            names: vec![Looked { look_in: None, places: vec![Seen::Waiting(7, None), Seen::Waiting(8, None)] }],
-        },
-        now,
-    );
-    assert_eq!(heard.places.due(now, false), Err(now.after(REPAIR)));
-    heard.places.look_at(&slot.place.name);
-    assert_eq!(heard.places.due(now, false).unwrap()[&slot.place.name].len(), 3);
+    let start = Moment::from_nanos(5_000_000_001);
+    for (number, milliseconds) in [(1, 0), (2, 400), (3, 998)] {
+        let slot = heard.begin(number);
+        let at = start.after(Duration::from_millis(milliseconds));
+        heard.places.waits(&slot, number, AHEAD, due(at, None));
+    }
+    let full = Moment::from_nanos(7_000_000_000);
+    assert_eq!(heard.places.due(start, false), Err(full));
+    let name = Name::new("job").unwrap();
+    assert_eq!(heard.places.due(full, false).unwrap()[&name].len(), 3);
+    let sooner = heard.begin(4);
+    heard.places.waits(&sooner, 4, AHEAD, due(start, Some(Duration::from_millis(100))));
+    assert_eq!(heard.places.due(start, false), Err(start.after(Duration::from_millis(100))));
+    heard.places.look_at(&name);
+    assert_eq!(heard.places.due(start, false).unwrap()[&name].len(), 4);
 }
 
 #[test]
