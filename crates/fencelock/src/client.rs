@@ -30,14 +30,13 @@ use crate::time::{Clock, SystemClock};
 ///
 /// # Examples
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let client = fencelock::Client::connect("memory:").await?;
 /// let guard = client.mutex("deploy")?.acquire().await?;
 /// assert!(guard.check().is_ok());
 /// guard.release().await?;
 /// client.close().await?;
-/// # Ok::<(), fencelock::Error>(()) })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), fencelock::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
 pub struct Client {
@@ -92,6 +91,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`].
+    #[doc(alias("lock"))]
     pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
         Mutex::new(self.clone(), Name::new(name)?)
     }
@@ -155,6 +155,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::queue`].
+    #[doc(alias("holder", "is_locked"))]
     pub async fn contention(&self, name: impl AsRef<str>) -> Result<Contention> {
         let (engine, name) = (Arc::clone(&self.engine), Name::new(name)?);
         let look = async move {
@@ -186,6 +187,7 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Config`] for a contender that waits, or a reason that is not valid; [`ErrorKind::Unsupported`] where
     /// the store breaks no grants; otherwise as [`Client::queue`].
+    #[doc(alias("force_unlock", "force_release"))]
     pub async fn break_grant(&self, name: impl AsRef<str>, holder: &Contender, reason: &str) -> Result<bool> {
         let engine = Arc::clone(&self.engine);
         let order = Break::of(&Name::new(name)?, holder, engine.owner.clone(), reason, engine.clock.wall())?;
@@ -208,6 +210,7 @@ impl Client {
     /// A session that was lost is opened again in the background, with the pauses of [`ClientBuilder::retry`], and once per
     /// ttl when that has failed for `give_up_after`: a probe recovers with the store, whether or not anybody acquires.
     #[must_use]
+    #[doc(alias("ping", "is_connected"))]
     pub fn health(&self) -> Health {
         if self.engine.is_closed() || self.engine.spawner.is_elsewhere() {
             return Health::Closed;
@@ -234,12 +237,16 @@ impl Client {
         self.engine.current().map_or(0, |live| live.len())
     }
 
-    /// Releases everything and ends the session. Guards that are still held are lost, with
-    /// [`Loss::Closed`](crate::Loss::Closed).
+    /// Releases everything and ends the session. Guards that are still held are lost, with [`Loss::Closed`](crate::Loss::Closed). A store
+    /// that is out of reach is asked again for one ttl, and may take one request deadline more.
     ///
     /// # Errors
     /// When the store could not be told; what was held there then goes with the session's ttl. [`ErrorKind::Config`], and
     /// nothing is closed, where [`Io::CurrentRuntime`] is used on another runtime.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the rest to the background.
+    #[doc(alias("shutdown", "disconnect"))]
     pub async fn close(&self) -> Result<()> {
         self.engine.spawner.check_place()?;
         let engine = Arc::clone(&self.engine);
@@ -290,6 +297,7 @@ pub struct ClientBuilder {
 
 impl ClientBuilder {
     /// How long places outlive the last confirmed renewal: 100 ms to 24 h, 10 s by default.
+    #[doc(alias("lease", "expiry"))]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.timing.ttl = Some(ttl);
         self

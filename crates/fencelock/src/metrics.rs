@@ -47,12 +47,11 @@ const OVERFLOW: &str = "overflow";
 /// use fencelock::observe::Metrics;
 /// use fencelock::Client;
 ///
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let metrics = Metrics::new().class("orders/*").class("reports/*");
 /// let client = Client::builder().observer(Arc::new(metrics)).connect("memory:").await?;
 /// # client.close().await?;
-/// # Ok::<(), fencelock::Error>(()) })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), fencelock::Error>(()) }).unwrap();
 /// ```
 #[derive(Default)]
 pub struct Metrics {

@@ -17,14 +17,13 @@ use crate::client::Client;
 /// ```
 /// use fencelock::{Client, OnOutage};
 ///
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// # let (client, local) = (Client::connect("memory:").await?, Client::connect("memory:local").await?);
 /// // Once per host, at least, while the servers are away.
 /// let report = client.mutex("report")?.on_outage(OnOutage::DegradeTo(local));
 /// let guard = report.acquire().await?;
 /// assert!(!guard.is_degraded());
-/// # Ok::<(), fencelock::Error>(()) })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), fencelock::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]

@@ -124,7 +124,7 @@ impl<K> Guard<K> {
         self.0.refusal()
     }
 
-    /// Cancelled when the lock is lost, and when it is released.
+    /// As [`crate::Guard::lost_token`].
     #[must_use]
     pub fn lost_token(&self) -> CancellationToken {
         self.0.lost_token()

@@ -238,8 +238,7 @@ impl Acquire {
         })
     }
 
-    /// Enters, with the same request id until the store has answered: its first answer may be there already. `Some` when
-    /// the session ended meanwhile.
+    /// Enters, with the same request id until the store has answered: its first answer may be there already. `Some` when the session ended meanwhile.
     async fn enter(&mut self, attempt: &mut Attempt, mut first: Option<Result<Entered>>) -> Result<Option<Loss>> {
         let entry = self.entry(attempt.id.request);
         loop {

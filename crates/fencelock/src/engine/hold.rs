@@ -81,6 +81,8 @@ pub(crate) enum Outside {
 #[derive(Default)]
 struct Ending {
     lost: CancellationToken,
+    /// For users: cancelled with `lost`, and before a request is sent that leaves the place.
+    over: OnceLock<CancellationToken>,
     /// Of a grant that was broken.
     reason: OnceLock<Arc<str>>,
 }
@@ -251,6 +253,25 @@ impl Hold {
         lost
     }
 
+    /// Cancelled when the lock is lost, and before the store is asked to leave its place.
+    pub(crate) fn over(&self) -> CancellationToken {
+        let lost = self.lost();
+        let over = self.ending.get_or_init(Box::default).over.get_or_init(|| lost.child_token());
+        // With the fence of `tell_given_up`, as for `lost`.
+        fence(Ordering::SeqCst);
+        if self.phase.get() != Phase::Held {
+            over.cancel();
+        }
+        over.child_token()
+    }
+
+    fn tell_given_up(&self) {
+        fence(Ordering::SeqCst);
+        if let Some(over) = self.ending.get().and_then(|ending| ending.over.get()) {
+            over.cancel();
+        }
+    }
+
     /// Tells those that wait for the end, which has come.
     fn tell_end(&self) {
         fence(Ordering::SeqCst);
@@ -351,7 +372,8 @@ impl Hold {
     }
 
     pub(crate) fn lost_before(&self, loss: Loss) -> Error {
-        let error = Error::new(ErrorKind::Lost, "lock", loss.to_string()).with("name", &self.id.name);
+        let error =
+            Error::new(ErrorKind::Lost, "guard", format!("the lock was lost: {loss}")).with("name", &self.id.name);
         match self.reason() {
             Some(reason) if loss == Loss::Broken => error.with("reason", reason),
             _ => match self.refusal().filter(|_| loss == Loss::Unconfirmed) {
@@ -362,7 +384,7 @@ impl Hold {
     }
 
     pub(crate) fn released_before(&self) -> Error {
-        Error::new(ErrorKind::Closed, "lock", "it was released").with("name", &self.id.name)
+        Error::new(ErrorKind::Closed, "guard", "the lock was released").with("name", &self.id.name)
     }
 }
 

@@ -24,11 +24,10 @@ pub enum Io {
     /// caller's own thread; everything else costs two wake-ups of a thread per call.
     #[default]
     OwnThread,
-    /// On the tokio runtime that calls [`ClientBuilder::connect`](crate::ClientBuilder::connect), which needs its time
-    /// and I/O drivers. Saves the wake-ups; but code that blocks that runtime delays renewals, short system calls of
-    /// stores on disk are made right there, and what a guard's drop starts is lost when the runtime ends. A call that is polled
-    /// and then left standing, neither polled again nor dropped, stands still with its request: others that wait for the
-    /// same name, also through the same client, may wait for it.
+    /// On the tokio runtime that calls [`ClientBuilder::connect`](crate::ClientBuilder::connect), which needs its time and I/O drivers. Saves the
+    /// wake-ups; but code that blocks that runtime delays renewals, short system calls of stores on disk are made right there, and what a guard's
+    /// drop starts is lost when the runtime ends. A call that is polled and then left standing, neither polled again nor dropped, stands still with
+    /// its request: others that wait for the same name, also through the same client, may wait for it.
     ///
     /// Used on another runtime, or on none, the client refuses with [`ErrorKind::Config`]. A guard may be dropped anywhere: it
     /// is released on the runtime of its client, as long as that lives.

@@ -84,8 +84,7 @@ impl Engine {
         Ok(first.into_iter().collect())
     }
 
-    /// What a look told one who waits until then; `None` when the store has said nothing by [`LATEST`] after that, or
-    /// within a second.
+    /// What a look told one who waits until then; `None` when the store has said nothing by [`LATEST`] after that, or within a second.
     pub(crate) async fn told(&self, look: Answer, until: Moment) -> Option<Result<Contention>> {
         let limit = self.clock.now().after(LOOK_LIMIT).min(until.after(LATEST));
         tokio::select! {
@@ -128,8 +127,7 @@ impl Looking {
 }
 
 impl Drop for Looking {
-    /// A task that ends half-way (a store that panics, a runtime that stops) must not leave its name behind: nobody would
-    /// look again.
+    /// A task that ends half-way (a store that panics, a runtime that stops) must not leave its name behind: nobody would look again.
     fn drop(&mut self) {
         if !self.is_done {
             self.engine.looks.askers().remove(&self.name);

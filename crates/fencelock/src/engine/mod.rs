@@ -188,8 +188,7 @@ impl Engine {
         });
     }
 
-    /// Runs `work` where requests belong, and waits for it. Dropping the returned future does not stop `work`, which is
-    /// counted like a clean-up.
+    /// Runs `work` where requests belong, and waits for it. Dropping the returned future does not stop `work`, which is counted like a clean-up.
     pub(crate) async fn run_to_end<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,

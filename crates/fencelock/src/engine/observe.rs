@@ -13,9 +13,8 @@ use crate::token::FencingToken;
 
 /// Hears of every event in the life of a client's locks, failures included.
 pub trait Observer: Send + Sync + 'static {
-    /// Called on the engine's thread or, of what the caller did at once (most uncontended grants and releases, those of dropped
-    /// guards among them), on the caller's; never under a lock of ours. Must return quickly and not block. A panic in it
-    /// is caught and logged.
+    /// Called on the engine's thread or, of what the caller did at once (most uncontended grants and releases, those of dropped guards among them),
+    /// on the caller's; never under a lock of ours. Must return quickly and not block. A panic in it is caught and logged.
     fn observe(&self, event: &Event<'_>);
 }
 

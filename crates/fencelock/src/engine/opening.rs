@@ -27,8 +27,7 @@ pub(super) type SharedOpening = Shared<BoxFuture<'static, Result<Arc<Live>, Arc<
 #[derive(Debug, Default)]
 pub(super) struct Openings {
     under_way: Option<SharedOpening>,
-    /// Openings in a row, the one under way included, of which nothing came: no lock, and no session that lived for a renew
-    /// interval.
+    /// Openings in a row, the one under way included, of which nothing came: no lock, and no session that lived for a renew interval.
     in_vain: u32,
     not_before: Option<Moment>,
     /// If the last one succeeded: when, and whether a lock was held since.

@@ -301,9 +301,8 @@ impl Live {
         ended.iter().for_each(|hold| hold.lose(Loss::Unconfirmed));
     }
 
-    /// One grant is gone, and not another one of the same request. Where its place waits, that may be an older grant, or one that
-    /// the waiter has not heard of yet. It is noted for the grant that the waiter hears of, and `false` says that only a renewal can
-    /// tell what is so now.
+    /// One grant is gone, and not another one of the same request. Where its place waits, that may be an older grant, or one that the waiter has not
+    /// heard of yet. It is noted for the grant that the waiter hears of, and `false` says that only a renewal can tell what is so now.
     pub(super) fn lose_grant(&self, grant: &GrantId, loss: Loss, reason: Option<Arc<str>>) -> bool {
         if let (Some(token), Some(Tracked::Waiting(_, slot))) = (grant.token, self.places().get(&grant.place.request)) {
             slot.note(GoneGrant { token, loss, reason });

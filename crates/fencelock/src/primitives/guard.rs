@@ -29,8 +29,10 @@ use crate::token::FencingToken;
 /// [`Guard::check`] before going on, and pass [`Guard::token`] to whatever the lock protects: only that can refuse a
 /// write that comes too late.
 ///
-/// Dropping the guard releases the lock: at once where the store can do that without waiting for anything, or else in the
+/// The client renews the lock in the background for as long as there is a guard: nothing is extended by hand. Dropping the guard
+/// releases the lock: at once where the store can do that without waiting for anything, or else in the
 /// background. [`Guard::release`] does it in the open.
+#[doc(alias("extend", "renew", "refresh", "keep_alive"))]
 #[must_use = "a guard that is dropped releases its lock"]
 pub struct Guard<K = Exclusive> {
     share: Share,
@@ -157,9 +159,11 @@ impl<K> Guard<K> {
         self.share.hold.state()
     }
 
-    /// How long the lock is still valid: no other client can hold it meanwhile. Zero once lost or released, and where no store granted it
+    /// How long the lock is still valid, were it not renewed any more: no other client can hold it meanwhile. At most the ttl less the
+    /// [safety margin](crate::Timing). Zero once lost or released, and where no store granted it
     /// ([`OnOutage::RunWithout`](crate::OnOutage)). [`Duration::MAX`] where nothing can expire (`file:`, without `max_hold`).
     #[must_use]
+    #[doc(alias("expires_at"))]
     pub fn remaining(&self) -> Duration {
         self.share.hold.remaining()
     }
@@ -168,6 +172,7 @@ impl<K> Guard<K> {
     ///
     /// # Errors
     /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) with the cause, or [`ErrorKind::Closed`](crate::ErrorKind::Closed) after a release.
+    #[doc(alias("is_held", "is_valid", "is_lost"))]
     pub fn check(&self) -> Result<()> {
         match self.state() {
             GuardState::Held | GuardState::Suspect => Ok(()),
@@ -201,11 +206,11 @@ impl<K> Guard<K> {
         self.share.hold.refusal().map(|refusal| refusal.to_string())
     }
 
-    /// Cancelled when the lock is lost, and when it is released. A child of our own token: cancelling it does nothing to
-    /// the lock.
+    /// Cancelled when the lock is lost, and when the last guard gives it up, before the store hears of that: for tasks that work under
+    /// the lock. A child of our own token: cancelling it does nothing to the lock.
     #[must_use]
     pub fn lost_token(&self) -> CancellationToken {
-        self.share.hold.lost().child_token()
+        self.share.hold.over()
     }
 
     /// Another guard of the same hold, with the same token; the lock is released when all of them are.
@@ -230,6 +235,7 @@ impl<K> Guard<K> {
     ///
     /// # Cancel safety
     /// Dropping the future releases the lock in the background.
+    #[doc(alias("unlock"))]
     pub async fn release(self) -> Result<()> {
         Ok(self.release_or_keep().await?)
     }

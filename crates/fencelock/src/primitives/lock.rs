@@ -116,7 +116,7 @@ impl Lock {
 
     fn no_token(&self) -> Error {
         let capability = self.client.capability();
-        let message = "the lock requires a fencing token, and this layout has none; the store's default layout does, but for redlock";
+        let message = "the lock requires a fencing token, and this layout has none; the store's default layout has (not on redlock)";
         Error::new(ErrorKind::Unsupported, "acquire", message)
             .with("store", capability.store)
             .with("layout", capability.layout)
@@ -243,8 +243,8 @@ macro_rules! options {
             Self { lock: self.lock.purpose(purpose.as_ref()) }
         }
 
-        /// How long an acquire waits at most; without limit by default. A limit that has passed by 100 ms before the first request could
-        /// be sent, as in a crowd of thousands, ends the wait without that request.
+        /// How long an acquire waits at most, as [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) tells then; without limit by default. With
+        /// zero it asks once and never queues. If the first request is unsent 100 ms after the limit, it is not sent.
         #[must_use]
         pub fn timeout(self, limit: Duration) -> Self {
             Self { lock: self.lock.timeout(limit) }
@@ -257,12 +257,13 @@ macro_rules! options {
         /// The next client is granted once the last guard of the hold is gone, so that what ran under it has stopped; but no later
         /// than the safety margin ([`Timing::margin`](crate::Timing)) after this end, whatever the guards do.
         #[must_use]
+        #[doc(alias("lease"))]
         pub fn max_hold(self, most: Duration) -> Self {
             Self { lock: self.lock.max_hold(most) }
         }
 
-        /// Refuses to queue behind this many waiters (holders not counted), with
-        /// [`ErrorKind::QueueFull`](crate::ErrorKind::QueueFull).
+        /// Refuses to queue behind this many waiters (holders not counted), with [`ErrorKind::QueueFull`](crate::ErrorKind::QueueFull):
+        /// with zero an acquire never waits.
         #[must_use]
         pub fn max_waiters(self, most: u32) -> Self {
             Self { lock: self.lock.max_waiters(most) }

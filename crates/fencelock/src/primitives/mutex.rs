@@ -15,6 +15,10 @@ use crate::queue::Claim;
 
 /// A mutex over all processes that use the same store and name. Cheap to clone; holds nothing until acquired.
 ///
+/// It is held until it is given back, however long that takes: the client renews it. How soon the lock of a process that died is free
+/// is the client's [`ttl`](crate::ClientBuilder::ttl), and not an option of a lock. Who holds it and acquires it again waits for itself:
+/// [`Guard::reenter`] makes another guard.
+///
 /// What it does *not* promise: a process that is paused past its session's ttl cannot know that it lost the lock until
 /// it looks. Pass [`Guard::token`] to whatever the lock protects.
 ///
@@ -26,15 +30,14 @@ use crate::queue::Claim;
 /// ```
 /// use fencelock::{Client, ErrorKind};
 ///
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// # let client = Client::connect("memory:").await?;
 /// let nightly = client.mutex("nightly")?.purpose("report of Sunday");
 /// let guard = nightly.acquire().await?;
 /// assert_eq!(nightly.try_acquire().await.unwrap_err().kind(), ErrorKind::Busy);
 /// guard.release().await?;
 /// nightly.run(|guard| async move { assert!(guard.token().is_some()) }).await?;
-/// # Ok::<(), fencelock::Error>(()) })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), fencelock::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone)]
 pub struct Mutex {
@@ -74,14 +77,13 @@ impl Mutex {
     /// ```
     /// use std::time::Duration;
     ///
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// # let client = fencelock::Client::connect("memory:").await?;
     /// let counter = client.mutex("counter")?.sticky(Duration::from_secs(5));
     /// let token = counter.run(|guard| async move { guard.token() }).await?;
     /// // Nobody else wanted it: this asks the store nothing.
     /// assert_eq!(counter.run(|guard| async move { guard.token() }).await?, token);
-    /// # Ok::<(), fencelock::Error>(()) })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), fencelock::Error>(()) }).unwrap();
     /// ```
     ///
     /// [`Client::break_grant`]: crate::Client::break_grant
@@ -95,10 +97,11 @@ impl Mutex {
     /// # Errors
     /// [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) after the wait limit, naming the holder; [`ErrorKind::QueueFull`](crate::ErrorKind::QueueFull),
     /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict), [`ErrorKind::Config`](crate::ErrorKind::Config) for an option that is not valid, and whatever the store says once
-    /// retrying is over.
+    /// retrying is over: [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) after [`Retry::give_up_after`](crate::Retry), 30 s by default, or the wait limit.
     ///
     /// # Cancel safety
     /// Dropping the future at any point leaves nothing in the store once clean-up has run in the background.
+    #[doc(alias("lock"))]
     pub async fn acquire(&self) -> Result<Guard> {
         self.lock.acquire().await
     }
@@ -106,11 +109,9 @@ impl Mutex {
     /// Acquires the lock, waiting at most `limit`. With zero it asks the store once, as [`Mutex::try_acquire`] does, and
     /// never queues; that it was taken is [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) then.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     /// As [`Mutex::acquire`].
-    ///
-    /// # Cancel safety
-    /// As [`Mutex::acquire`].
+    #[doc(alias("acquire_timeout", "lock_timeout", "try_lock_for"))]
     pub async fn acquire_within(&self, limit: Duration) -> Result<Guard> {
         self.lock.acquire_as(Claim::MUTEX, Wait::For(limit)).await
     }
@@ -122,6 +123,7 @@ impl Mutex {
     ///
     /// # Cancel safety
     /// As [`Mutex::acquire`].
+    #[doc(alias("try_lock"))]
     pub async fn try_acquire(&self) -> Result<Guard> {
         self.lock.acquire_as(Claim::MUTEX, Wait::No).await
     }

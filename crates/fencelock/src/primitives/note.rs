@@ -31,10 +31,7 @@ impl Guard {
 
     /// Deletes the note on the lock, whoever wrote it.
     ///
-    /// # Errors
-    /// As [`Guard::write_note`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     /// As [`Guard::write_note`].
     pub async fn delete_note(&self) -> Result<()> {
         self.order_note(None, None).await

@@ -21,7 +21,8 @@ pub type WriteGuard = Guard<Writing>;
 ///
 /// A write guard may become a read guard in its place ([`WriteGuard::downgrade`]). What it does *not* offer is the other
 /// way: two readers that both waited for the other to leave would wait for ever, and those behind a reader have counted
-/// on its weight. Release, take it for writing, and look again at what was read.
+/// on its weight. Release, take it for writing, and look again at what was read. Many readers that do so
+/// at once become writers one after the other: one that finds the work done gives back its guard, for a downgraded one bars the next.
 ///
 /// Only a writer's token rises; see [`Guard::token`]. Work that ends by itself when the lock is lost goes into [`Guard::run`]:
 /// `page.read().await?.run(async |_| …).await?`.
@@ -33,18 +34,18 @@ pub type WriteGuard = Guard<Writing>;
 ///
 /// # Examples
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// # let client = fencelock::Client::connect("memory:").await?;
 /// let page = client.rwlock("page")?;
 /// let (one, two) = (page.read().await?, page.read().await?);
 /// assert!(page.try_write().await.is_err());
-/// drop((one, two));
+/// drop((one, two)); // stale: they look again as a writer
 /// let writing = page.write().await?;
-/// let reading = writing.downgrade().await?;
+/// // Still stale? Then it is made anew here.
+/// let reading = writing.downgrade().await?; // nobody wrote in between
 /// assert!(page.try_read().await.is_ok());
 /// # drop(reading);
-/// # Ok::<(), fencelock::Error>(()) })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), fencelock::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone)]
 pub struct RwLock {
@@ -60,10 +61,7 @@ impl RwLock {
 
     /// Takes the lock for reading, waiting as long as [`RwLock::timeout`] allows.
     ///
-    /// # Errors
-    /// As [`Mutex::acquire`](crate::Mutex::acquire).
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     /// As [`Mutex::acquire`](crate::Mutex::acquire).
     pub async fn read(&self) -> Result<ReadGuard> {
         self.lock.acquire_as(Claim::READER, self.lock.wish.wait).await
@@ -71,10 +69,7 @@ impl RwLock {
 
     /// Takes the lock for writing, waiting as long as [`RwLock::timeout`] allows.
     ///
-    /// # Errors
-    /// As [`Mutex::acquire`](crate::Mutex::acquire).
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     /// As [`Mutex::acquire`](crate::Mutex::acquire).
     pub async fn write(&self) -> Result<WriteGuard> {
         self.lock.acquire().await
@@ -82,10 +77,7 @@ impl RwLock {
 
     /// Takes the lock for reading, waiting at most `limit`.
     ///
-    /// # Errors
-    /// As [`Mutex::acquire`](crate::Mutex::acquire).
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     /// As [`Mutex::acquire`](crate::Mutex::acquire).
     pub async fn read_within(&self, limit: Duration) -> Result<ReadGuard> {
         self.lock.acquire_as(Claim::READER, Wait::For(limit)).await
@@ -93,10 +85,7 @@ impl RwLock {
 
     /// Takes the lock for writing, waiting at most `limit`.
     ///
-    /// # Errors
-    /// As [`Mutex::acquire`](crate::Mutex::acquire).
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     /// As [`Mutex::acquire`](crate::Mutex::acquire).
     pub async fn write_within(&self, limit: Duration) -> Result<WriteGuard> {
         self.lock.acquire_as(Claim::WRITER, Wait::For(limit)).await
@@ -104,22 +93,16 @@ impl RwLock {
 
     /// Takes the lock for reading if no writer holds it or waits for it, and never queues.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     /// As [`Mutex::try_acquire`](crate::Mutex::try_acquire).
-    ///
-    /// # Cancel safety
-    /// As [`Mutex::acquire`](crate::Mutex::acquire).
     pub async fn try_read(&self) -> Result<ReadGuard> {
         self.lock.acquire_as(Claim::READER, Wait::No).await
     }
 
     /// Takes the lock for writing if nobody is ahead, and never queues.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     /// As [`Mutex::try_acquire`](crate::Mutex::try_acquire).
-    ///
-    /// # Cancel safety
-    /// As [`Mutex::acquire`](crate::Mutex::acquire).
     pub async fn try_write(&self) -> Result<WriteGuard> {
         self.lock.acquire_as(Claim::WRITER, Wait::No).await
     }

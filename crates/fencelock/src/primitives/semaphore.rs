@@ -31,15 +31,14 @@ pub type PermitGuard = Guard<Permits>;
 ///
 /// # Examples
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// # let client = fencelock::Client::connect("memory:").await?;
 /// let seats = client.semaphore("seats", 3)?;
 /// let one = seats.acquire().await?;
 /// let two = seats.clone().permits(2).acquire().await?;
 /// assert!(seats.try_acquire().await.is_err());
 /// # drop((one, two));
-/// # Ok::<(), fencelock::Error>(()) })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), fencelock::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone)]
 pub struct Semaphore {
@@ -58,6 +57,7 @@ impl Semaphore {
 
     /// How many permits an acquire asks for at once: 1, the default, up to the capacity.
     #[must_use]
+    #[doc(alias("acquire_many"))]
     pub fn permits(self, count: u32) -> Self {
         Self { lock: self.lock.permits(count) }
     }

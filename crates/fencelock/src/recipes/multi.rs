@@ -26,15 +26,14 @@ use crate::token::FencingToken;
 ///
 /// # Examples
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// # let client = fencelock::Client::connect("memory:").await?;
 /// let transfer = client.multi_lock(["account/7", "account/3"])?;
 /// let both = transfer.acquire().await?;
 /// assert!(client.mutex("account/3")?.try_acquire().await.is_err());
 /// both.check()?;
 /// both.release().await?;
-/// # Ok::<(), fencelock::Error>(()) })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), fencelock::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone)]
 pub struct MultiLock {
@@ -129,10 +128,7 @@ impl MultiLock {
     /// Acquires all locks, waiting at most `limit` for all of them together. With zero it asks the store once for each, one after
     /// another, and never queues; that one was taken is [`ErrorKind::TimedOut`] then.
     ///
-    /// # Errors
-    /// As [`MultiLock::acquire`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     /// As [`MultiLock::acquire`].
     pub async fn acquire_within(&self, limit: Duration) -> Result<MultiGuard> {
         let clock = &self.engine().clock;

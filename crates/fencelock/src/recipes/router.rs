@@ -27,7 +27,7 @@ use crate::primitives::{Mutex, RwLock, Semaphore};
 /// use fencelock::recipes::Router;
 /// use fencelock::Client;
 ///
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// # let (zk, redis) = ("memory:safe", "memory:fast");
 /// let urls = Router::new([("pay/**", zk), ("**", redis)])?;
 /// assert_eq!(urls.route("pay/7")?, &zk);
@@ -35,8 +35,7 @@ use crate::primitives::{Mutex, RwLock, Semaphore};
 /// let router = urls.connect(Client::builder).await?;
 /// let guard = router.mutex("pay/7")?.acquire().await?;
 /// guard.release().await?;
-/// # Ok::<(), fencelock::Error>(()) })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), fencelock::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
 pub struct Router<S = Client> {
@@ -117,7 +116,7 @@ impl<S> Router<S> {
     /// ```
     /// # use fencelock::recipes::Router;
     /// # use fencelock::Client;
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// # let (redis, zk) = ("memory:from", "memory:to");
     /// let urls = Router::new([("pay/**", redis), ("**", redis)])?.migrate("pay/**", zk)?;
     /// assert_eq!(urls.stores("pay/7")?, [redis, zk]);
@@ -125,8 +124,7 @@ impl<S> Router<S> {
     /// let router = urls.connect(Client::builder).await?;
     /// let guard = router.multi_lock(["pay/7"])?.acquire().await?; // held in both
     /// guard.release().await?;
-    /// # Ok::<(), fencelock::Error>(()) })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # Ok::<(), fencelock::Error>(()) }).unwrap();
     /// ```
     ///
     /// # Errors

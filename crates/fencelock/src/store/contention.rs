@@ -46,8 +46,7 @@ pub struct Outline {
     pub holders: usize,
     /// How many are in the queue, holders and waiters.
     pub queued: usize,
-    /// Where those stand who were asked for, in the order in which they were asked for: 1 for the front, `None` for one
-    /// that is not in the queue.
+    /// Where those stand who were asked for, in the order in which they were asked for: 1 for the front, `None` for one that is not in the queue.
     pub positions: Vec<Option<usize>>,
 }
 

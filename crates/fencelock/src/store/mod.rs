@@ -20,9 +20,8 @@
 //! - a page of a queue, and a queue in short, say what the whole queue says;
 //! - an idle name leaves nothing beyond [`Capability::residue`].
 //!
-//! A store may presume what the engine checks before it asks: the request ids of a session are those of its owner, a claim
-//! that a place is made lighter to is lighter and of the same capacity, and the reason of a [`Break`] is one line of a
-//! length that fits.
+//! A store may presume what the engine checks before it asks: the request ids of a session are those of its owner, a claim that a place is made
+//! lighter to is lighter and of the same capacity, and the reason of a [`Break`] is one line of a length that fits.
 
 mod any;
 mod breaking;
@@ -70,18 +69,15 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// What this store promises before anybody connected; what the servers turned out to allow is in [`Opened::capability`].
     fn capability(&self) -> &Capability;
 
-    /// The clock that the engine must use with this store; `None` for the system's. Only a store with a virtual clock
-    /// has one of its own.
+    /// The clock that the engine must use with this store; `None` for the system's. Only a store with a virtual clock has one of its own.
     fn clock(&self) -> Option<Arc<dyn Clock>> {
         None
     }
 
-    /// Opens the liveness that a client's places hang on: one session per client. Whatever works for it in the background runs on
-    /// [`Opening::tasks`].
+    /// Opens the liveness that a client's places hang on: one session per client. Whatever works for it in the background runs on [`Opening::tasks`].
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>>;
 
-    /// One page of a queue as it stands, front first, and how many are in the queue; empty for a name that nobody queues
-    /// for.
+    /// One page of a queue as it stands, front first, and how many are in the queue; empty for a name that nobody queues for.
     fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>>;
 
     /// The queue in short: who is at its head, how many are in it, and where each of `mine` stands. This is what an error
@@ -94,9 +90,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// The names that somebody queues for and that start with `prefix`, in portions and in no order.
     ///
-    /// Each portion is one request's work: it looks at a bounded number of names, whether or not somebody alive queues for them.
-    /// So a portion may be empty, and names and their queues that are left over from dead clients only make the stream longer.
-    /// A name may come twice.
+    /// Each portion is one request's work: it looks at a bounded number of names, whether or not somebody alive queues for them. So a portion may be
+    /// empty, and names and their queues that are left over from dead clients only make the stream longer. A name may come twice.
     fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>>;
 
     /// Breaks exactly the grant that `order` names by place and token, and no later one, and keeps `order` for
@@ -190,8 +185,7 @@ pub trait Session: Send + Sync {
         None
     }
 
-    /// Undoes an `enter` whose answer never came, or was not awaited. Once it returns `Ok`, that request can take no
-    /// effect any more. Repeatable.
+    /// Undoes an `enter` whose answer never came, or was not awaited. Once it returns `Ok`, that request can take no effect any more. Repeatable.
     fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>>;
 
     /// Confirms that the session and these places of it live. Places that are not among them may be left to expire.
@@ -219,8 +213,7 @@ pub struct Renewal {
     pub ttl: Option<Duration>,
     /// Places that the store no longer has, and why.
     pub gone: Vec<(PlaceId, Loss)>,
-    /// Until when held places are valid that have an end of their own ([`Grant::valid_until`]). One that is missing keeps the
-    /// end that it has.
+    /// Until when held places are valid that have an end of their own ([`Grant::valid_until`]). One that is missing keeps the end that it has.
     pub valid: Vec<(PlaceId, Moment)>,
 }
 

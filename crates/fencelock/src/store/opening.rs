@@ -28,8 +28,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// For those who open a session without a client: its tasks run on the tokio runtime around the call, and requests may
-    /// take a third of `ttl`.
+    /// For those who open a session without a client: its tasks run on the tokio runtime around the call, and requests may take a third of `ttl`.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] without a runtime.
@@ -37,8 +36,7 @@ impl Opening {
         Ok(Self { owner, ttl, request_deadline: ttl / 3, clock, tasks: Tasks::here()? })
     }
 
-    /// How long the store itself waits for an answer: a tenth less than the engine does, so that the store can still say
-    /// what it tried.
+    /// How long the store itself waits for an answer: a tenth less than the engine does, so that the store can still say what it tried.
     pub fn patience(&self) -> Duration {
         self.request_deadline * 9 / 10
     }

@@ -36,8 +36,7 @@ pub struct Queue {
     pub contenders: Vec<Contender>,
     /// How many are in the queue, on whatever page.
     pub queued: usize,
-    /// Locks of other clients that may be held beside this one, on whatever page they stand; empty on most stores, whose
-    /// layouts nobody else has.
+    /// Locks of other clients that may be held beside this one, on whatever page they stand; empty on most stores, whose layouts nobody else has.
     pub beside: Vec<Beside>,
     /// Things in the store that look like part of this queue and are not.
     pub strangers: Vec<String>,

@@ -59,8 +59,7 @@ impl Failures {
 }
 
 impl Acquire {
-    /// A place that went away, alone or with its session, is entered anew at once; if that is all that ever happens, with
-    /// pauses, and not for ever.
+    /// A place that went away, alone or with its session, is entered anew at once; if that is all that ever happens, with pauses, and not for ever.
     pub(super) async fn went_away(&mut self, cause: Loss) -> Result<()> {
         let was_removed = cause == Loss::Removed;
         let message = match was_removed {
@@ -97,8 +96,7 @@ impl Acquire {
         self.failures = Failures::default();
     }
 
-    /// A waiter that is told nothing hears of no success either: that the session was confirmed since its last failure
-    /// ends the outage as well.
+    /// A waiter that is told nothing hears of no success either: that the session was confirmed since its last failure ends the outage as well.
     pub(super) fn forget_what_passed(&mut self, live: &Live) {
         if self.failures.first().is_some_and(|first| live.answered() > first) {
             self.failures = Failures::default();

@@ -41,9 +41,10 @@ impl Hold {
         }
     }
 
-    /// Its holder gives it up: observers hear of that before the store can let others in. Says whether it is given up by this.
+    /// Its holder gives it up: its tokens and observers are told before the store can let others in. Says whether it is given up by this.
     pub(super) fn give_up(&self) -> bool {
         let is_given_up = self.phase.give_up();
+        self.tell_given_up();
         if is_given_up && !self.is_silent() {
             self.engine.observers.tell(Event::Releasing { name: &self.id.name });
         }
@@ -129,8 +130,7 @@ impl Hold {
         }
     }
 
-    /// Leaves the place: at once where the store can do that, or else in the background, again and again until it is done
-    /// or the session is over.
+    /// Leaves the place: at once where the store can do that, or else in the background, again and again until it is done or the session is over.
     pub(crate) fn leave_in_background(self: &Arc<Self>) {
         let is_left = self.place.try_lock().is_ok_and(|place| place.is_none());
         if is_left && self.cause().is_none() {

@@ -111,6 +111,30 @@ fn a_release_dropped_after_it_took_effect_is_no_loss() {
 }
 
 #[test]
+fn work_under_a_guard_is_told_to_stop_before_the_store_lets_others_in() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = world.process().await;
+        let lock = whole(&process.client, "a").unwrap();
+        for in_the_open in [true, false] {
+            let guard = lock.acquire().await.unwrap();
+            let (last, told) = (guard.reenter().unwrap(), guard.lost_token());
+            drop(guard);
+            assert!(!told.is_cancelled());
+            let late = process.store.delay_next(Operation::Leave);
+            let give_up = async move { if in_the_open { last.release().await.unwrap() } else { drop(last) } };
+            let giving_up = tokio::spawn(give_up);
+            settle().await;
+            assert_eq!(world.store.census().places, 1);
+            assert!(told.is_cancelled());
+            assert!(late.release());
+            giving_up.await.unwrap();
+            world.assert_no_place_is_left().await;
+        }
+    });
+}
+
+#[test]
 fn a_body_run_under_a_reentered_guard_leaves_the_lock_to_the_outer_one() {
     on_one_thread(async {
         let world = World::new();
