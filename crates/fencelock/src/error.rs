@@ -40,7 +40,7 @@ pub enum ErrorKind {
     Exhausted,
     /// What the store holds is not what this release understands.
     Layout,
-    /// The client was closed.
+    /// The client was closed, or the guard given back.
     Closed,
     /// The store did something it must not do, or this crate has a bug.
     Internal,
@@ -56,6 +56,19 @@ pub enum Outcome {
 }
 
 /// An error: its kind, whether a retry can help, whether the request can have taken effect, and where it happened.
+///
+/// Its text is for people, and has the cause where one is known. What a service over HTTP answers:
+/// ```
+/// # fn status(error: &fencelock::Error) -> u16 {
+/// match error.kind() {
+///     _ if error.is_contention() => 409,    // others hold the lock: Busy, TimedOut, QueueFull
+///     _ if error.is_outage() => 503,        // nobody could ask the store
+///     fencelock::ErrorKind::Lost => 503,    // neither: it was granted, and lost while the work ran
+///     fencelock::ErrorKind::InvalidName => 400,
+///     _ => 500,
+/// }
+/// # }
+/// ```
 pub struct Error(Box<Inner>);
 
 struct Inner {

@@ -57,7 +57,7 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 //! # let client = Client::connect("memory:").await?;
 //! let stock = client.mutex("stock")?.require_token(); // no grant where the store gives none
-//! let early = stock.acquire().await?.require_token()?;
+//! let early = stock.acquire().await?.require_token()?; // the guard is dropped here: the lock is free again
 //! let late = stock.acquire().await?.require_token()?;
 //! table.write(late).unwrap();
 //! assert!(table.write(early).is_err());
@@ -77,7 +77,7 @@
 //! | URL | cargo feature | for |
 //! |---|---|---|
 //! | `zk://host1:2181,host2,host3/locks` | `zookeeper`; `zks:` with `zookeeper-tls` | many hosts; the same locks as Curator, go-zk and kazoo (`?layout=kazoo`) |
-//! | `redis://:password@host:6379/0`, `redis+unix:///run/redis.sock` | `redis`; `rediss:` with `redis-tls` | many hosts; one round trip to acquire; as safe as the server's memory; the same locks as redis-py, redsync and npm redlock (`?layout=plain`), and as Redisson (`?layout=redisson`) |
+//! | `redis://:password@host:6379/0`, `redis+unix:///run/redis.sock` | `redis`; `rediss:` with `redis-tls` | many hosts; Redis 6, Valkey; one round trip to acquire; as safe as the server's memory; the same locks as redis-py, redsync and npm redlock (`?layout=plain`), and as Redisson (`?layout=redisson`) |
 //! | `redlock://host1,host2,host3` | `redis`; `redlocks:` with `redis-tls` | many hosts; a quorum of several Redis masters; the same locks as redsync, npm redlock and rslock |
 //! | `postgres://user:password@host/database` | `postgres`, TLS with `postgres-tls`; not on by default | many hosts; one round trip to acquire; the lock can be part of a transaction |
 //! | `mysql://user:password@host/database`, `mariadb:` | `mysql`, TLS with `mysql-tls`; not on by default | many hosts; one round trip to acquire; MariaDB 10.6, MySQL 8 |
@@ -144,10 +144,11 @@ pub mod fencing {
     //! | a key of Redis | the script [`REDIS_FENCE`] |
     //! | what a service over HTTP keeps | the layers `FenceLayer` of the service and `StampLayer` of its clients (feature `http`) |
     //! | a node of ZooKeeper, with the lock on the same servers | a check of the lock's own node in the write: `Client::child_created_by` of the crate `fencelock-zookeeper` |
-    //! | a table of PostgreSQL, MariaDB or MySQL | `hold`, a part of the transaction: [`locks-in-postgresql.md`], [`locks-in-mysql.md`]; where the lock is kept elsewhere, `fence` |
+    //! | a table of PostgreSQL, MariaDB or MySQL, the lock anywhere | a column that keeps the token: `UPDATE … SET …, fence = $1 WHERE … AND fence <= $1`, and no row is a refusal; or `fence` |
+    //! | the same, with the lock in that database | `hold`, a part of the transaction: [`locks-in-postgresql.md`], [`locks-in-mysql.md`] |
     //!
-    //! Without a token a checker refuses: some layouts of Redis and of lock tables have none, and so has a guard of an outage
-    //! ([`OnOutage`](crate::OnOutage)).
+    //! Without a token a checker refuses: some layouts of Redis and of lock tables have none, and a degraded guard has none
+    //! ([`OnOutage`](crate::OnOutage)). A lock with [`require_token`](crate::Mutex::require_token) is not granted then.
     //!
     //! [`locks-in-postgresql.md`]: https://github.com/fencelock/fencelock/blob/main/docs/locks-in-postgresql.md
     //! [`locks-in-mysql.md`]: https://github.com/fencelock/fencelock/blob/main/docs/locks-in-mysql.md

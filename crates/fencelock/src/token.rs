@@ -9,7 +9,15 @@ use std::fmt;
 /// cannot be told from a timely one. Tokens order exclusive grants; readers and permit holders may hold older tokens
 /// legitimately.
 ///
-/// It is the store's own number, below 2^63: a column `bigint` and a signed number of any language hold it.
+/// It is the store's own number, below 2^63: a column `bigint` and a signed number of 64 bits hold it. The numbers of JavaScript and Lua do
+/// not, from 2^53 on: they compare its digits, the longer text first.
+///
+/// ```
+/// use fencelock::FencingToken;
+///
+/// let column: i64 = FencingToken::new(41).unwrap().into(); // to a database, and back
+/// assert_eq!(u64::try_from(column).ok().and_then(FencingToken::new), FencingToken::new(41));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FencingToken(u64);
 

@@ -24,9 +24,9 @@ use crate::store::NoteRead;
 const TELLING: Duration = Duration::from_secs(30);
 const TELL_AGAIN: Duration = Duration::from_millis(500);
 
-/// A job: it runs at most once at a time, and for each [`Slot`] until one run has ended well.
+/// A job: it runs at most once at a time, and once for each [`Slot`].
 ///
-/// A run that fails is its slot's last one, unless [`Job::retries`] allows more. **A run that dies**, because its process, its host or its
+/// A run that fails is its slot's last one, too, unless [`Job::retries`] allows more. **A run that dies**, because its process, its host or its
 /// connection did, is followed by another one for the same slot as soon as somebody asks: the job may have been done in
 /// part, or wholly, so let it bear being repeated, and pass [`JobRun::token`] to what it writes to.
 ///
@@ -35,7 +35,7 @@ const TELL_AGAIN: Duration = Duration::from_millis(500);
 /// use fencelock::jobs::Slot;
 ///
 /// # async fn send() -> fencelock::Result<u32> { Ok(7) }
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// # let client = fencelock::Client::connect("memory:").await?;
 /// let report = client.job("report", Slot::daily("Europe/Berlin")?)?;
 /// // On every host, as often as you like:
@@ -43,8 +43,7 @@ const TELL_AGAIN: Duration = Duration::from_millis(500);
 /// assert_eq!(sent, Some(7));
 /// let again = report.run(async |_| send().await).await?;
 /// assert_eq!(again, None, "it was sent today");
-/// # Ok::<(), fencelock::Error>(()) })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), fencelock::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone)]
 pub struct Job {
@@ -82,6 +81,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`]; [`ErrorKind::Unsupported`] where [`Capability::notes`](crate::capability::Capability) is false.
+    #[doc(alias("cron", "schedule"))]
     pub fn job(&self, name: impl AsRef<str>, slot: Slot) -> Result<Job> {
         let lock = self.mutex(name)?;
         if !self.capability().notes {
@@ -129,7 +129,8 @@ impl Job {
         Self { lock: self.lock.purpose(purpose), ..self }
     }
 
-    /// How long [`Job::begin`] waits at most for a run that is under way elsewhere; without limit by default.
+    /// How long [`Job::begin`] and [`Job::run`] wait at most for a run that is under way elsewhere, as [`ErrorKind::TimedOut`] tells then; without
+    /// limit by default. With zero they do not wait.
     #[must_use]
     pub fn timeout(self, limit: Duration) -> Self {
         Self { lock: self.lock.timeout(limit), ..self }
@@ -205,10 +206,11 @@ impl Job {
         }
     }
 
-    /// Runs `body` for the present slot, with what is known of the run; `None` if the slot has had its run. [Waits](Job::begin) while one is
-    /// under way elsewhere.
+    /// Runs `body` for the present slot, with what is known of the run; `None` if the slot has had its run, also one that failed
+    /// ([`Client::job_status`] tells). [Waits](Job::begin) while one is under way elsewhere.
     ///
-    /// A body that returns an error has failed. When the lock is lost, it is dropped at its next await, and has died.
+    /// A body that returns an error has failed; [`Run::fail`] would keep a text of it. When the lock is lost, it is dropped at its next
+    /// await, and has died.
     ///
     /// # Errors
     /// What the body returned; otherwise as [`Job::begin`] and [`Run::succeed`], turned into `E`. [`ErrorKind::Lost`] where the lock
@@ -318,10 +320,7 @@ impl Run {
 
     /// As [`Run::succeed`], with a word for others: up to 256 characters are kept.
     ///
-    /// # Errors
-    /// As [`Run::succeed`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     /// As [`Run::succeed`].
     pub async fn succeed_with(self, detail: impl AsRef<str>) -> Result<()> {
         self.end(RunState::Succeeded, detail.as_ref()).await
@@ -330,10 +329,7 @@ impl Run {
     /// It failed, which `detail` says more about, for others: up to 256 characters are kept. Gives the lock back; whether there is
     /// another run for the slot is up to [`Job::retries`].
     ///
-    /// # Errors
-    /// As [`Run::succeed`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     /// As [`Run::succeed`].
     pub async fn fail(self, detail: impl AsRef<str>) -> Result<()> {
         self.end(RunState::Failed, detail.as_ref()).await

@@ -3,6 +3,21 @@
 //!
 //! A lock lives as long as the lease of its session does, one row that one statement renews for any number of locks, and only the
 //! server's clock judges that. `NOTES.md` beside this file has tables, functions, states, and the order of locks.
+//!
+//! A client makes the schema when it first connects, if its role may; else somebody runs [`Schema::migrate`] once. A write is fenced by
+//! [`HOLD`], in the same transaction (with `sqlx`, by `Hold` of the crate `fencelock-sqlx`):
+//!
+//! ```no_run
+//! # async fn f(locks: fencelock::Client, mut database: tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+//! let guard = locks.mutex("stock/42")?.require_token().acquire().await?;
+//! let transaction = database.transaction().await?; // of any connection to the same database
+//! let token = guard.require_token()?.to_i64();
+//! transaction.execute(fencelock::postgres::HOLD, &[&guard.name().as_str(), &token]).await?; // FL001: not ours any more
+//! transaction.execute("UPDATE stock SET left_over = left_over - 1 WHERE item = 42", &[]).await?;
+//! transaction.commit().await?; // before the release, which would wait for it
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```
 
 mod advisory;
 mod connection;

@@ -17,7 +17,8 @@ use crate::error::Result;
 use crate::store::StoreUrl;
 
 /// The statement that makes the grant of a lock part of the transaction that it is run in: its parameters are the name of the lock and its
-/// token ([`FencingToken::to_i64`](crate::FencingToken::to_i64)). For the default schema.
+/// token ([`FencingToken::to_i64`](crate::FencingToken::to_i64)), `text` and `bigint`. For the default schema; with `?schema=locks` it is
+/// `SELECT locks.hold($1, $2)`.
 ///
 /// It fails with SQLSTATE `FL001` unless the grant is current, and keeps it from ending until the transaction does.
 pub const HOLD: &str = "SELECT fencelock.hold($1, $2)";
