@@ -153,8 +153,8 @@ impl Mutex {
     /// ```
     ///
     /// When the lock is lost, or not valid any more (the safety margin is reached), `body` is dropped at its next await and
-    /// the result is [`ErrorKind::Lost`](crate::ErrorKind::Lost). That cannot stop blocking code or requests already sent: pass the guard's
-    /// token to the resource.
+    /// the result is [`ErrorKind::Lost`](crate::ErrorKind::Lost). That stops no blocking code, no task that `body` spawned (give it
+    /// [`Guard::lost_token`]) and no request already sent (pass [`Guard::token`] to the resource).
     ///
     /// # Errors
     /// As [`Mutex::acquire`]; [`ErrorKind::Lost`](crate::ErrorKind::Lost). A failed release is not

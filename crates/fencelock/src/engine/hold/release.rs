@@ -96,7 +96,7 @@ impl Hold {
                 Ok(Some(left))
             }
             Err(error) => {
-                let error = failed.unwrap_or(error);
+                let error = failed.unwrap_or(error).with("name", &self.id.name);
                 // Whatever the last one says of itself, one before it may have worked.
                 Err(if self.phase.get() == Phase::Leaving { error.outcome_unknown() } else { error })
             }

@@ -203,6 +203,7 @@ fn a_release_that_failed_can_be_tried_again_and_is_no_loss() {
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         let failed = release_unanswered(&world, &process, guard).await;
         assert_eq!((failed.kind(), failed.error().outcome()), (ErrorKind::Unreachable, Outcome::Unknown));
+        assert!(failed.error().context().any(|fact| fact == ("name", "a")), "{failed}");
         let guard = failed.into_guard();
         assert_eq!(guard.state(), GuardState::Released);
         assert_eq!(process.client.places(), 0, "nothing renews it meanwhile");
