@@ -57,7 +57,6 @@ pub(crate) struct Places {
     connection: AtomicU64,
     /// Rung when a place has to be looked at earlier than was planned.
     bell: Notify,
-    planned: AtomicU64,
 }
 
 #[derive(Default)]
@@ -66,6 +65,8 @@ struct Inner {
     waiting: HashMap<RequestId, Arc<Slot>>,
     /// Broken grants, by place and number, that the server goes on telling of until it hears that we know.
     broken: Vec<(PlaceId, u64)>,
+    /// When somebody is looked at next, once that is planned.
+    planned: Option<Moment>,
 }
 
 impl Places {
@@ -79,7 +80,6 @@ impl Places {
             confirmed: AtomicU64::new(0),
             connection: AtomicU64::new(0),
             bell: Notify::new(),
-            planned: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -203,10 +203,8 @@ impl Places {
         if let Some(stand) = settled {
             return self.set(slot, stand);
         }
-        // After who plans now, and may have seen the place without its time.
-        let inner = self.lock();
-        if due.as_nanos() < self.planned.load(Ordering::Acquire) {
-            drop(inner);
+        let is_sooner = self.lock().planned.is_some_and(|planned| due < planned);
+        if is_sooner {
             self.bell.notify_one();
         }
     }
@@ -414,10 +412,10 @@ impl Places {
 
     /// Whom to look at now, by name; or when to do so. `all` says that whatever was heard so far may be too old.
     pub(crate) fn due(&self, now: Moment, all: bool) -> Result<HashMap<Name, Vec<RequestId>>, Moment> {
-        let inner = self.lock();
+        let mut inner = self.lock();
         let names = by_name(inner.waiting.values().filter(|slot| all || slot.lock().due <= now));
         let next = inner.waiting.values().map(|slot| slot.lock().due).min().unwrap_or(Moment::NEVER);
-        self.planned.store(if names.is_empty() { next.as_nanos() } else { 0 }, Ordering::Release);
+        inner.planned = names.is_empty().then_some(next);
         if names.is_empty() { Err(next) } else { Ok(names) }
     }
 
@@ -425,7 +423,7 @@ impl Places {
     pub(crate) fn look_at(&self, name: &Name) {
         let inner = self.lock();
         let slots = inner.waiting.values().filter(|slot| slot.place.name == *name);
-        slots.for_each(|slot| slot.lock().due = Moment::from_nanos(0));
+        slots.for_each(|slot| slot.lock().due = Moment::ORIGIN);
         drop(inner);
         self.bell.notify_one();
     }
@@ -479,9 +477,8 @@ impl Places {
 /// When to look at a waiter again whose queue was told at `at` to have this boundary. Looks that only repair come on full seconds, so that many
 /// who wait cost few requests.
 pub(crate) fn due(at: Moment, boundary: Option<Duration>) -> Moment {
-    let second = Duration::from_secs(1).as_nanos() as u64;
-    let repair = at.after(REPAIR).as_nanos() / second * second;
-    boundary.map_or(Moment::NEVER, |boundary| at.after(boundary)).min(Moment::from_nanos(repair))
+    let repair = Moment::from_nanos(at.after(REPAIR).as_nanos() / 1_000_000_000 * 1_000_000_000);
+    boundary.map_or(repair, |boundary| at.after(boundary).min(repair))
 }
 
 fn by_name<'a>(slots: impl Iterator<Item = &'a Arc<Slot>>) -> HashMap<Name, Vec<RequestId>> {
