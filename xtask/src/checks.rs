@@ -88,10 +88,27 @@ fn crates(features: Option<&str>) -> Result<usize> {
 
 /// What is published compiles on the oldest compiler that it names, with TLS and without.
 pub(crate) fn oldest() -> Result {
-    let manifest = shell::read("Cargo.toml")?;
-    let version = section(&manifest, "workspace.package").find(|(key, _)| *key == "rust-version");
-    let (_, version) = version.ok_or("Cargo.toml names no rust-version")?;
-    let version = &format!("{}.0", version.trim_matches('"'));
+    let version = oldest_compiler("Cargo.toml", "workspace.package")?;
+    let all = ["--package", "fencelock-cli", "--package", "fencelock", "--package", "fencelock-zookeeper"];
+    check_on(&version, &[&all[..], &["--all-features"]].concat())?;
+    // What stands in for TLS where it is left out. Every feature alone is a part of these two.
+    let plain = "file,memory,redis,zookeeper,postgres,mysql";
+    check_on(&version, &["--package", "fencelock", "--no-default-features", "--features", plain])?;
+    // Its own, which is that of sqlx.
+    let version = oldest_compiler("crates/fencelock-sqlx/Cargo.toml", "package")?;
+    check_on(&version, &["--package", "fencelock-sqlx", "--all-features"])
+}
+
+/// The compiler that a manifest names as its oldest, as rustup calls it.
+fn oldest_compiler(path: &str, of: &str) -> Result<String> {
+    let manifest = shell::read(path)?;
+    let version = section(&manifest, of).find(|(key, _)| *key == "rust-version");
+    let (_, version) = version.ok_or_else(|| format!("{path} names no rust-version"))?;
+    Ok(format!("{}.0", version.trim_matches('"')))
+}
+
+/// Checks with that compiler, which is installed where there is none.
+fn check_on(version: &str, args: &[&str]) -> Result {
     let rustup = |args: &[&str]| {
         let mut command = shell::command("rustup");
         // Beside the other builds, which another compiler would make begin anew.
@@ -101,12 +118,7 @@ pub(crate) fn oldest() -> Result {
     if !shell::succeeds(&mut rustup(&["run", version, "cargo", "--version"])) {
         shell::run(&mut rustup(&["toolchain", "install", version, "--profile", "minimal", "--no-self-update"]))?;
     }
-    let check = |args: &[&str]| shell::run(rustup(&["run", version, "cargo", "check", "--locked"]).args(args));
-    let all = ["--package", "fencelock-cli", "--package", "fencelock", "--package", "fencelock-zookeeper"];
-    check(&[&all[..], &["--all-features"]].concat())?;
-    // What stands in for TLS where it is left out. Every feature alone is a part of these two.
-    let plain = "file,memory,redis,zookeeper,postgres,mysql";
-    check(&["--package", "fencelock", "--no-default-features", "--features", plain])
+    shell::run(rustup(&["run", version, "cargo", "check", "--locked"]).args(args))
 }
 
 pub(crate) fn rustdoc() -> Result {
