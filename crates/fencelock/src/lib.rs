@@ -140,7 +140,7 @@ pub mod fencing {
     //!
     //! | what is written | its checker |
     //! |---|---|
-    //! | a file | [`FencedFile`] |
+    //! | a file | `FencedFile` (feature `file`) |
     //! | a key of Redis | the script [`REDIS_FENCE`] |
     //! | what a service over HTTP keeps | the layers `FenceLayer` of the service and `StampLayer` of its clients (feature `http`) |
     //! | a node of ZooKeeper, with the lock on the same servers | a check of the lock's own node in the write: `Client::child_created_by` of the crate `fencelock-zookeeper` |
