@@ -15,7 +15,7 @@ const SELECTION: [&str; 7] =
 const SEEDS: [(&str, &str); 2] = [("FENCELOCK_SEED", "1"), ("PROPTEST_RNG_SEED", "1")];
 
 /// Most tests wait for servers: more of them than there are cores keep the cores busy.
-const THREADS: &str = "--test-threads=16";
+const THREADS: &str = "--test-threads=12";
 
 /// A gate that hangs fails. A test is patient for three minutes, and a law that hangs for ten.
 const LIMIT: Duration = Duration::from_secs(60 * 60);

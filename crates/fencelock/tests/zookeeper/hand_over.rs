@@ -72,7 +72,7 @@ async fn requests_of_a_permit(waiters: usize) -> u64 {
 
 #[tokio::test]
 async fn a_permit_given_up_wakes_the_one_it_lets_in_and_the_next_however_many_wait() {
-    for waiters in [10, 30] {
+    for waiters in [20, 40] {
         let requests = requests_of_a_permit(waiters).await;
         // The delete; the list and the mark of the one let in; the list of the next one, and its watches on three holders. And the three
         // that measure.
