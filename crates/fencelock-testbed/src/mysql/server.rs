@@ -161,7 +161,7 @@ impl Server {
     /// Waits until it answers.
     ///
     /// # Errors
-    /// With the end of its log when it does not within [`PATIENCE`], or when it ended.
+    /// With the end of its log when it does not within [`PATIENCE`](crate::PATIENCE), or when it ended.
     pub fn wait_until_serving(&self) -> io::Result<()> {
         self.daemon.wait_until(self.address(), || self.sql("SELECT 1").is_ok())
     }

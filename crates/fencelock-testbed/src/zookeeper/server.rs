@@ -221,7 +221,7 @@ impl Server {
     /// Waits until it takes part in any way but read-only.
     ///
     /// # Errors
-    /// With the end of its log when it does not within [`PATIENCE`], or when it ended.
+    /// With the end of its log when it does not within [`PATIENCE`](crate::PATIENCE), or when it ended.
     pub fn wait_until_serving(&self) -> io::Result<()> {
         let serves = || matches!(self.mode(), Some(Mode::Standalone | Mode::Leader | Mode::Follower));
         self.daemon.wait_until(self.address(), serves)
