@@ -1,10 +1,7 @@
 //! A server that is away for a while: what waits for it, and what says so.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use fencelock::inspect::Claim;
@@ -147,41 +144,6 @@ async fn a_waiter_that_was_told_of_an_outage_is_told_of_its_end_although_nothing
         // Somebody else of the session is the first to be connected again.
         until("the session is renewed", async || opened.session.renew(&[]).await.is_ok()).await;
         assert!(matches!(soon(place.next(Moment::NEVER)).await, Ok(Standing::Waiting(_))));
-    }
-}
-
-/// A server that answers what it is told to, and then without end.
-fn endless(answer: &'static [u8], more: &'static [u8]) -> (SocketAddr, Arc<AtomicU64>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, sent) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
-    let count = Arc::clone(&sent);
-    thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            let count = Arc::clone(&count);
-            thread::spawn(move || {
-                let _ = stream.read(&mut [0; 4096]);
-                let mut next = answer;
-                while stream.write_all(next).is_ok() {
-                    count.fetch_add(next.len() as u64, Ordering::Relaxed);
-                    next = more;
-                }
-            });
-        }
-    });
-    (address, sent)
-}
-
-#[tokio::test]
-async fn a_server_that_answers_without_end_is_left_before_it_fills_the_memory() {
-    const LINE: &[u8] = &[b'a'; 1 << 16];
-    let bulk: &[u8] = b"$999999999\r\n";
-    for (answer, more) in [(&b"+"[..], LINE), (bulk, LINE), (b"*99999999\r\n", b":1\r\n:2\r\n:3\r\n:4\r\n")] {
-        let (address, sent) = endless(answer, more);
-        let error = Client::connect(&format!("redis://{address}?ttl_ms=6000")).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
-        // On each of the few connections that are tried, what is read and what fits on the way.
-        let sent = sent.load(Ordering::Relaxed);
-        assert!(sent < 400 << 20, "{sent} bytes were taken");
     }
 }
 
