@@ -437,8 +437,8 @@ BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
         START TRANSACTION READ WRITE;
         work: BEGIN
-            -- Who waits is given a number in any case, in the statement that locks the bucket. Numbers never fall behind the clock, in 1/128 ms: they
-            -- rise over failovers and restored backups.
+            -- A request that may wait draws its number in the statement that locks the bucket; one that may not draws it once it is admitted. Numbers
+            -- never fall behind the clock, in 1/128 ms: they rise over failovers and restored backups.
             IF p_wait THEN
                 UPDATE fencelock_bucket SET last = LAST_INSERT_ID(GREATEST(last + 1, {us} * 128 DIV 1000)) WHERE b = v_b;
                 SET v_new = LAST_INSERT_ID();

@@ -111,8 +111,8 @@ impl MysqlSession {
     }
 }
 
-/// An answer that may tell of grants of a name to the session, and is not read while the name is here. Dropped then, the waiting places look by
-/// themselves.
+/// The wait for an answer that may tell of grants of the name to this session. If it is dropped before the answer was read, the session looks at
+/// its waiting places of that name; once it was read, there is no name.
 struct Unheard<'a> {
     places: &'a Places,
     name: Option<&'a Name>,
