@@ -22,6 +22,8 @@ const USER: &str = "mysql";
 pub struct Settings {
     /// Further options of the server, such as `--read-only`.
     pub extra: Vec<String>,
+    /// The time zone of its operating system; `None` for this machine's.
+    pub system_zone: Option<String>,
 }
 
 impl Settings {
@@ -135,7 +137,8 @@ impl Server {
         command.arg(format!("--init-file={}", self.directory.path().join("users.sql").display()));
         command
             .args(["--skip-name-resolve", "--back-log=400", "--default-time-zone=+00:00"])
-            .args(&self.settings.extra);
+            .args(&self.settings.extra)
+            .envs(self.settings.system_zone.iter().map(|zone| ("TZ", zone)));
         self.daemon.start(command)
     }
 

@@ -187,20 +187,38 @@ async fn times_are_those_of_the_zone_that_the_others_mean() {
     assert!(takes(&mut user, "job", "theirs").await && refusal(&client, "job").await.is_contention());
 }
 
-/// Of a `datetime` without `zone`, and of ShedLock's `timestamp`, it depends on the session which time it is.
+/// For a tutorial's `datetime` and ShedLock's `timestamp`, the zone of a session decides which time is read and written.
 #[tokio::test]
-async fn where_sessions_may_read_other_times_the_zone_is_asked_for() {
-    let server = Server::start(Settings::default().with("--default-time-zone=+05:00")).unwrap();
+async fn the_error_proposes_the_zone_that_sessions_of_the_server_have_and_other_words_for_it_are_refused() {
     let shedlock = TABLE.replace("distributed_lock", "shedlock").replace("expire_time DATETIME", "a TIMESTAMP");
-    server
-        .sql(&format!("USE fencelock; {TABLE}; {}", shedlock.replace("created_at DATETIME", "b TIMESTAMP(3)")))
-        .unwrap();
-    for layout in ["layout=distributed_lock", "layout=shedlock&columns=lock_key,a,b,lock_value"] {
-        let url = with(&server.url(), layout);
-        let error = refused(&url).await;
-        assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("zone=SYSTEM"), "{error}");
-        let client = client(&with(&url, "zone=SYSTEM"), LONG).await;
-        acquire(&client, "job").await.release().await.unwrap();
+    let shedlock = shedlock.replace("created_at DATETIME", "b TIMESTAMP(3)");
+    // The abbreviation of the second zone is no name of a zone, and that of the third is the name of another one.
+    for (sessions, system) in [("+05:00", "UTC"), ("SYSTEM", "Asia/Karachi"), ("SYSTEM", "UTC-5")] {
+        let settings = Settings { system_zone: Some(system.to_owned()), ..Settings::default() };
+        let server = Server::start(settings.with(&format!("--default-time-zone={sessions}"))).unwrap();
+        server.sql(&format!("USE fencelock; {TABLE}; {shedlock}")).unwrap();
+        let proposed = format!("zone={sessions}");
+        for layout in ["layout=distributed_lock", "layout=shedlock&columns=lock_key,a,b,lock_value"] {
+            let url = with(&server.url(), layout);
+            let error = refused(&url).await;
+            assert!(error.kind() == ErrorKind::Layout && error.to_string().contains(&proposed), "{error}");
+            if sessions != "SYSTEM" {
+                let error = refused(&with(&url, "zone=System")).await;
+                assert!(error.kind() == ErrorKind::Config && error.to_string().contains(&proposed), "{error}");
+            }
+        }
+        let mut user = connection(&server.url()).await;
+        let client = async |layout| client(&with(&with(&server.url(), layout), &proposed), LONG).await;
+        let shared = client("layout=shedlock&columns=lock_key,a,b,lock_value").await;
+        let guard = acquire(&shared, "job").await;
+        let is_right = "SELECT a BETWEEN UTC_TIMESTAMP() AND UTC_TIMESTAMP() + INTERVAL 2 MINUTE FROM shedlock";
+        assert_eq!(user.query_first(is_right).await.unwrap(), Some(1), "{sessions} {system}");
+        guard.release().await.unwrap();
+        let shared = client("layout=distributed_lock").await;
+        let guard = acquire(&shared, "job").await;
+        assert!(!takes(&mut user, "job", "theirs").await, "{sessions} {system}: two hold");
+        guard.release().await.unwrap();
+        assert!(takes(&mut user, "job", "theirs").await && refusal(&shared, "job").await.is_contention());
     }
 }
 

@@ -146,15 +146,19 @@ async fn columns_of_whole_seconds_never_say_less_than_the_holder_believes_and_re
 }
 
 #[tokio::test]
-async fn times_without_a_zone_are_those_of_the_zone_that_is_given() {
+async fn times_without_a_zone_are_those_of_the_zone_that_is_given_and_the_error_proposes_that_of_the_role() {
     let without = TABLE.replace("expire_time timestamptz", "expire_time timestamp");
     let (url, layout) = with_table(&without).await;
+    let user = connection(&url).await;
+    let tokyo = "ALTER DATABASE %I SET TimeZone = ''Asia/Tokyo''";
+    user.batch_execute(&format!("DO $$ BEGIN EXECUTE format('{tokyo}', current_database()); END $$")).await.unwrap();
     let error = Client::connect(&layout).await.unwrap_err();
-    assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("zone=UTC"), "{error}");
+    assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("zone=Asia/Tokyo"), "{error}");
     let error = Client::connect(&with(&layout, "zone=Mars/Olympus")).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Config && error.to_string().contains("pg_timezone_names"), "{error}");
+    let error = Client::connect(&with(&layout, "zone=localtime")).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Config && error.to_string().contains("each machine"), "{error}");
     let (user, client) = (connection(&url).await, client(&with(&layout, "zone=Asia/Tokyo"), LONG).await);
-    user.batch_execute("SET TIME ZONE 'Asia/Tokyo'").await.unwrap();
     let guard = acquire(&client, "job").await;
     assert!(!takes(&user, "job", "theirs").await, "it looks expired there");
     guard.release().await.unwrap();

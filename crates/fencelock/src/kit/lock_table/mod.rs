@@ -117,7 +117,9 @@ impl LockTable {
         };
         let zone = url.take("zone");
         if zone.as_deref().is_some_and(|zone| !is_a_zone(zone)) {
-            return Err(bad("a time zone is named as the server does, as in zone=UTC or zone=Europe/Berlin"));
+            return Err(bad(
+                "a time zone is named as the server names it, as in zone=UTC or zone=Europe/Berlin; `localtime` is another zone on each machine",
+            ));
         }
         Ok(Some(Self { kind, name, columns, zone }))
     }
@@ -158,5 +160,6 @@ fn names(text: &str, between: char) -> Option<Vec<String>> {
 }
 
 fn is_a_zone(zone: &str) -> bool {
-    !zone.is_empty() && zone.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '+' | '-' | ':'))
+    let is_named = !zone.is_empty() && !zone.eq_ignore_ascii_case("localtime");
+    is_named && zone.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '+' | '-' | ':'))
 }

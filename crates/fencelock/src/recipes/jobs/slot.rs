@@ -289,8 +289,8 @@ fn never(error: impl fmt::Display) -> Error {
 }
 
 fn zone_of(zone: &str) -> Result<TimeZone> {
-    TimeZone::get(zone)
-        .map_err(|_| wrong(format!("the zone {zone:?} is not known; zones are called as in Europe/Berlin")))
+    let unknown = || wrong(format!("the zone {zone:?} is not known everywhere; zones are called as in Europe/Berlin"));
+    TimeZone::get(zone).ok().filter(|_| !zone.eq_ignore_ascii_case("localtime")).ok_or_else(unknown)
 }
 
 fn timestamp(time: SystemTime) -> Result<Timestamp> {
@@ -445,7 +445,7 @@ mod tests {
         {
             assert_eq!(text.parse::<Slot>().unwrap_err().kind(), ErrorKind::Config, "{text}");
         }
-        for text in ["* * * *", "* * * * * *", "61 * * * *", "0 0 30 2 *", "daily@Europe/Atlantis"] {
+        for text in ["* * * *", "* * * * * *", "61 * * * *", "0 0 30 2 *", "daily@Europe/Atlantis", "daily@localtime"] {
             assert_eq!(text.parse::<Slot>().unwrap_err().kind(), ErrorKind::Config, "{text}");
         }
         assert!("sometimes".parse::<Slot>().unwrap_err().to_string().contains("daily@Europe/Berlin"));

@@ -168,10 +168,6 @@ fn text(operation: &'static str, row: &Row) -> Result<String> {
     Ok(String::from_utf8_lossy(&column::<Vec<u8>>(operation, row, 0)?).into_owned())
 }
 
-fn micros(ttl_ms: i64) -> i64 {
-    ttl_ms.saturating_mul(1000)
-}
-
 impl Rows for Table {
     type Dial = Dialler;
 
@@ -201,7 +197,7 @@ impl Rows for Table {
         row: (&str, &str),
         ttl_ms: i64,
     ) -> Result<Tried> {
-        match self.try_to_take(connection, operation, row, micros(ttl_ms)).await {
+        match self.try_to_take(connection, operation, row, ttl_ms.saturating_mul(1000)).await {
             // Somebody else's transaction is at this row.
             Err(error) if is(&error, &["1205", "1213"]) => Ok(Tried::Busy(None)),
             tried => tried,
@@ -216,7 +212,8 @@ impl Rows for Table {
     ) -> Result<Vec<bool>> {
         let known = self.known("renew")?;
         let lists = (&*keys, &*holders);
-        let renewed = self.listed(connection, &known.renew, vec![micros(ttl_ms).into()], lists).await?.matched;
+        let renewed =
+            self.listed(connection, &known.renew, vec![ttl_ms.saturating_mul(1000).into()], lists).await?.matched;
         if usize::try_from(renewed) == Ok(keys.len()) {
             return Ok(vec![true; keys.len()]);
         }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use mysql_async::Row;
 use mysql_async::prelude::FromValue;
 
-use super::super::connection::{Connection, column};
+use super::super::connection::{Connection, column, strange};
 use super::meant;
 use crate::error::{ErrorKind, Result};
 use crate::kit::lock_table::{Column, Fit, Kind, LockTable, Words};
@@ -36,8 +36,12 @@ pub(super) struct Statements {
     pub(super) longest: usize,
 }
 
+/// The zone of the server's sessions, and whether it is UTC: in summer and winter, because an abbreviation such as `UTC` may be of any zone.
+const ZONE: &str = "SELECT @@global.time_zone, CONVERT_TZ('2026-01-01', '+00:00', @@global.time_zone) = '2026-01-01' AND CONVERT_TZ('2026-07-01', '+00:00', @@global.time_zone) = '2026-07-01'";
 const NO_TIME: &str = "the column of the end is a datetime or a timestamp";
-const NO_ZONE: &str = "whoever writes these times writes them as they are in the time zone of its session, and another session would read another time: say as which zone they all mean them, as in `zone=SYSTEM` (the server's own, where no driver sets another one), `zone=+02:00` or `zone=Europe/Berlin`";
+const NO_ZONE: &str = "the rows keep the writer's local time, and a session of another time zone reads another time: set `zone` to the zone of the other programs' sessions, which is the server's unless a driver sets another one";
+const NOT_SYSTEM: &str =
+    "`zone=SYSTEM` is the zone of the server's operating system, and the sessions of this server have another one";
 const A_ZONE: &str = "the times in this column are the same in every time zone: leave the option `zone` out";
 const NOT_INNODB: &str = "the lock table is not of the engine InnoDB: a crash of the server may lose what it granted";
 
@@ -120,20 +124,21 @@ impl Table {
         let indexes = connection.run("connect", asked, self.arguments(), &meant).await?.rows;
         let index = |row| Ok((told(row, 0)?, told(row, 1)?, told(row, 2)?));
         let indexes: Vec<_> = indexes.iter().map(index).collect::<Result<_>>()?;
-        let needs_zone = self.judge(&rows, &indexes)?;
-        if let Some(zone) = &self.of.zone {
-            let set = format!("SET SESSION time_zone = '{zone}'");
-            return connection.run("connect", &set, Vec::new(), &meant).await.map(drop);
+        if !self.judge(&rows, &indexes)? {
+            return Ok(());
         }
-        if needs_zone {
-            let asked = "SELECT IF(@@global.time_zone = 'SYSTEM', @@system_time_zone, @@global.time_zone)";
-            let rows = connection.simple("connect", asked).await?;
-            let zone: String = rows.first().map_or_else(|| Ok(String::new()), |row| told(row, 0))?;
-            if !matches!(&*zone, "UTC" | "Etc/UTC" | "+00:00") {
-                return Err(self.of.refuse(ErrorKind::Layout, NO_ZONE).with("the server's zone", zone));
-            }
+        let rows = connection.simple("connect", ZONE).await?;
+        let row = rows.first().ok_or_else(|| strange("connect"))?;
+        let (sessions, is_utc): (String, Option<i64>) = (told(row, 0)?, told(row, 1)?);
+        let refuse = |kind, message| Err(self.of.refuse(kind, message).with("they have", format!("zone={sessions}")));
+        let Some(zone) = &self.of.zone else {
+            return if is_utc == Some(1) { Ok(()) } else { refuse(ErrorKind::Layout, NO_ZONE) };
+        };
+        if zone.eq_ignore_ascii_case("SYSTEM") && sessions != "SYSTEM" {
+            return refuse(ErrorKind::Config, NOT_SYSTEM);
         }
-        Ok(())
+        let set = format!("SET SESSION time_zone = '{zone}'");
+        connection.run("connect", &set, Vec::new(), &meant).await.map(drop)
     }
 
     /// Whether sessions of different zones read different times in it.
@@ -182,7 +187,8 @@ impl Table {
         let leave = match self.of.kind {
             Kind::Tutorial => format!("DELETE FROM {table} WHERE {mine}"),
             Kind::ShedLock { at_least } => {
-                let least = format!("{}{}", also.trim_start_matches(", "), interval(at_least.as_micros()));
+                let least =
+                    format!("{} + INTERVAL {} MICROSECOND", also.trim_start_matches(", "), at_least.as_micros());
                 format!("UPDATE {table} SET {end} = IF({least} > {now}, {least}, {now}) WHERE {mine} AND {end} > {now}")
             }
         };
@@ -203,8 +209,4 @@ impl Table {
             longest,
         }
     }
-}
-
-fn interval(micros: u128) -> String {
-    format!(" + INTERVAL {micros} MICROSECOND")
 }

@@ -29,7 +29,7 @@ pub(super) struct Statements {
 }
 
 const NO_TIME: &str = "the column of the end is a timestamp";
-const NO_ZONE: &str = "the column of the end has no time zone, and which one the others mean who write it is theirs to say: give it as `zone=UTC`, or as the zone of their sessions (a database driver may set its program's); or make the column a timestamptz";
+const NO_ZONE: &str = "the column of the end has no time zone, and a session of another zone reads another time: set `zone` to the zone of the other programs' sessions, which roles, databases and drivers may set each for itself";
 const SHIFTED: &str = "ShedLock writes UTC into this column, which is a `timestamp` in its table: in a timestamptz each session reads another time";
 const A_ZONE: &str = "the column of the end has a time zone: leave the option `zone` out";
 const UNLOGGED: &str = "the lock table is unlogged: a crash of the server empties it, and whoever held a lock would not hear of it. ALTER TABLE … SET LOGGED changes that";
@@ -86,7 +86,7 @@ impl Table {
         let table = WORDS.table(&self.of);
         let asked = "SELECT a.attname::text, t.typname::text, a.atttypmod, (SELECT min(i.indexrelid::regclass::text) FROM pg_catalog.pg_index AS i WHERE i.indrelid = c.oid AND i.indisunique \
              AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum), \
-             c.relpersistence = 'u', has_table_privilege(c.oid, 'SELECT'), (SELECT bool_and(has_table_privilege(c.oid, r)) FROM unnest($2::text[]) AS r) \
+             c.relpersistence = 'u', has_table_privilege(c.oid, 'SELECT'), (SELECT bool_and(has_table_privilege(c.oid, r)) FROM unnest($2::text[]) AS r), current_setting('TimeZone') \
              FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
              JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p')";
         let rights: Vec<&str> = self.of.rights().split(", ").collect();
@@ -118,7 +118,13 @@ impl Table {
         }
         let there: Vec<Column> = rows.iter().map(read).collect::<Result<_, _>>().map_err(|_| strange("connect"))?;
         let fit = self.of.fit(&there, &WORDS)?;
-        let now = |time: &Column| self.now(time).map_err(|message| self.of.refuse_column(time, message));
+        let zone: &str = first.try_get(7).map_err(|_| strange("connect"))?;
+        let now = |time: &Column| {
+            self.now(time).map_err(|message| match self.of.refuse_column(time, message) {
+                error if message == NO_ZONE => error.with("sessions of this role here have", format!("zone={zone}")),
+                error => error,
+            })
+        };
         fit.began.map(now).transpose()?;
         Ok(self.statements(&fit, &now(fit.end)?))
     }
