@@ -1,19 +1,21 @@
 //! The keeper: a process in a session of its own that holds a lock for another one, and ends with it.
 //!
 //! `fencelock acquire` starts it, and `fencelock release` finds it by the owner of the grant: a process of the same user on this host that
-//! was started as a keeper. There is no other record of it. Over its stdin it hears that whoever started it has told of the lock; if that
-//! closes before, nobody knows that the lock is held, and it is given back.
+//! was started as a keeper. There is no other record of it. Its stdin brings two bytes: the first confirms that `acquire` prints the token,
+//! the second orders the release. A stdin that closes before the first byte releases the lock. No signal does: a service manager sends TERM
+//! to the script and to its keeper, while the script still works.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 
 use fencelock::inspect::Contender;
 use fencelock::{Client, Name};
+use nix::fcntl::OFlag;
 use nix::unistd::{Pid, geteuid};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::Interest;
@@ -113,22 +115,40 @@ impl Keeper {
         is_it.then_some(Self { process, kept_for })
     }
 
+    /// Orders it to release the lock.
+    pub(crate) fn order_release(&self) -> io::Result<()> {
+        let Watched { pid, start, .. } = self.process;
+        let stdin = format!("/proc/{pid}/fd/0");
+        let mut stdin = OpenOptions::new().write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(stdin)?;
+        // The number may belong to another process by now.
+        if start_of(Pid::from_raw(pid)) == Some(start) { stdin.write_all(b"r") } else { Ok(()) }
+    }
+
     /// Whether it holds the lock for this process or one around it.
     pub(crate) fn is_around_us(&self) -> bool {
         std::iter::successors(Some(Pid::this()), |process| parent_of(*process)).any(|pid| pid.as_raw() == self.kept_for)
     }
 }
 
-/// Whether whoever started us has told of the lock, once that is known: `false` if it is gone.
-pub(crate) fn word_of_the_starter() -> Outcome<oneshot::Receiver<bool>> {
-    let (sender, word) = oneshot::channel();
+/// Whether the starter confirmed, `false` if it is gone; and the order to release.
+pub(crate) type Orders = (oneshot::Receiver<bool>, oneshot::Receiver<()>);
+
+/// Reads the orders of a keeper on a thread of its own.
+pub(crate) fn orders() -> Outcome<Orders> {
+    let ((confirm, confirmed), (order, ordered)) = (oneshot::channel(), oneshot::channel());
     let read = move || {
-        let has_told = matches!(io::stdin().lock().read(&mut [0]), Ok(1));
-        let _ = sender.send(has_told);
+        let mut stdin = io::stdin().lock();
+        let is_confirmed = matches!(stdin.read(&mut [0]), Ok(1));
+        // A writer of our own keeps the pipe open for `release`.
+        let _writer = is_confirmed.then(|| OpenOptions::new().write(true).open("/proc/self/fd/0"));
+        let _ = confirm.send(is_confirmed);
+        if is_confirmed && matches!(stdin.read(&mut [0]), Ok(1)) {
+            let _ = order.send(());
+        }
     };
     let started = thread::Builder::new().name("fencelock-keep".to_owned()).spawn(read);
     started.map_err(|error| Failure::os("cannot start a thread", &error))?;
-    Ok(word)
+    Ok((confirmed, ordered))
 }
 
 /// Says that the lock is held, with `token`.

@@ -109,7 +109,7 @@ impl Lock {
         }
         let holder = self.holders.first();
         let more = self.holders.len().saturating_sub(1);
-        let who = holder.map_or_else(|| "-".to_owned(), Shown::who);
+        let who = told(holder.map(|holder| &holder.who));
         vec![
             self.name.clone(),
             self.held_as(),

@@ -35,6 +35,8 @@ pub(crate) struct Shown {
     process: Option<&'static str>,
     kept_by: Vec<u32>,
     #[serde(skip)]
+    pub(crate) who: String,
+    #[serde(skip)]
     pub(crate) age: Option<String>,
     #[serde(skip)]
     trouble: Option<String>,
@@ -43,7 +45,8 @@ pub(crate) struct Shown {
 impl Shown {
     pub(crate) fn new(name: &Name, position: usize, contender: &Contender) -> Self {
         // An opaque owner has neither host nor pid.
-        let named = contender.owner.as_ref().filter(|owner| !owner.host.is_empty());
+        let owner = contender.owner.as_ref().filter(|owner| !owner.host.is_empty() || owner.client != 0);
+        let named = owner.filter(|owner| !owner.host.is_empty());
         Self {
             position,
             state: state(contender),
@@ -54,7 +57,7 @@ impl Shown {
             host: named.map(|owner| owner.host.clone()),
             // Other clients may tell their host and nothing else.
             pid: named.map(|owner| owner.pid).filter(|pid| *pid != 0),
-            client: contender.owner.as_ref().map(|owner| owner.client).filter(|client| *client != 0).map(hex),
+            client: owner.map(|owner| owner.client).filter(|client| *client != 0).map(hex),
             request: contender.id.to_string(),
             purpose: contender.purpose.as_deref().map(str::to_owned),
             since: contender.since.map(|since| humantime::format_rfc3339_millis(since).to_string()),
@@ -70,7 +73,8 @@ impl Shown {
                 Some(ProcessState::Gone { kept_by }) => kept_by.clone(),
                 _ => Vec::new(),
             },
-            age: contender.since.and_then(age),
+            who: owner.map_or_else(|| UNKNOWN.to_owned(), Owner::to_string),
+            age: contender.since.and_then(|since| age(since, SystemTime::now())),
             trouble: contender.trouble(name),
         }
     }
@@ -99,7 +103,7 @@ impl Shown {
     /// Who it is, as what, since when, what for, with which token.
     pub(crate) fn sentence(&self) -> String {
         let what = self.foreign.map_or_else(String::new, |what| format!(" ({what})"));
-        let mut sentence = format!("{}{what} as {}", self.who(), self.claim);
+        let mut sentence = format!("{}{what} as {}", self.who, self.claim);
         for (what, said) in
             [("since", &self.age), ("purpose", &self.purpose), ("token", &self.token), ("expires", &self.expires)]
         {
@@ -112,22 +116,6 @@ impl Shown {
     fn ending(&self) -> String {
         self.expires.as_ref().map_or_else(String::new, |expires| format!("; expires {expires}"))
     }
-
-    pub(crate) fn who(&self) -> String {
-        match (&self.host, self.pid) {
-            (Some(host), Some(pid)) => format!("pid {pid} on {host}"),
-            (Some(host), None) => host.clone(),
-            _ => self.client.as_ref().map_or_else(|| UNKNOWN.to_owned(), |client| format!("client {client}")),
-        }
-    }
-}
-
-/// Who `owner` is, as far as it tells.
-pub(crate) fn who(owner: &Owner) -> String {
-    if owner.host.is_empty() {
-        return format!("client {}", hex(owner.client));
-    }
-    format!("pid {} on {}", owner.pid, owner.host)
 }
 
 /// Whom the store does not name.
@@ -157,9 +145,9 @@ fn is_permit(claim: Claim) -> bool {
     kind(claim) == "permits"
 }
 
-/// How long ago, as people say it. A clock that is behind the store's says nothing.
-fn age(since: SystemTime) -> Option<String> {
-    let age = SystemTime::now().duration_since(since).ok()?;
+/// How long before `now`, as people say it. A clock that is behind the store's says nothing.
+pub(crate) fn age(since: SystemTime, now: SystemTime) -> Option<String> {
+    let age = now.duration_since(since).ok()?;
     Some(format!("{} ago", humantime::format_duration(std::time::Duration::from_secs(age.as_secs()))))
 }
 

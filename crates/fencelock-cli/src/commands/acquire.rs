@@ -8,24 +8,18 @@ use std::time::Duration;
 use clap::Args;
 use fencelock::{Client, Name};
 use nix::unistd::{chdir, setsid};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::r#break::holders;
-use super::{StoreArguments, connect, farewell, said_already};
+use super::{CONNECT, SILENCE, StoreArguments, connect, farewell, said_already};
 use crate::arguments;
-use crate::keeper::{self, HELD, Keeper, Watched, say_held, word_of_the_starter};
+use crate::keeper::{self, HELD, Keeper, Orders, Watched, orders, say_held};
 use crate::nested::{Around, Inside, Mode};
 use crate::output::{Failure, Outcome, chain, code, say};
 use crate::settings::Chosen;
 use crate::show::{Shown, print};
-
-/// Waiting for longer than this is worth a word.
-const SILENCE: Duration = Duration::from_secs(2);
-
-/// How long the store is tried for at the start, where the wait has no limit.
-const CONNECT: Duration = Duration::from_secs(30);
+use crate::signals::Signals;
 
 /// What `release` exits with when nothing was given back.
 const NOTHING: u8 = 1;
@@ -45,21 +39,28 @@ pub(crate) struct Acquire {
     /// The process that the lock is for, as in --pid $$: one of this user on this host.
     #[arg(long, value_name = "PID", allow_negative_numbers = true)]
     pid: i32,
-    /// Give up after waiting this long (as in 500ms, 30s, 1h 30m); 0 is --try.
-    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero(), allow_hyphen_values = true)]
-    wait: Option<Duration>,
-    /// Give up at once if the lock is not free.
-    #[arg(long = "try", conflicts_with = "wait")]
-    at_once: bool,
-    /// Exit with this code when the lock was busy or the wait limit passed.
-    #[arg(short = 'E', long, value_name = "CODE", default_value_t = code::BUSY, allow_negative_numbers = true)]
-    busy_exit_code: u8,
-    /// Say nothing about the default store, about waiting and about a busy lock.
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    pub(super) waiting: Waiting,
     /// What the lock is taken for, as others see it.
     #[arg(long, value_name = "TEXT", value_parser = arguments::purpose())]
     purpose: Option<String>,
+}
+
+/// How long a lock is waited for, and what is said of it.
+#[derive(Debug, Args)]
+pub(super) struct Waiting {
+    /// Give up after waiting this long (as in 500ms, 30s, 1h 30m); 0 is --try.
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero(), allow_hyphen_values = true)]
+    pub(super) wait: Option<Duration>,
+    /// Give up at once if the lock is not free.
+    #[arg(long = "try", conflicts_with = "wait")]
+    pub(super) at_once: bool,
+    /// Exit with this code when the lock was busy or the wait limit passed.
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = code::BUSY, allow_negative_numbers = true)]
+    pub(super) busy_exit_code: u8,
+    /// Say nothing about the default store, about waiting and about a busy lock.
+    #[arg(short, long)]
+    pub(super) quiet: bool,
 }
 
 /// Give back a lock that `fencelock acquire` took for this script.
@@ -81,14 +82,8 @@ pub(crate) struct Release {
 pub(crate) struct Keep {
     pid: i32,
     start: u64,
-    #[arg(long, value_parser = arguments::duration_or_zero())]
-    wait: Option<Duration>,
-    #[arg(long = "try")]
-    at_once: bool,
-    #[arg(short = 'E', long, default_value_t = code::BUSY)]
-    busy_exit_code: u8,
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    waiting: Waiting,
     #[arg(long, value_parser = arguments::purpose())]
     purpose: Option<String>,
     #[arg(last = true, value_parser = arguments::name())]
@@ -96,13 +91,9 @@ pub(crate) struct Keep {
 }
 
 impl Acquire {
-    pub(super) fn is_quiet(&self) -> bool {
-        self.quiet
-    }
-
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let watched = Watched::open(self.pid)?;
-        let chosen = store.choose(self.quiet, std::slice::from_ref(&self.name))?;
+        let chosen = store.choose(self.waiting.quiet, std::slice::from_ref(&self.name))?;
         chosen.refuse_memory()?;
         if let Inside::Itself(held) = Around::this_process().mean_for(&chosen.locks(), &self.name, Mode::Mutex) {
             return Err(Failure::new(code::NESTED, format!("{held}: a wait for it would never end")));
@@ -135,9 +126,9 @@ impl Acquire {
         let failed = |error: &io::Error| Failure::os("cannot start the keeper of the lock", error);
         let mut command = keeper::command(watched)?;
         command.args(store.again());
-        command.args(self.wait.map(|wait| format!("--wait={}ms", wait.as_millis())));
-        command.args(self.at_once.then_some("--try")).args(self.quiet.then_some("--quiet"));
-        command.arg(format!("-E{}", self.busy_exit_code));
+        command.args(self.waiting.wait.map(|wait| format!("--wait={}ms", wait.as_millis())));
+        command.args(self.waiting.at_once.then_some("--try")).args(self.waiting.quiet.then_some("--quiet"));
+        command.arg(format!("-E{}", self.waiting.busy_exit_code));
         let purpose = self.purpose.clone().unwrap_or_else(|| format!("process {}", self.pid));
         command.arg(format!("--purpose={purpose}"));
         keeper::named(&mut command, &self.name);
@@ -163,7 +154,7 @@ impl Acquire {
 
     /// Says once that we wait, if we wait for long.
     async fn say_that_it_waits(&self, chosen: &Chosen) {
-        if !self.quiet {
+        if !self.waiting.quiet {
             tokio::time::sleep(SILENCE).await;
             say(format_args!("waiting for {} in {}", self.name, chosen.shown()));
         }
@@ -181,20 +172,20 @@ impl Keep {
         // A session of its own: neither the keyboard nor the end of the terminal is for it.
         setsid().map_err(|error| Failure::os("cannot start a session", &error.into()))?;
         let _ = chdir("/");
-        let mut stop =
-            signal(SignalKind::terminate()).map_err(|error| Failure::os("cannot wait for signals", &error))?;
-        let mut told = word_of_the_starter()?;
-        let limit = if self.at_once { Duration::ZERO } else { self.wait.unwrap_or(CONNECT) };
+        // Signals end the wait, and nothing once the lock is held.
+        let mut signals = Signals::take_over()?;
+        let mut orders = orders()?;
+        let limit = if self.waiting.at_once { Duration::ZERO } else { self.waiting.wait.unwrap_or(CONNECT) };
         let client = tokio::select! {
             biased;
-            _ = stop.recv() => return Ok(0),
+            _ = signals.asked_to_end() => return Ok(0),
             client = connect(Client::builder().connect_timeout(limit), &chosen, false) => client?,
         };
         if client.owner().pid == 0 {
             let message = "owner=opaque hides which process holds the lock: `acquire` and `release` need it";
             return Err(Failure::new(code::USAGE, message));
         }
-        let ended = said_already(self.keep(&client, &chosen, (&watched, &mut stop), &mut told).await);
+        let ended = said_already(self.keep(&client, &chosen, (&watched, &mut signals), &mut orders).await);
         farewell(&client, ended.is_err()).await;
         ended
     }
@@ -203,8 +194,8 @@ impl Keep {
         &self,
         client: &Client,
         chosen: &Chosen,
-        (watched, stop): (&Watched, &mut Signal),
-        told: &mut oneshot::Receiver<bool>,
+        (watched, signals): (&Watched, &mut Signals),
+        (confirmed, release): &mut Orders,
     ) -> Outcome<u8> {
         let name = &self.name;
         let held = holders(client, name).await?;
@@ -215,21 +206,21 @@ impl Keep {
         }
         let lock = client.mutex(name)?.purpose(self.purpose.clone().unwrap_or_default());
         let acquire = async {
-            match self.wait {
-                _ if self.at_once => lock.try_acquire().await,
+            match self.waiting.wait {
+                _ if self.waiting.at_once => lock.try_acquire().await,
                 Some(wait) => lock.acquire_within(wait).await,
                 None => lock.acquire().await,
             }
         };
         let guard = tokio::select! {
             biased;
-            _ = &mut *told => return Ok(0),
-            _ = stop.recv() => return Ok(0),
+            _ = &mut *confirmed => return Ok(0),
+            _ = signals.asked_to_end() => return Ok(0),
             () = watched.ended() => return Ok(0),
             acquired = acquire => acquired.map_err(|error| self.not_acquired(&error, chosen))?,
         };
         let token = guard.token().map(|token| token.to_string());
-        if say_held(token.as_deref()).is_ok() && told.await == Ok(true) {
+        if say_held(token.as_deref()).is_ok() && confirmed.await == Ok(true) {
             tokio::select! {
                 biased;
                 _ = guard.lost() => {
@@ -237,7 +228,7 @@ impl Keep {
                     return Ok(code::LOST);
                 }
                 () = watched.ended() => {}
-                _ = stop.recv() => {}
+                Ok(()) = release => {}
             }
         }
         guard.release().await?;
@@ -247,8 +238,8 @@ impl Keep {
     fn not_acquired(&self, error: &fencelock::Error, chosen: &Chosen) -> Failure {
         let message = format!("{}; the store is {}", chain(error), chosen.shown());
         match error.is_contention() {
-            true if self.quiet => Failure::silent(self.busy_exit_code),
-            true => Failure::new(self.busy_exit_code, message),
+            true if self.waiting.quiet => Failure::silent(self.waiting.busy_exit_code),
+            true => Failure::new(self.waiting.busy_exit_code, message),
             false => Failure::new(crate::output::code_of(error.kind()), message),
         }
     }
@@ -270,7 +261,7 @@ impl Release {
             let who = Shown::new(&self.name, 1, holder).sentence();
             return nothing(format!("{who}, and not `fencelock acquire` for this script, holds"));
         };
-        keeper.process.end();
+        keeper.order_release().map_err(|error| Failure::os("cannot reach the process that keeps the lock", &error))?;
         let has_ended = timeout(GIVING_BACK, keeper.process.ended()).await.is_ok();
         let held = holders(&client, &self.name).await.map_err(|error| error.with("store from", &chosen.origin))?;
         if !has_ended || held.iter().any(|other| other.id == holder.id) {

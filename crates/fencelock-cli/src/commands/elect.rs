@@ -54,10 +54,6 @@ Exit codes: the command's own (128 + n if signal n ended it), or as `fencelock r
 that is out of reach for longer than --connect-wait ends it with 69, also after it has led.";
 
 impl Elect {
-    pub(super) fn is_quiet(&self) -> bool {
-        self.quiet
-    }
-
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         Run::for_election(self).run(store).await
     }

@@ -12,7 +12,7 @@ use super::StoreArguments;
 use crate::arguments;
 use crate::locks::READS;
 use crate::output::Outcome;
-use crate::show::{hex, print_json, print_store, print_table, told, who};
+use crate::show::{age, hex, print_json, print_store, print_table, told};
 
 /// What `jobs --check` exits with when something is wrong.
 const WRONG: u8 = 1;
@@ -105,10 +105,7 @@ impl Shown {
     fn new(name: &Name, status: Option<&JobStatus>, store: &str) -> Self {
         let last = status.map(|status| &status.last);
         let named = last.map(|last| &last.owner).filter(|owner| !owner.host.is_empty());
-        let age = status.and_then(|status| {
-            let age = status.now.duration_since(status.last.began).ok()?;
-            Some(format!("{} ago", humantime::format_duration(Duration::from_secs(age.as_secs()))))
-        });
+        let age = status.and_then(|status| age(status.last.began, status.now));
         Self {
             name: name.to_string(),
             store: store.to_owned(),
@@ -131,7 +128,7 @@ impl Shown {
             detail: last.and_then(|last| last.detail.clone()),
             missed_before: last.map(|last| last.missed),
             missed: status.and_then(|status| status.missed),
-            who: last.map(|last| who(&last.owner)),
+            who: last.map(|last| last.owner.to_string()),
             age,
         }
     }

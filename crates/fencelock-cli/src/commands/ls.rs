@@ -6,15 +6,12 @@ use clap::Args;
 use fencelock::{Client, Name};
 use futures_util::{StreamExt as _, stream};
 
-use super::{BESIDE, StoreArguments};
+use super::{BESIDE, SILENCE, StoreArguments};
 use crate::arguments;
 use crate::locks::{self, Lock, READS};
 use crate::output::{Failure, Outcome, code, say};
 use crate::settings::Chosen;
 use crate::show::{print_json, print_store, print_table};
-
-/// A list that takes longer than this is worth a word.
-const SILENCE: Duration = Duration::from_secs(2);
 
 /// List the locks that somebody holds or waits for.
 ///

@@ -113,6 +113,12 @@ enum Verb {
     Keep(acquire::Keep),
 }
 
+/// A wait, or a list, that takes longer than this is worth a word.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// How long the store is tried for at the start, where the wait has no limit.
+const CONNECT: Duration = Duration::from_secs(30);
+
 /// What `ls` and `show` exit with when a lock can be held twice.
 const BESIDE: u8 = 1;
 
@@ -120,9 +126,9 @@ const BESIDE: u8 = 1;
 pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
     let store = &fencelock.store;
     let quiet = match &fencelock.verb {
-        Verb::Run(run) => run.is_quiet(),
-        Verb::Elect(elect) => elect.is_quiet(),
-        Verb::Acquire(acquire) => acquire.is_quiet(),
+        Verb::Run(run) => run.waiting.quiet,
+        Verb::Elect(elect) => elect.quiet,
+        Verb::Acquire(acquire) => acquire.waiting.quiet,
         _ => false,
     };
     // What `run` starts beside itself warns of nothing; what the variable says, `--log-level` may have overruled.

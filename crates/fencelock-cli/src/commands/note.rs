@@ -9,7 +9,7 @@ use fencelock::{Client, Name};
 use serde::Serialize;
 
 use super::r#break::holders;
-use super::{StoreArguments, connect, farewell, said_already};
+use super::{CONNECT, StoreArguments, connect, farewell, said_already};
 use crate::arguments;
 use crate::keeper::Keeper;
 use crate::nested::Around;
@@ -19,9 +19,6 @@ use crate::show::{hex, print_json};
 
 /// What it exits with when there is no note.
 const NONE: u8 = 1;
-
-/// How long the store is tried for at the start, where the wait has no limit.
-const CONNECT: Duration = Duration::from_secs(30);
 
 /// Show, write or delete the note on a lock.
 ///

@@ -11,7 +11,6 @@ use super::supervise::Ending;
 use super::told::Told;
 use crate::arguments;
 use crate::output::{Outcome, chain, code, say};
-use crate::show::who;
 use crate::signals::Signals;
 
 /// How long the end of a run may be told to the store once we are told to end.
@@ -67,7 +66,7 @@ pub(super) fn say_that_it_ran(name: &Name, last: &JobRun) {
     };
     let detail = last.detail.as_ref().map_or_else(String::new, |detail| format!(" ({detail})"));
     let began = humantime::format_rfc3339_seconds(last.began);
-    let (slot, who) = (&last.slot, who(&last.owner));
+    let (slot, who) = (&last.slot, &last.owner);
     say(format_args!(
         "{name} has had its run; the last one was for the slot {slot}: {who} began it at {began}, and {ended}{detail}"
     ));

@@ -19,12 +19,13 @@ use futures_util::future::{join_all, try_join_all};
 use nix::sys::signal::Signal;
 use tokio::time::timeout;
 
+use super::acquire::Waiting;
 use super::elect::{self, Elect};
 use super::once::{self, Once, SLOT_VARIABLE};
 use super::several::{self, Home, lines, locks};
 use super::supervise::{Cause, Ending, Limits, Supervised, certain_until};
 use super::told::Told;
-use super::{StoreArguments, connect, farewell, said_already};
+use super::{SILENCE, StoreArguments, connect, farewell, said_already};
 use crate::arguments::{self, Permits};
 use crate::job::{Job, not_started};
 use crate::kept_signals::asks_for_an_end;
@@ -43,9 +44,6 @@ const BRIEF_RELEASE: Duration = Duration::from_millis(300);
 /// What the command is told.
 const NAME_VARIABLE: &str = "FENCELOCK_NAME";
 const TOKEN_VARIABLE: &str = "FENCELOCK_TOKEN";
-
-/// Waiting for longer than this is worth a word.
-const SILENCE: Duration = Duration::from_secs(2);
 
 /// Run a command while holding a lock.
 ///
@@ -70,22 +68,12 @@ pub(crate) struct Run {
     /// Take K of the N permits of a semaphore; every user of the name must give the same N.
     #[arg(long, value_name = "K/N", value_parser = arguments::permits())]
     permits: Option<Permits>,
-    /// Give up after waiting this long (as in 500ms, 30s, 1h 30m); 0 is --try.
-    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero(), allow_hyphen_values = true)]
-    wait: Option<Duration>,
-    /// Give up at once if the lock is not free.
-    #[arg(long = "try", conflicts_with = "wait")]
-    at_once: bool,
+    #[command(flatten)]
+    pub(super) waiting: Waiting,
     /// Keep trying for this long to reach the store, and count --wait only from then on; as long as --wait if not given, 30s
     /// without either, and a single attempt with --try.
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero(), allow_hyphen_values = true)]
     connect_wait: Option<Duration>,
-    /// Exit with this code when the lock was busy or the wait limit passed.
-    #[arg(short = 'E', long, value_name = "CODE", default_value_t = code::BUSY, allow_negative_numbers = true)]
-    busy_exit_code: u8,
-    /// Say nothing about the default store, about waiting and about a busy lock.
-    #[arg(short, long)]
-    quiet: bool,
     /// What the lock is taken for, as others see it; the command's name if not given.
     #[arg(long, value_name = "TEXT", value_parser = arguments::purpose())]
     purpose: Option<String>,
@@ -142,11 +130,8 @@ impl Run {
             shared: false,
             exclusive: false,
             permits: None,
-            wait: None,
-            at_once: false,
+            waiting: Waiting { wait: None, at_once: false, busy_exit_code: code::BUSY, quiet: elect.quiet },
             connect_wait: elect.connect_wait,
-            busy_exit_code: code::BUSY,
-            quiet: elect.quiet,
             purpose: elect.purpose.clone(),
             max_hold: None,
             hold_at_least: None,
@@ -161,12 +146,8 @@ impl Run {
         }
     }
 
-    pub(super) fn is_quiet(&self) -> bool {
-        self.quiet
-    }
-
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        let stores = store.choose_all(self.quiet, &self.names)?;
+        let stores = store.choose_all(self.waiting.quiet, &self.names)?;
         stores.iter().try_for_each(Chosen::refuse_memory)?;
         let around = Around::this_process();
         self.check_names(stores.len() > 1)?;
@@ -281,7 +262,7 @@ impl Run {
                 return Ok(Round::Asked(signal));
             }
         };
-        let limit = self.wait.map_or(Duration::MAX, |wait| wait.saturating_sub(*waited + began.elapsed()));
+        let limit = self.waiting.wait.map_or(Duration::MAX, |wait| wait.saturating_sub(*waited + began.elapsed()));
         let mut is_given_back = true;
         let ended = said_already(self.run_with(&homes, shared, limit, signals, &mut is_given_back).await);
         // The lock is given back or lost by now, and a dropped acquire is cleaned up behind us; what is left is the session.
@@ -302,8 +283,8 @@ impl Run {
     /// How long the store may be out of reach at the start, when `waited` of --wait is over. An outage later on is the library's
     /// to wait for, as long as here.
     fn connect_limit(&self, waited: Duration) -> Duration {
-        let otherwise = if self.at_once { Duration::ZERO } else { Retry::default().give_up_after };
-        self.connect_wait.or(self.wait.map(|wait| wait.saturating_sub(waited))).unwrap_or(otherwise)
+        let otherwise = if self.waiting.at_once { Duration::ZERO } else { Retry::default().give_up_after };
+        self.connect_wait.or(self.waiting.wait.map(|wait| wait.saturating_sub(waited))).unwrap_or(otherwise)
     }
 
     async fn run_with(
@@ -335,7 +316,7 @@ impl Run {
         let (guard, run) = match taken {
             Taken::Held(guard, run) => (guard, run),
             Taken::Already(last) => {
-                if !self.quiet {
+                if !self.waiting.quiet {
                     once::say_that_it_ran(&self.names[0], &last);
                 }
                 return Ok(Round::Ended(Ending::Code(0)));
@@ -404,8 +385,8 @@ impl Run {
     }
 
     async fn acquire(&self, homes: &[Home], limit: Duration) -> Outcome<Taken> {
-        let acquired = if self.at_once {
-            self.take(homes, limit, self.at_once).await
+        let acquired = if self.waiting.at_once {
+            self.take(homes, limit, self.waiting.at_once).await
         } else {
             tokio::select! {
                 acquired = self.take(homes, limit, false) => acquired,
@@ -417,7 +398,7 @@ impl Run {
 
     /// Says once that the store is not reached, if that takes long, and then nothing any more.
     async fn say_that_it_is_not_reached(&self, stores: &[Chosen], limit: Duration) {
-        if !self.quiet {
+        if !self.waiting.quiet {
             tokio::time::sleep(SILENCE).await;
             let tried = match limit {
                 Duration::ZERO => "once".to_owned(),
@@ -430,7 +411,7 @@ impl Run {
 
     /// Says for whom we wait, if we wait for long, and again after every [`SILENCE_LATER`].
     async fn say_for_whom(&self, homes: &[Home]) {
-        if !self.quiet {
+        if !self.waiting.quiet {
             let silences = once(SILENCE).chain(repeat(SILENCE_LATER));
             after_each(silences, async || {
                 // Of several, the first that others hold.
@@ -467,10 +448,12 @@ impl Run {
         let stores = several::shown(homes.iter().map(|home| &home.chosen));
         let message = format!("{}; the store is {stores}{hint}", chain(&error));
         match error.kind() {
-            ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull if self.quiet => {
-                Failure::silent(self.busy_exit_code)
+            ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull if self.waiting.quiet => {
+                Failure::silent(self.waiting.busy_exit_code)
             }
-            ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull => Failure::new(self.busy_exit_code, message),
+            ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull => {
+                Failure::new(self.waiting.busy_exit_code, message)
+            }
             _ => Failure::new(Failure::from(error).code, message),
         }
     }
@@ -496,7 +479,7 @@ impl Run {
     }
 
     async fn say_that_it_is_held_on(&self) {
-        if !self.quiet {
+        if !self.waiting.quiet {
             tokio::time::sleep(SILENCE).await;
             say(format_args!("the command has ended, and --hold-at-least holds {} on", locks(&self.names)));
         }

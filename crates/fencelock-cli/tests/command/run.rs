@@ -5,9 +5,10 @@ use std::io::Write as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::process::Stdio;
 
-use crate::common::{PROGRAM, Place, Running, code, ended, is_alive, output, stderr, stdout, until, written};
+use crate::common::{PROGRAM, Place, Running, children, code, ended, is_alive, output, stderr, stdout, until, written};
 use nix::fcntl::{FcntlArg, fcntl};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 #[test]
 fn the_exit_code_is_the_commands_own() {
@@ -421,5 +422,33 @@ fn every_exit_code_of_its_own_is_in_the_help() {
     let help = stdout(&output(crate::common::binary().args(["run", "--help"])));
     for code in ["64", "65", "69", "70", "71", "73", "74", "75", "76", "77", "78", "126", "127"] {
         assert!(help.contains(&format!("  {code}  ")), "{code}: {help}");
+    }
+}
+
+#[test]
+fn a_signal_to_all_processes_of_a_run_releases_nothing_while_the_command_works_on() {
+    let place = Place::with_store(fencelock_testbed::redis::shared().url_with("ttl_ms=60000"));
+    let script = "trap 'echo > trapped; while ! test -e go; do sleep 0.02; done; exit 7' TERM INT HUP QUIT
+        echo > ready; while :; do sleep 0.02; done";
+    for verb in [&["run", "--quiet"][..], &["elect", "--quiet"]] {
+        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
+            let whole = [verb, &["job", "--", "sh", "-c", script]].concat();
+            let run = Running::start(&mut place.fencelock(&whole));
+            written(&place.path("ready"));
+            // The guardian and the command.
+            let started = until("both are there", || Some(children(run.pid())).filter(|all| all.len() == 2));
+            started
+                .into_iter()
+                .map(Pid::from_raw)
+                .chain([run.pid()])
+                .for_each(|process| kill(process, signal).unwrap());
+            written(&place.path("trapped"));
+            assert_eq!(ended(&mut place.run(&["--quiet", "--try", "job"], "true")).0, 75, "{verb:?} {signal}");
+            std::fs::write(place.path("go"), "").unwrap();
+            assert_eq!(run.code(), 7, "{verb:?} {signal}");
+            for file in ["ready", "trapped", "go"] {
+                std::fs::remove_file(place.path(file)).unwrap();
+            }
+        }
     }
 }

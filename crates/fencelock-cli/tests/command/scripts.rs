@@ -3,7 +3,8 @@
 use std::process::{Command, Stdio};
 
 use fencelock_testbed::redis::shared;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::common::{PROGRAM, Place, Running, code, ended, is_alive, output, stderr, stdout, until, written};
 
@@ -85,6 +86,32 @@ fn a_script_whose_lock_is_broken_is_told_to_end() {
     assert_eq!(ended(&mut place.fencelock(&["break", "job", "--reason", "stuck", "--yes"])).0, 0);
     assert_eq!((victim.code(), &*written(&place.path("told"))), (5, "told\n"));
     until("the keeper ends", || (!is_alive(kept_by)).then_some(()));
+}
+
+/// As systemd stops a unit whose `KillMode=` is the default.
+fn works_on_under_its_lock(place: &Place) {
+    let text = "trap 'echo > trapped; while ! test -e go; do sleep 0.02; done; fencelock release job; exit 7' TERM
+        fencelock acquire job --pid $$ > /dev/null; echo > ready; while :; do sleep 0.02; done";
+    let worker = Running::start(&mut script(place, text));
+    written(&place.path("ready"));
+    let kept_by = keeper(place, "job");
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGTSTP] {
+        kill(Pid::from_raw(kept_by), signal).unwrap();
+    }
+    worker.signal(Signal::SIGTERM);
+    written(&place.path("trapped"));
+    assert_eq!(ended(&mut place.run(&["--quiet", "--try", "job"], "true")), (75, String::new()));
+    assert_eq!(keeper(place, "job"), kept_by);
+    std::fs::write(place.path("go"), "").unwrap();
+    assert_eq!(worker.code(), 7);
+    until("the keeper ends", || (!is_alive(kept_by)).then_some(()));
+    free(place, "job");
+}
+
+#[test]
+fn a_signal_to_script_and_keeper_releases_nothing_while_the_script_works_on() {
+    works_on_under_its_lock(&Place::new());
+    works_on_under_its_lock(&Place::with_store(shared().url_with("ttl_ms=60000")));
 }
 
 #[test]

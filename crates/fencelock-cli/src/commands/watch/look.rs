@@ -115,8 +115,8 @@ impl Looked {
         let class = classes.of(queue.name.as_str());
         let held = |(contender, position): (&Contender, usize)| {
             let shown = Shown::new(&queue.name, position, contender);
-            let who = shown.who();
-            Held { request: shown.request, token: shown.token, who, claim: shown.claim, since: contender.since }
+            let Shown { request, token, who, claim, .. } = shown;
+            Held { request, token, who, claim, since: contender.since }
         };
         let (holding, waiting): (Vec<_>, Vec<_>) =
             queue.contenders.iter().zip(1..).partition(|(contender, _)| contender.grant.is_some());
@@ -128,7 +128,7 @@ impl Looked {
             class: classes.name(class).to_owned(),
             held_as: lock.held_as(),
             holders,
-            holder: first.map(Shown::who),
+            holder: first.map(|first| first.who.clone()),
             since: first.and_then(|holder| holder.since.clone()),
             purpose: first.and_then(|holder| holder.purpose.clone()),
             waiting: lock.waiting,
