@@ -121,6 +121,20 @@ fn a_postgresql_that_does_not_wait_for_its_disk_is_found_out() {
 }
 
 #[test]
+fn a_postgresql_in_which_others_planted_operators_runs_none_of_them_for_the_command() {
+    let server = postgres::Server::start(postgres::Settings::default()).unwrap();
+    server.sql(postgres::OWNER, postgres::PLANTED).unwrap();
+    let path = format!("ALTER DATABASE {} SET search_path = public, pg_catalog", postgres::OWNER);
+    server.sql("postgres", &path).unwrap();
+    let place = Place::with_store(patient(&server.url()));
+    for arguments in [&["migrate"][..], &["doctor"], &["run", "job", "--", "true"], &["show", "job"], &["ls"]] {
+        let done = output(&mut place.fencelock(arguments));
+        assert_eq!((code(&done), stdout(&done).contains("was not asked")), (0, false), "{arguments:?} {done:?}");
+    }
+    assert_eq!(server.sql(postgres::OWNER, "SELECT is_called FROM public.planted").unwrap().trim(), "f");
+}
+
+#[test]
 fn a_zookeeper_alone_with_few_connections_and_short_sessions_is_found_out() {
     let settings = zookeeper::Settings { max_session_timeout_ms: 50_000, ..zookeeper::Settings::default() };
     let ensemble = zookeeper::Ensemble::start(settings.with("maxClientCnxns", 7)).unwrap();

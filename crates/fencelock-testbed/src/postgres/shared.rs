@@ -13,6 +13,9 @@ use crate::server::{Kind, Shared};
 /// The role that owns the databases of tests; no superuser.
 pub const OWNER: &str = "fencelock";
 
+/// Statements that plant things in `public` under the names of the server's own. Each run of one counts in the sequence `public.planted`.
+pub const PLANTED: &str = include_str!("planted.sql");
+
 /// PostgreSQL.
 pub static KIND: Kind = Kind {
     scheme: "postgres",

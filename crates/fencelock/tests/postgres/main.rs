@@ -7,6 +7,7 @@ mod advisory;
 mod hold;
 mod lab;
 mod notes;
+mod planted;
 mod rights;
 mod schema;
 mod shedlock;

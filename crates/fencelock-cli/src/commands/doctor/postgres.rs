@@ -11,13 +11,14 @@ use super::checks::{Check, Facts, Severity, checks};
 use super::tls;
 use super::way::Way;
 
-/// Each row is the name of a fact and its value.
+/// Each row is the name of a fact and its value. No operator resolves in a schema where another role may have planted one.
 const QUESTIONS: &str = "\
-    SELECT name, setting FROM pg_settings WHERE name IN ('server_version_num', 'fsync', 'full_page_writes', 'synchronous_commit', \
+    SET LOCAL search_path = pg_catalog, pg_temp; SELECT name, setting FROM pg_settings WHERE name IN ('server_version_num', 'fsync', 'full_page_writes', 'synchronous_commit', \
         'synchronous_standby_names', 'idle_session_timeout', 'max_connections', 'default_transaction_read_only', 'port') \
     UNION ALL SELECT 'recovery', pg_is_in_recovery()::text \
     UNION ALL SELECT 'connections', (SELECT count(*)::text FROM pg_stat_activity WHERE backend_type = 'client backend') \
-    UNION ALL SELECT 'standbys', (SELECT count(*)::text FROM pg_stat_replication)";
+    UNION ALL SELECT 'standbys', (SELECT count(*)::text FROM pg_stat_replication) \
+    UNION ALL SELECT 'time', (extract(epoch FROM clock_timestamp()) * 1000)::text";
 
 pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String> {
     let said = |error: tokio_postgres::Error| {
@@ -45,17 +46,13 @@ pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String>
     };
     let mut facts = Facts::default();
     facts.set("dialled", port);
+    let asked = SystemTime::now();
     for message in client.simple_query(QUESTIONS).await.map_err(said)? {
         if let SimpleQueryMessage::Row(row) = message {
             facts.set(row.get(0).unwrap_or_default(), row.get(1).unwrap_or_default());
         }
     }
-    let asked = SystemTime::now();
-    let time = client.simple_query("SELECT extract(epoch FROM clock_timestamp()) * 1000").await.map_err(said)?;
-    if let Some(time) = time.iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
-        _ => None,
-    }) {
+    if let Some(time) = facts.number("time") {
         facts.set_clock(time, asked);
     }
     driven.abort();

@@ -1,8 +1,11 @@
 -- Locks in PostgreSQL, layout `fair`, version 4: tables that only the functions below touch.
 --
--- {schema} stands for the quoted name of the schema, {kept} for UNLOGGED or nothing, and {check} for the refusal of every isolation level
--- but read committed.
+-- {schema} stands for the quoted name of the schema, {kept} for UNLOGGED or nothing, {check} for the refusal of every isolation level
+-- but read committed, and {secure} for a function that runs with the rights of its owner and finds nothing outside of the schema.
 -- NOTES.md beside this file says why each lock is taken in the order in which it is.
+
+-- No statement below resolves a name or an operator in a schema where another role may have planted one.
+SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- One that is there, and empty, asks for no right to make others.
 DO $$ BEGIN
@@ -83,8 +86,7 @@ CREATE TABLE {schema}.fence (resource text COLLATE "C" PRIMARY KEY, token bigint
 -- Order and token in one.
 CREATE SEQUENCE {schema}.number AS bigint MINVALUE 1;
 
-CREATE FUNCTION {schema}.version() RETURNS integer LANGUAGE sql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$ SELECT version FROM layout $$;
+CREATE FUNCTION {schema}.version() RETURNS integer LANGUAGE sql STABLE {secure} AS $$ SELECT version FROM layout $$;
 
 -- Functions whose names begin with `_` are called by the others alone, and find things by the path that those have.
 
@@ -170,8 +172,7 @@ END $$;
 
 -- A NOTIFY keeps all other commits with one waiting until its own is done, so it has a commit of its own, which waits for no disk. Names and
 -- reasons are too short for it to refuse one.
-CREATE FUNCTION {schema}.ring() RETURNS void LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+CREATE FUNCTION {schema}.ring() RETURNS void LANGUAGE plpgsql {secure} AS $$
 DECLARE
     rings text := current_setting('fencelock.rings', true);
     one text;
@@ -338,8 +339,7 @@ END $$;
 
 -- Opens a session that nobody had before, or again when the answer was lost: its epoch.
 CREATE FUNCTION {schema}.open(p_session bigint, p_bell text, p_ttl_ms bigint, p_host text, p_pid bigint, p_client bigint)
-RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql {secure} AS $$
 DECLARE lives interval := p_ttl_ms * interval '1 millisecond';
 BEGIN
     {check}
@@ -351,8 +351,7 @@ BEGIN
 END $$;
 
 -- Goes on with a session on another connection: the epoch from now on, 0 when the session is over.
-CREATE FUNCTION {schema}.resume(p_session bigint, p_ttl_ms bigint) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+CREATE FUNCTION {schema}.resume(p_session bigint, p_ttl_ms bigint) RETURNS bigint LANGUAGE plpgsql {secure} AS $$
 DECLARE
     lives interval := p_ttl_ms * interval '1 millisecond';
     now_epoch bigint;
@@ -367,8 +366,7 @@ END $$;
 
 -- Places of a session whose requests are not among these.
 CREATE FUNCTION {schema}.unknown(p_session bigint, p_numbers bigint[])
-RETURNS TABLE (r_seq bigint, r_name text, r_client bigint, r_number bigint) LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+RETURNS TABLE (r_seq bigint, r_name text, r_client bigint, r_number bigint) LANGUAGE plpgsql {secure} AS $$
 BEGIN
     RETURN QUERY SELECT seq, name, client, number FROM place WHERE session = p_session AND number <> ALL (p_numbers);
 END $$;
@@ -376,8 +374,7 @@ END $$;
 -- Keeps a session alive with everything that hangs on it, and tells which of its grants were broken, until it says that it heard. One row
 -- of a number below 0: the session is over.
 CREATE FUNCTION {schema}.renew(p_session bigint, p_ttl_ms bigint, p_heard bigint[])
-RETURNS TABLE (r_seq bigint, r_name text, r_client bigint, r_number bigint, r_reason text) LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+RETURNS TABLE (r_seq bigint, r_name text, r_client bigint, r_number bigint, r_reason text) LANGUAGE plpgsql {secure} AS $$
 DECLARE lives interval := p_ttl_ms * interval '1 millisecond';
 BEGIN
     {check}
@@ -397,8 +394,7 @@ END $$;
 CREATE FUNCTION {schema}.enter(
     p_session bigint, p_epoch bigint, p_name text, p_client bigint, p_number bigint, p_weight bigint, p_capacity bigint,
     p_wait boolean, p_again boolean, p_purpose text
-) RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+) RETURNS bigint[] LANGUAGE plpgsql {secure} AS $$
 DECLARE
     home integer := _home(p_name);
     floor_seq bigint;
@@ -502,8 +498,7 @@ END $$;
 -- Gives up a place, that with this number unless it is null: 0 it was not there · 1 it was · 2 a transaction holds it.
 -- `p_patient` waits for such a transaction, unless the place was granted just now.
 CREATE FUNCTION {schema}.leave(p_session bigint, p_name text, p_client bigint, p_number bigint, p_seq bigint, p_patient boolean)
-RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+RETURNS integer LANGUAGE plpgsql {secure} AS $$
 DECLARE
     home integer := _home(p_name);
     floor_seq bigint;
@@ -548,8 +543,7 @@ END $$;
 
 -- Replaces the claim of a grant by a lighter one, which lets others in: 0 it is not there · 1 done · 2 a transaction holds it.
 CREATE FUNCTION {schema}.lighten(p_session bigint, p_name text, p_client bigint, p_number bigint, p_seq bigint, p_weight bigint)
-RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+RETURNS integer LANGUAGE plpgsql {secure} AS $$
 DECLARE
     home integer := _home(p_name);
     floor_seq bigint;
@@ -570,8 +564,7 @@ END $$;
 -- Takes a request back, so that it has no effect from now on, whenever it arrives: the epoch that requests need from now on, 0 when the
 -- session is over, and what leave() says of the place.
 CREATE FUNCTION {schema}.withdraw(p_session bigint, p_name text, p_client bigint, p_number bigint)
-RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+RETURNS bigint[] LANGUAGE plpgsql {secure} AS $$
 DECLARE
     home integer := _home(p_name);
     floor_seq bigint;
@@ -598,8 +591,7 @@ END $$;
 -- How places of a session stand: for each name, when to look again, and of each of its places 0 granted, 1 waiting, 2 missing. No row: the
 -- session is over.
 CREATE FUNCTION {schema}.look(p_session bigint, p_names text[], p_counts integer[], p_clients bigint[], p_numbers bigint[], p_seqs bigint[])
-RETURNS TABLE (r_look_in bigint, r_stands integer[]) LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+RETURNS TABLE (r_look_in bigint, r_stands integer[]) LANGUAGE plpgsql {secure} AS $$
 DECLARE
     home integer;
     floor_seq bigint;
@@ -634,8 +626,7 @@ END $$;
 
 -- A queue in short: how many of the living are in it, how many of them hold, and where these stand, 0 for nowhere.
 CREATE FUNCTION {schema}.contention(p_name text, p_clients bigint[], p_numbers bigint[])
-RETURNS bigint[] LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+RETURNS bigint[] LANGUAGE plpgsql STABLE {secure} AS $$
 DECLARE
     home integer := _home(p_name);
     floor_seq bigint;
@@ -664,8 +655,7 @@ CREATE FUNCTION {schema}.show(p_name text, p_skip bigint, p_limit bigint)
 RETURNS TABLE (
     r_seq bigint, r_client bigint, r_number bigint, r_granted boolean, r_weight bigint, r_capacity bigint, r_since_us bigint,
     r_purpose text, r_host text, r_pid bigint, r_owner bigint
-) LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+) LANGUAGE plpgsql STABLE {secure} AS $$
 DECLARE
     home integer := _home(p_name);
     floor_seq bigint;
@@ -680,8 +670,7 @@ END $$;
 
 -- The names of up to p_limit places behind this one, in the order of the buckets, and whether their contenders live.
 CREATE FUNCTION {schema}.names(p_bucket integer, p_name text, p_limit integer)
-RETURNS TABLE (r_bucket integer, r_name text, r_alive boolean) LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+RETURNS TABLE (r_bucket integer, r_name text, r_alive boolean) LANGUAGE plpgsql STABLE {secure} AS $$
 BEGIN
     RETURN QUERY SELECT few.bucket, few.name, bool_or(s.expires IS NOT NULL AND s.expires > clock_timestamp())
         FROM (SELECT bucket, name, session FROM place WHERE (bucket, name) > (p_bucket, p_name COLLATE "C") ORDER BY bucket, name, seq LIMIT p_limit) AS few
@@ -693,8 +682,7 @@ END $$;
 -- holds the grant.
 CREATE FUNCTION {schema}.break_grant(
     p_name text, p_client bigint, p_number bigint, p_seq bigint, p_record text, p_reason text
-) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+) RETURNS boolean LANGUAGE plpgsql {secure} AS $$
 DECLARE
     home integer := _home(p_name);
     floor_seq bigint;
@@ -727,8 +715,7 @@ BEGIN
 END $$;
 
 -- The records of broken grants, oldest first.
-CREATE FUNCTION {schema}.breaks(p_name text) RETURNS SETOF text LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+CREATE FUNCTION {schema}.breaks(p_name text) RETURNS SETOF text LANGUAGE plpgsql STABLE {secure} AS $$
 BEGIN
     RETURN QUERY SELECT record FROM broken WHERE name = p_name ORDER BY id;
 END $$;
@@ -736,8 +723,7 @@ END $$;
 -- Writes the note on a lock, or deletes it where there is no value, if this grant is current: whether it is. The place is locked as hold()
 -- does it, so that the grant outlasts the commit. Who wrote it is said by the session.
 CREATE FUNCTION {schema}.write_note(p_name text, p_client bigint, p_number bigint, p_seq bigint, p_value bytea, p_ttl_ms bigint)
-RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql {secure} AS $$
 DECLARE
     whose bigint;
     moment timestamptz;
@@ -767,8 +753,7 @@ END $$;
 CREATE FUNCTION {schema}.read_note(p_name text)
 RETURNS TABLE (
     r_now_us bigint, r_value bytea, r_token bigint, r_host text, r_pid bigint, r_client bigint, r_written_us bigint, r_ttl_ms bigint
-) LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+) LANGUAGE plpgsql STABLE {secure} AS $$
 DECLARE moment timestamptz := clock_timestamp();
 BEGIN
     RETURN QUERY SELECT floor(extract(epoch FROM moment) * 1000000)::bigint, n.value, n.token, n.host, n.pid, n.client,
@@ -777,16 +762,14 @@ BEGIN
 END $$;
 
 -- Ends a session. What is still in its queues is dead from now on.
-CREATE FUNCTION {schema}.close(p_session bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+CREATE FUNCTION {schema}.close(p_session bigint) RETURNS void LANGUAGE plpgsql {secure} AS $$
 BEGIN
     {check}
     DELETE FROM session WHERE id = p_session;
 END $$;
 
 -- Clears away what the dead left in some buckets, notes whose time is over, and old records: where to go on. It waits for nobody.
-CREATE FUNCTION {schema}.clear_up(p_from integer) RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+CREATE FUNCTION {schema}.clear_up(p_from integer) RETURNS integer LANGUAGE plpgsql {secure} AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
     upto integer := least(p_from + 256, 4096);
@@ -827,8 +810,7 @@ END $$;
 
 -- Fails unless this grant is current, and keeps it from ending until the transaction does: a release, an expiry and a break wait. The token
 -- is that of the guard, as a number. With p_limit, a transaction that is idle for so long is ended by the server.
-CREATE FUNCTION {schema}.hold(p_name text, p_token bigint, p_limit interval DEFAULT NULL) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+CREATE FUNCTION {schema}.hold(p_name text, p_token bigint, p_limit interval DEFAULT NULL) RETURNS void LANGUAGE plpgsql {secure} AS $$
 DECLARE
     whose bigint;
 BEGIN
@@ -848,8 +830,7 @@ BEGIN
 END $$;
 
 -- Refuses a token that is lower than one that was seen for this resource, and remembers the highest.
-CREATE FUNCTION {schema}.fence(p_resource text, p_token bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, {schema}, pg_temp AS $$
+CREATE FUNCTION {schema}.fence(p_resource text, p_token bigint) RETURNS void LANGUAGE plpgsql {secure} AS $$
 BEGIN
     INSERT INTO fence AS f VALUES (p_resource, p_token) ON CONFLICT (resource) DO UPDATE SET token = p_token WHERE f.token <= p_token;
     IF NOT FOUND THEN

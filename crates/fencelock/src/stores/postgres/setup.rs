@@ -21,6 +21,10 @@ pub(super) const DIRECT: &str = "-c fencelock.direct=on";
 
 pub(super) const POOLED: &str = "a pooler stands before the server, as PgBouncer does, or a server that is not PostgreSQL: name the server itself; `hold` and `fence` work through a pooler";
 
+/// Has every name and operator of a statement resolve in `pg_catalog`. In another schema of the role's path, other roles could plant an
+/// operator, which the server would run with this role's rights. The role's own path stays in the setting `fencelock.path`.
+const PATH: &str = "SELECT pg_catalog.set_config('fencelock.path', pg_catalog.current_setting('search_path'), false); SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false); ";
+
 const NOT_ONE: &str =
     "the server is not PostgreSQL, though it speaks like it: locks there would not be kept as they must be";
 
@@ -32,7 +36,7 @@ pub(super) async fn meet(
     silence: Duration,
     lock_timeout: Duration,
 ) -> Result<()> {
-    let asked = "SELECT version(), current_setting('server_version_num'), pg_is_in_recovery(), current_setting('default_transaction_read_only'), getdatabaseencoding(), current_setting('fencelock.direct', true)";
+    let asked = "SELECT pg_catalog.version(), pg_catalog.current_setting('server_version_num'), pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('default_transaction_read_only'), pg_catalog.getdatabaseencoding(), pg_catalog.current_setting('fencelock.direct', true)";
     let facts = connection.simple("connect", asked).await;
     let rows = facts.map_err(|error| match error.kind() {
         ErrorKind::Layout => Error::new(ErrorKind::Unsupported, "connect", NOT_ONE).with("cause", error),
@@ -61,7 +65,7 @@ pub(super) async fn meet(
         };
         return Err(Error::new(ErrorKind::Unreachable, "connect", message).retryable());
     }
-    connection.simple("connect", &settings(silence, lock_timeout)).await.map(drop)
+    connection.simple("connect", &format!("{PATH}{}", settings(silence, lock_timeout))).await.map(drop)
 }
 
 /// The settings of a connection; those that a release does not have, or a socket file does without, are left out.
@@ -178,8 +182,10 @@ pub(super) async fn make(connection: &Connection, schema: &Schema, unlogged: boo
 pub(super) fn ddl(schema: &Schema, unlogged: bool) -> String {
     const CHECK: &str = "IF current_setting('transaction_isolation') <> 'read committed' THEN RAISE EXCEPTION USING ERRCODE = 'FL003', \
          MESSAGE = 'the functions of fencelock work in READ COMMITTED transactions alone'; END IF;";
+    const SECURE: &str = "SECURITY DEFINER SET search_path = pg_catalog, {schema}, pg_temp";
     let kept = if unlogged { "UNLOGGED" } else { "" };
-    include_str!("schema.sql").replace("{check}", CHECK).replace("{kept}", kept).replace("{schema}", &schema.quoted())
+    let all = include_str!("schema.sql").replace("{check}", CHECK).replace("{secure}", SECURE);
+    all.replace("{kept}", kept).replace("{schema}", &schema.quoted())
 }
 
 /// The statements that let a role call the functions.
@@ -207,7 +213,7 @@ fn functions(all: &'static str) -> impl Iterator<Item = (&'static str, Vec<&'sta
 }
 
 /// Text as it stands in a statement.
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 

@@ -34,7 +34,7 @@ pub(super) async fn make(connection: &Connection, table: &Table, unlogged: bool,
         let message = "a lock table of others is a logged one: a crash of the server would empty it, and no holder would hear of that";
         return Err(Error::new(ErrorKind::Config, "migrate", message));
     }
-    let is_there = table.is_there(connection).await?;
+    let (table, is_there) = table.located(connection).await?;
     let made = if is_there { String::new() } else { table.ddl() };
     let granted: String = roles.iter().map(|role| table.grant(role)).collect();
     // One message is one transaction; who makes it at the same time waits.

@@ -6,6 +6,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::super::connection::{Connection, strange};
+use super::super::setup::literal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::lock_table::{Column, Fit, Kind, LockTable, Words};
 
@@ -19,6 +20,8 @@ pub(in super::super) struct Table {
 /// What is sent, for the types that the columns turned out to have.
 #[derive(Debug)]
 pub(super) struct Statements {
+    /// The table, with its schema.
+    table: String,
     pub(super) take: String,
     pub(super) renew: String,
     pub(super) leave: String,
@@ -34,6 +37,7 @@ const SHIFTED: &str = "ShedLock writes UTC into this column, which is a `timesta
 const A_ZONE: &str = "the column of the end has a time zone: leave the option `zone` out";
 const UNLOGGED: &str = "the lock table is unlogged: a crash of the server empties it, and whoever held a lock would not hear of it. ALTER TABLE … SET LOGGED changes that";
 const NO_RIGHTS: &str = "the user may not do with the lock table what this needs";
+const PLANTED: &str = "the lock table belongs to a role that owns neither its schema nor the database, and its triggers would run with this user's rights: name it with its schema, as in table=app.distributed_lock, if that role is trusted";
 
 const WORDS: Words = Words {
     quoted,
@@ -66,7 +70,7 @@ impl Table {
 
     /// The statement that makes it.
     pub(in super::super) fn ddl(&self) -> String {
-        let tutorial = ["varchar(512)", "varchar(64)", "timestamptz NOT NULL"];
+        let tutorial = ["varchar(512)", "varchar(64)", "timestamp with time zone NOT NULL"];
         WORDS.ddl(&self.of, tutorial, ["varchar(64)", "varchar(255)", "timestamp"], ";\n")
     }
 
@@ -75,24 +79,42 @@ impl Table {
         format!("GRANT {} ON {} TO {};\n", self.of.rights(), WORDS.table(&self.of), quoted(role))
     }
 
-    /// Whether it is there.
-    pub(in super::super) async fn is_there(&self, connection: &Connection) -> Result<bool> {
-        let parameters: [(&(dyn ToSql + Sync), Type); 1] = [(&WORDS.table(&self.of), Type::TEXT)];
-        let rows = connection.query("connect", "SELECT to_regclass($1) IS NOT NULL", &parameters, &|_| None).await?;
-        rows.first().and_then(|row| row.try_get(0).ok()).ok_or_else(|| strange("connect"))
+    /// The same table with its schema, which the role's own path gives, and whether the table is there. This statement alone runs under that
+    /// path.
+    pub(super) async fn located(&self, connection: &Connection) -> Result<(Self, bool)> {
+        let asked = format!(
+            "SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('fencelock.path'), true); \
+             SELECT pg_catalog.current_schema(), (SELECT n.nspname FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n \
+             ON n.oid OPERATOR(pg_catalog.=) c.relnamespace WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass({}))",
+            literal(&WORDS.table(&self.of))
+        );
+        let rows = connection.simple("connect", &asked).await?;
+        let schema = |column| rows.last().and_then(|row| row.get(column)).map(str::to_owned);
+        let (made_in, found_in) = (schema(0), schema(1));
+        let is_there = found_in.is_some();
+        let mut of = self.of.clone();
+        if let (1, Some(schema)) = (of.name.len(), found_in.or(made_in)) {
+            of.name.insert(0, schema);
+        }
+        Ok((Self::new(of), is_there))
     }
 
     pub(super) async fn look_at(&self, connection: &Connection, only_looks: bool) -> Result<()> {
-        let table = WORDS.table(&self.of);
+        let table = match self.statements.get() {
+            Some(known) => known.table.clone(),
+            None => WORDS.table(&self.located(connection).await?.0.of),
+        };
         let asked = "SELECT a.attname::text, t.typname::text, a.atttypmod, (SELECT min(i.indexrelid::regclass::text) FROM pg_catalog.pg_index AS i WHERE i.indrelid = c.oid AND i.indisunique \
              AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum), \
-             c.relpersistence = 'u', has_table_privilege(c.oid, 'SELECT'), (SELECT bool_and(has_table_privilege(c.oid, r)) FROM unnest($2::text[]) AS r), current_setting('TimeZone') \
+             c.relpersistence = 'u', has_table_privilege(c.oid, 'SELECT'), (SELECT bool_and(has_table_privilege(c.oid, r)) FROM unnest($2::text[]) AS r), current_setting('TimeZone'), \
+             EXISTS (SELECT FROM pg_catalog.pg_roles AS r, pg_catalog.pg_namespace AS n, pg_catalog.pg_database AS d WHERE r.oid = c.relowner AND n.oid = c.relnamespace \
+             AND d.datname = current_database() AND (r.rolname = current_user OR r.rolsuper OR r.oid IN (n.nspowner, d.datdba))) \
              FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
              JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p')";
         let rights: Vec<&str> = self.of.rights().split(", ").collect();
         let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&table, Type::TEXT), (&rights, Type::TEXT_ARRAY)];
         let rows = connection.query("connect", asked, &parameters, &|_| None).await?;
-        let met = self.judge(&rows, only_looks)?;
+        let met = self.judge(&rows, only_looks, table)?;
         if let Some(zone) = &self.of.zone {
             let known = "SELECT EXISTS (SELECT FROM pg_catalog.pg_timezone_names WHERE name = $1)";
             let rows = connection.query("connect", known, &[(zone, Type::TEXT)], &|_| None).await?;
@@ -106,11 +128,14 @@ impl Table {
         Ok(())
     }
 
-    fn judge(&self, rows: &[Row], only_looks: bool) -> Result<Statements> {
+    fn judge(&self, rows: &[Row], only_looks: bool, table: String) -> Result<Statements> {
         let first = rows.first().ok_or_else(|| self.of.missing(self.ddl().trim_end()))?;
         let is = |column: usize| first.try_get::<_, bool>(column).map_err(|_| strange("connect"));
         if is(4)? {
             return Err(self.of.refuse(ErrorKind::Config, UNLOGGED));
+        }
+        if self.of.name.len() == 1 && !is(8)? {
+            return Err(self.of.refuse(ErrorKind::Denied, PLANTED));
         }
         if !is(if only_looks { 5 } else { 6 })? {
             let needed = if only_looks { "SELECT" } else { self.of.rights() };
@@ -126,7 +151,7 @@ impl Table {
             })
         };
         fit.began.map(now).transpose()?;
-        Ok(self.statements(&fit, &now(fit.end)?))
+        Ok(self.statements(table, &fit, &now(fit.end)?))
     }
 
     /// The time of the server, as the column of the end has it.
@@ -143,8 +168,7 @@ impl Table {
     }
 
     /// Each compares with the clock once it has the row, however long it waited for that.
-    fn statements(&self, fit: &Fit<'_>, now: &str) -> Statements {
-        let table = WORDS.table(&self.of);
+    fn statements(&self, table: String, fit: &Fit<'_>, now: &str) -> Statements {
         let (key_type, holder_type) = (&fit.key.kind, &fit.holder.kind);
         let unit = fit.end.unit().map(|unit| format!(" + interval '{unit} microseconds'")).unwrap_or_default();
         let until = format!("{now} + $3::float8 * interval '1 millisecond'{unit}");
@@ -185,6 +209,6 @@ impl Table {
         let names = format!(
             "SELECT t.{key}::text, {held} FROM {table} AS t WHERE t.{key} > $1::{key_type} ORDER BY t.{key} LIMIT $2"
         );
-        Statements { take, renew, leave, show, names, longest: fit.key.longest_key() }
+        Statements { table, take, renew, leave, show, names, longest: fit.key.longest_key() }
     }
 }
