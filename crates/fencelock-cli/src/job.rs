@@ -337,6 +337,14 @@ pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
+/// Why a process of ours, which is `what`, failed: never with 0. One that exits by itself has said why.
+pub(crate) fn ended_early(what: &str, status: ExitStatus) -> Failure {
+    match (exit_code(status), status.code()) {
+        (code @ 1.., Some(_)) => Failure::silent(code),
+        (code, _) => Failure::new(code.max(code::SOFTWARE), format!("{what} ended early: {status}")),
+    }
+}
+
 /// What `program` that cannot be executed is to its user: the codes that shells use.
 pub(crate) fn not_started(program: &OsString, error: &io::Error) -> Failure {
     let code = match error.kind() {

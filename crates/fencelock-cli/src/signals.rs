@@ -87,6 +87,11 @@ impl Signals {
     }
 }
 
+/// What a shell says of a process that `signal` ended.
+pub(crate) fn code_of(signal: Signal) -> u8 {
+    128 + u8::try_from(signal as i32).unwrap_or(0)
+}
+
 /// Dies of `signal`, so that the parent, a shell in a loop, sees that it was a signal; without a dump of memory. Returns
 /// where the kernel lets no signal end this process, as it does with the first one of a container.
 pub(crate) fn die_of(signal: Signal) {

@@ -14,12 +14,13 @@ use tokio::time::timeout;
 use super::r#break::holders;
 use super::{CONNECT, SILENCE, StoreArguments, connect, farewell, said_already};
 use crate::arguments;
+use crate::job::ended_early;
 use crate::keeper::{self, HELD, Keeper, Orders, Watched, orders, say_held};
 use crate::nested::{Around, Inside, Mode};
-use crate::output::{Failure, Outcome, chain, code, say};
+use crate::output::{Failure, Outcome, chain, code, never_wait, say};
 use crate::settings::Chosen;
 use crate::show::{Shown, print};
-use crate::signals::Signals;
+use crate::signals::{Signals, code_of};
 
 /// What `release` exits with when nothing was given back.
 const NOTHING: u8 = 1;
@@ -92,6 +93,9 @@ pub(crate) struct Keep {
 
 impl Acquire {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
+        if self.waiting.busy_exit_code == 0 {
+            return Err(Failure::new(code::USAGE, "-E 0 lets a script go on without the lock: choose another code"));
+        }
         let watched = Watched::open(self.pid)?;
         let chosen = store.choose(self.waiting.quiet, std::slice::from_ref(&self.name))?;
         chosen.refuse_memory()?;
@@ -106,7 +110,7 @@ impl Acquire {
         let Some(token) = held else {
             let status =
                 keeper.wait().map_err(|error| Failure::os("cannot wait for the keeper of the lock", &error))?;
-            return Err(Failure::silent(crate::job::exit_code(status)));
+            return Err(ended_early("the keeper of the lock", status));
         };
         // It would give the lock back if we were gone before this.
         let told = keeper.stdin.take().map(|mut stdin| stdin.write_all(b"k"));
@@ -140,8 +144,9 @@ impl Acquire {
         let (sender, held) = oneshot::channel();
         let listen = move || {
             let mut line = String::new();
-            let is_told = BufReader::new(stdout).read_line(&mut line).is_ok();
-            let token = line.strip_prefix(HELD).filter(|_| is_told).map(|token| token.trim().to_owned());
+            let is_read = BufReader::new(stdout).read_line(&mut line).is_ok();
+            let held = line.strip_prefix(HELD).filter(|_| is_read).and_then(|token| token.strip_suffix('\n'));
+            let token = held.map(|token| token.trim().to_owned());
             if token.is_none() {
                 // Everything that it says before its end.
                 let _ = io::copy(&mut BufReader::new(stderr), &mut io::stderr());
@@ -166,7 +171,7 @@ impl Keep {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let watched = Watched::open(self.pid)?;
         if watched.start != self.start {
-            return Err(Failure::new(code::USAGE, "the process that the lock was for has ended"));
+            return Err(self.process_ended());
         }
         let chosen = store.choose(true, std::slice::from_ref(&self.name))?;
         // A session of its own: neither the keyboard nor the end of the terminal is for it.
@@ -174,11 +179,12 @@ impl Keep {
         let _ = chdir("/");
         // Signals end the wait, and nothing once the lock is held.
         let mut signals = Signals::take_over()?;
+        never_wait();
         let mut orders = orders()?;
         let limit = if self.waiting.at_once { Duration::ZERO } else { self.waiting.wait.unwrap_or(CONNECT) };
         let client = tokio::select! {
             biased;
-            _ = signals.asked_to_end() => return Ok(0),
+            failure = self.given_up(&watched, &mut signals) => return Err(failure),
             client = connect(Client::builder().connect_timeout(limit), &chosen, false) => client?,
         };
         if client.owner().pid == 0 {
@@ -188,6 +194,21 @@ impl Keep {
         let ended = said_already(self.keep(&client, &chosen, (&watched, &mut signals), &mut orders).await);
         farewell(&client, ended.is_err()).await;
         ended
+    }
+
+    /// Completes when the wait must end without the lock.
+    async fn given_up(&self, watched: &Watched, signals: &mut Signals) -> Failure {
+        tokio::select! {
+            signal = signals.asked_to_end() => {
+                Failure::new(code_of(signal), format!("{signal} ended the wait for the lock {}", self.name))
+            }
+            () = watched.ended() => self.process_ended(),
+        }
+    }
+
+    fn process_ended(&self) -> Failure {
+        let message = format!("the process {} has ended, and the lock {} is not held", self.pid, self.name);
+        Failure::new(code::USAGE, message)
     }
 
     async fn keep(
@@ -214,9 +235,9 @@ impl Keep {
         };
         let guard = tokio::select! {
             biased;
-            _ = &mut *confirmed => return Ok(0),
-            _ = signals.asked_to_end() => return Ok(0),
-            () = watched.ended() => return Ok(0),
+            // `acquire` is gone, and reads no message.
+            _ = &mut *confirmed => return Err(Failure::silent(code::IO)),
+            failure = self.given_up(watched, signals) => return Err(failure),
             acquired = acquire => acquired.map_err(|error| self.not_acquired(&error, chosen))?,
         };
         let token = guard.token().map(|token| token.to_string());

@@ -6,9 +6,9 @@ mod log;
 mod report;
 mod workers;
 
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,10 @@ use self::figures::{Figures, in_order};
 use self::log::Log;
 pub(crate) use self::workers::Workers;
 use super::StoreArguments;
+use super::worker_process::WorkerProcess;
 use crate::arguments;
-use crate::output::{Failure, Outcome, code, say};
+use crate::job::ended_early;
+use crate::output::{Failure, Outcome, say};
 use crate::progress::Progress;
 use crate::settings::{Chosen, STORE_VARIABLE};
 use crate::show::print_json;
@@ -118,24 +120,29 @@ impl Bench {
                 Some(sections) => command.args(["--sections", &sections.to_string()]),
                 None => command.args(["--seconds", &self.seconds.to_string()]),
             };
-            started.push(Process::start(command.arg("--").arg(name.as_str()))?);
+            started.push(WorkerProcess::start(command.arg("--").arg(name.as_str()))?);
         }
-        started.iter_mut().try_for_each(Process::ready)?;
-        started.iter_mut().try_for_each(Process::go)?;
+        started.iter_mut().try_for_each(WorkerProcess::ready)?;
+        started.iter_mut().try_for_each(WorkerProcess::begin)?;
         self.watch(&mut started, counter);
-        started.iter_mut().try_for_each(Process::end)?;
+        for worker in &mut started {
+            let status = worker.end()?;
+            if !status.success() {
+                return Err(ended_early("a worker", status));
+            }
+        }
         (0..processes).map(|process| Ok(Log::read(&log_of(process))?)).collect()
     }
 }
 
 impl Bench {
     /// Shows how far the workers are, until the first process of them ends.
-    fn watch(&self, processes: &mut [Process], counter: &Path) {
+    fn watch(&self, processes: &mut [WorkerProcess], counter: &Path) {
         let (progress, started, mut count) = (Progress::new(), Instant::now(), 0_u64);
         if !progress.is_seen() {
             return;
         }
-        while processes.iter_mut().all(|process| matches!(process.child.try_wait(), Ok(None))) {
+        while processes.iter_mut().all(|process| matches!(process.ended(), Ok(None))) {
             // Somebody may be writing it.
             let counted = std::fs::read_to_string(counter).ok().and_then(|text| text.trim().parse().ok());
             count = counted.unwrap_or(count);
@@ -145,57 +152,6 @@ impl Bench {
             };
             progress.show(over, &format!("{count} sections"));
             thread::sleep(LOOK);
-        }
-    }
-}
-
-/// A process full of workers. Killed if it is dropped before its end.
-struct Process {
-    child: Child,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Process {
-    fn start(command: &mut Command) -> Outcome<Self> {
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut child = child.map_err(|error| Failure::os("cannot start workers", &error))?;
-        match child.stdout.take() {
-            Some(stdout) => Ok(Self { child, answers: BufReader::new(stdout) }),
-            None => Err(Failure::new(code::SOFTWARE, "workers without a pipe")),
-        }
-    }
-
-    /// Waits until it is connected.
-    fn ready(&mut self) -> Outcome<()> {
-        let mut answer = String::new();
-        self.answers.read_line(&mut answer)?;
-        if answer == "ready\n" { Ok(()) } else { self.end().and(Err(Failure::silent(code::SOFTWARE))) }
-    }
-
-    /// Lets it begin.
-    fn go(&mut self) -> Outcome<()> {
-        match self.child.stdin.take() {
-            Some(mut stdin) => Ok(stdin.write_all(b"go\n")?),
-            None => Ok(()),
-        }
-    }
-
-    /// Waits for its end. It has said itself what went wrong.
-    fn end(&mut self) -> Outcome<()> {
-        let status = self.child.wait().map_err(|error| Failure::os("cannot wait for workers", &error))?;
-        match status.code() {
-            Some(0) => Ok(()),
-            Some(code) => Err(Failure::silent(u8::try_from(code).unwrap_or(code::SOFTWARE))),
-            None => Err(Failure::new(code::SOFTWARE, format!("workers ended by {status}"))),
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if let Ok(None) = self.child.try_wait() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
         }
     }
 }

@@ -32,7 +32,7 @@ use crate::kept_signals::asks_for_an_end;
 use crate::nested::{Around, HELD_VARIABLE, Held, Inside, Mode};
 use crate::output::{Failure, Outcome, chain, code, finish, never_wait, rounded, say};
 use crate::settings::Chosen;
-use crate::signals::{Signals, die_of};
+use crate::signals::{Signals, code_of, die_of};
 
 /// A wait that is longer than this says again for whom it is.
 const SILENCE_LATER: Duration = Duration::from_secs(600);
@@ -166,7 +166,7 @@ impl Run {
             Ending::Signal(signal) => {
                 finish();
                 die_of(signal);
-                Ok(128 + u8::try_from(signal as i32).unwrap_or(0))
+                Ok(code_of(signal))
             }
         }
     }
@@ -634,7 +634,7 @@ enum Round {
 fn interrupted(signal: Signal) -> Ending {
     match signal {
         Signal::SIGINT | Signal::SIGQUIT => Ending::Signal(signal),
-        other => Ending::Code(128 + u8::try_from(other as i32).unwrap_or(0)),
+        other => Ending::Code(code_of(other)),
     }
 }
 

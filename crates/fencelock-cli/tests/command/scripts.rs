@@ -88,6 +88,39 @@ fn a_script_whose_lock_is_broken_is_told_to_end() {
     until("the keeper ends", || (!is_alive(kept_by)).then_some(()));
 }
 
+#[test]
+fn a_wait_that_ends_without_the_lock_is_no_success() {
+    let place = Place::new();
+    let holder = place.holder("job");
+    let script_of = |place: &Place| Running::start(&mut script(place, "exec sleep 1000"));
+    let acquire = |of: &Running| {
+        let mut command = place.fencelock(&["acquire", "job", "--pid", &of.pid().to_string()]);
+        let waits = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        place.queued("job", 2);
+        let kept_by = place.contenders("job")[1]["pid"].as_i64().unwrap();
+        (waits, Pid::from_raw(i32::try_from(kept_by).unwrap()))
+    };
+    let (script, all) = (script_of(&place), [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGKILL]);
+    for signal in all {
+        let (waits, kept_by) = acquire(&script);
+        kill(kept_by, signal).unwrap();
+        let ended = waits.end();
+        assert_eq!((code(&ended), &*stdout(&ended)), (128 + signal as i32, ""), "{ended:?}");
+        assert!(stderr(&ended).contains(signal.as_str()) || stderr(&ended).contains("ended early"), "{ended:?}");
+        place.queued("job", 1);
+    }
+    let (waits, _) = acquire(&script);
+    drop(script);
+    let ended = waits.end();
+    assert_eq!((code(&ended), &*stdout(&ended)), (64, ""), "{ended:?}");
+    assert!(stderr(&ended).contains("has ended, and the lock job is not held"), "{ended:?}");
+    place.queued("job", 1);
+    drop(holder);
+    let ours = std::process::id().to_string();
+    let (code, said) = self::ended(&mut place.fencelock(&["acquire", "-E", "0", "job", "--pid", &ours]));
+    assert!(code == 64 && said.contains("-E 0"), "{code} {said}");
+}
+
 /// As systemd stops a unit whose `KillMode=` is the default.
 fn works_on_under_its_lock(place: &Place) {
     let text = "trap 'echo > trapped; while ! test -e go; do sleep 0.02; done; fencelock release job; exit 7' TERM

@@ -1,16 +1,14 @@
 //! The processes of `verify`, and what is done to them.
 
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 use super::Random;
 use super::register::Register;
+use crate::commands::worker_process::WorkerProcess;
 use crate::die_with_parent::ourselves;
 use crate::output::{Failure, Outcome, code};
 use crate::settings::{Chosen, STORE_VARIABLE};
@@ -34,16 +32,10 @@ pub(super) struct Crew<'a> {
     prefix: &'a str,
     names: u32,
     limit: Duration,
-    workers: Vec<Worker>,
+    /// The workers, each with its number.
+    workers: Vec<(u64, WorkerProcess)>,
     started: u64,
     pub(super) toll: Toll,
-}
-
-struct Worker {
-    number: u64,
-    child: Child,
-    /// The worker ends when this is closed.
-    word: Option<ChildStdin>,
 }
 
 impl<'a> Crew<'a> {
@@ -60,32 +52,20 @@ impl<'a> Crew<'a> {
         command.args(["--prefix", self.prefix, "--names", &self.names.to_string()]);
         command.args(["--number", &self.started.to_string(), "--limit-seconds", &self.limit.as_secs().to_string()]);
         // The keyboard's signals are for us.
-        let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).spawn();
-        let mut child = spawned.map_err(|error| Failure::os("cannot start a worker", &error))?;
-        let (word, answers) = (child.stdin.take(), child.stdout.take());
-        let mut worker = Worker { number: self.started, child, word };
-        let mut answer = String::new();
-        if let Some(answers) = answers {
-            BufReader::new(answers).read_line(&mut answer)?;
-        }
-        if answer != "ready\n" {
-            let status = worker.child.wait().map_err(|error| Failure::os("cannot wait for a worker", &error))?;
-            return Err(Failure::silent(
-                status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(code::SOFTWARE),
-            ));
-        }
-        self.workers.push(worker);
+        let mut worker = WorkerProcess::start(command.process_group(0))?;
+        worker.ready()?;
+        self.workers.push((self.started, worker));
         Ok(())
     }
 
     /// Lets those begin that were started.
     pub(super) fn begin(&mut self) -> Outcome<()> {
-        self.workers.iter_mut().try_for_each(Worker::begin)
+        self.workers.iter_mut().try_for_each(|(_, worker)| worker.begin())
     }
 
     /// Fails when a worker has ended that nobody killed. It has said why, where it could.
     pub(super) fn look_for_the_dead(&mut self) -> Outcome<()> {
-        for worker in &mut self.workers {
+        for (_, worker) in &mut self.workers {
             if let Some(status) = worker.ended()? {
                 return Err(Failure::new(code::SOFTWARE, format!("a worker ended by itself: {status}")));
             }
@@ -105,17 +85,18 @@ impl<'a> Crew<'a> {
         if random.below(3) > 0 {
             let register = &registers[random.below(registers.len() as u64) as usize];
             let holder = register.occupant()?;
-            at = self.workers.iter().position(|worker| Some(worker.number) == holder).unwrap_or(at);
+            at = self.workers.iter().position(|(number, _)| Some(*number) == holder).unwrap_or(at);
         }
-        let pid = self.workers[at].pid();
+        let (number, ref worker) = self.workers[at];
+        let pid = worker.pid();
         let signal = |signal| kill(pid, signal).map_err(|error| Failure::os("cannot signal a worker", &error.into()));
         match (random.below(3), past.filter(|past| *past < left)) {
             (0, _) => {
-                registers.iter().try_for_each(|register| register.doom(self.workers[at].number))?;
+                registers.iter().try_for_each(|register| register.doom(number))?;
                 self.toll.kills += 1;
                 self.workers.swap_remove(at);
                 self.start()?;
-                self.workers.last_mut().map_or(Ok(()), Worker::begin)
+                self.workers.last_mut().map_or(Ok(()), |(_, worker)| worker.begin())
             }
             (1, Some(past)) => {
                 signal(Signal::SIGSTOP)?;
@@ -135,10 +116,10 @@ impl<'a> Crew<'a> {
     /// Tells everybody to end, and waits; how many had not ended when `patience` was over.
     pub(super) async fn end(mut self, patience: Duration) -> Outcome<u64> {
         let until = Instant::now() + patience;
-        self.workers.iter_mut().for_each(|worker| drop(worker.word.take()));
+        self.workers.iter_mut().for_each(|(_, worker)| worker.dismiss());
         loop {
             let mut running = 0;
-            for worker in &mut self.workers {
+            for (_, worker) in &mut self.workers {
                 match worker.ended()? {
                     None => running += 1,
                     Some(status) if status.success() => {}
@@ -151,29 +132,6 @@ impl<'a> Crew<'a> {
                 return Ok(running);
             }
             tokio::time::sleep(LOOK).await;
-        }
-    }
-}
-
-impl Worker {
-    fn pid(&self) -> Pid {
-        Pid::from_raw(self.child.id().cast_signed())
-    }
-
-    fn begin(&mut self) -> Outcome<()> {
-        self.word.as_mut().map_or(Ok(()), |word| Ok(word.write_all(b"go\n")?))
-    }
-
-    fn ended(&mut self) -> Outcome<Option<std::process::ExitStatus>> {
-        self.child.try_wait().map_err(|error| Failure::os("cannot wait for a worker", &error))
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        if let Ok(None) = self.child.try_wait() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
         }
     }
 }
