@@ -95,6 +95,12 @@ pub(crate) fn named(command: &mut Command, name: &Name) {
     command.arg("--").arg(name.as_str());
 }
 
+/// The name of the thread of the keeper that is `client`, in 15 bytes, which the kernel keeps. The name tells this keeper from a process that
+/// has the same number and the same host name in another container.
+fn thread_name(client: u64) -> String {
+    format!("keep {:010x}", client & 0xff_ffff_ffff)
+}
+
 /// A keeper as others find it.
 pub(crate) struct Keeper {
     pub(crate) process: Watched,
@@ -107,12 +113,16 @@ impl Keeper {
     pub(crate) fn of(client: &Client, name: &Name, holder: &Contender) -> Option<Self> {
         let owner = holder.owner.as_ref().filter(|owner| owner.host == client.owner().host)?;
         let process = Watched::open(owner.pid.try_into().ok()?).ok()?;
-        let told = fs::read(Path::new("/proc").join(process.pid.to_string()).join("cmdline")).ok()?;
+        let proc = Path::new("/proc").join(process.pid.to_string());
+        let is_thread = |name: String| name.trim_end() == thread_name(owner.client);
+        let mut threads = fs::read_dir(proc.join("task")).ok()?.flatten().map(|thread| thread.path().join("comm"));
+        let is_client = threads.any(|name| fs::read_to_string(name).is_ok_and(is_thread));
+        let told = fs::read(proc.join("cmdline")).ok()?;
         let arguments: Vec<_> = told.strip_suffix(b"\0")?.split(|byte| *byte == 0).collect();
         let ([_, verb, kept_for, ..], Some(last)) = (&arguments[..], arguments.last()) else { return None };
         let is_it = *verb == VERB.as_bytes() && *last == name.as_str().as_bytes();
         let kept_for = std::str::from_utf8(kept_for).ok()?.parse().ok()?;
-        is_it.then_some(Self { process, kept_for })
+        (is_it && is_client).then_some(Self { process, kept_for })
     }
 
     /// Orders it to release the lock.
@@ -133,8 +143,8 @@ impl Keeper {
 /// Whether the starter confirmed, `false` if it is gone; and the order to release.
 pub(crate) type Orders = (oneshot::Receiver<bool>, oneshot::Receiver<()>);
 
-/// Reads the orders of a keeper on a thread of its own.
-pub(crate) fn orders() -> Outcome<Orders> {
+/// Reads the orders of the keeper that is `client`, on a thread of its own.
+pub(crate) fn orders(client: u64) -> Outcome<Orders> {
     let ((confirm, confirmed), (order, ordered)) = (oneshot::channel(), oneshot::channel());
     let read = move || {
         let mut stdin = io::stdin().lock();
@@ -146,7 +156,7 @@ pub(crate) fn orders() -> Outcome<Orders> {
             let _ = order.send(());
         }
     };
-    let started = thread::Builder::new().name("fencelock-keep".to_owned()).spawn(read);
+    let started = thread::Builder::new().name(thread_name(client)).spawn(read);
     started.map_err(|error| Failure::os("cannot start a thread", &error))?;
     Ok((confirmed, ordered))
 }

@@ -180,7 +180,6 @@ impl Keep {
         // Signals end the wait, and nothing once the lock is held.
         let mut signals = Signals::take_over()?;
         never_wait();
-        let mut orders = orders()?;
         let limit = if self.waiting.at_once { Duration::ZERO } else { self.waiting.wait.unwrap_or(CONNECT) };
         let client = tokio::select! {
             biased;
@@ -191,6 +190,7 @@ impl Keep {
             let message = "owner=opaque hides which process holds the lock: `acquire` and `release` need it";
             return Err(Failure::new(code::USAGE, message));
         }
+        let mut orders = orders(client.owner().client)?;
         let ended = said_already(self.keep(&client, &chosen, (&watched, &mut signals), &mut orders).await);
         farewell(&client, ended.is_err()).await;
         ended

@@ -1,11 +1,11 @@
 //! `fencelock run` as the first process of a container, and where there is no `/proc`.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::process::{Command, Stdio};
 
 use crate::common::terminal::Screen;
-use crate::common::{PROGRAM, Place, code, ended, output, stdout};
+use crate::common::{PROGRAM, Place, Running, code, ended, output, stdout, written};
 
 /// A place on a server, whose lock can lapse, and `unshare` with `options`, as the root of a user namespace.
 fn unshared(options: &[&str]) -> (Place, Command) {
@@ -52,15 +52,40 @@ fn a_proc_of_other_processes_is_not_asked_about_the_command() {
     assert_eq!(screen.code(), 5);
 }
 
+#[test]
+fn the_lock_of_another_container_with_the_same_host_name_is_waited_for_and_left_alone() {
+    let (place, mut first) = unshared(&["--pid", "--fork", "--mount-proc"]);
+    let acquire = "\"$0\" acquire --quiet job --pid $$ > token || exit";
+    let script = format!("{acquire}; echo > held; while ! test -e go; do sleep 0.02; done; exit 5");
+    // The first process of a container is none to keep a lock for.
+    let within = |command: &mut Command, script: &str| {
+        command.args(["sh", "-c", "sh -c \"$1\" \"$0\"; exit $?", PROGRAM, script]);
+        Running::start(command.stderr(Stdio::piped()))
+    };
+    let holds = within(&mut first, &script);
+    written(&place.path("held"));
+    let (_, mut second) = unshared(&["--pid", "--fork", "--mount-proc"]);
+    second.env("FENCELOCK_STORE", place.url());
+    let script = "\"$0\" acquire --try --quiet job --pid $$; echo $? > tried
+        \"$0\" acquire --quiet job --pid $$ & \"$0\" release job; echo $? > released; wait $!";
+    let waits = within(second.current_dir(place.directory.path()), script);
+    assert_eq!(written(&place.path("tried")), "75\n");
+    assert_eq!(written(&place.path("released")), "1\n");
+    place.queued("job", 2);
+    fs::write(place.path("go"), "").unwrap();
+    assert_eq!((holds.code(), waits.code()), (5, 0));
+}
+
 /// Needs root, which lets a user look who sees only his own processes.
 #[test]
 fn a_holder_that_proc_hides_from_others_is_not_said_to_be_gone() {
     let place = Place::new();
     fs::create_dir(place.path("store")).unwrap();
     fs::copy(PROGRAM, place.path("program")).unwrap();
-    for (name, mode) in [("", 0o755), ("store", 0o1777), ("program", 0o755)] {
+    for (name, mode) in [("", 0o755), ("store", 0o775), ("program", 0o755)] {
         fs::set_permissions(place.path(name), Permissions::from_mode(mode)).unwrap();
     }
+    chown(place.path("store"), None, Some(65534)).unwrap();
     let _holder = place.holder("job");
     // A mount of its own: options of one that is there are those of all its copies, outside as well.
     let script = "mount -t proc -o hidepid=2 proc /proc && nobody='setpriv --reuid=65534 --regid=65534 --clear-groups'

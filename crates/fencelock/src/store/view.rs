@@ -132,7 +132,7 @@ impl Contender {
                 format!("process {pid} is stopped and keeps its place: `kill -CONT {pid}` continues it")
             }
             ProcessState::Gone { kept_by } if kept_by.is_empty() => format!(
-                "there is no process {pid} here any more; which one keeps its session open cannot be seen from here"
+                "there is no process {pid} here, where it ended or never was; which one keeps its session open cannot be seen from here"
             ),
             ProcessState::Gone { kept_by } => {
                 let pids: Vec<_> = kept_by.iter().map(u32::to_string).collect();
