@@ -47,22 +47,18 @@ impl Keeper {
         retry: Retry,
     ) -> Self {
         let renew_interval = live.timing.renew_interval;
-        let next_renewal = confirmed.after(renew_interval);
-        let wall_lead = wall_lead(&*live.clock);
-        let (in_flight, failures) = (None, 0);
-        let home = Home::here();
         Self {
-            live,
             observers,
             retry,
             confirmed,
             ttl,
             renew_interval,
-            next_renewal,
-            in_flight,
-            failures,
-            wall_lead,
-            home,
+            next_renewal: confirmed.after(renew_interval),
+            in_flight: None,
+            failures: 0,
+            wall_lead: wall_lead(&*live.clock),
+            home: Home::here(),
+            live,
         }
     }
 

@@ -141,7 +141,7 @@ impl Engine {
     pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
         self.closed.cancel();
         let closed = self.close_current().await;
-        self.pending.wait().await;
+        self.pending.wait_for_others(0).await;
         closed
     }
 

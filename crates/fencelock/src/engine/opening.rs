@@ -123,7 +123,14 @@ impl Engine {
 
     async fn open_session(self: &Arc<Self>) -> Result<Arc<Live>> {
         self.forget(Loss::Unconfirmed);
-        let opened = self.in_time("open session", self.store.open(self.to_open_with())).await?;
+        let opening = store::Opening {
+            owner: self.owner.clone(),
+            ttl: self.timing.ttl,
+            request_deadline: self.timing.request_deadline,
+            clock: Arc::clone(&self.clock),
+            tasks: self.spawner.tasks(),
+        };
+        let opened = self.in_time("open session", self.store.open(opening)).await?;
         self.check_granted(&opened)?;
         self.slot.promises(opened.capability.as_ref());
         let live = Live::new(&opened, Arc::clone(&self.clock), self.timing);
@@ -139,16 +146,6 @@ impl Engine {
         self.slot.begin(Arc::clone(&live));
         self.observers.tell(Event::SessionOpened);
         Ok(live)
-    }
-
-    fn to_open_with(&self) -> store::Opening {
-        store::Opening {
-            owner: self.owner.clone(),
-            ttl: self.timing.ttl,
-            request_deadline: self.timing.request_deadline,
-            clock: Arc::clone(&self.clock),
-            tasks: self.spawner.tasks(),
-        }
     }
 
     /// A session whose certainty would run out before its renewals are due is worth nothing.

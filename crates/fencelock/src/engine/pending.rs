@@ -71,11 +71,6 @@ impl Pending {
         *under_way == 0
     }
 
-    /// Waits until nothing is under way.
-    pub(crate) async fn wait(&self) {
-        self.wait_for_others(0).await;
-    }
-
     /// Waits until no more than `own` clean-ups are under way, which the caller counts as its own.
     pub(crate) async fn wait_for_others(&self, own: usize) {
         loop {

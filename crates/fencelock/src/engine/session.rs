@@ -237,7 +237,7 @@ impl Live {
             self.sooner.notify_one();
         }
         if let Some(loss) = self.over.get() {
-            self.untrack(hold.id().request);
+            self.untrack(hold);
             hold.lose(*loss);
         }
     }
@@ -253,11 +253,25 @@ impl Live {
         }
     }
 
-    /// Takes a place out of renewal; must come before it is left, so that no renewal outlives a release.
-    pub(crate) fn untrack(&self, request: RequestId) {
-        let untracked = self.places().remove(&request);
-        // Not under the lock: with the last of a hold goes its place, into which the store looks.
-        drop(untracked);
+    /// Takes a hold out of renewal, and no later hold of the same request; must come before its place is left, so that no renewal outlives a release.
+    pub(crate) fn untrack(&self, hold: &Hold) {
+        self.take(
+            hold.id().request,
+            |tracked| matches!(tracked, Tracked::Held(known) if std::ptr::eq(Arc::as_ptr(known), hold)),
+        );
+    }
+
+    /// Takes a waiting place out of renewal.
+    pub(crate) fn untrack_waiting(&self, request: RequestId) {
+        self.take(request, |tracked| matches!(tracked, Tracked::Waiting(..)));
+    }
+
+    /// The caller drops what it removed without the lock: with the last of a hold goes its place, into which the store looks.
+    fn take(&self, request: RequestId, is_meant: impl FnOnce(&Tracked) -> bool) -> Option<Tracked> {
+        match self.places().entry(request) {
+            Slot::Occupied(place) if is_meant(place.get()) => Some(place.remove()),
+            _ => None,
+        }
     }
 
     /// Whether a lock was ever held on the session; outlives it.
@@ -320,14 +334,10 @@ impl Live {
         reason: Option<Arc<str>>,
         is_meant: impl FnOnce(&Hold) -> bool,
     ) {
-        let tracked = match self.places().entry(request) {
-            Slot::Occupied(place) if matches!(place.get(), Tracked::Held(hold) if !is_meant(hold)) => return,
-            Slot::Occupied(place) => place.remove(),
-            Slot::Vacant(_) => return,
-        };
-        match tracked {
-            Tracked::Waiting(_, slot) => slot.lose(loss),
-            Tracked::Held(hold) => hold.lose_for(loss, reason),
+        match self.take(request, |tracked| !matches!(tracked, Tracked::Held(hold) if !is_meant(hold))) {
+            Some(Tracked::Waiting(_, slot)) => slot.lose(loss),
+            Some(Tracked::Held(hold)) => hold.lose_for(loss, reason),
+            None => {}
         }
     }
 

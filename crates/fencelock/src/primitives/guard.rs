@@ -45,8 +45,8 @@ pub type AnyGuard = Guard<Any>;
 /// One guard's part in a hold, whatever is held.
 struct Share {
     hold: Arc<Hold>,
-    /// Given back, or lent to a body and never counted.
     given_up: AtomicBool,
+    /// Lent to a body, and never counted: the hold does not end with it.
     lent: bool,
     lifeline: Arc<Lifeline>,
     /// Open for as long as the lock is held.
@@ -86,9 +86,10 @@ impl<K> Guard<K> {
 
     /// Another guard of `hold`, unless it is over.
     pub(crate) fn share(hold: &Arc<Hold>, lifeline: &Arc<Lifeline>) -> Result<Self> {
-        let guard_of = |hold: &Arc<Hold>| Self::new(Arc::clone(hold), Arc::clone(lifeline));
         match hold.state() {
-            GuardState::Held | GuardState::Suspect if hold.share() => Ok(guard_of(hold)),
+            GuardState::Held | GuardState::Suspect if hold.share() => {
+                Ok(Self::new(Arc::clone(hold), Arc::clone(lifeline)))
+            }
             GuardState::Lost(loss) => Err(hold.lost_before(loss)),
             _ => Err(hold.released_before()),
         }
@@ -218,9 +219,6 @@ impl<K> Guard<K> {
     /// # Errors
     /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) or [`ErrorKind::Closed`](crate::ErrorKind::Closed) when there is nothing left to share.
     pub fn reenter(&self) -> Result<Self> {
-        if self.share.given_up.load(Ordering::Acquire) && !self.share.lent {
-            return Err(self.share.hold.released_before());
-        }
         let mut guard = Self::share(&self.share.hold, &self.share.lifeline)?;
         guard.share.span = self.share.span.clone();
         Ok(guard)
@@ -253,9 +251,7 @@ impl<K> Guard<K> {
     }
 
     async fn give_up(&self) -> Result<()> {
-        let was_given_up = self.share.given_up.swap(true, Ordering::AcqRel);
-        let last = if was_given_up { self.share.hold.is_unshared() } else { self.share.hold.unshare() };
-        if !last {
+        if !self.share.gives_back() {
             return Ok(());
         }
         let (hold, engine) = (Arc::clone(&self.share.hold), self.share.hold.engine());
@@ -275,9 +271,6 @@ impl<K> Guard<K> {
     /// Makes the claim lighter, for which nobody else may rely on the heavier one.
     pub(super) async fn lighten(&self, claim: Claim) -> Result<()> {
         self.check()?;
-        if self.share.given_up.load(Ordering::Acquire) && !self.share.lent {
-            return Err(self.share.hold.released_before());
-        }
         if !self.share.hold.has_one_guard() {
             let message = "another guard of the same hold still relies on the heavier claim";
             return Err(Error::new(ErrorKind::Config, "downgrade", message).with("name", self.name()));
@@ -294,7 +287,7 @@ impl<K> Guard<K> {
     pub(crate) fn lend(&self) -> Self {
         Self::of(Share {
             hold: Arc::clone(&self.share.hold),
-            given_up: AtomicBool::new(true),
+            given_up: AtomicBool::new(false),
             lent: true,
             lifeline: Arc::clone(&self.share.lifeline),
             span: self.share.span.clone(),
@@ -335,10 +328,17 @@ impl<K> Guard<K> {
     }
 }
 
+impl Share {
+    /// Gives its part back; says whether the hold ends with it. A lent guard has no part.
+    fn gives_back(&self) -> bool {
+        let has_part = || !self.given_up.swap(true, Ordering::AcqRel);
+        !self.lent && if has_part() { self.hold.unshare() } else { self.hold.is_unshared() }
+    }
+}
+
 impl Drop for Share {
     fn drop(&mut self) {
-        let last = if *self.given_up.get_mut() { self.hold.is_unshared() } else { self.hold.unshare() };
-        if last && !self.hold.is_retained() {
+        if self.gives_back() && !self.hold.is_retained() {
             self.hold.leave_in_background();
         }
     }

@@ -151,7 +151,7 @@ impl Sticky {
         let watch = engine.spawner.spawn(watch(keeping, Arc::clone(engine), hold.waited_for())).abort_handle();
         let before = self.state().watch.replace(watch);
         before.into_iter().for_each(|watch| watch.abort());
-        hold.retained_by(Box::new(Section::new(self, grant, turn)));
+        hold.retained_by(Box::new(Section { sticky: Arc::clone(self), grant, turn: Mutex::new(Some(turn)) }));
     }
 
     /// A section of this grant is over: whether the place may be kept.
@@ -266,10 +266,6 @@ struct Section {
 }
 
 impl Section {
-    fn new(sticky: &Arc<Sticky>, grant: u64, turn: OwnedSemaphorePermit) -> Self {
-        Self { sticky: Arc::clone(sticky), grant, turn: Mutex::new(Some(turn)) }
-    }
-
     fn take_turn(&self) -> Option<OwnedSemaphorePermit> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -317,7 +313,7 @@ impl Lock {
         let Some(turn) = turn else { return self.marked(sticky).in_store(claim, left(wait, waited)).await };
         let deadline = self.wish.max_hold.map_or(Moment::NEVER, |most| engine.clock.now().after(most));
         if let Some((hold, grant)) = sticky.take(deadline) {
-            hold.retained_by(Box::new(Section::new(sticky, grant, turn)));
+            hold.retained_by(Box::new(Section { sticky: Arc::clone(sticky), grant, turn: Mutex::new(Some(turn)) }));
             hold.tell_granted(waited);
             return Guard::of_acquired(hold, &Arc::downgrade(self.client.lifeline())).map(Guard::in_span);
         }

@@ -1,14 +1,15 @@
 //! The laws of sticky locks: what is kept is given to whoever wants it, and is never taken again once it is lost.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use fencelock::memory::Operation;
 use fencelock::time::Clock as _;
-use fencelock::{Client, ErrorKind, GuardState, Loss, Mutex};
+use fencelock::{Client, ErrorKind, Guard, GuardState, Loss, Mutex};
+use futures_util::FutureExt;
 use futures_util::future::join_all;
 
-use crate::support::{World, ms, on_one_thread, secs, settle};
+use crate::support::{Process, World, ms, on_one_thread, secs, settle};
 
 #[cfg(feature = "file")]
 #[path = "../sticky/mod.rs"]
@@ -281,6 +282,168 @@ fn a_guard_that_was_given_back_says_so_though_the_place_goes_on() {
         assert_eq!((again.state(), lent.state()), (GuardState::Held, GuardState::Released));
         drop(again);
         assert!(lock.try_acquire().await.is_ok());
+    });
+}
+
+/// Two grants of one client with a lent guard between them, which `end` ends once the second section has begun.
+async fn second_section_after(end: impl AsyncFn(Guard), loses: impl AsyncFn(&World, &Process, &Process)) -> Guard {
+    let world = World::new();
+    let (one, other) = (world.process().await, world.process().await);
+    let lock = sticky(&one.client);
+    let lent = lock.run(|guard| async move { guard }).await.unwrap();
+    let second = lock.acquire().await.unwrap();
+    end(lent).await;
+    second.check().unwrap();
+    loses(&world, &one, &other).await;
+    settle().await;
+    second
+}
+
+#[test]
+fn a_lent_guard_that_ends_after_its_body_leaves_the_next_section_notified_of_its_end() {
+    on_one_thread(async {
+        let ends = [0, 1, 2];
+        for way in ends {
+            let end = async |lent: Guard| match way {
+                0 => lent.release().await.unwrap(),
+                1 => std::thread::spawn(move || drop(lent)).join().unwrap(),
+                _ => std::thread::spawn(|| futures_executor::block_on(lent.release()).unwrap()).join().unwrap(),
+            };
+            let broken = second_section_after(end, async |_, _, other| {
+                let holder = other.client.queue("job").await.unwrap().contenders.remove(0);
+                assert!(other.client.break_grant("job", &holder, "it is needed").await.unwrap());
+            });
+            assert_eq!(broken.await.lost().now_or_never(), Some(Loss::Broken), "{way}");
+            let expired = second_section_after(end, async |_, one, _| one.store.expire_sessions());
+            assert_eq!(expired.await.lost().now_or_never(), Some(Loss::Expired), "{way}");
+            let left = second_section_after(end, async |world, _, _| world.advance(secs(60)).await);
+            assert_eq!(left.await.state(), GuardState::Held, "{way}");
+        }
+    });
+}
+
+/// What the tasks of the law below share: the guard of the section that runs, guards that outlive their bodies, and a random number.
+struct Crew {
+    inside: RefCell<Option<Rc<Guard>>>,
+    handed_on: RefCell<Vec<Guard>>,
+    random: Cell<u64>,
+    sections: Cell<u32>,
+}
+
+impl Crew {
+    fn below(&self, end: u64) -> u64 {
+        let mut random = self.random.get();
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        self.random.set(random);
+        random % end
+    }
+
+    /// No section of the sticky client believes in its lock when another holder was granted.
+    fn is_alone(&self, who: &str) {
+        let believes = self.inside.borrow().as_ref().is_some_and(|guard| guard.check().is_ok());
+        assert!(!believes, "{who} was granted beside a section that believes");
+    }
+
+    /// One guard that outlived its body ends, in one of four ways, or stays.
+    async fn end_one(&self) {
+        let lent = {
+            let mut handed_on = self.handed_on.borrow_mut();
+            if handed_on.is_empty() {
+                return;
+            }
+            let at = self.below(handed_on.len() as u64);
+            handed_on.swap_remove(at as usize)
+        };
+        match self.below(5) {
+            0 => lent.release().await.unwrap(),
+            1 => drop(lent),
+            2 => std::thread::spawn(move || drop(lent)).join().unwrap(),
+            3 => drop(std::thread::spawn(|| futures_executor::block_on(lent.release())).join().unwrap()),
+            _ => self.handed_on.borrow_mut().push(lent),
+        }
+    }
+
+    async fn works(&self, lock: Mutex) {
+        for _ in 0..20 {
+            let ran = lock.run(async |guard| {
+                self.is_alone("a section");
+                let guard = Rc::new(guard);
+                *self.inside.borrow_mut() = Some(Rc::clone(&guard));
+                self.sections.set(self.sections.get() + 1);
+                let length = if self.below(4) == 0 { 600 } else { self.below(40) };
+                for _ in 0..length {
+                    tokio::task::yield_now().await;
+                }
+                self.inside.borrow_mut().take();
+                let guard = Rc::into_inner(guard).unwrap();
+                if self.below(2) == 0 {
+                    self.handed_on.borrow_mut().push(guard);
+                }
+            });
+            match ran.await {
+                Ok(()) => {}
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Lost, "{error}"),
+            }
+            self.end_one().await;
+        }
+    }
+}
+
+#[test]
+fn whatever_bodies_do_with_their_guards_each_section_is_notified_before_it_believes_beside_a_rival() {
+    on_one_thread(async {
+        for seed in 1..=40 {
+            let world = World::new();
+            let (one, other) = (world.process().await, world.process().await);
+            let crew = Crew {
+                inside: RefCell::default(),
+                handed_on: RefCell::default(),
+                random: Cell::new(seed),
+                sections: Cell::new(0),
+            };
+            let tasks = join_all((0..3).map(|_| crew.works(sticky(&one.client))));
+            let is_over = Cell::new(false);
+            let rival = async {
+                let plain = other.client.mutex("job").unwrap();
+                while !is_over.get() {
+                    let guard = plain.acquire().await.unwrap();
+                    settle().await;
+                    // The trouble meets the rival, too.
+                    if guard.check().is_ok() {
+                        crew.is_alone("a rival");
+                    }
+                    let _ = guard.release().await;
+                    for _ in 0..crew.below(600) {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            };
+            let trouble = async {
+                while !is_over.get() {
+                    for _ in 0..crew.below(300) {
+                        tokio::task::yield_now().await;
+                    }
+                    crew.end_one().await;
+                    for _ in 0..crew.below(20) {
+                        tokio::task::yield_now().await;
+                    }
+                    if crew.below(4) == 0 {
+                        one.store.expire_sessions();
+                    } else if let Some(holder) = other.client.queue("job").await.unwrap().contenders.first() {
+                        let _ = other.client.break_grant("job", holder, "it is needed").await;
+                    }
+                    world.advance(ms(crew.below(200))).await;
+                }
+            };
+            let tasks = async {
+                tasks.await;
+                is_over.set(true);
+            };
+            futures_util::future::join3(tasks, rival, trouble).await;
+            assert!(crew.sections.get() > 20, "seed {seed}: {} sections", crew.sections.get());
+        }
     });
 }
 

@@ -51,7 +51,7 @@ impl Attempt {
     /// come about by then is left to the drop.
     pub(super) async fn give_back(&mut self, until: Moment) {
         if self.waits_no_longer() {
-            self.live.untrack(self.id.request);
+            self.live.untrack_waiting(self.id.request);
         }
         let Stage::Placed(place) = &mut self.stage else { return };
         let left = tokio::select! {
@@ -84,7 +84,7 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         if self.waits_no_longer() {
-            self.live.untrack(self.id.request);
+            self.live.untrack_waiting(self.id.request);
         }
         let place = match std::mem::replace(&mut self.stage, Stage::Fresh) {
             Stage::Fresh => return,

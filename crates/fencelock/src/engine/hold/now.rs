@@ -17,7 +17,7 @@ impl Hold {
         self.give_up();
         let mut slot = self.place.try_lock().ok()?;
         let place = slot.as_mut()?;
-        self.live.untrack(self.id.request);
+        self.live.untrack(self);
         let was_sent_before = self.phase.sends();
         match place.leave_now() {
             Some(Ok(Left::Released)) => {}

@@ -14,7 +14,7 @@ impl Hold {
     /// Not cancel-safe by itself: callers that may be dropped go through [`Hold::leave_in_background`] or a task.
     pub(crate) async fn release(self: &Arc<Self>) -> Result<()> {
         self.give_up();
-        self.live.untrack(self.id.request);
+        self.live.untrack(self);
         let left = self.leave().await;
         if let Some(loss) = self.cause() {
             return Err(self.lost_before(loss));
@@ -140,7 +140,7 @@ impl Hold {
             return; // The place belongs to the process that took it.
         }
         if self.cause().is_some() {
-            self.live.untrack(self.id.request);
+            self.live.untrack(self);
         }
         if is_left {
             return;
