@@ -40,6 +40,8 @@ pub(crate) mod code {
     pub(crate) const SOFTWARE: u8 = 70;
     /// The store or the machine has no room: disk, memory, descriptors, processes.
     pub(crate) const OS: u8 = 71;
+    /// Another client of this host waits for the job already.
+    pub(crate) const WAITS: u8 = 72;
     /// A command around this one holds the lock, and waits for this one.
     pub(crate) const NESTED: u8 = 73;
     /// Output could not be written.

@@ -25,14 +25,15 @@ const WRONG: u8 = 1;
 /// With --json: an array of objects with `name`, `store`, `state` ("running", "succeeded", "failed", "died", or "never": no run is
 /// known), `slot`, `schedule` (null for a slot of --slot), `host`, `pid` and `client` (who ran it), `token` (a string), `began` (RFC 3339, by
 /// the store's clock), `took_ms` (null while it runs, and of one that died), `attempt` (which run for its slot), `detail` (how it ended),
-/// `missed_before` (slots without a run before it) and `missed` (slots without a run since, up to 1000; null for a slot of --slot).
+/// `missed_before` (slots without a run before it), `missed` (slots that began since without a run, up to 1000; null for a slot of --slot),
+/// and `ahead` (whether the record is from the future of the store's clock, which was set back).
 #[derive(Debug, Args)]
 pub(crate) struct Jobs {
     /// The jobs' names, which are those of their locks.
     #[arg(value_name = "NAME", value_parser = arguments::name())]
     names: Vec<Name>,
-    /// Exit with 1 if one of them failed, died, was missed or never ran.
-    #[arg(long)]
+    /// Exit with 1 if one of them failed, died, never ran, has missed a slot, or has a record from the future of the store's clock.
+    #[arg(long, requires = "names")]
     check: bool,
     /// Print JSON.
     #[arg(long)]
@@ -95,6 +96,7 @@ struct Shown {
     detail: Option<String>,
     missed_before: Option<u64>,
     missed: Option<u64>,
+    ahead: Option<bool>,
     #[serde(skip)]
     who: Option<String>,
     #[serde(skip)]
@@ -128,13 +130,15 @@ impl Shown {
             detail: last.and_then(|last| last.detail.clone()),
             missed_before: last.map(|last| last.missed),
             missed: status.and_then(|status| status.missed),
+            ahead: status.map(|status| status.is_ahead),
             who: last.map(|last| last.owner.to_string()),
             age,
         }
     }
 
     fn is_wrong(&self) -> bool {
-        !matches!(self.state, "running" | "succeeded") || self.missed.is_some_and(|missed| missed > 0)
+        let has_missed = [self.missed_before, self.missed].into_iter().flatten().any(|missed| missed > 0);
+        !matches!(self.state, "running" | "succeeded") || has_missed || self.ahead == Some(true)
     }
 
     fn row(&self) -> Vec<String> {

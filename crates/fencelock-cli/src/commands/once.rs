@@ -15,8 +15,9 @@ use crate::signals::Signals;
 
 /// How long the end of a run may be told to the store once we are told to end.
 const BRIEF: Duration = Duration::from_millis(300);
-/// Within which time whoever ends a command and us is heard by both.
+/// How long after its command fencelock receives a signal that both are sent; after a success, which is common, for how long it looks.
 const TOLD_TOO: Duration = Duration::from_millis(100);
+const TOLD_AT_ONCE: Duration = Duration::from_millis(10);
 
 /// What the command is told about its slot.
 pub(super) const SLOT_VARIABLE: &str = "FENCELOCK_SLOT";
@@ -26,15 +27,15 @@ pub(super) const SLOT_VARIABLE: &str = "FENCELOCK_SLOT";
 pub(super) struct Once {
     /// Run the command once in each of these slots, on one of all hosts, by the store's clock: 5m, 6h, 1d, hourly, daily,
     /// daily@Europe/Berlin, or a text of cron as in "0 3 * * 1-5@Europe/Berlin". The store must keep notes.
-    #[arg(long, value_name = "SLOT", value_parser = arguments::slot(),
-          conflicts_with_all = ["slot", "shared", "exclusive", "permits", "hold_at_least"])]
+    #[arg(long, value_name = "SLOT", value_parser = arguments::slot(), group = "job",
+          conflicts_with_all = ["shared", "exclusive", "permits", "hold_at_least"])]
     once_per: Option<Slot>,
     /// Run the command once for this slot, which any text names: a date, a release.
-    #[arg(long, value_name = "TEXT", value_parser = arguments::named_slot(),
+    #[arg(long, value_name = "TEXT", value_parser = arguments::named_slot(), group = "job",
           conflicts_with_all = ["shared", "exclusive", "permits", "hold_at_least"])]
     slot: Option<Slot>,
     /// Run the command again, when somebody asks for the same slot, up to N times after it has failed.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "job")]
     retries: u32,
 }
 
@@ -43,7 +44,7 @@ impl Once {
     pub(super) fn job(&self, client: &Client, name: &Name) -> fencelock::Result<Option<Job>> {
         // Whoever starts us has a clock of its own.
         let slot = self.once_per.clone().map(Slot::tolerant).or_else(|| self.slot.clone());
-        slot.map(|slot| Ok(client.job(name, slot)?.retries(self.retries))).transpose()
+        slot.map(|slot| Ok(client.job(name, slot)?.retries(self.retries).one_waiter_per_host())).transpose()
     }
 
     pub(super) fn is_asked_for(&self) -> bool {
@@ -72,20 +73,18 @@ pub(super) fn say_that_it_ran(name: &Name, last: &JobRun) {
     ));
 }
 
-/// Notes how `run` ended: with 0 well, with another code not. What was told to end, could not begin or lost its lock has died: somebody
-/// else may run it. `told` says whether the lock's end stopped the command.
+/// Notes how `run` ended: with 0 well, with another code not. A command that was told to end, could not begin, lost its lock or outlived
+/// `--max-hold` has died, whatever its code: another client may run it. `told` says whether the lock's end stopped the command.
 pub(super) async fn note_the_end(run: Box<Run>, ended: &Outcome<Ending>, told: &Told, signals: &mut Signals) {
-    if !matches!(ended, Ok(Ending::Code(0))) {
-        // Who ends us may have ended the command a moment before, as systemd does: then the run died, and did not fail.
-        let _ = timeout(TOLD_TOO, signals.asked_to_end()).await;
+    let has_succeeded = matches!(ended, Ok(Ending::Code(0)));
+    // systemd may end the command a moment before fencelock.
+    let _ = timeout(if has_succeeded { TOLD_AT_ONCE } else { TOLD_TOO }, signals.asked_to_end()).await;
+    if signals.told_to_end() || told.has_told() || run.guard().check().is_err() {
+        return;
     }
     let failed = match ended {
-        Ok(Ending::Code(0)) => None,
         Ok(Ending::Code(code::NOT_FOUND | code::NOT_EXECUTABLE)) | Err(_) => return,
-        Ok(_) if signals.told_to_end() || run.guard().check().is_err() => return,
-        Ok(Ending::Code(code::LOST)) if told.held_too_long() => Some("stopped".to_owned()),
-        // It was stopped as the lock was about to be lost.
-        Ok(Ending::Code(code::LOST)) if told.has_told() => return,
+        Ok(Ending::Code(0)) => None,
         Ok(Ending::Code(code)) => Some(format!("exit code {code}")),
         Ok(Ending::Signal(signal)) => Some(signal.to_string()),
     };

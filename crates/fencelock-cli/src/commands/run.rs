@@ -115,6 +115,7 @@ Exit codes: the command's own (128 + n if signal n ended it), or
   69   store unreachable         127  the command was not found
   70   a bug                     128 + n  signal n while waiting for the lock
   71   no room, descriptors or processes
+  72   another command of this host waits for a run of this job already
   73   a fencelock run around this one holds the lock, and waits for this one
   74   output that could not be written
   75   busy or timed out (-E)
@@ -447,15 +448,12 @@ impl Run {
         };
         let stores = several::shown(homes.iter().map(|home| &home.chosen));
         let message = format!("{}; the store is {stores}{hint}", chain(&error));
-        match error.kind() {
-            ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull if self.waiting.quiet => {
-                Failure::silent(self.waiting.busy_exit_code)
-            }
-            ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull => {
-                Failure::new(self.waiting.busy_exit_code, message)
-            }
-            _ => Failure::new(Failure::from(error).code, message),
-        }
+        let code = match error.kind() {
+            ErrorKind::QueueFull => code::WAITS,
+            _ if error.is_contention() => self.waiting.busy_exit_code,
+            _ => return Failure::new(Failure::from(error).code, message),
+        };
+        if self.waiting.quiet { Failure::silent(code) } else { Failure::new(code, message) }
     }
 
     /// Holds the lock on until then, though the command has ended, unless it is lost or somebody asks for an end, or did. Says whether

@@ -72,11 +72,6 @@ impl Told {
         self.cause.is_some()
     }
 
-    /// Whether --max-hold ended the hold.
-    pub(super) fn held_too_long(&self) -> bool {
-        matches!(self.cause, Some(Cause::HeldTooLong))
-    }
-
     /// Waits until everything is said.
     pub(super) async fn finish(&mut self) {
         if let Some(asking) = self.asking.take() {

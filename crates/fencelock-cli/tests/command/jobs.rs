@@ -26,8 +26,10 @@ fn checked(place: &Place) -> i32 {
 fn runs_once(place: &Place) {
     let slot = ["--slot", "2026-11-25", "job"];
     assert_eq!(last(place)["state"].as_str(), Some("never"));
-    let hosts: Vec<_> = (0..5).map(|_| Running::start(&mut place.run(&slot, "echo $FENCELOCK_SLOT >> ran"))).collect();
-    assert!(hosts.into_iter().all(|host| host.code() == 0));
+    let asked: Vec<_> = (0..5).map(|_| Running::start(&mut place.run(&slot, "echo $FENCELOCK_SLOT >> ran"))).collect();
+    // Of those on one host one waits.
+    let codes: Vec<_> = asked.into_iter().map(Running::code).collect();
+    assert!(codes.contains(&0) && codes.iter().all(|code| [0, 72].contains(code)), "{codes:?}");
     assert_eq!(written(&place.path("ran")), "2026-11-25\n");
     let (code, said) = ended(&mut place.run(&slot, "false"));
     assert_eq!(code, 0);
@@ -46,7 +48,7 @@ fn runs_once(place: &Place) {
 }
 
 #[test]
-fn of_five_hosts_one_runs_the_job_and_the_others_say_who() {
+fn of_five_that_ask_at_once_one_runs_the_job_and_later_ones_say_who() {
     runs_once(&Place::new());
     runs_once(&Place::with_store(shared().url_with("ttl_ms=60000")));
 }
@@ -122,6 +124,66 @@ fn a_host_that_dies_or_is_told_to_end_is_followed_by_the_one_that_waits() {
 }
 
 #[test]
+fn a_run_that_is_told_to_end_or_outlives_max_hold_has_died_whatever_its_exit_code() {
+    let place = Place::new();
+    let told = "trap 'exit 0' TERM; echo >> began; while :; do sleep 0.05; done";
+    let first = Running::start(place.run(&["--slot", "a", "job"], told).stdin(Stdio::null()));
+    until("it runs", || place.path("began").exists().then_some(()));
+    first.signal(Signal::SIGTERM);
+    assert_eq!((first.code(), last(&place)["state"].as_str()), (0, Some("died")));
+    let (code, _) = ended(place.run(&["--max-hold", "1ms", "--slot", "a", "job"], told).stdin(Stdio::null()));
+    assert_eq!((code, last(&place)["state"].as_str(), checked(&place)), (76, Some("died"), 1));
+    assert_eq!(ended(&mut place.run(&["--slot", "a", "job"], "true")), (0, String::new()));
+    assert_eq!((last(&place)["attempt"].as_u64(), checked(&place)), (Some(3), 0));
+}
+
+#[test]
+fn a_second_waiter_of_a_host_for_one_slot_ends_with_72() {
+    let place = Place::new();
+    let slot = ["--slot", "a", "job"];
+    let first = Running::start(place.run(&slot, "echo >> began; exec cat").stdin(Stdio::piped()));
+    until("it runs", || place.path("began").exists().then_some(()));
+    let waits = Running::start(&mut place.run(&[&["--quiet"], &slot[..]].concat(), "false"));
+    place.queued("job", 2);
+    assert_eq!(place.contenders("job")[1]["purpose"], "sh (slot a)");
+    let (code, said) = ended(&mut place.run(&slot, "false"));
+    assert!(code == 72 && said.contains("another client of this host waits"), "{code} {said}");
+    assert_eq!(ended(&mut place.run(&[&["--quiet"], &slot[..]].concat(), "false")), (72, String::new()));
+    first.signal(Signal::SIGKILL);
+    drop(waits);
+}
+
+#[test]
+fn a_record_from_the_future_fails_the_check_and_a_run_warns_of_it() {
+    let place = Place::new();
+    let record = r#"{"job":1,"slot":"2999-01-01T00:00:00Z","slot_start":"2999-01-01T00:00:00Z","schedule":"1h","state":"succeeded","began":"2999-01-01T00:00:00Z","attempt":1,"missed":0}"#;
+    assert_eq!(ended(&mut place.fencelock(&["note", "job", "--set", record])).0, 0);
+    assert_eq!((checked(&place), last(&place)["ahead"].as_bool()), (1, Some(true)));
+    let (code, said) = ended(&mut place.run(&["--once-per", "52w", "job"], "true"));
+    assert!(code == 0 && said.contains("from the future"), "{code} {said}");
+    assert_eq!((last(&place)["state"].as_str(), checked(&place)), (Some("succeeded"), 0));
+}
+
+#[test]
+fn slots_that_were_missed_before_the_last_run_fail_the_check() {
+    let place = Place::new();
+    let record = r#"{"job":1,"slot":"a","state":"succeeded","began":"2001-01-01T00:00:00Z","attempt":1,"missed":82}"#;
+    assert_eq!(ended(&mut place.fencelock(&["note", "job", "--set", record])).0, 0);
+    assert_eq!((last(&place)["missed_before"].as_u64(), checked(&place)), (Some(82), 1));
+}
+
+#[test]
+fn a_named_slot_that_falls_out_of_memory_is_reported() {
+    let place = Place::new();
+    let past: Vec<_> = (0..30).map(|number| format!("{number:0>126}")).collect();
+    let record = serde_json::json!({"job": 1, "slot": "x", "state": "succeeded", "began": "2001-01-01T00:00:00Z", "attempt": 1, "missed": 0, "past": past});
+    assert_eq!(ended(&mut place.fencelock(&["note", "job", "--set", &record.to_string()])).0, 0);
+    let (code, said) = ended(&mut place.run(&["--slot", &"y".repeat(128), "job"], "true"));
+    assert!(code == 0 && said.contains("no room for this slot") && said.contains(&past[0]), "{code} {said}");
+    assert_eq!(ended(&mut place.run(&["--quiet", "--slot", &past[29], "job"], "false")).0, 0);
+}
+
+#[test]
 fn a_command_that_could_not_be_started_leaves_the_slot_to_others() {
     let place = Place::new();
     let cannot = output(&mut place.fencelock(&["run", "--slot", "a", "job", "--", "no-such-command"]));
@@ -140,10 +202,13 @@ fn what_is_no_job_is_refused_with_words() {
         (&["--once-per", "1d", "--hold-at-least", "1s", "job"], "--hold-at-least"),
         (&["--once-per", "1d", "a", "b"], "one name"),
         (&["--slot", "a\tb", "job"], "control characters"),
+        (&["--retries", "1", "job"], "--once-per <SLOT>|--slot <TEXT>"),
     ] {
         let (code, text) = ended(&mut place.run(options, "true"));
         assert!(code == 64 && text.contains(said), "{options:?}: {code} {text}");
     }
+    let (code, text) = ended(&mut place.fencelock(&["jobs", "--check"]));
+    assert!(code == 64 && text.contains("NAME"), "{code} {text}");
     let plain = shared().url_with("layout=plain");
     let (code, text) = ended(&mut Place::with_store(plain).run(&["--slot", "a", "job"], "true"));
     assert!(code == 64 && text.contains("keeps no notes"), "{code} {text}");

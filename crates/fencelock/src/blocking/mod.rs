@@ -27,6 +27,7 @@ use std::thread::Thread;
 
 pub use self::guard::{Guard, PermitGuard, ReadGuard, WriteGuard};
 pub use self::mutex::Mutex;
+pub(crate) use self::recipes::recipe;
 pub use self::recipes::{Election, Leader, MultiGuard, MultiLock, Once, Window};
 pub use self::reentrant::{ReentrantGuard, ReentrantMutex};
 pub use self::rwlock::RwLock;
@@ -88,7 +89,7 @@ use options;
 
 /// A [`crate::Client`] for code that blocks.
 #[derive(Debug, Clone)]
-pub struct Client(crate::Client);
+pub struct Client(pub(crate) crate::Client);
 
 impl Client {
     /// Connects to the store that `url` names, with the default options.

@@ -18,6 +18,7 @@ macro_rules! recipe {
         $(asks $name:ident() -> $result:ty, $wrap:expr;)*
     ) => {
         #[doc = concat!("A [`crate::", $of, "`] for code that blocks.")]
+        ///
         $(#[$attribute])*
         #[derive(Debug, Clone)]
         pub struct $recipe($inner);
@@ -52,6 +53,9 @@ macro_rules! recipe {
         }
     };
 }
+
+#[allow(unused_imports, reason = "unused without the feature jobs")]
+pub(crate) use recipe;
 
 recipe! { "recipes::Window" Window(recipes::Window);
     window(name: impl AsRef<str>, length: Duration);

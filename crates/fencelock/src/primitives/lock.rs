@@ -64,6 +64,16 @@ impl Lock {
         self
     }
 
+    /// The same lock, whose purpose ends in `mark`, where that fits.
+    pub(super) fn marked(&self, mark: &str) -> Self {
+        let purpose = self.wish.purpose.as_deref().unwrap_or_default();
+        let (mut lock, marked) = (self.clone(), format!("{purpose} {mark}"));
+        if marked.len() <= Entry::MAX_PURPOSE {
+            lock.wish.purpose = Some(marked.trim_start().into());
+        }
+        lock
+    }
+
     pub(super) fn timeout(mut self, limit: Duration) -> Self {
         self.wish.wait = Wait::For(limit);
         self

@@ -132,6 +132,12 @@ impl Mutex {
         &self.lock.client
     }
 
+    /// The same mutex, whose purpose ends in `mark`, where that fits.
+    #[allow(dead_code, reason = "unused without the feature jobs")]
+    pub(crate) fn marked(&self, mark: &str) -> Self {
+        Self { lock: self.lock.marked(mark) }
+    }
+
     /// One more guard of a hold of this mutex.
     pub(crate) fn guard_of(&self, hold: &Arc<Hold>) -> Result<Guard> {
         Guard::share(hold, self.lock.client.lifeline())

@@ -13,7 +13,7 @@ use crate::store::{Contender, GrantId, NoteOrder, NoteRead, PlaceId, clean};
 impl Guard {
     /// Writes a note on the lock, in place of the one that is there: up to 4,096 bytes ([`Note::MAX_BYTES`](crate::inspect::Note::MAX_BYTES)) of
     /// any kind, which everybody may read with [`Client::note`]. It stays when the lock is given back, until it is deleted, or `ttl`
-    /// (1 ms to 36,500 days; `None` for no limit) is over by the store's clock.
+    /// (1 ms to 36,500 days; `None` for no limit) has passed by the store's clock: later, if that clock is set back.
     ///
     /// The store writes it only if this grant is current, in one step: what a late holder writes never lands.
     ///

@@ -21,7 +21,7 @@ use crate::engine::hold::{Hold, Retain};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Entry, Waiters};
+use crate::store::Waiters;
 use crate::time::Moment;
 
 /// How long before the end of its wait a task leaves the turns of its client for the queue of the store, where it is as anybody else and is
@@ -310,14 +310,14 @@ impl Lock {
         let started = engine.clock.now();
         let turn = sticky.turn(engine, wait, started).await;
         let waited = engine.clock.now().since(started);
-        let Some(turn) = turn else { return self.marked(sticky).in_store(claim, left(wait, waited)).await };
+        let Some(turn) = turn else { return self.for_the_store(sticky).in_store(claim, left(wait, waited)).await };
         let deadline = self.wish.max_hold.map_or(Moment::NEVER, |most| engine.clock.now().after(most));
         if let Some((hold, grant)) = sticky.take(deadline) {
             hold.retained_by(Box::new(Section { sticky: Arc::clone(sticky), grant, turn: Mutex::new(Some(turn)) }));
             hold.tell_granted(waited);
             return Guard::of_acquired(hold, &Arc::downgrade(self.client.lifeline())).map(Guard::in_span);
         }
-        let acquired = self.marked(sticky).in_store(claim, left(wait, waited)).await;
+        let acquired = self.for_the_store(sticky).in_store(claim, left(wait, waited)).await;
         if acquired.as_ref().is_err_and(Error::is_outage) {
             sticky.outage.notify_waiters();
         }
@@ -329,13 +329,9 @@ impl Lock {
     }
 
     /// The same lock for the store alone, whose purpose says that it is sticky, where that fits.
-    fn marked(&self, sticky: &Sticky) -> Self {
-        let purpose = self.wish.purpose.as_deref().unwrap_or_default();
-        let space = if purpose.is_empty() { "" } else { " " };
-        let marked = format!("{purpose}{space}(sticky, kept for {:?})", sticky.keep());
-        let purpose = if marked.len() > Entry::MAX_PURPOSE { self.wish.purpose.clone() } else { Some(marked.into()) };
-        let mut lock = self.clone();
-        (lock.wish.purpose, lock.sticky) = (purpose, None);
+    fn for_the_store(&self, sticky: &Sticky) -> Self {
+        let mut lock = self.marked(&format!("(sticky, kept for {:?})", sticky.keep()));
+        lock.sticky = None;
         lock
     }
 }

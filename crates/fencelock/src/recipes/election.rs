@@ -1,6 +1,5 @@
 //! Elections: one leader at a time among candidates.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -168,6 +167,7 @@ impl Election {
 }
 
 /// Leadership, until it is resigned or lost. Dropping it resigns in the background.
+#[derive(Debug)]
 #[must_use = "a leader that is dropped resigns"]
 pub struct Leader {
     guard: Guard,
@@ -270,11 +270,5 @@ impl Leader {
     /// The guard underneath, for code that takes one.
     pub fn into_guard(self) -> Guard {
         self.guard
-    }
-}
-
-impl fmt::Debug for Leader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Leader").field(&self.guard).finish()
     }
 }

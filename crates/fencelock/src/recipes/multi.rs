@@ -1,6 +1,5 @@
 //! Several mutexes, all or none of them.
 
-use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
@@ -218,6 +217,7 @@ impl MultiLock {
 ///
 /// Dropping it releases all of them, each as [`Guard`] does. It is made by [`MultiLock`], and of one guard by `From`.
 #[must_use = "a guard that is dropped releases its locks"]
+#[derive(Debug)]
 pub struct MultiGuard {
     /// In the order of the names.
     guards: Vec<AnyGuard>,
@@ -384,11 +384,5 @@ impl MultiGuard {
 impl<K> From<Guard<K>> for MultiGuard {
     fn from(guard: Guard<K>) -> Self {
         Self { guards: vec![guard.into_any()] }
-    }
-}
-
-impl fmt::Debug for MultiGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.guards).finish()
     }
 }

@@ -101,13 +101,10 @@ impl Client {
     /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] for another version; [`ErrorKind::Unsupported`] where
     /// [`Capability::notes`](crate::capability::Capability) is false.
     pub fn once(&self, name: impl AsRef<str>, version: &str) -> Result<Once> {
-        let lock = self.mutex(name)?;
-        let wrong = |kind, what| Err(Error::new(kind, "once", what).with("name", lock.name()));
+        let lock = super::with_notes(self, name, "once")?;
         if version.is_empty() || version.len() > Once::MAX_VERSION || version.contains('\n') {
-            return wrong(ErrorKind::Config, "a version is 1 to 128 bytes without line breaks");
-        }
-        if !self.capability().notes {
-            return wrong(ErrorKind::Unsupported, "the store keeps no notes, which this needs");
+            let message = "a version is 1 to 128 bytes without line breaks";
+            return Err(Error::new(ErrorKind::Config, "once", message).with("name", lock.name()));
         }
         Ok(Once { lock, version: version.into() })
     }

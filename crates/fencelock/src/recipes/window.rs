@@ -11,8 +11,8 @@ use crate::token::FencingToken;
 /// Lets one in, and nobody else for as long as the window is: an order that was submitted twice within five seconds is taken once.
 ///
 /// It counts by the store's clock, from the moment at which the first was let in, whatever becomes of the first: it may leave or
-/// die. What is kept in the store meanwhile is a [note](crate::Guard::write_note) on the lock of that name, which nobody else may use for
-/// something else.
+/// die. If that clock is set back, the window stays closed for that much longer. The store keeps a [note](crate::Guard::write_note) on the
+/// lock of that name, which nobody else may use for something else.
 ///
 /// # Examples
 /// ```
@@ -65,13 +65,10 @@ impl Client {
     /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] for another length; [`ErrorKind::Unsupported`] where
     /// [`Capability::notes`](crate::capability::Capability) is false.
     pub fn window(&self, name: impl AsRef<str>, length: Duration) -> Result<Window> {
-        let lock = self.mutex(name)?;
-        let wrong = |kind, what| Err(Error::new(kind, "window", what).with("name", lock.name()));
+        let lock = super::with_notes(self, name, "window")?;
         if length < Duration::from_millis(1) || length > NoteOrder::MAX_TTL {
-            return wrong(ErrorKind::Config, "a window is 1 ms to 36,500 days long");
-        }
-        if !self.capability().notes {
-            return wrong(ErrorKind::Unsupported, "the store keeps no notes, which a window needs");
+            let message = "a window is 1 ms to 36,500 days long";
+            return Err(Error::new(ErrorKind::Config, "window", message).with("name", lock.name()));
         }
         Ok(Window { lock, length })
     }

@@ -199,7 +199,7 @@ fn who_when_how_long_and_what_was_missed_can_be_seen() {
             (seen.last.took, seen.now.duration_since(seen.last.began).unwrap()),
             (Some(5 * MINUTE), 3 * HOUR + 5 * MINUTE)
         );
-        assert_eq!((seen.missed, seen.last.schedule.as_deref()), (Some(2), Some("1h")), "at one and at two");
+        assert_eq!((seen.missed, seen.last.schedule.as_deref()), (Some(3), Some("1h")), "at one, two and three");
         let late = begun(&job(&other, "hourly")).await;
         assert_eq!((late.this().missed, status(&one.client).await.missed), (2, Some(0)));
     });
@@ -220,8 +220,172 @@ fn a_run_that_is_longer_than_its_slot_is_never_beside_another_one() {
             long.succeed().await.unwrap();
         };
         let (next, ()) = tokio::join!(waits.begin(), goes_on);
-        let Begun::Run(next) = next.unwrap() else { panic!("two slots have begun meanwhile") };
+        let Begun::Already(last) = next.unwrap() else {
+            panic!("it asked within the first hour, which has had its run")
+        };
+        assert_eq!(&*last.slot, "2001-09-10T00:00:00Z");
+        let next = begun(&waits).await;
         assert_eq!((&*next.this().slot, next.this().missed), ("2001-09-10T02:00:00Z", 1));
+    });
+}
+
+#[test]
+fn a_job_that_two_hosts_start_just_before_midnight_runs_once_each_evening() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let (one, other) = (world.process().await, world.process().await);
+        let of = |process: &Process| process.client.job("report", slot("daily").tolerant()).unwrap();
+        world.clock.jump_wall(24 * HOUR - secs(40));
+        for day in ["2001-09-10", "2001-09-11", "2001-09-12"] {
+            let run = begun(&of(&one)).await;
+            assert_eq!((&*run.this().slot, run.this().missed), (day, 0));
+            let job = of(&other);
+            let ends = async {
+                settle().await;
+                world.clock.jump_wall(secs(45));
+                run.succeed().await.unwrap();
+            };
+            let (waited, ()) = tokio::join!(job.begin(), ends);
+            assert!(matches!(waited.unwrap(), Begun::Already(last) if last.slot == day), "{day}");
+            world.clock.jump_wall(24 * HOUR - secs(45));
+        }
+    });
+}
+
+#[test]
+fn a_waiter_takes_over_the_slot_that_it_asked_in_and_leaves_the_next_one_its_run() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let (one, other) = (world.process().await, world.process().await);
+        let first = begun(&job(&one, "hourly")).await;
+        let waits = job(&other, "hourly");
+        let dies = async {
+            settle().await;
+            world.clock.jump_wall(HOUR + MINUTE);
+            drop(first);
+        };
+        let (second, ()) = tokio::join!(waits.begin(), dies);
+        let Begun::Run(second) = second.unwrap() else { panic!("the first one died") };
+        assert_eq!((&*second.this().slot, second.this().attempt), ("2001-09-10T00:00:00Z", 2));
+        second.succeed().await.unwrap();
+        let next = begun(&waits).await;
+        assert_eq!((&*next.this().slot, next.this().missed), ("2001-09-10T01:00:00Z", 0));
+        next.succeed().await.unwrap();
+        assert!(!asks(&job(&one, "hourly")).await);
+    });
+}
+
+#[test]
+fn one_waiter_of_a_host_waits_for_a_slot_and_a_slow_job_fills_no_queue() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let mut processes = Vec::new();
+        for _ in 0..5 {
+            processes.push(world.process().await);
+        }
+        let one = |process: &Process| job(process, "hourly").one_waiter_per_host();
+        let runs = begun(&one(&processes[0])).await;
+        let (waits, later) = (one(&processes[1]), one(&processes[2]));
+        let refused = async |process: &Process| {
+            let error = one(process).begin().await.unwrap_err();
+            assert_eq!((error.kind(), error.operation()), (ErrorKind::QueueFull, "job"));
+        };
+        let asks = async {
+            settle().await;
+            refused(&processes[3]).await;
+            world.clock.jump_wall(HOUR);
+            let next = async {
+                settle().await;
+                refused(&processes[3]).await;
+                world.clock.jump_wall(HOUR);
+                refused(&processes[4]).await;
+                assert_eq!(processes[0].client.queue("report").await.unwrap().queued, 3);
+                runs.succeed().await.unwrap();
+            };
+            tokio::join!(later.begin(), next).0.unwrap()
+        };
+        let (waited, later) = tokio::join!(waits.begin(), asks);
+        assert!(matches!(waited.unwrap(), Begun::Already(_)));
+        let Begun::Run(later) = later else { panic!("its slot had no run") };
+        assert_eq!(later.this().slot, "2001-09-10T01:00:00Z");
+        // Slots of names stand for themselves.
+        let named = |text| processes[3].client.job("other", Slot::named(text).unwrap()).unwrap().one_waiter_per_host();
+        let holds = begun(&named("a")).await;
+        let (a, b) = (named("a"), named("b"));
+        let both = async {
+            settle().await;
+            assert_eq!(processes[3].client.queue("other").await.unwrap().queued, 3);
+            holds.succeed().await.unwrap();
+        };
+        let (a, b, ()) = tokio::join!(a.begin(), b.begin(), both);
+        assert!(matches!((a.unwrap(), b.unwrap()), (Begun::Already(_), Begun::Run(_))));
+    });
+}
+
+#[test]
+fn a_run_that_ends_while_it_is_looked_at_has_not_died() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let (one, other) = (world.process().await, world.process().await);
+        let run = begun(&job(&one, "hourly")).await;
+        let held_up = other.store.delay_next(Operation::Contention);
+        let ends = async {
+            held_up.caught().await;
+            run.succeed().await.unwrap();
+            assert!(held_up.release());
+        };
+        let (seen, ()) = tokio::join!(status(&other.client), ends);
+        assert_eq!(seen.last.state, RunState::Succeeded);
+    });
+}
+
+#[test]
+fn a_slot_that_began_without_a_run_is_missed_unless_a_run_is_under_way() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let process = world.process().await;
+        let nightly = job(&process, "30 2 * * *");
+        world.clock.jump_wall(2 * HOUR + 30 * MINUTE);
+        assert!(asks(&nightly).await);
+        assert_eq!(status(&process.client).await.missed, Some(0));
+        world.clock.jump_wall(30 * HOUR);
+        assert_eq!(status(&process.client).await.missed, Some(1), "that of today");
+        let run = begun(&nightly).await;
+        world.clock.jump_wall(24 * HOUR);
+        assert_eq!(status(&process.client).await.missed, Some(0));
+        run.succeed().await.unwrap();
+        assert_eq!(status(&process.client).await.missed, Some(1));
+    });
+}
+
+#[test]
+fn a_record_from_the_future_is_reported_and_stops_no_other_slot() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let process = world.process().await;
+        let record = async |text: &str| {
+            let guard = process.client.mutex("report").unwrap().acquire().await.unwrap();
+            guard.write_note(text, None).await.unwrap();
+            guard.release().await.unwrap();
+        };
+        for (start, is_ahead) in [("2002-09-10T00:00:00Z", true), ("2001-09-10T02:00:00Z", true)] {
+            record(&format!(
+                r#"{{"job":1,"slot":"{start}","slot_start":"{start}","schedule":"1h","state":"succeeded","began":"{start}","attempt":1,"missed":0}}"#
+            ))
+            .await;
+            let seen = status(&process.client).await;
+            assert_eq!((seen.is_ahead, seen.missed), (is_ahead, Some(0)));
+            let run = begun(&job(&process, "hourly")).await;
+            assert_eq!(run.this().slot, "2001-09-10T00:00:00Z");
+            run.succeed().await.unwrap();
+            assert!(!status(&process.client).await.is_ahead && !asks(&job(&process, "hourly")).await);
+        }
+        // The run of the present slot is none to repeat.
+        record(
+            r#"{"job":1,"slot":"2001-09-10","slot_start":"2001-09-10T00:00:00Z","schedule":"daily@UTC","state":"succeeded","began":"2001-09-10T02:00:00Z","attempt":1,"missed":0}"#,
+        )
+        .await;
+        assert!(status(&process.client).await.is_ahead && !asks(&job(&process, "daily")).await);
     });
 }
 

@@ -4,48 +4,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Begun, JobRun, JobStatus, Slot};
-use crate::blocking::{Client, wait};
+use crate::blocking::{Client, recipe, wait};
 use crate::error::{Error, Result};
 
-/// A [`crate::jobs::Job`] for code that blocks.
-///
-/// ```
-/// use fencelock::jobs::Slot;
-///
-/// let client = fencelock::blocking::Client::connect("memory:")?;
-/// let report = client.job("report", Slot::daily("Europe/Berlin")?)?;
-/// assert_eq!(report.run(|_| Ok::<_, fencelock::Error>(7))?, Some(7));
-/// assert_eq!(report.run(|_| Ok::<_, fencelock::Error>(8))?, None, "it was sent today");
-/// # Ok::<(), fencelock::Error>(())
-/// ```
-#[derive(Debug, Clone)]
-pub struct Job(super::Job);
+recipe! {
+    /// ```
+    /// use fencelock::jobs::Slot;
+    ///
+    /// let client = fencelock::blocking::Client::connect("memory:")?;
+    /// let report = client.job("report", Slot::daily("Europe/Berlin")?)?;
+    /// assert_eq!(report.run(|_| Ok::<_, fencelock::Error>(7))?, Some(7));
+    /// assert_eq!(report.run(|_| Ok::<_, fencelock::Error>(8))?, None, "it was sent today");
+    /// # Ok::<(), fencelock::Error>(())
+    /// ```
+    "jobs::Job" Job(super::Job);
+    job(name: impl AsRef<str>, slot: Slot);
+    with retries(retries: u32);
+    with purpose(purpose: impl AsRef<str>);
+    with timeout(limit: Duration);
+    with max_hold(most: Duration);
+}
 
 impl Job {
-    /// As [`crate::jobs::Job::retries`].
-    #[must_use]
-    pub fn retries(self, retries: u32) -> Self {
-        Self(self.0.retries(retries))
-    }
-
-    /// As [`crate::jobs::Job::purpose`].
-    #[must_use]
-    pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
-        Self(self.0.purpose(purpose))
-    }
-
-    /// How long [`Job::run`] waits at most for a run that is under way elsewhere; without limit by default.
-    #[must_use]
-    pub fn timeout(self, limit: Duration) -> Self {
-        Self(self.0.timeout(limit))
-    }
-
-    /// As [`crate::jobs::Job::max_hold`].
-    #[must_use]
-    pub fn max_hold(self, most: Duration) -> Self {
-        Self(self.0.max_hold(most))
-    }
-
     /// Runs `body` for the present slot, as [`crate::jobs::Job::run`]. Blocking code cannot be stopped when the lock is lost: the result is
     /// an error then, and another run for the slot may have begun.
     ///
@@ -66,19 +46,11 @@ impl Job {
 }
 
 impl Client {
-    /// As [`crate::Client::job`].
-    ///
-    /// # Errors
-    /// The same.
-    pub fn job(&self, name: impl AsRef<str>, slot: Slot) -> Result<Job> {
-        crate::Client::from(self.clone()).job(name, slot).map(Job)
-    }
-
     /// As [`crate::Client::job_status`].
     ///
     /// # Errors
     /// The same.
     pub fn job_status(&self, name: impl AsRef<str>) -> Result<Option<JobStatus>> {
-        wait(crate::Client::from(self.clone()).job_status(name))
+        wait(self.0.job_status(name))
     }
 }

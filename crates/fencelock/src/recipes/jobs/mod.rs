@@ -7,18 +7,17 @@ pub mod blocking;
 mod record;
 mod slot;
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use self::record::Record;
 pub use self::record::{JobRun, RunState};
-use self::record::{Record, Verdict, decide};
 pub use self::slot::Slot;
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::primitives::{Guard, Mutex};
-use crate::store::NoteRead;
+use crate::store::Contender;
 
 /// How long the end of a run is told to a store that does not take it, and how often.
 const TELLING: Duration = Duration::from_secs(30);
@@ -50,6 +49,15 @@ pub struct Job {
     lock: Mutex,
     slot: Slot,
     retries: u32,
+    one_per_host: bool,
+}
+
+/// What the note says to a client that asks.
+enum Asked {
+    /// This run is due after that one.
+    Due(Box<Record>, Option<JobRun>),
+    /// The slot has had its run. This is the job's last one.
+    Done(JobRun),
 }
 
 /// What an attempt to begin came to.
@@ -68,9 +76,12 @@ pub enum Begun {
 pub struct JobStatus {
     /// The last run. One whose process does not hold the lock any more is [`RunState::Died`].
     pub last: JobRun,
-    /// How many slots there were since, before the present one: none of them had a run. `None` for slots that were named, and where
-    /// this release does not understand the schedule. [`Slot::MOST_MISSED`] at most.
+    /// How many slots have begun since, without a run; while a run is under way, the present one does not count. `None` for slots that were
+    /// named, and where this release does not understand the schedule. [`Slot::MOST_MISSED`] at most.
     pub missed: Option<u64>,
+    /// Whether the record is from the future of the store's clock, by more than a minute: the clock was ahead, and was set back. Such a run
+    /// stops no other but in its own slot.
+    pub is_ahead: bool,
     /// The store's time.
     pub now: SystemTime,
 }
@@ -83,35 +94,37 @@ impl Client {
     /// [`ErrorKind::InvalidName`]; [`ErrorKind::Unsupported`] where [`Capability::notes`](crate::capability::Capability) is false.
     #[doc(alias("cron", "schedule"))]
     pub fn job(&self, name: impl AsRef<str>, slot: Slot) -> Result<Job> {
-        let lock = self.mutex(name)?;
-        if !self.capability().notes {
-            let message = "the store keeps no notes, which a job needs to remember its runs";
-            return Err(Error::new(ErrorKind::Unsupported, "job", message).with("name", lock.name()));
-        }
-        Ok(Job { lock, slot, retries: 0 })
+        let lock = crate::recipes::with_notes(self, name, "job")?;
+        Ok(Job { lock, slot, retries: 0, one_per_host: false })
     }
 
-    /// What is known of the job `name`, whatever its slots are; `None` if it never ran. Two requests at most.
+    /// What is known of the job `name`, whatever its slots are; `None` if it never ran. Three requests at most.
     ///
     /// # Errors
     /// As [`Client::note`] and [`Client::contention`]; [`ErrorKind::Layout`] where the note is none of a job.
     pub async fn job_status(&self, name: impl AsRef<str>) -> Result<Option<JobStatus>> {
         let lock = self.mutex(name)?;
-        let read = self.note(lock.name()).await?;
-        let Some((record, mut last)) = read_record(&lock, &read)? else { return Ok(None) };
+        let (Some((mut record, mut last)), mut now) = read_record(&lock).await? else { return Ok(None) };
         if last.state == RunState::Running {
             let holder = self.contention(lock.name()).await?.holder;
             let is_held = holder.and_then(|holder| holder.grant).is_some_and(|grant| grant.token == last.token);
             if !is_held {
-                last.state = RunState::Died;
+                // Its end may have been noted between the two requests.
+                let before = last.token;
+                let (Some(again), later) = read_record(&lock).await? else { return Ok(None) };
+                ((record, last), now) = (again, later);
+                if last.token == before {
+                    last = died(last);
+                }
             }
         }
         let slot = record.schedule.as_deref().and_then(|schedule| schedule.parse::<Slot>().ok());
         let missed_by = |slot: Slot| {
-            let start = slot.at(read.now).ok()?.start?;
-            slot.between(record.reaches(), start).ok()
+            let present = if last.state == RunState::Running { slot.at(now).ok()?.start? } else { now };
+            slot.between(record.reaches(record.schedule.as_deref()), present).ok()
         };
-        Ok(Some(JobStatus { last, missed: slot.and_then(missed_by), now: read.now }))
+        let missed = slot.and_then(missed_by);
+        Ok(Some(JobStatus { missed, is_ahead: record.is_ahead(now), now, last }))
     }
 }
 
@@ -121,6 +134,14 @@ impl Job {
     #[must_use]
     pub fn retries(self, retries: u32) -> Self {
         Self { retries, ..self }
+    }
+
+    /// Lets one client of this host wait for each slot: a second one gets [`ErrorKind::QueueFull`], also for a later slot than that of a
+    /// waiter whose run has not begun. So a schedule that is faster than its job fills no queue. Others see the slot behind the purpose.
+    /// Clients that hide their [owner](crate::ClientBuilder::opaque_owner) are not counted.
+    #[must_use]
+    pub fn one_waiter_per_host(self) -> Self {
+        Self { one_per_host: true, ..self }
     }
 
     /// What the lock is taken for, shown to others: up to 512 bytes without control characters.
@@ -142,22 +163,18 @@ impl Job {
         Self { lock: self.lock.max_hold(most), ..self }
     }
 
-    /// Begins the run for the present slot, unless it has had one. It waits while a run is under way elsewhere, to take over if that dies: this
-    /// may be the run of an earlier slot, if that takes so long, and the slot is the one that it is when the wait is over.
+    /// Begins the run for the slot in which this is called, unless that has had one. It waits while a run is under way elsewhere, to take over
+    /// if that dies. The slot stays the one of the call, however long the wait is.
     ///
     /// Three requests; one where the slot has had its run.
     ///
     /// # Errors
     /// As [`Mutex::acquire`], [`Client::note`] and [`Guard::write_note`]; [`ErrorKind::Layout`] where the note on the lock is none of a job.
-    /// [`ErrorKind::Config`] where a slot was named and its text is too long for the note.
     ///
     /// # Cancel safety
     /// Dropping the future gives the lock back in the background. A run may have been noted then: it has died.
     pub async fn begin(&self) -> Result<Begun> {
-        match self.look().await? {
-            Some(last) => Ok(Begun::Already(last)),
-            None => self.begin_under(self.lock.acquire().await?).await,
-        }
+        self.begin_as(true).await
     }
 
     /// As [`Job::begin`], without waiting: a run that is under way elsewhere is an error.
@@ -168,10 +185,7 @@ impl Job {
     /// # Cancel safety
     /// As [`Job::begin`].
     pub async fn try_begin(&self) -> Result<Begun> {
-        match self.look().await? {
-            Some(last) => Ok(Begun::Already(last)),
-            None => self.begin_under(self.lock.try_acquire().await?).await,
-        }
+        self.begin_as(false).await
     }
 
     /// As [`Job::begin`], for who holds the lock of the job's name already, by a mutex of the same client. It is given back with the run.
@@ -186,22 +200,52 @@ impl Job {
             let message = "the guard holds another lock than that of the job";
             return Err(Error::new(ErrorKind::Config, "job", message).with("name", self.lock.name()));
         }
-        let read = self.read().await?;
-        let last = read_record(&self.lock, &read)?;
-        match decide(&self.slot, self.retries, last.as_ref().map(|(record, _)| record), read.now)? {
-            Verdict::Due(record) => {
-                let owner = self.lock.client().owner();
-                let this = record.run(owner, guard.token(), read.now);
-                let run = Run { guard, record, this, previous: last.map(|(_, run)| died(run)) };
-                run.guard.write_note(run.record.text(), None).await?;
-                Ok(Begun::Run(Box::new(run)))
+        self.begin_at(None, guard).await
+    }
+
+    async fn begin_as(&self, waits: bool) -> Result<Begun> {
+        let (run, last) = match self.ask(None).await? {
+            Asked::Done(last) => return Ok(Begun::Already(last)),
+            Asked::Due(run, last) => (run, last),
+        };
+        let guard =
+            if waits { self.to_wait_for(&run, last).await?.acquire().await? } else { self.lock.try_acquire().await? };
+        self.begin_at(Some(run.began.into()), guard).await
+    }
+
+    /// The lock for a client that waits to begin `run` after `last`.
+    async fn to_wait_for(&self, run: &Record, last: Option<JobRun>) -> Result<Mutex> {
+        if !self.one_per_host {
+            return Ok(self.lock.clone());
+        }
+        let (client, mark) = (self.lock.client(), |slot: &str| format!("(slot {slot})"));
+        let (wanted, under_way) = (mark(&run.slot), last.filter(|_| !self.slot.is_named()).map(|run| mark(&run.slot)));
+        let is_enough = |other: &Contender| {
+            let host = other.owner.as_ref().map_or("", |owner| &owner.host);
+            let purpose = other.purpose.as_deref().unwrap_or_default();
+            let is_later = under_way.as_ref().is_some_and(|run| purpose.contains("(slot ") && !purpose.ends_with(run));
+            let waits_here = other.grant.is_none() && !host.is_empty() && host == client.owner().host;
+            waits_here && (is_later || purpose.ends_with(&wanted))
+        };
+        if client.queue(self.lock.name()).await?.contenders.iter().any(is_enough) {
+            let message = "another client of this host waits for a run of this job already";
+            let error = Error::new(ErrorKind::QueueFull, "job", message).with("name", self.lock.name());
+            return Err(error.with("slot", &run.slot));
+        }
+        Ok(self.lock.marked(&wanted))
+    }
+
+    /// Begins the run under `guard` for the slot of `asked`, or the present one.
+    async fn begin_at(&self, asked: Option<SystemTime>, guard: Guard) -> Result<Begun> {
+        match self.ask(asked).await? {
+            Asked::Due(mut record, last) => {
+                let this = record.run(self.lock.client().owner(), guard.token(), record.began.into());
+                guard.write_note(record.text(self.lock.name()), None).await?;
+                Ok(Begun::Run(Box::new(Run { guard, record, this, previous: last.map(died) })))
             }
-            Verdict::Done => {
+            Asked::Done(last) => {
                 let _ = guard.release().await;
-                match last {
-                    Some((_, last)) => Ok(Begun::Already(last)),
-                    None => Err(Error::new(ErrorKind::Layout, "job", "a slot is over that nobody had a run for")),
-                }
+                Ok(Begun::Already(last))
             }
         }
     }
@@ -249,25 +293,29 @@ impl Job {
         }
     }
 
-    /// The run that the present slot has had, without taking the lock.
-    async fn look(&self) -> Result<Option<JobRun>> {
-        let read = self.read().await?;
-        let last = read_record(&self.lock, &read)?;
-        let verdict = decide(&self.slot, self.retries, last.as_ref().map(|(record, _)| record), read.now)?;
-        Ok(last.map(|(_, run)| run).filter(|_| verdict == Verdict::Done))
-    }
-
-    async fn read(&self) -> Result<NoteRead> {
-        self.lock.client().note(self.lock.name()).await
+    /// Reads the note, and decides for the slot of `asked`, or the present one.
+    async fn ask(&self, asked: Option<SystemTime>) -> Result<Asked> {
+        let (last, now) = read_record(&self.lock).await?;
+        let first = Record::first(&self.slot, asked.unwrap_or(now), now)?;
+        let Some((last, run)) = last else { return Ok(Asked::Due(first, None)) };
+        if asked.is_none() && last.is_ahead(now) {
+            let (name, began) = (self.lock.name(), last.began);
+            tracing::warn!(%name, %began, "the record of the last run is from the future: the store's clock was ahead");
+        }
+        Ok(match first.after(&last, &self.slot, self.retries)? {
+            Some(next) => Asked::Due(next, Some(run)),
+            None => Asked::Done(run),
+        })
     }
 }
 
-/// What the note on the lock says of the last run.
-fn read_record(lock: &Mutex, read: &NoteRead) -> Result<Option<(Record, JobRun)>> {
-    let Some(note) = &read.note else { return Ok(None) };
+/// What the note on the lock says of the last run, and the store's time.
+async fn read_record(lock: &Mutex) -> Result<(Option<(Record, JobRun)>, SystemTime)> {
+    let read = lock.client().note(lock.name()).await?;
+    let Some(note) = &read.note else { return Ok((None, read.now)) };
     let record = Record::of(note, lock.name())?;
-    let run = record.run_in(note);
-    Ok(Some((record, run)))
+    let run = record.run(&note.owner, note.token, note.written);
+    Ok((Some((record, run)), read.now))
 }
 
 /// What a run is that had not ended when somebody else got the lock.
@@ -279,6 +327,7 @@ fn died(mut run: JobRun) -> JobRun {
 }
 
 /// A run that has begun and holds the lock of its job. Say how it ended with [`Run::succeed`] or [`Run::fail`]; one that is dropped has died.
+#[derive(Debug)]
 #[must_use = "a run that is dropped has died"]
 pub struct Run {
     guard: Guard,
@@ -341,7 +390,7 @@ impl Run {
         self.record.state = state;
         self.record.detail =
             Some(detail.chars().take(LONGEST).map(clean).collect()).filter(|text: &String| !text.is_empty());
-        let text = self.record.text();
+        let text = self.record.text(self.guard.name());
         let clock = Arc::clone(&self.guard.engine().clock);
         let end = clock.now().after(TELLING);
         while let Err(error) = self.guard.write_note(&text, None).await {
@@ -353,11 +402,5 @@ impl Run {
         // What is not confirmed goes on in the background, and changes nothing about the run.
         let _ = self.guard.release().await;
         Ok(())
-    }
-}
-
-impl fmt::Debug for Run {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("this", &self.this).field("guard", &self.guard).finish_non_exhaustive()
     }
 }

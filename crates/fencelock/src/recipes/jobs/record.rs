@@ -5,14 +5,16 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::slot::{Period, Slot};
+use super::slot::{Period, Slot, timestamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{Note, Owner};
 use crate::token::FencingToken;
 
 /// The version of the text.
-const VERSION: u32 = 1;
+const VERSION: u64 = 1;
+/// How far a record may be ahead of the store's clock: more than a slot may begin early.
+const AHEAD: Duration = Duration::from_secs(60);
 
 /// A run of a job, as its note tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +60,7 @@ pub enum RunState {
 /// The text of a note.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
-    job: u32,
+    job: u64,
     pub(super) slot: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) slot_start: Option<Timestamp>,
@@ -75,43 +77,29 @@ pub(super) struct Record {
     pub(super) past: Vec<String>,
 }
 
-/// What is to be done.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// This run.
-    Due(Box<Record>),
-    /// Nothing: the slot has had its run.
-    Done,
-}
-
 impl Record {
     /// The record in `note`.
     pub(super) fn of(note: &Note, name: &Name) -> Result<Self> {
-        /// What every version has.
-        #[derive(Deserialize)]
-        struct Any {
-            job: u32,
-        }
         let strange = |message: &'static str| Error::new(ErrorKind::Layout, "job", message).with("name", name);
-        match serde_json::from_slice(&note.value) {
-            Ok(Any { job: VERSION }) => {}
-            Ok(_) => return Err(strange("the note on the lock is that of a job of a later release")),
-            Err(_) => return Err(strange("the note on the lock is none of a job: something else uses the name")),
+        let text = serde_json::from_slice::<serde_json::Value>(&note.value).unwrap_or_default();
+        match text["job"].as_u64() {
+            Some(VERSION) => serde_json::from_value(text)
+                .map_err(|error| strange("the note on the lock is damaged").caused_by(error)),
+            Some(_) => Err(strange("the note on the lock is that of a job of a later release")),
+            None => Err(strange("the note on the lock is none of a job: something else uses the name")),
         }
-        let damaged = |error| strange("the note on the lock is damaged").caused_by(error);
-        serde_json::from_slice(&note.value).map_err(damaged)
     }
 
-    /// The note's text. What is remembered of the past is as much as fits.
-    pub(super) fn text(&self) -> Vec<u8> {
-        let mut record = self.clone();
+    /// The note's text. Where it has no room for all slots that were named before, it forgets the first of them, and warns.
+    pub(super) fn text(&mut self, name: &Name) -> Vec<u8> {
         loop {
             // Nothing in it can fail to be written.
-            let text = serde_json::to_vec(&record).unwrap_or_default();
-            if text.len() <= Note::MAX_BYTES || record.past.is_empty() {
+            let text = serde_json::to_vec(self).unwrap_or_default();
+            if text.len() <= Note::MAX_BYTES || self.past.is_empty() {
                 return text;
             }
-            record.past.remove(0);
+            let slot = self.past.remove(0);
+            tracing::warn!(%name, slot, "the record has no room for this slot any more, which runs again if a client asks for it");
         }
     }
 
@@ -133,67 +121,66 @@ impl Record {
         }
     }
 
-    /// As [`Record::run`], with what `note` knows besides.
-    pub(super) fn run_in(&self, note: &Note) -> JobRun {
-        self.run(&note.owner, note.token, note.written)
+    /// Whether it is from the future of the store's clock, which was ahead then. Clocks of servers that replace each other may differ a little.
+    pub(super) fn is_ahead(&self, now: SystemTime) -> bool {
+        self.reaches(None) > now + AHEAD
     }
 
-    /// The moment from which on slots begin that it knows nothing of.
-    pub(super) fn reaches(&self) -> SystemTime {
-        self.slot_start.map_or(self.began, |start| start.max(self.began)).into()
+    /// The moment from which on it covers no slots of `schedule`: the start of its own slot, also where the run had to wait and began later. A
+    /// run by another schedule covers each slot within which it began.
+    pub(super) fn reaches(&self, schedule: Option<&str>) -> SystemTime {
+        let own = self.slot_start.filter(|_| self.schedule.as_deref() == schedule);
+        own.or(self.slot_start.max(Some(self.began))).unwrap_or(self.began).into()
     }
 
-    /// Whether it, or one before it, was a run for `period`. A schedule that was changed since does not matter: what began within the
-    /// period was for it.
-    fn is_for(&self, period: &Period) -> bool {
-        period.start.map_or(self.slot == period.text, |start| self.reaches() >= start)
+    /// The run for the slot of `slot` in which the client `asked`, where no run was before; it begins `now`.
+    pub(super) fn first(slot: &Slot, asked: SystemTime, now: SystemTime) -> Result<Box<Self>> {
+        let Period { text, start } = slot.at(asked)?;
+        Ok(Box::new(Self {
+            job: VERSION,
+            slot: text,
+            slot_start: start.map(timestamp).transpose()?,
+            schedule: slot.schedule(),
+            state: RunState::Running,
+            detail: None,
+            began: timestamp(now)?,
+            attempt: 1,
+            missed: 0,
+            past: Vec::new(),
+        }))
     }
-}
 
-/// What is to be done at `now` where `last` is what the note says, and nobody else holds the lock.
-pub(super) fn decide(slot: &Slot, retries: u32, last: Option<&Record>, now: SystemTime) -> Result<Verdict> {
-    let period = slot.at(now)?;
-    let mut next = Record {
-        job: VERSION,
-        slot: period.text.clone(),
-        slot_start: period.start.map(Timestamp::try_from).transpose().map_err(no_time)?,
-        schedule: slot.schedule(),
-        state: RunState::Running,
-        detail: None,
-        began: Timestamp::try_from(now).map_err(no_time)?,
-        attempt: 1,
-        missed: 0,
-        past: Vec::new(),
-    };
-    let Some(last) = last else { return Ok(Verdict::Due(Box::new(next))) };
-    next.past.clone_from(&last.past);
-    let is_over = match last.state {
-        RunState::Succeeded => true,
-        RunState::Failed => last.attempt > retries,
-        RunState::Running | RunState::Died => false,
-    };
-    if last.is_for(&period) {
-        if is_over {
-            return Ok(Verdict::Done);
+    /// This run as it follows `last`, while no other client holds the lock; `None` where its slot has had its run.
+    pub(super) fn after(mut self: Box<Self>, last: &Self, slot: &Slot, retries: u32) -> Result<Option<Box<Self>>> {
+        self.past.clone_from(&last.past);
+        let has_ended = match last.state {
+            RunState::Succeeded => true,
+            RunState::Failed => last.attempt > retries,
+            RunState::Running | RunState::Died => false,
+        };
+        let (reaches, start) = (last.reaches(self.schedule.as_deref()), self.slot_start.map(SystemTime::from));
+        // A record from the future may be of a run that nobody needs now. That of the same slot is none to repeat.
+        let is_covered = start.map_or(self.slot == last.slot, |start| {
+            reaches >= start && (self.slot == last.slot || !last.is_ahead(self.began.into()))
+        });
+        if is_covered {
+            self.attempt = last.attempt.saturating_add(1);
+            self.missed = last.missed;
+            // The slot stays the one that was begun, also where the schedule has changed since.
+            (self.slot, self.slot_start) = (last.slot.clone(), last.slot_start);
+            self.schedule.clone_from(&last.schedule);
+            return Ok(Some(self).filter(|_| !has_ended));
         }
-        next.attempt = last.attempt.saturating_add(1);
-        next.missed = last.missed;
-        // The slot stays the one that was begun, also where the schedule has changed since.
-        (next.slot, next.slot_start) = (last.slot.clone(), last.slot_start);
-    } else if slot.is_named() && last.past.contains(&period.text) {
-        return Ok(Verdict::Done);
-    } else {
-        // A named run that died is not over, whatever ran since.
-        if last.schedule.is_none() && is_over {
-            next.past.push(last.slot.clone());
+        if slot.is_named() && last.past.contains(&self.slot) {
+            return Ok(None);
         }
-        if let Some(start) = period.start {
-            next.missed = slot.between(last.reaches(), start)?;
+        // A named run that died has not ended, whatever ran since.
+        if last.schedule.is_none() && has_ended {
+            self.past.push(last.slot.clone());
         }
+        if let Some(start) = start {
+            self.missed = slot.between(reaches, start)?;
+        }
+        Ok(Some(self))
     }
-    Ok(Verdict::Due(Box::new(next)))
-}
-
-fn no_time(error: jiff::Error) -> Error {
-    Error::new(ErrorKind::Config, "job", "the store's time is none of the calendar").caused_by(error)
 }

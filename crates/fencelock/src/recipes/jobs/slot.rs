@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, Unit, Zoned};
+use jiff::{RoundMode, Timestamp, Unit, ZonedRound};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -38,7 +38,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// assert!("sometimes".parse::<Slot>().is_err());
 /// # Ok::<(), fencelock::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Slot {
     kind: Kind,
     is_tolerant: bool,
@@ -53,7 +53,6 @@ enum Kind {
 }
 
 /// One slot.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Period {
     /// What it is called: no other slot of the schedule has the same text.
     pub(super) text: String,
@@ -167,9 +166,11 @@ impl Slot {
                 (start.date().to_string(), start.timestamp())
             }
             Kind::Cron(cron, zone) => {
-                let now = timestamp(now)?.to_zoned(zone.clone()).round(second_down()).map_err(no_time)?;
+                let down = ZonedRound::new().smallest(Unit::Second).mode(RoundMode::Floor);
+                let now = timestamp(now)?.to_zoned(zone.clone()).round(down).map_err(no_time)?;
                 let start = cron.find_previous_occurrence(&now, true).map_err(never)?;
-                (with_offset(&start), start.timestamp())
+                // With the distance from UTC: a local time that is there twice has two texts.
+                (start.timestamp().display_with_offset(start.offset()).to_string(), start.timestamp())
             }
         };
         Ok(Period { text, start: Some(start.into()) })
@@ -195,12 +196,12 @@ impl Slot {
         }
     }
 
-    /// How many slots begin after `past` and before `start`; [`Slot::MOST_MISSED`] at most.
-    pub(super) fn between(&self, past: SystemTime, start: SystemTime) -> Result<u64> {
+    /// How many slots begin after `past` and before `end`; [`Slot::MOST_MISSED`] at most.
+    pub(super) fn between(&self, past: SystemTime, end: SystemTime) -> Result<u64> {
         let (mut count, mut at) = (0, past);
         while count < Self::MOST_MISSED {
             at = self.after(at)?;
-            if at >= start {
+            if at >= end {
                 break;
             }
             count += 1;
@@ -210,37 +211,28 @@ impl Slot {
 }
 
 /// What it is made by says all.
-impl PartialEq for Kind {
+impl PartialEq for Slot {
     fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Named(one), Self::Named(other)) => one == other,
-            (Self::Named(_), _) | (_, Self::Named(_)) => false,
-            _ => self.to_string() == other.to_string(),
-        }
+        let same = (self.is_named(), self.is_tolerant) == (other.is_named(), other.is_tolerant);
+        same && self.to_string() == other.to_string()
     }
 }
 
-impl Eq for Kind {}
+impl Eq for Slot {}
 
-impl fmt::Display for Kind {
+impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name_of = |zone: &TimeZone| zone.iana_name().unwrap_or("UTC").to_owned();
-        match self {
-            Self::Every(length) => {
+        match &self.kind {
+            Kind::Every(length) => {
                 let seconds = length.as_secs();
                 let (each, unit) = UNITS.iter().find(|(each, _)| seconds % each == 0).unwrap_or(&(1, "s"));
                 write!(f, "{}{unit}", seconds / each)
             }
-            Self::Daily(zone) => write!(f, "daily@{}", name_of(zone)),
-            Self::Cron(cron, zone) => write!(f, "{}@{}", cron.as_str(), name_of(zone)),
-            Self::Named(text) => f.write_str(text),
+            Kind::Daily(zone) => write!(f, "daily@{}", name_of(zone)),
+            Kind::Cron(cron, zone) => write!(f, "{}@{}", cron.as_str(), name_of(zone)),
+            Kind::Named(text) => f.write_str(text),
         }
-    }
-}
-
-impl fmt::Display for Slot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.kind.fmt(f)
     }
 }
 
@@ -293,17 +285,8 @@ fn zone_of(zone: &str) -> Result<TimeZone> {
     TimeZone::get(zone).ok().filter(|_| !zone.eq_ignore_ascii_case("localtime")).ok_or_else(unknown)
 }
 
-fn timestamp(time: SystemTime) -> Result<Timestamp> {
+pub(super) fn timestamp(time: SystemTime) -> Result<Timestamp> {
     Timestamp::try_from(time).map_err(no_time)
-}
-
-fn second_down() -> jiff::ZonedRound {
-    jiff::ZonedRound::new().smallest(Unit::Second).mode(jiff::RoundMode::Floor)
-}
-
-/// The local time and its distance from UTC: of a time that is there twice, two texts.
-fn with_offset(time: &Zoned) -> String {
-    time.timestamp().display_with_offset(time.offset()).to_string()
 }
 
 #[cfg(test)]
