@@ -121,6 +121,18 @@ fn a_postgresql_that_does_not_wait_for_its_disk_is_found_out() {
 }
 
 #[test]
+fn a_postgresql_that_cannot_be_told_from_another_one_is_found_out_and_warned_of_at_each_connection() {
+    let server = postgres::Server::start(postgres::Settings::default()).unwrap();
+    server.sql(postgres::OWNER, "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC").unwrap();
+    let url = patient(&format!("{}?schema=our%20%22locks'", server.url()));
+    let done = output(&mut Place::with_store(&url).run(&["job"], "true"));
+    assert!(code(&done) == 0 && stderr(&done).contains("cannot read pg_control_system()"), "{done:?}");
+    let (code, said) = report(&url);
+    assert_eq!(code, 1, "{said}");
+    assert!(found(&said, "warning", &["may not call pg_control_system()"]), "{said}");
+}
+
+#[test]
 fn a_postgresql_in_which_others_planted_operators_runs_none_of_them_for_the_command() {
     let server = postgres::Server::start(postgres::Settings::default()).unwrap();
     server.sql(postgres::OWNER, postgres::PLANTED).unwrap();

@@ -6,6 +6,7 @@
 mod advisory;
 mod hold;
 mod lab;
+mod memory;
 mod notes;
 mod planted;
 mod rights;

@@ -1,10 +1,10 @@
 //! Requests that the server undoes, cancels or never answers: they are sent again, and nobody loses a lock.
 
-use fencelock::ErrorKind;
-use fencelock::postgres::HOLD;
-use fencelock_testbed::postgres::Settings;
+use fencelock::postgres::{HOLD, Schema};
+use fencelock::{ErrorKind, Name};
+use fencelock_testbed::postgres::{OWNER, Settings};
 
-use crate::lab::{acquire, acquiring, client, connection, database, server, soon, until, until_queued};
+use crate::lab::{acquire, acquiring, client, connection, database, server, soon, until, until_queued, with};
 
 /// Three rows in seven that a request writes make the server undo it: at once with `trouble`, at the commit with `late_trouble`.
 const TROUBLE: &str = "CREATE SEQUENCE public.row_number;
@@ -75,6 +75,43 @@ async fn a_request_that_is_cancelled_while_it_waits_for_rows_is_asked_again() {
         soon(soon(waiting).await.unwrap().unwrap().release()).await.unwrap();
         until_queued(&one, "job", 0).await;
     }
+}
+
+/// Logical replication refuses to update and delete rows of a table without a key.
+#[tokio::test]
+async fn under_a_publication_of_all_tables_locks_and_clean_up_work_and_a_lock_table_without_a_key_is_named() {
+    let own = server(Settings::default().with("wal_level = logical").with("fsync = off"));
+    let early = client(&own.url(), 60_000).await;
+    own.sql(OWNER, "CREATE PUBLICATION everything FOR ALL TABLES").unwrap();
+    let (one, other) = (client(&own.url(), 120_000).await, client(&own.url(), 120_000).await);
+    let writer = soon(one.rwlock("job").unwrap().write()).await.unwrap();
+    let waiting = acquiring(&early, "other");
+    soon(soon(waiting).await.unwrap().unwrap().release()).await.unwrap();
+    let queue = other.queue(&Name::new("job").unwrap()).await.unwrap();
+    soon(soon(writer.downgrade()).await.unwrap().release()).await.unwrap();
+    let guard = acquire(&one, "job").await;
+    guard.write_note("note", None).await.unwrap();
+    assert_eq!(queue.queued, 1);
+    let queue = other.queue(&Name::new("job").unwrap()).await.unwrap();
+    other.break_grant("job", &queue.contenders[0], "stuck").await.unwrap();
+    soon(guard.lost()).await;
+    let user = connection(&own.url()).await;
+    // As after a promotion: another memory.
+    own.sql(OWNER, "UPDATE fencelock.layout SET mark = 'another', longest = '0'").unwrap();
+    client(&own.url(), 1_000).await;
+    for bucket in (0..4096).step_by(256) {
+        user.batch_execute(&format!("SELECT fencelock.fence('stock', 1), fencelock.clear_up({bucket})")).await.unwrap();
+    }
+    for layout in ["layout=distributed_lock", "layout=shedlock"] {
+        let url = with(&own.url(), layout);
+        Schema::of(&url).unwrap().migrate(&[]).await.unwrap();
+        acquire(&client(&url, 60_000).await, "job").await.release().await.unwrap();
+    }
+    let keyless = "ALTER TABLE distributed_lock DROP CONSTRAINT distributed_lock_pkey, ADD UNIQUE (lock_key)";
+    user.batch_execute(keyless).await.unwrap();
+    let client = client(&with(&own.url(), "layout=distributed_lock"), 60_000).await;
+    let error = soon(client.mutex("job").unwrap().acquire()).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("REPLICA IDENTITY"), "{error}");
 }
 
 /// Each connection that a client has: that of its session, the one on which a release waits, and that of a client which only looks.

@@ -1,5 +1,6 @@
 //! What a PostgreSQL server is asked.
 
+use std::io;
 use std::time::SystemTime;
 
 use fencelock::capability::StoreUrl;
@@ -18,6 +19,8 @@ const QUESTIONS: &str = "\
     UNION ALL SELECT 'recovery', pg_is_in_recovery()::text \
     UNION ALL SELECT 'connections', (SELECT count(*)::text FROM pg_stat_activity WHERE backend_type = 'client backend') \
     UNION ALL SELECT 'standbys', (SELECT count(*)::text FROM pg_stat_replication) \
+    UNION ALL SELECT 'blind', (SELECT string_agg(f.call, ' and ') FROM pg_proc AS p, (VALUES ('pg_control_system()'), ('pg_walfile_name(pg_lsn)'), \
+        ('pg_current_wal_lsn()')) AS f (call) WHERE p.proname = '_mark' AND p.pronargs = 0 AND NOT has_function_privilege(p.proowner, f.call, 'EXECUTE')) \
     UNION ALL SELECT 'time', (extract(epoch FROM clock_timestamp()) * 1000)::text";
 
 pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String> {
@@ -27,21 +30,22 @@ pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String>
     };
     let Way { host, port, user, password, is_encrypted } = Way::of(url, server, "host", 5432)?;
     let tls = is_encrypted.then(|| tls::of(url)).transpose()?;
-    let database = url.path().trim_start_matches('/');
+    let database = Some(url.path().trim_start_matches('/')).filter(|database| !database.is_empty()).unwrap_or(&user);
     let mut config = Config::new();
-    config.host(&host).port(port).user(&user).dbname(if database.is_empty() { &user } else { database });
-    if !password.is_empty() {
-        config.password(password);
-    }
-    let (client, driven) = match tls {
+    config.host(&host).port(port).user(&user).password(password).dbname(database);
+    // Either connection ends with its client.
+    let client = match tls {
         None => {
             let (client, connection) = config.connect(NoTls).await.map_err(said)?;
-            (client, tokio::spawn(connection))
+            tokio::spawn(connection);
+            client
         }
         Some(tls) => {
-            let stream = tls::wrap(&tls, asked_for_tls(&host, port).await?, &host).await?;
+            let stream = asked_for_tls(&host, port).await.map_err(|error| error.to_string())?;
+            let stream = tls::wrap(&tls, stream, &host).await?;
             let (client, connection) = config.connect_raw(stream, NoTls).await.map_err(said)?;
-            (client, tokio::spawn(connection))
+            tokio::spawn(connection);
+            client
         }
     };
     let mut facts = Facts::default();
@@ -55,22 +59,18 @@ pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String>
     if let Some(time) = facts.number("time") {
         facts.set_clock(time, asked);
     }
-    driven.abort();
     Ok(facts)
 }
 
 /// A connection on which TLS can begin.
-async fn asked_for_tls(host: &str, port: u16) -> Result<TcpStream, String> {
+async fn asked_for_tls(host: &str, port: u16) -> io::Result<TcpStream> {
     /// The request that every conversation over TLS begins with: its length and a number.
     const REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
-    let asked = async {
-        let mut stream = TcpStream::connect((host, port)).await?;
-        stream.write_all(&REQUEST).await?;
-        std::io::Result::Ok((stream.read_u8().await?, stream))
-    };
-    match asked.await.map_err(|error| error.to_string())? {
-        (b'S', stream) => Ok(stream),
-        _ => Err("it does not encrypt".to_owned()),
+    let mut stream = TcpStream::connect((host, port)).await?;
+    stream.write_all(&REQUEST).await?;
+    match stream.read_u8().await? {
+        b'S' => Ok(stream),
+        _ => Err(io::Error::other("it does not encrypt")),
     }
 }
 
@@ -89,6 +89,11 @@ checks! {
         let count = facts.above_nothing("standbys")?;
         facts.text("synchronous_standby_names").is_empty().then(|| format!("{count} standbys copy this server asynchronously"))
     }, "one that is promoted may not know the last grants: nobody is granted a lock until the longest ttl has passed", "synchronous_standby_names, and synchronous_commit = on";
+    Warning, |facts| {
+        let calls = Some(facts.text("blind")).filter(|calls| !calls.is_empty())?;
+        Some(format!("the owner of the functions of the locks may not call {calls}"))
+    }, "the server is told from a promoted or restored one by its start alone: after each start, no client is granted a lock until the longest ttl has passed",
+        "GRANT EXECUTE ON FUNCTION for it, to the owner of the schema of the locks";
     Note, |facts| Some(format!("idle_session_timeout is {} ms", facts.above_nothing("idle_session_timeout")?)),
         "fencelock switches it off for its own connections; a session of psql that holds a lock is ended by it", "idle_session_timeout = 0 for the roles that hold locks";
     Warning, |facts| Some(format!("{} connections (max_connections) are in use", facts.nearly("connections", "max_connections")?)),
@@ -97,8 +102,6 @@ checks! {
         let (port, dialled) = (facts.number("port")?, facts.number("dialled")?);
         (port != dialled).then(|| format!("the server listens on port {port} and was reached by {dialled}: a pooler or proxy is between"))
     }, "it may close idle connections, and a pooler in transaction mode is refused", "session mode and no idle limit there, or the server's own address";
-    Note, |facts| {
-        let version = facts.number("server_version_num").filter(|version| *version < 140_000.0)?;
-        Some(format!("the server is PostgreSQL {}", (version / 10_000.0).floor()))
-    }, "releases before 14 get no corrections any more", "a release that is maintained";
+    Note, |facts| (facts.number("server_version_num")? < 140_000.0).then(|| "the server is older than PostgreSQL 14".to_owned()),
+        "releases before 14 get no corrections any more", "a release that is maintained";
 }

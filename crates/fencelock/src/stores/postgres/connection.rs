@@ -24,7 +24,10 @@ use crate::store::Tasks;
 use crate::time::Clock;
 
 /// The functions by which somebody may be granted, who is told by the call of `ring` that follows in the same message.
-const RINGING: [&str; 3] = ["leave", "lighten", "break_grant"];
+const RINGING: [&str; 4] = ["leave", "lighten", "withdraw", "break_grant"];
+
+/// The code of the warning that the server cannot be told from another one, see `_mark()` in `schema.sql`.
+const BLIND: &str = "FL005";
 
 /// What goes on on a connection.
 #[derive(Default)]
@@ -65,7 +68,7 @@ impl Connection {
         let (client, wire) = dial(config, server, &*by.clock, greet).await?;
         let traffic = Arc::new(Traffic::default());
         let silence = given_up(Arc::clone(&traffic), Arc::clone(&by.clock), by.silence);
-        let end = End { user: Arc::clone(&by.user), number };
+        let end = End { user: Arc::clone(&by.user), number, server: shown };
         let task = tasks.spawn(drive(end, wire, silence));
         Ok(Arc::new(Self {
             client,
@@ -218,6 +221,9 @@ async fn drive(end: End, wire: tokio_postgres::Connection<Stream, Plain>, silenc
                 Poll::Ready(Some(Ok(AsyncMessage::Notification(told)))) => {
                     end.user.heard(end.number, told.payload().as_bytes());
                 }
+                Poll::Ready(Some(Ok(AsyncMessage::Notice(said)))) if said.code().code() == BLIND => {
+                    tracing::warn!(server = end.server, "{}", said.message());
+                }
                 Poll::Ready(Some(Ok(_))) => {}
                 Poll::Ready(Some(Err(error))) => {
                     tracing::debug!(%error, "a connection ended");
@@ -239,6 +245,7 @@ async fn drive(end: End, wire: tokio_postgres::Connection<Stream, Plain>, silenc
 struct End {
     user: Arc<dyn User<Connection>>,
     number: u64,
+    server: String,
 }
 
 impl Drop for End {

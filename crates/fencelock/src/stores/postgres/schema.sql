@@ -1,4 +1,4 @@
--- Locks in PostgreSQL, layout `fair`, version 4: tables that only the functions below touch.
+-- Locks in PostgreSQL, layout `fair`, version 5: tables that only the functions below touch.
 --
 -- {schema} stands for the quoted name of the schema, {kept} for UNLOGGED or nothing, {check} for the refusal of every isolation level
 -- but read committed, and {secure} for a function that runs with the rights of its owner and finds nothing outside of the schema.
@@ -17,9 +17,9 @@ END $$;
 -- One row. `mark` is of the memory that this was written in, see _mark(); before `quiet_until` nobody is granted, for at most
 -- `quiet_for` from now: the clock may go back. `longest` is the longest ttl of a session.
 CREATE TABLE {schema}.layout (
-    version integer NOT NULL, mark text, quiet_until timestamptz NOT NULL, quiet_for interval NOT NULL, longest interval NOT NULL
+    version integer PRIMARY KEY, mark text, quiet_until timestamptz NOT NULL, quiet_for interval NOT NULL, longest interval NOT NULL
 );
-INSERT INTO {schema}.layout VALUES (4, NULL, 'epoch', '0', '0');
+INSERT INTO {schema}.layout VALUES (5, NULL, 'epoch', '0', '0');
 
 -- Rows that are locked, and hardly ever updated: nothing alive in a bucket has a number below `low`.
 CREATE {kept} TABLE {schema}.bucket (bucket integer PRIMARY KEY, low bigint NOT NULL) WITH (fillfactor = 50);
@@ -98,42 +98,48 @@ BEGIN
     RETURN (get_byte(digest, 0) << 4) | (get_byte(digest, 1) >> 4);
 END $$;
 
--- Numbers never fall behind the clock, in 1/128 ms: they rise over failovers and restored backups. The step ahead is more than can be
--- drawn between the two statements.
-CREATE FUNCTION {schema}._raise() RETURNS void LANGUAGE plpgsql
-AS $$
-DECLARE clock bigint := floor(extract(epoch FROM clock_timestamp()) * 128000)::bigint;
-BEGIN
-    IF nextval('number') < clock THEN
-        PERFORM 1 FROM layout FOR UPDATE;
-        IF nextval('number') < clock THEN
-            PERFORM setval('number', clock + 10000);
-        END IF;
-    END IF;
-END $$;
-
 -- Another one after a failover, after a restored backup, and where a dump was read in: grants may be missing that their holders believe in.
+-- The start of the server stands in for a part that the owner may not read. Then each start of a server makes another memory.
 CREATE FUNCTION {schema}._mark() RETURNS text LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
     place_id oid := 'place'::regclass;
-    cluster text := '';
+    cluster text;
+    timeline text;
 BEGIN
     BEGIN
-        cluster := (SELECT system_identifier FROM pg_control_system()) || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8);
+        cluster := (SELECT system_identifier FROM pg_control_system());
     EXCEPTION WHEN OTHERS THEN
-        -- A server of a kind that does not tell.
+        -- EXECUTE was revoked, or the server is of a kind that lacks the function.
     END;
-    RETURN place_id || ' ' || (SELECT oid FROM pg_database WHERE datname = current_database()) || ' ' || cluster;
+    BEGIN
+        timeline := left(pg_walfile_name(pg_current_wal_lsn()), 8);
+    EXCEPTION WHEN OTHERS THEN
+    END;
+    IF cluster IS NULL OR timeline IS NULL THEN
+        RAISE WARNING USING ERRCODE = 'FL005', MESSAGE = format('the owner of the locks'' functions (%s) cannot read %s: after each start of the server, no client is granted a lock until the longest ttl has passed',
+            current_user, concat_ws(' and ', CASE WHEN cluster IS NULL THEN 'pg_control_system()' END, CASE WHEN timeline IS NULL THEN 'pg_walfile_name(pg_current_wal_lsn())' END));
+        cluster := concat_ws(' ', cluster, extract(epoch FROM pg_postmaster_start_time()));
+    END IF;
+    RETURN concat_ws(' ', place_id, (SELECT oid FROM pg_database WHERE datname = current_database()), cluster, timeline);
 END $$;
 
--- Keeps everybody from being granted until every session that is not remembered has ended, wherever the memory may lack some.
+-- Keeps everybody from being granted until every session that is not remembered has ended, wherever the memory may lack some. Raises the
+-- numbers to the clock, in 1/128 ms: they rise over failovers and restored backups.
 CREATE FUNCTION {schema}._heed(p_ttl interval) RETURNS void LANGUAGE plpgsql
 AS $$
 DECLARE
+    clock bigint := floor(extract(epoch FROM clock_timestamp()) * 128000)::bigint;
     now_mark text := _mark();
     is_empty boolean;
 BEGIN
+    IF nextval('number') < clock THEN
+        PERFORM 1 FROM layout FOR UPDATE;
+        IF nextval('number') < clock THEN
+            -- Further than can be drawn between the two statements.
+            PERFORM setval('number', clock + 10000);
+        END IF;
+    END IF;
     IF (SELECT count(DISTINCT relpersistence) > 1 FROM pg_class WHERE oid IN ('bucket'::regclass, 'place'::regclass, 'session'::regclass)) THEN
         -- That some of them are empty after a crash would not be noticed.
         RAISE EXCEPTION USING ERRCODE = 'FL004', MESSAGE = 'the tables bucket, place and session are logged in part: ALTER TABLE ... SET makes them alike';
@@ -343,7 +349,6 @@ RETURNS bigint LANGUAGE plpgsql {secure} AS $$
 DECLARE lives interval := p_ttl_ms * interval '1 millisecond';
 BEGIN
     {check}
-    PERFORM _raise();
     PERFORM _heed(lives);
     INSERT INTO session VALUES (p_session, clock_timestamp() + lives, lives, 1, p_bell, p_host, p_pid, p_client)
         ON CONFLICT (id) DO UPDATE SET expires = clock_timestamp() + lives;
@@ -357,7 +362,6 @@ DECLARE
     now_epoch bigint;
 BEGIN
     {check}
-    PERFORM _raise();
     PERFORM _heed(lives);
     UPDATE session SET expires = clock_timestamp() + lives, ttl = lives, epoch = epoch + 1
         WHERE id = p_session AND expires > clock_timestamp() RETURNING epoch INTO now_epoch;
@@ -501,7 +505,6 @@ CREATE FUNCTION {schema}.leave(p_session bigint, p_name text, p_client bigint, p
 RETURNS integer LANGUAGE plpgsql {secure} AS $$
 DECLARE
     home integer := _home(p_name);
-    floor_seq bigint;
     mine record;
 BEGIN
     {check}
@@ -514,14 +517,9 @@ BEGIN
             RETURN _left(home, p_name);
         END IF;
     END IF;
-    IF p_seq IS NULL THEN
-        SELECT low INTO floor_seq FROM bucket WHERE bucket = home;
-        SELECT seq, granted INTO mine FROM place
-            WHERE bucket = home AND name = p_name AND seq >= floor_seq AND client = p_client AND number = p_number AND session = p_session;
-    ELSE
-        SELECT seq, granted INTO mine FROM place
-            WHERE bucket = home AND name = p_name AND seq = p_seq AND client = p_client AND number = p_number AND session = p_session;
-    END IF;
+    SELECT seq, granted INTO mine FROM place
+        WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number AND session = p_session
+            AND seq BETWEEN coalesce(p_seq, (SELECT low FROM bucket WHERE bucket = home)) AND coalesce(p_seq, 9223372036854775807);
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
@@ -565,27 +563,13 @@ END $$;
 -- session is over, and what leave() says of the place.
 CREATE FUNCTION {schema}.withdraw(p_session bigint, p_name text, p_client bigint, p_number bigint)
 RETURNS bigint[] LANGUAGE plpgsql {secure} AS $$
-DECLARE
-    home integer := _home(p_name);
-    floor_seq bigint;
-    now_epoch bigint;
-    mine record;
+DECLARE now_epoch bigint;
 BEGIN
     {check}
-    SELECT low INTO floor_seq FROM bucket WHERE bucket = home FOR NO KEY UPDATE;
+    -- The bucket first: a request that has it locked is waited for, and its place is found.
+    PERFORM 1 FROM bucket WHERE bucket = _home(p_name) FOR NO KEY UPDATE;
     UPDATE session SET epoch = epoch + 1 WHERE id = p_session RETURNING epoch INTO now_epoch;
-    SELECT seq INTO mine FROM place
-        WHERE bucket = home AND name = p_name AND seq >= floor_seq AND client = p_client AND number = p_number AND session = p_session;
-    IF NOT FOUND THEN
-        RETURN ARRAY[coalesce(now_epoch, 0), 0];
-    END IF;
-    DELETE FROM place WHERE ctid = (
-        SELECT ctid FROM place WHERE bucket = home AND name = p_name AND seq = mine.seq FOR UPDATE SKIP LOCKED);
-    IF NOT FOUND THEN
-        RETURN ARRAY[coalesce(now_epoch, 0), 2];
-    END IF;
-    PERFORM _settle(home, p_name, floor_seq, false);
-    RETURN ARRAY[coalesce(now_epoch, 0), 1];
+    RETURN ARRAY[coalesce(now_epoch, 0), leave(p_session, p_name, p_client, p_number, NULL, false)];
 END $$;
 
 -- How places of a session stand: for each name, when to look again, and of each of its places 0 granted, 1 waiting, 2 missing. No row: the

@@ -7,7 +7,7 @@ use super::url::Schema;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The version of the layout that this release makes and works with.
-pub(super) const VERSION: i32 = 4;
+pub(super) const VERSION: i32 = 5;
 
 /// The number of the advisory lock of whoever makes a schema: the beginning of the word.
 pub(super) const MAKING: i64 = 7_378_415_037_781_730_660;

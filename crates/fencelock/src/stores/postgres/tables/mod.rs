@@ -57,6 +57,10 @@ fn meant(code: &str) -> Option<Meaning> {
             ErrorKind::Layout,
             "the lock table has another column that every row must fill, and that has no default: give it one, or let it be empty",
         ),
+        "55000" => refused(
+            ErrorKind::Layout,
+            "a publication has the lock table, which has no replica identity: ALTER TABLE … REPLICA IDENTITY USING INDEX, with the index of its key",
+        ),
         "23505" => refused(ErrorKind::Layout, "another unique key of the lock table keeps the row out"),
         _ => return None,
     })
