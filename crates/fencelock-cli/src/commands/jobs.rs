@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use fencelock::jobs::{JobStatus, RunState};
+use fencelock::jobs::{EarlierRun, JobStatus, RunState};
 use fencelock::{Client, ErrorKind, Name};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Serialize;
@@ -19,14 +19,14 @@ const WRONG: u8 = 1;
 
 /// Show the last run of jobs, as `run --once-per` and `run --slot` leave it.
 ///
-/// A store lists names while somebody holds them or waits for them, and not those of idle jobs: name the jobs. Without names, those that
-/// are running are shown.
+/// Without names, all jobs that have a record. The table shows up to five runs of each, the last one first.
 ///
 /// With --json: an array of objects with `name`, `store`, `state` ("running", "succeeded", "failed", "died", or "never": no run is
 /// known), `slot`, `schedule` (null for a slot of --slot), `host`, `pid` and `client` (who ran it), `token` (a string), `began` (RFC 3339, by
 /// the store's clock), `took_ms` (null while it runs, and of one that died), `attempt` (which run for its slot), `detail` (how it ended),
 /// `missed_before` (slots without a run before it), `missed` (slots that began since without a run, up to 1000; null for a slot of --slot),
-/// and `ahead` (whether the record is from the future of the store's clock, which was set back).
+/// `ahead` (whether the record is from the future of the store's clock, which was set back), `last_success` (when the last run that
+/// succeeded ended) and `earlier` (up to four runs before, each with `slot`, `state`, `detail`, `host`, `began` and `took_ms`).
 #[derive(Debug, Args)]
 pub(crate) struct Jobs {
     /// The jobs' names, which are those of their locks.
@@ -57,7 +57,7 @@ impl Jobs {
             print_json(&shown)?;
         } else {
             let heads = ["JOB", "STATE", "SLOT", "WHO", "BEGAN", "TOOK", "ATTEMPT", "MISSED", "DETAIL"];
-            print_table(&heads, shown.iter().map(Shown::row))?;
+            print_table(&heads, shown.iter().flat_map(Shown::rows))?;
             print_store(&chosen)?;
         }
         Ok(if self.check && shown.iter().any(Shown::is_wrong) { WRONG } else { 0 })
@@ -65,11 +65,11 @@ impl Jobs {
 
     async fn look(&self, client: &Client) -> fencelock::Result<Vec<(Name, Option<JobStatus>)>> {
         let (names, all) = match &self.names[..] {
-            [] => (client.names("", None, usize::MAX).await?, true),
+            [] => (client.job_names().await?, true),
             names => (names.to_vec(), false),
         };
         let looks = stream::iter(names).map(async |name| match client.job_status(&name).await {
-            // Of all locks that are held, most are none of jobs.
+            // Its record was deleted, and its lock may have another note by now.
             Err(error) if all && error.kind() == ErrorKind::Layout => Ok(None),
             Ok(None) if all => Ok(None),
             status => Ok(Some((name, status?))),
@@ -97,6 +97,8 @@ struct Shown {
     missed_before: Option<u64>,
     missed: Option<u64>,
     ahead: Option<bool>,
+    last_success: Option<String>,
+    earlier: Vec<EarlierRun>,
     #[serde(skip)]
     who: Option<String>,
     #[serde(skip)]
@@ -111,13 +113,7 @@ impl Shown {
         Self {
             name: name.to_string(),
             store: store.to_owned(),
-            state: match last.map(|last| last.state) {
-                None => "never",
-                Some(RunState::Running) => "running",
-                Some(RunState::Succeeded) => "succeeded",
-                Some(RunState::Failed) => "failed",
-                Some(_) => "died",
-            },
+            state: last.map_or("never", |last| word(last.state)),
             slot: last.map(|last| last.slot.clone()),
             schedule: last.and_then(|last| last.schedule.clone()),
             host: named.map(|owner| owner.host.clone()),
@@ -131,6 +127,9 @@ impl Shown {
             missed_before: last.map(|last| last.missed),
             missed: status.and_then(|status| status.missed),
             ahead: status.map(|status| status.is_ahead),
+            last_success: status
+                .and_then(|status| Some(humantime::format_rfc3339_millis(status.succeeded?).to_string())),
+            earlier: status.map(|status| status.earlier.clone()).unwrap_or_default(),
             who: last.map(|last| last.owner.to_string()),
             age,
         }
@@ -141,18 +140,35 @@ impl Shown {
         !matches!(self.state, "running" | "succeeded") || has_missed || self.ahead == Some(true)
     }
 
-    fn row(&self) -> Vec<String> {
-        let took = self.took_ms.map(|ms| humantime::format_duration(Duration::from_millis(ms)).to_string());
-        vec![
+    /// The last run, and those before it.
+    fn rows(&self) -> impl Iterator<Item = Vec<String>> {
+        let took = |ms: Option<u64>| told(ms.map(|ms| humantime::format_duration(Duration::from_millis(ms))).as_ref());
+        let last = vec![
             self.name.clone(),
             self.state.to_owned(),
             told(self.slot.as_ref()),
             told(self.who.as_ref()),
             told(self.age.as_ref()),
-            told(took.as_ref()),
+            took(self.took_ms),
             told(self.attempt.as_ref()),
             told(self.missed.as_ref()),
             self.detail.clone().unwrap_or_default(),
-        ]
+        ];
+        let before = self.earlier.iter().map(move |run| {
+            let [name, attempt, missed] = [const { String::new() }; 3];
+            let (state, began, detail) = (word(run.state).to_owned(), run.began.clone(), run.detail.clone());
+            let (slot, host) = (run.slot.clone(), run.host.clone());
+            vec![name, state, slot, host, began, took(run.took_ms), attempt, missed, detail.unwrap_or_default()]
+        });
+        [last].into_iter().chain(before)
+    }
+}
+
+fn word(state: RunState) -> &'static str {
+    match state {
+        RunState::Running => "running",
+        RunState::Succeeded => "succeeded",
+        RunState::Failed => "failed",
+        _ => "died",
     }
 }

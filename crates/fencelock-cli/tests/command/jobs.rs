@@ -183,6 +183,33 @@ fn a_named_slot_that_falls_out_of_memory_is_reported() {
     assert_eq!(ended(&mut place.run(&["--quiet", "--slot", &past[29], "job"], "false")).0, 0);
 }
 
+fn lists_its_jobs(place: &Place) {
+    let run = |name: &str, slot: &str, script: &str| ended(&mut place.run(&["--slot", slot, name], script)).0;
+    assert_eq!([run("job", "a", "exit 3"), run("job", "b", "true"), run("other", "a", "true")], [3, 0, 0]);
+    let shown = output(&mut place.fencelock(&["jobs", "--json"]));
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!((shown[0]["name"].as_str(), shown[1]["name"].as_str()), (Some("job"), Some("other")));
+    let before = &shown[0]["earlier"][0];
+    assert_eq!((before["state"].as_str(), before["detail"].as_str()), (Some("failed"), Some("exit code 3")));
+    assert!(before["took_ms"].is_u64() && shown[0]["last_success"].is_string(), "{shown}");
+    let table = stdout(&output(&mut place.fencelock(&["jobs"])));
+    let failed = table.lines().find(|line| line.contains("exit code 3")).unwrap_or_else(|| panic!("{table}"));
+    let host = before["host"].as_str().unwrap();
+    assert!(failed.contains(host) && failed.contains(before["began"].as_str().unwrap()), "{table}");
+    assert_eq!(ended(&mut place.fencelock(&["note", "job", "--delete"])).0, 0);
+    let table = stdout(&output(&mut place.fencelock(&["jobs"])));
+    assert!(!table.contains("job ") && table.contains("other"), "{table}");
+}
+
+#[test]
+fn without_names_all_jobs_are_shown_that_have_a_record_with_their_last_runs() {
+    lists_its_jobs(&Place::new());
+    lists_its_jobs(&Place::with_store(shared().url_with("ttl_ms=60000")));
+    let plain = Place::with_store(shared().url_with("layout=plain"));
+    let (code, text) = ended(&mut plain.fencelock(&["jobs"]));
+    assert!(code == 64 && text.contains("keeps no notes"), "{code} {text}");
+}
+
 #[test]
 fn a_command_that_could_not_be_started_leaves_the_slot_to_others() {
     let place = Place::new();

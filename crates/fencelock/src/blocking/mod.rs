@@ -87,6 +87,22 @@ macro_rules! options {
 }
 use options;
 
+/// Methods that wait for those of the same name underneath.
+macro_rules! waits {
+    ($of:literal; $($name:ident($($given:ident: $type:ty),*) -> $result:ty, $wrap:expr;)*) => {
+        $(
+            #[doc = concat!("As [`crate::", $of, "::", stringify!($name), "`].")]
+            ///
+            /// # Errors
+            /// The same.
+            pub fn $name(&self, $($given: $type),*) -> Result<$result> {
+                wait(self.0.$name($($given),*)).map($wrap)
+            }
+        )*
+    };
+}
+pub(crate) use waits;
+
 /// A [`crate::Client`] for code that blocks.
 #[derive(Debug, Clone)]
 pub struct Client(pub(crate) crate::Client);
@@ -158,60 +174,14 @@ impl Client {
         self.0.breaker()
     }
 
-    /// Who holds and who waits for `name`, front first.
-    ///
-    /// # Errors
-    /// As [`crate::Client::queue`].
-    pub fn queue(&self, name: impl AsRef<str>) -> Result<Queue> {
-        wait(self.0.queue(name))
-    }
-
-    /// One page of those who hold and wait for `name`, front first, and how many there are.
-    ///
-    /// # Errors
-    /// As [`crate::Client::queue`].
-    pub fn queue_page(&self, name: impl AsRef<str>, page: Page) -> Result<Queue> {
-        wait(self.0.queue_page(name, page))
-    }
-
-    /// Who is at the head of the queue of `name`, and how many are in it.
-    ///
-    /// # Errors
-    /// As [`crate::Client::contention`].
-    pub fn contention(&self, name: impl AsRef<str>) -> Result<Contention> {
-        wait(self.0.contention(name))
-    }
-
-    /// Up to `limit` names that somebody queues for.
-    ///
-    /// # Errors
-    /// As [`crate::Client::names`].
-    pub fn names(&self, prefix: &str, from: Option<&Name>, limit: usize) -> Result<Vec<Name>> {
-        wait(self.0.names(prefix, from, limit))
-    }
-
-    /// Breaks the grant of `holder`.
-    ///
-    /// # Errors
-    /// As [`crate::Client::break_grant`].
-    pub fn break_grant(&self, name: impl AsRef<str>, holder: &Contender, reason: &str) -> Result<bool> {
-        wait(self.0.break_grant(name, holder, reason))
-    }
-
-    /// The grants of `name` that were broken.
-    ///
-    /// # Errors
-    /// As [`crate::Client::breaks`].
-    pub fn breaks(&self, name: impl AsRef<str>) -> Result<Vec<Break>> {
-        wait(self.0.breaks(name))
-    }
-
-    /// Releases everything and ends the session.
-    ///
-    /// # Errors
-    /// As [`crate::Client::close`].
-    pub fn close(&self) -> Result<()> {
-        wait(self.0.close())
+    waits! { "Client";
+        queue(name: impl AsRef<str>) -> Queue, |queue| queue;
+        queue_page(name: impl AsRef<str>, page: Page) -> Queue, |queue| queue;
+        contention(name: impl AsRef<str>) -> Contention, |contention| contention;
+        names(prefix: &str, from: Option<&Name>, limit: usize) -> Vec<Name>, |names| names;
+        break_grant(name: impl AsRef<str>, holder: &Contender, reason: &str) -> bool, |is_broken| is_broken;
+        breaks(name: impl AsRef<str>) -> Vec<Break>, |breaks| breaks;
+        close() -> (), |()| ();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Guard, ReentrantMutex, options, wait};
+use super::{Guard, ReentrantMutex, options, wait, waits};
 use crate::error::Result;
 use crate::name::Name;
 
@@ -29,28 +29,10 @@ impl Mutex {
         ReentrantMutex::new(self.0)
     }
 
-    /// Acquires the lock, waiting as long as [`Mutex::timeout`] allows.
-    ///
-    /// # Errors
-    /// As [`crate::Mutex::acquire`].
-    pub fn acquire(&self) -> Result<Guard> {
-        wait(self.0.acquire()).map(Guard::new)
-    }
-
-    /// Acquires the lock, waiting at most `limit`.
-    ///
-    /// # Errors
-    /// As [`crate::Mutex::acquire`].
-    pub fn acquire_within(&self, limit: Duration) -> Result<Guard> {
-        wait(self.0.acquire_within(limit)).map(Guard::new)
-    }
-
-    /// Acquires the lock if nobody is ahead.
-    ///
-    /// # Errors
-    /// As [`crate::Mutex::try_acquire`].
-    pub fn try_acquire(&self) -> Result<Guard> {
-        wait(self.0.try_acquire()).map(Guard::new)
+    waits! { "Mutex";
+        acquire() -> Guard, Guard::new;
+        acquire_within(limit: Duration) -> Guard, Guard::new;
+        try_acquire() -> Guard, Guard::new;
     }
 
     /// Acquires the lock, runs `body` under it, and releases it. Blocking code cannot be stopped when the lock is lost:

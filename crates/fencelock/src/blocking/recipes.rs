@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Client, block_on, may_block, wait};
+use super::{Client, block_on, may_block, wait, waits};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::recipes::{self, Leading, Passage};
@@ -41,15 +41,7 @@ macro_rules! recipe {
                     Self(self.0.$option($value))
                 }
             )*
-            $(
-                #[doc = concat!("As [`crate::", $of, "::", stringify!($name), "`].")]
-                ///
-                /// # Errors
-                /// The same.
-                pub fn $name(&self) -> Result<$result> {
-                    wait(self.0.$name()).map($wrap)
-                }
-            )*
+            waits! { $of; $($name() -> $result, $wrap;)* }
         }
     };
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Guard, ReadGuard, WriteGuard, options, wait};
+use super::{Guard, ReadGuard, WriteGuard, options, wait, waits};
 use crate::error::Result;
 use crate::name::Name;
 
@@ -17,51 +17,12 @@ impl RwLock {
 
     options!("RwLock");
 
-    /// Takes the lock for reading, waiting as long as [`RwLock::timeout`] allows.
-    ///
-    /// # Errors
-    /// As [`crate::RwLock::read`].
-    pub fn read(&self) -> Result<ReadGuard> {
-        wait(self.0.read()).map(Guard::new)
-    }
-
-    /// Takes the lock for reading, waiting at most `limit`.
-    ///
-    /// # Errors
-    /// As [`crate::RwLock::read_within`].
-    pub fn read_within(&self, limit: Duration) -> Result<ReadGuard> {
-        wait(self.0.read_within(limit)).map(Guard::new)
-    }
-
-    /// Takes the lock for reading if nobody is in the way.
-    ///
-    /// # Errors
-    /// As [`crate::RwLock::try_read`].
-    pub fn try_read(&self) -> Result<ReadGuard> {
-        wait(self.0.try_read()).map(Guard::new)
-    }
-
-    /// Takes the lock for writing, waiting as long as [`RwLock::timeout`] allows.
-    ///
-    /// # Errors
-    /// As [`crate::RwLock::write`].
-    pub fn write(&self) -> Result<WriteGuard> {
-        wait(self.0.write()).map(Guard::new)
-    }
-
-    /// Takes the lock for writing, waiting at most `limit`.
-    ///
-    /// # Errors
-    /// As [`crate::RwLock::write_within`].
-    pub fn write_within(&self, limit: Duration) -> Result<WriteGuard> {
-        wait(self.0.write_within(limit)).map(Guard::new)
-    }
-
-    /// Takes the lock for writing if nobody is in the way.
-    ///
-    /// # Errors
-    /// As [`crate::RwLock::try_write`].
-    pub fn try_write(&self) -> Result<WriteGuard> {
-        wait(self.0.try_write()).map(Guard::new)
+    waits! { "RwLock";
+        read() -> ReadGuard, Guard::new;
+        read_within(limit: Duration) -> ReadGuard, Guard::new;
+        try_read() -> ReadGuard, Guard::new;
+        write() -> WriteGuard, Guard::new;
+        write_within(limit: Duration) -> WriteGuard, Guard::new;
+        try_write() -> WriteGuard, Guard::new;
     }
 }

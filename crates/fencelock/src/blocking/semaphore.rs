@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Guard, PermitGuard, options, wait};
+use super::{Guard, PermitGuard, options, wait, waits};
 use crate::error::Result;
 use crate::name::Name;
 
@@ -29,28 +29,10 @@ impl Semaphore {
         self.0.capacity()
     }
 
-    /// Acquires the permits, waiting as long as [`Semaphore::timeout`] allows.
-    ///
-    /// # Errors
-    /// As [`crate::Semaphore::acquire`].
-    pub fn acquire(&self) -> Result<PermitGuard> {
-        wait(self.0.acquire()).map(Guard::new)
-    }
-
-    /// Acquires the permits, waiting at most `limit`.
-    ///
-    /// # Errors
-    /// As [`crate::Semaphore::acquire`].
-    pub fn acquire_within(&self, limit: Duration) -> Result<PermitGuard> {
-        wait(self.0.acquire_within(limit)).map(Guard::new)
-    }
-
-    /// Acquires the permits if they are free and nobody waits.
-    ///
-    /// # Errors
-    /// As [`crate::Semaphore::try_acquire`].
-    pub fn try_acquire(&self) -> Result<PermitGuard> {
-        wait(self.0.try_acquire()).map(Guard::new)
+    waits! { "Semaphore";
+        acquire() -> PermitGuard, Guard::new;
+        acquire_within(limit: Duration) -> PermitGuard, Guard::new;
+        try_acquire() -> PermitGuard, Guard::new;
     }
 
     /// Acquires the permits, runs `body` under them, and releases them, as [`Mutex::run`](super::Mutex::run) does.

@@ -323,6 +323,45 @@ fn one_waiter_of_a_host_waits_for_a_slot_and_a_slow_job_fills_no_queue() {
 }
 
 #[test]
+fn the_jobs_of_a_store_are_listed_with_their_last_runs_and_last_success() {
+    on_one_thread(async {
+        let world = at_midnight();
+        let (one, other) = (world.process().await, world.process().await);
+        assert_eq!(other.client.job_names().await.unwrap(), []);
+        for name in ["report", "backup", "nightly/mail"] {
+            let run = one.client.job(name, slot("hourly")).unwrap().try_begin().await.unwrap();
+            let Begun::Run(run) = run else { panic!("{name} never ran") };
+            run.succeed().await.unwrap();
+        }
+        let names: Vec<_> = other.client.job_names().await.unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["backup", "nightly/mail", "report"]);
+        for hour in 1..7 {
+            world.clock.jump_wall(HOUR);
+            let run = begun(&job(&one, "hourly")).await;
+            world.clock.jump_wall(secs(hour));
+            match hour {
+                1..5 => run.succeed().await.unwrap(),
+                5 => drop(run),
+                _ => run.fail("exit code 3").await.unwrap(),
+            }
+            settle().await;
+        }
+        let seen = status(&other.client).await;
+        let runs: Vec<_> = seen.earlier.iter().map(|run| (&run.slot[11..13], run.state, run.took_ms)).collect();
+        let succeeded = |slot, secs: u64| (slot, RunState::Succeeded, Some(secs * 1000));
+        assert_eq!(
+            runs,
+            [("05", RunState::Died, None), succeeded("04", 4), succeeded("03", 3), succeeded("02", 2)],
+            "{seen:?}"
+        );
+        assert_eq!(seen.earlier[0].host, one.client.owner().host);
+        assert_eq!((seen.last.state, seen.last.detail.as_deref()), (RunState::Failed, Some("exit code 3")));
+        let ago = seen.now.duration_since(seen.succeeded.unwrap()).unwrap();
+        assert_eq!(ago, 2 * HOUR + secs(5 + 6));
+    });
+}
+
+#[test]
 fn a_run_that_ends_while_it_is_looked_at_has_not_died() {
     on_one_thread(async {
         let world = at_midnight();

@@ -20,7 +20,7 @@ use crate::show::{Everybody, Shown};
 const MOST: usize = 10_000;
 
 /// What was seen of the store; cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Seen {
     pub(crate) store: Arc<str>,
     pub(crate) layout: &'static str,
@@ -42,19 +42,7 @@ pub(crate) struct Seen {
 
 impl Seen {
     pub(crate) fn nothing(chosen: &Chosen, client: &Client) -> Self {
-        Self {
-            store: chosen.name().into(),
-            layout: client.capability().layout,
-            at: None,
-            took: Duration::ZERO,
-            since: None,
-            error: None,
-            looks: 0,
-            failed: 0,
-            locks: Arc::new([]),
-            left_out: 0,
-            grants: Arc::default(),
-        }
+        Self { store: chosen.name().into(), layout: client.capability().layout, ..Self::default() }
     }
 
     /// Everybody who holds, and everybody who waits.
@@ -70,6 +58,7 @@ impl Seen {
 }
 
 /// One lock.
+#[derive(Default)]
 pub(crate) struct Looked {
     pub(crate) class: usize,
     pub(crate) row: Row,
@@ -85,7 +74,7 @@ pub(crate) struct Looked {
 }
 
 /// One lock in a list.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
     class: String,
@@ -154,15 +143,10 @@ impl Looked {
             name: name.to_string(),
             class: classes.name(class).to_owned(),
             held_as: "unreadable".to_owned(),
-            holders: 0,
-            holder: None,
-            since: None,
-            purpose: None,
-            waiting: 0,
             error: Some(error),
+            ..Row::default()
         };
-        let (held, none) = (Vec::new(), None);
-        Self { class, row, everybody: None, held, oldest_hold: none, oldest_wait: none, foreign: 0, beside: 0 }
+        Self { class, row, ..Self::default() }
     }
 }
 

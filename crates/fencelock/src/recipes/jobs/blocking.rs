@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Begun, JobRun, JobStatus, Slot};
-use crate::blocking::{Client, recipe, wait};
+use crate::blocking::{Client, recipe, wait, waits};
 use crate::error::{Error, Result};
+use crate::name::Name;
 
 recipe! {
     /// ```
@@ -46,11 +47,8 @@ impl Job {
 }
 
 impl Client {
-    /// As [`crate::Client::job_status`].
-    ///
-    /// # Errors
-    /// The same.
-    pub fn job_status(&self, name: impl AsRef<str>) -> Result<Option<JobStatus>> {
-        wait(self.0.job_status(name))
+    waits! { "Client";
+        job_status(name: impl AsRef<str>) -> Option<JobStatus>, |status| status;
+        job_names() -> Vec<Name>, |names| names;
     }
 }

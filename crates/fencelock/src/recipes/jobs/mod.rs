@@ -12,16 +12,22 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use self::record::Record;
-pub use self::record::{JobRun, RunState};
+pub use self::record::{EarlierRun, JobRun, RunState};
 pub use self::slot::Slot;
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
+use crate::name::Name;
 use crate::primitives::{Guard, Mutex};
 use crate::store::Contender;
 
 /// How long the end of a run is told to a store that does not take it, and how often.
 const TELLING: Duration = Duration::from_secs(30);
 const TELL_AGAIN: Duration = Duration::from_millis(500);
+/// The locks whose notes list the jobs, but for their numbers, and how many there are.
+const LIST: &str = "fencelock/jobs/";
+const LISTS: usize = 16;
+/// How long the first runs of a job wait for its list.
+const LISTING: Duration = Duration::from_secs(5);
 
 /// A job: it runs at most once at a time, and once for each [`Slot`].
 ///
@@ -76,6 +82,10 @@ pub enum Begun {
 pub struct JobStatus {
     /// The last run. One whose process does not hold the lock any more is [`RunState::Died`].
     pub last: JobRun,
+    /// Up to four runs before it, the last one first: fewer where the record has no room.
+    pub earlier: Vec<EarlierRun>,
+    /// When the last run that succeeded ended.
+    pub succeeded: Option<SystemTime>,
     /// How many slots have begun since, without a run; while a run is under way, the present one does not count. `None` for slots that were
     /// named, and where this release does not understand the schedule. [`Slot::MOST_MISSED`] at most.
     pub missed: Option<u64>,
@@ -123,8 +133,23 @@ impl Client {
             let present = if last.state == RunState::Running { slot.at(now).ok()?.start? } else { now };
             slot.between(record.reaches(record.schedule.as_deref()), present).ok()
         };
-        let missed = slot.and_then(missed_by);
-        Ok(Some(JobStatus { missed, is_ahead: record.is_ahead(now), now, last }))
+        let (missed, is_ahead) = (slot.and_then(missed_by), record.is_ahead(now));
+        let succeeded = last.succeeded().or(record.succeeded.map(SystemTime::from));
+        Ok(Some(JobStatus { last, earlier: record.runs, succeeded, missed, is_ahead, now }))
+    }
+
+    /// The names of all jobs that ever ran in this store, in byte order, also of those whose record was deleted. They are kept in notes on
+    /// the locks `fencelock/jobs/0` to `15`. 16 requests.
+    ///
+    /// # Errors
+    /// As [`Client::note`].
+    pub async fn job_names(&self) -> Result<Vec<Name>> {
+        let mut names = Vec::new();
+        for list in 0..LISTS {
+            names.extend(listed(self, &format!("{LIST}{list}")).await?);
+        }
+        names.sort();
+        Ok(names)
     }
 }
 
@@ -166,7 +191,7 @@ impl Job {
     /// Begins the run for the slot in which this is called, unless that has had one. It waits while a run is under way elsewhere, to take over
     /// if that dies. The slot stays the one of the call, however long the wait is.
     ///
-    /// Three requests; one where the slot has had its run.
+    /// Three requests; one where the slot has had its run. The first run of all adds the job to [a list](Client::job_names), by five more.
     ///
     /// # Errors
     /// As [`Mutex::acquire`], [`Client::note`] and [`Guard::write_note`]; [`ErrorKind::Layout`] where the note on the lock is none of a job.
@@ -241,7 +266,13 @@ impl Job {
             Asked::Due(mut record, last) => {
                 let this = record.run(self.lock.client().owner(), guard.token(), record.began.into());
                 guard.write_note(record.text(self.lock.name()), None).await?;
-                Ok(Begun::Run(Box::new(Run { guard, record, this, previous: last.map(died) })))
+                // Twice: the list may have been out of reach.
+                if record.runs.len() < 2
+                    && let Err(error) = self.list().await
+                {
+                    tracing::warn!(name = %self.lock.name(), %error, "the job is not in the store's list of jobs");
+                }
+                Ok(Begun::Run(Box::new(Run { guard, record, this, previous: last })))
             }
             Asked::Done(last) => {
                 let _ = guard.release().await;
@@ -303,9 +334,28 @@ impl Job {
             tracing::warn!(%name, %began, "the record of the last run is from the future: the store's clock was ahead");
         }
         Ok(match first.after(&last, &self.slot, self.retries)? {
-            Some(next) => Asked::Due(next, Some(run)),
+            Some(mut next) => {
+                let run = died(run);
+                next.remember(&last, &run);
+                Asked::Due(next, Some(run))
+            }
             None => Asked::Done(run),
         })
+    }
+
+    /// Adds the job to the store's list of jobs.
+    async fn list(&self) -> Result<()> {
+        let (client, name) = (self.lock.client(), self.lock.name());
+        let lock = client.mutex(list_of(name))?.purpose("the list of jobs");
+        if listed(client, lock.name().as_str()).await?.contains(name) {
+            return Ok(());
+        }
+        let guard = lock.acquire_within(LISTING).await?;
+        let mut names = listed(client, lock.name().as_str()).await?;
+        names.push(name.clone());
+        let names: Vec<_> = names.iter().map(Name::as_str).collect();
+        guard.write_note(serde_json::to_vec(&names).unwrap_or_default(), None).await?;
+        guard.release().await
     }
 }
 
@@ -316,6 +366,20 @@ async fn read_record(lock: &Mutex) -> Result<(Option<(Record, JobRun)>, SystemTi
     let record = Record::of(note, lock.name())?;
     let run = record.run(&note.owner, note.token, note.written);
     Ok((Some((record, run)), read.now))
+}
+
+/// The names in one list of jobs.
+async fn listed(client: &Client, list: &str) -> Result<Vec<Name>> {
+    let Some(note) = client.note(list).await?.note else { return Ok(Vec::new()) };
+    let strange = "the note on the lock is no list of jobs: something else uses the name";
+    let strange = |error| Error::new(ErrorKind::Layout, "job", strange).with("name", list).caused_by(error);
+    serde_json::from_slice::<Vec<String>>(&note.value).map_err(strange)?.into_iter().map(Name::new).collect()
+}
+
+/// The list that the job `name` is in.
+fn list_of(name: &Name) -> String {
+    let sum: usize = name.as_str().bytes().map(usize::from).sum();
+    format!("{LIST}{}", sum % LISTS)
 }
 
 /// What a run is that had not ended when somebody else got the lock.

@@ -42,6 +42,31 @@ pub struct JobRun {
     pub schedule: Option<String>,
 }
 
+impl JobRun {
+    /// When it ended well, if it did.
+    pub(super) fn succeeded(&self) -> Option<SystemTime> {
+        self.took.filter(|_| self.state == RunState::Succeeded).map(|took| self.began + took)
+    }
+}
+
+/// A run before the last one, in short.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EarlierRun {
+    /// The slot that it was for.
+    pub slot: String,
+    /// How it ended.
+    pub state: RunState,
+    /// What was said of its end: an exit code, a reason.
+    pub detail: Option<String>,
+    /// The host that ran it; empty where that hides itself.
+    pub host: String,
+    /// When it began, by the store's clock, as RFC 3339.
+    pub began: String,
+    /// How long it took in milliseconds, by the store's clock; `None` of one that died.
+    pub took_ms: Option<u64>,
+}
+
 /// How a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -75,6 +100,12 @@ pub(super) struct Record {
     /// Slots that were named and had their run before, the last one last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) past: Vec<String>,
+    /// When the last success before this run ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) succeeded: Option<Timestamp>,
+    /// The runs before this one, the last one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) runs: Vec<EarlierRun>,
 }
 
 impl Record {
@@ -90,13 +121,17 @@ impl Record {
         }
     }
 
-    /// The note's text. Where it has no room for all slots that were named before, it forgets the first of them, and warns.
+    /// The note's text. Where it has no room for everything, it forgets the first of the runs, and then the first of the slots that were named
+    /// before, of which it warns.
     pub(super) fn text(&mut self, name: &Name) -> Vec<u8> {
         loop {
             // Nothing in it can fail to be written.
             let text = serde_json::to_vec(self).unwrap_or_default();
-            if text.len() <= Note::MAX_BYTES || self.past.is_empty() {
+            if text.len() <= Note::MAX_BYTES || (self.runs.is_empty() && self.past.is_empty()) {
                 return text;
+            }
+            if self.runs.pop().is_some() {
+                continue;
             }
             let slot = self.past.remove(0);
             tracing::warn!(%name, slot, "the record has no room for this slot any more, which runs again if a client asks for it");
@@ -119,6 +154,21 @@ impl Record {
             missed: self.missed,
             schedule: self.schedule.clone(),
         }
+    }
+
+    /// Remembers `last`, the run before this one.
+    pub(super) fn remember(&mut self, last: &Self, run: &JobRun) {
+        const MOST: usize = 4;
+        self.succeeded = run.succeeded().and_then(|end| timestamp(end).ok()).or(last.succeeded);
+        let before = EarlierRun {
+            slot: run.slot.clone(),
+            state: run.state,
+            detail: run.detail.clone(),
+            host: run.owner.host.clone(),
+            began: last.began.to_string(),
+            took_ms: run.took.and_then(|took| took.as_millis().try_into().ok()),
+        };
+        self.runs = [before].into_iter().chain(last.runs.iter().cloned()).take(MOST).collect();
     }
 
     /// Whether it is from the future of the store's clock, which was ahead then. Clocks of servers that replace each other may differ a little.
@@ -147,6 +197,8 @@ impl Record {
             attempt: 1,
             missed: 0,
             past: Vec::new(),
+            succeeded: None,
+            runs: Vec::new(),
         }))
     }
 
