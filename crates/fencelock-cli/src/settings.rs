@@ -209,17 +209,12 @@ pub(crate) fn choose(options: Options<'_>, around: &Surroundings, names: &[Name]
         return Ok(Chosen::new(url, Origin::Option));
     }
     if let Some(path) = options.config {
-        let stores = read(path, around.user)?.ok_or_else(|| {
-            Failure::new(
-                code::CONFIG,
-                format!("{} (named by --config) is not there, or names no store", path.display()),
-            )
-        })?;
+        let missing = || wrong(format!("{} (named by --config) is not there, or names no store", path.display()));
+        let stores = read(path, around.user)?.ok_or_else(missing)?;
         return of_names(stores, path.to_owned(), names);
     }
     if let Some(value) = &around.store {
-        let wrong =
-            |what| Failure::new(code::CONFIG, format!("{STORE_VARIABLE} {what}: set it to a store URL, or unset it"));
+        let wrong = |what| wrong(format!("{STORE_VARIABLE} {what}: set it to a store URL, or unset it"));
         let url = value.to_str().ok_or_else(|| wrong("is not UTF-8"))?;
         if url.is_empty() {
             return Err(wrong("is empty"));
@@ -246,7 +241,7 @@ fn of_names(stores: Stores, path: PathBuf, names: &[Name]) -> Outcome<Chosen> {
     };
     let routed = |name: &Name| {
         let stores = router.stores(name);
-        stores.map_err(|error| Failure::new(code::CONFIG, format!("{}: {error}", path.display())))
+        stores.map_err(|error| wrong(format!("{}: {error}", path.display())))
     };
     let urls = routed(first)?;
     for other in others {
@@ -261,8 +256,7 @@ fn of_names(stores: Stores, path: PathBuf, names: &[Name]) -> Outcome<Chosen> {
     let chosen = Chosen::new(&urls[0], Origin::File(path));
     let chosen = Chosen { new_url: urls.get(1).cloned(), ..chosen };
     if chosen.new_store().is_some_and(|new| new.locks() == chosen.locks()) {
-        let message = format!("{} moves {first} from {} to the same store", chosen.origin, chosen.name());
-        return Err(Failure::new(code::CONFIG, message));
+        return Err(wrong(format!("{} moves {first} from {} to the same store", chosen.origin, chosen.name())));
     }
     Ok(chosen)
 }
@@ -285,7 +279,7 @@ fn base(xdg: Option<&OsString>, home: Option<&OsString>, under_home: &str) -> Op
 
 /// What the file at `path` says of stores; `None` when there is no such file, or nothing in it.
 fn read(path: &Path, user: u32) -> Outcome<Option<Stores>> {
-    let wrong = |what: &dyn fmt::Display| Failure::new(code::CONFIG, format!("{}: {what}", path.display()));
+    let wrong = |what: &dyn fmt::Display| wrong(format!("{}: {what}", path.display()));
     let Some(text) = trusted::read(path, user)? else { return Ok(None) };
     // The parser's own display repeats the line, which may hold a password.
     let file: File = toml::from_str(&text).map_err(|error| {
@@ -334,9 +328,16 @@ fn routes_of(routes: toml::Value) -> Result<Router<String>, String> {
 
 /// Nothing names a store, and the default was refused.
 pub(crate) fn none_is_named() -> Failure {
-    let wanted =
-        format!("no store is named, and --require-store refuses the default: give --store URL, set {STORE_VARIABLE}");
-    Failure::new(code::CONFIG, format!("{wanted}, or write store = \"URL\" into {SYSTEM_FILE}"))
+    wrong(format!(
+        "no store is named, and jobs, elections, --hold-at-least and --require-store refuse the default, which other hosts do not \
+         share: give --store URL (file:///DIR locks on this host alone) or --config FILE, set {STORE_VARIABLE}, or write \
+         store = \"URL\" into {FILE} here, into fencelock/{FILE} in $XDG_CONFIG_HOME or ~/.config, or into {SYSTEM_FILE}"
+    ))
+}
+
+/// The configuration is wrong or missing.
+fn wrong(message: String) -> Failure {
+    Failure::new(code::CONFIG, message)
 }
 
 /// The default store cannot be used. Where that is the fault of the place, nobody has named it: one has to be named.
@@ -349,7 +350,7 @@ pub(crate) fn default_failed(error: Error) -> Failure {
     let why = failure.message.unwrap_or_default();
     let wanted =
         "no store is named, and the default cannot be used: give --store file:///path/on/a/local/disk or another store";
-    Failure::new(code::CONFIG, format!("{wanted}, or set {STORE_VARIABLE}: {why}"))
+    wrong(format!("{wanted}, or set {STORE_VARIABLE}: {why}"))
 }
 
 /// Makes the directories above the default store's; the store makes its own.
@@ -371,12 +372,9 @@ fn default(around: &Surroundings) -> Outcome<String> {
         PathBuf::from(ROOT_STATE)
     } else {
         let state = base(around.state_home.as_ref(), around.home.as_ref(), ".local/state").ok_or_else(|| {
-            Failure::new(
-                code::CONFIG,
-                format!(
-                    "no store is configured, and there is no home directory for a local one: give --store URL, or set {STORE_VARIABLE}, HOME or XDG_STATE_HOME (absolute paths)"
-                ),
-            )
+            wrong(format!(
+                "no store is configured, and there is no home directory for a local one: give --store URL, or set {STORE_VARIABLE}, HOME or XDG_STATE_HOME (absolute paths)"
+            ))
         })?;
         state.join("fencelock")
     };
@@ -385,12 +383,8 @@ fn default(around: &Surroundings) -> Outcome<String> {
 
 /// The URL of the `file:` store in `directory`.
 fn file_url(directory: &Path) -> Outcome<String> {
-    let path = directory.to_str().ok_or_else(|| {
-        Failure::new(
-            code::CONFIG,
-            format!("the directory {directory:?} is not UTF-8: give --store, or set {STORE_VARIABLE}"),
-        )
-    })?;
+    let not_utf8 = || wrong(format!("the directory {directory:?} is not UTF-8: give --store, or set {STORE_VARIABLE}"));
+    let path = directory.to_str().ok_or_else(not_utf8)?;
     let mut url = String::from("file://");
     for c in path.chars() {
         match c {

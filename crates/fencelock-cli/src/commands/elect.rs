@@ -18,10 +18,10 @@ use crate::output::{Failure, Outcome, code};
 
 /// Run a command only while leading.
 ///
-/// Of all that elect under one name, one leads at a time: it holds the lock of that name. The command is started when this one is
-/// elected, and told its term, which is the fencing token, in FENCELOCK_TOKEN. It is stopped, as `run` stops a command, before leadership
-/// becomes uncertain; then this one is a candidate again. It ends when the command ends by itself, with its exit code, or when
-/// it is told to end (TERM, INT, HUP, QUIT).
+/// Of all that elect under one name, one leads at a time: it holds the lock of that name. A store must be named: the default is one of
+/// this host. The command is started when this one is elected, and told its term, which is the fencing token, in FENCELOCK_TOKEN. It is
+/// stopped, as `run` stops a command, before leadership becomes uncertain; then this one is a candidate again. It ends when the command
+/// ends by itself, with its exit code, or when it is told to end (TERM, INT, HUP, QUIT).
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Elect {
@@ -31,7 +31,7 @@ pub(crate) struct Elect {
     /// Keep trying for this long to reach the store, each time anew; 30s if not given.
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero(), allow_hyphen_values = true)]
     pub(super) connect_wait: Option<Duration>,
-    /// Say nothing about the default store and about waiting.
+    /// Say nothing about waiting.
     #[arg(short, long)]
     pub(super) quiet: bool,
     /// Where the leader is reached: the note on the lock, which `show` and `note` show while it leads. The store must keep notes.

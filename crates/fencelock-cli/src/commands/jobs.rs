@@ -17,7 +17,7 @@ use crate::show::{age, hex, print_json, print_store, print_table, told};
 /// What `jobs --check` exits with when something is wrong.
 const WRONG: u8 = 1;
 
-/// Show the last run of jobs, as `run --once-per` and `run --slot` leave it.
+/// Show the last run of jobs, as `run --once-per` and `run --slot` leave it in the store, which must be named.
 ///
 /// Without names, all jobs that have a record. The table shows up to five runs of each, the last one first.
 ///
@@ -42,15 +42,10 @@ pub(crate) struct Jobs {
 
 impl Jobs {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        let (chosen, client) = store.connect_to_look(&self.names).await?;
-        let found = match &client {
-            Some(client) => {
-                let found = self.look(client).await;
-                super::farewell(client, found.is_err()).await;
-                found.map_err(|error| error.with("store from", &chosen.origin))?
-            }
-            None => self.names.iter().map(|name| (name.clone(), None)).collect(),
-        };
+        let (chosen, client) = store.named().connect_to_watch(&self.names).await?;
+        let found = self.look(&client).await;
+        super::farewell(&client, found.is_err()).await;
+        let found = found.map_err(|error| error.with("store from", &chosen.origin))?;
         let shown: Vec<_> =
             found.iter().map(|(name, status)| Shown::new(name, status.as_ref(), &chosen.name())).collect();
         if self.json {

@@ -11,8 +11,6 @@ mod ls;
 mod migrate;
 mod note;
 mod once;
-#[cfg(test)]
-mod packaged;
 mod run;
 #[cfg(feature = "serve")]
 mod serve;
@@ -20,6 +18,8 @@ mod several;
 mod show;
 mod stores;
 mod supervise;
+#[cfg(test)]
+mod tests;
 mod told;
 #[cfg(feature = "top")]
 mod top;
@@ -71,7 +71,7 @@ struct StoreArguments {
     /// The configuration file, instead of fencelock.toml in its usual places: store = "URL", or the table routes.
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "store")]
     config: Option<PathBuf>,
-    /// Refuse to fall back to a directory on this host when no store is named.
+    /// Refuse to fall back to a directory on this host when no store is named, as jobs and elections do.
     #[arg(long, global = true)]
     require_store: bool,
     /// How much of what happens underneath is said on stderr; else FENCELOCK_LOG, else warn, and error with --quiet.
@@ -172,6 +172,11 @@ impl StoreArguments {
         Self { store: url.or(self.store.as_ref()).cloned(), ..self.clone() }
     }
 
+    /// The same without the default store, which each host has for itself.
+    fn named(&self) -> Self {
+        Self { require_store: true, ..self.clone() }
+    }
+
     /// The arguments that say the same to another fencelock in the same surroundings.
     fn again(&self) -> Vec<OsString> {
         let store = self.store.as_ref().map(|url| format!("--store={url}").into());
@@ -253,13 +258,10 @@ impl StoreArguments {
         let client = connect(Client::builder().session_when_needed(true), &chosen, false).await?;
         Ok((chosen, Some(client)))
     }
-}
 
-#[cfg(any(feature = "serve", feature = "top"))]
-impl StoreArguments {
-    /// As [`StoreArguments::connect_to_look`], for who goes on looking: a directory that is not there is none to wait for.
-    async fn connect_to_watch(&self) -> Outcome<(Chosen, Client)> {
-        match self.connect_to_look(&[]).await? {
+    /// As [`StoreArguments::connect_to_look`], where a directory that is not there is a failure.
+    async fn connect_to_watch(&self, names: &[Name]) -> Outcome<(Chosen, Client)> {
+        match self.connect_to_look(names).await? {
             (chosen, Some(client)) => Ok((chosen, client)),
             (chosen, None) => {
                 let message = format!("{} is not there yet: `fencelock run` makes it", chosen.name());

@@ -26,7 +26,7 @@ pub(super) const SLOT_VARIABLE: &str = "FENCELOCK_SLOT";
 #[derive(Debug, Default, Args)]
 pub(super) struct Once {
     /// Run the command once in each of these slots, on one of all hosts, by the store's clock: 5m, 6h, 1d, hourly, daily,
-    /// daily@Europe/Berlin, or a text of cron as in "0 3 * * 1-5@Europe/Berlin". The store must keep notes.
+    /// daily@Europe/Berlin, or a text of cron as in "0 3 * * 1-5@Europe/Berlin". A store must be named, and keep notes.
     #[arg(long, value_name = "SLOT", value_parser = arguments::slot(), group = "job",
           conflicts_with_all = ["shared", "exclusive", "permits", "hold_at_least"])]
     once_per: Option<Slot>,

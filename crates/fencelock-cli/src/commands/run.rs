@@ -81,7 +81,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration(), allow_hyphen_values = true)]
     max_hold: Option<Duration>,
     /// Hold the lock until this long after the start of the command, also when it has ended: a job that every host starts at the
-    /// same time runs on one of them. TERM or INT ends it early.
+    /// same time runs on one of them. TERM or INT ends it early. A store must be named.
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration(), allow_hyphen_values = true)]
     hold_at_least: Option<Duration>,
     #[command(flatten)]
@@ -148,6 +148,8 @@ impl Run {
     }
 
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
+        let is_of_all_hosts = self.again || self.once.is_asked_for() || self.hold_at_least.is_some();
+        let store = if is_of_all_hosts { &store.named() } else { store };
         let stores = store.choose_all(self.waiting.quiet, &self.names)?;
         stores.iter().try_for_each(Chosen::refuse_memory)?;
         let around = Around::this_process();

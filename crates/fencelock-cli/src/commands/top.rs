@@ -51,7 +51,7 @@ impl Top {
         if !(self.once || io::stdout().is_terminal() && io::stdin().is_terminal()) {
             return Err(Failure::new(code::USAGE, "this is no terminal: give --once to print the list"));
         }
-        let (chosen, client) = store.or_named(self.url.as_ref()).connect_to_watch().await?;
+        let (chosen, client) = store.or_named(self.url.as_ref()).connect_to_watch(&[]).await?;
         let (sender, seen) = watch::channel(Seen::nothing(&chosen, &client));
         let classes = Classes::new(&[]);
         let looks =

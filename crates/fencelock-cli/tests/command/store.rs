@@ -81,6 +81,31 @@ fn the_default_store_can_be_refused() {
 }
 
 #[test]
+fn jobs_and_elections_refuse_the_default_store_and_say_how_to_name_one() {
+    let nobody = Nobody::new();
+    let named = format!("file://{}", nobody.place.path("home/named").display());
+    for (arguments, with_a_name) in [
+        (&["run", "--quiet", "--try", "-E", "0", "--once-per", "5m", "job", "--", "touch", "ran"][..], 0),
+        (&["run", "--quiet", "--slot", "2026-11-26", "other", "--", "touch", "ran"], 0),
+        (&["run", "--quiet", "--hold-at-least", "1ms", "job", "--", "touch", "ran"], 0),
+        (&["elect", "--quiet", "leader", "--", "touch", "ran"], 0),
+        (&["jobs"], 0),
+        (&["jobs", "--check", "never"], 1),
+    ] {
+        let (code, text) = ended(nobody.command().args(arguments));
+        assert_eq!((code, text.lines().count()), (78, 1), "{arguments:?}: {text}");
+        for part in
+            ["--store URL", "file:///", "--config", "FENCELOCK_STORE", "fencelock.toml here", "/etc/fencelock.toml"]
+        {
+            assert!(text.contains(part), "{arguments:?}, {part}: {text}");
+        }
+        assert!(!nobody.place.path("home/.local").exists() && !nobody.place.path("here/ran").exists());
+        assert_eq!(ended(nobody.command().args(["--store", &named]).args(arguments)).0, with_a_name, "{arguments:?}");
+        let _ = fs::remove_file(nobody.place.path("here/ran"));
+    }
+}
+
+#[test]
 fn a_default_store_on_a_file_system_that_is_not_allowed_is_no_wrong_usage_and_says_what_to_write() {
     let nobody = Nobody::new();
     fs::create_dir(nobody.place.path("state")).unwrap();

@@ -81,7 +81,7 @@ impl Serve {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let token = self.token_file.as_deref().map(token_in).transpose()?;
         self.refuse_what_anybody_could_reach(token.is_some())?;
-        let (chosen, client) = store.or_named(self.url.as_ref()).connect_to_watch().await?;
+        let (chosen, client) = store.or_named(self.url.as_ref()).connect_to_watch(&[]).await?;
         let listener = TcpListener::bind(self.listen).await.map_err(|error| self.not_heard(&error))?;
         let address = listener.local_addr().map_err(|error| self.not_heard(&error))?;
         let (sender, seen) = watch::channel(Seen::nothing(&chosen, &client));

@@ -1,11 +1,11 @@
-//! The examples in `packaging/` say what the command takes.
+//! The examples in `packaging/` and in the documents say what the command takes, and which store they mean.
 
 use std::path::PathBuf;
 
 use clap::Parser as _;
 use serde_yaml_ng::{Deserializer, Value};
 
-use super::Fencelock;
+use super::{Fencelock, Verb};
 
 /// The text of each file under `packaging/` whose name ends with one of `ends`.
 fn files(directory: &str, ends: &[&str]) -> Vec<(PathBuf, String)> {
@@ -15,16 +15,73 @@ fn files(directory: &str, ends: &[&str]) -> Vec<(PathBuf, String)> {
     paths.filter(is_meant).map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }
 
-/// How many of `lines`, words each, begin with the command; each of those has to be one that it takes.
-fn parsed(lines: &[Vec<String>]) -> usize {
+/// How many of `lines`, words each, begin with the command; each of those has to be one that it takes, and to name its store, unless the
+/// example `around` it does.
+fn parsed(lines: &[Vec<String>], around: &str) -> usize {
     let ours = |words: &&Vec<String>| words.first().is_some_and(|word| word.rsplit('/').next() == Some("fencelock"));
     let ours: Vec<_> = lines.iter().filter(ours).collect();
     for words in &ours {
-        if let Err(error) = Fencelock::try_parse_from(*words) {
-            panic!("{words:?}: {error}");
+        match Fencelock::try_parse_from(*words) {
+            Err(error) => panic!("{words:?}: {error}"),
+            Ok(Fencelock { verb: Verb::Stores(_) | Verb::Completions(_) | Verb::Man(_), .. }) => {}
+            Ok(_) => {
+                let own = words.split(|word| word == "--").next().unwrap();
+                let is_named = own.iter().any(|word| word.contains("://") || word == "--config");
+                assert!(is_named || around.contains("FENCELOCK_STORE"), "no store is named: {words:?}");
+            }
         }
     }
     ours.len()
+}
+
+/// The words of the command in a line of a shell or of cron, if there is one: without what surrounds it.
+fn command_in(line: &str) -> Option<Vec<String>> {
+    let is_ours = |(at, _): &(usize, &str)| {
+        let before = line[..*at].trim_end_matches('`');
+        let is_first = before.is_empty() || before.ends_with(['(', ' ']) && !before.starts_with("cargo");
+        is_first && line[*at..].starts_with("fencelock ") && !before.contains(['#', '"', '\''])
+    };
+    let (at, _) = line.match_indices("fencelock ").find(is_ours)?;
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for c in line[at..].replace("$$", "7").chars() {
+        match (c, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            ('"' | '\'', None) => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            ('|' | ';' | '&' | '>' | ')' | '#' | '`', None) => break,
+            (' ', None) => words.extend(word.take()),
+            (c, _) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    Some(words)
+}
+
+#[test]
+fn examples_in_documents_are_what_the_command_takes_and_name_their_store() {
+    let mut found = 0;
+    let readmes = ["..", "../crates/fencelock", "../crates/fencelock-cli", "../examples", "../interop", "../ops", "."];
+    let documents =
+        ["../docs", "../docs/guide", "../docs/adr"].into_iter().flat_map(|directory| files(directory, &[".md"]));
+    for (_, text) in documents.chain(readmes.into_iter().flat_map(|directory| files(directory, &["README.md"]))) {
+        for (index, part) in text.split("```").enumerate() {
+            if index % 2 == 1 {
+                let commands: Vec<_> = part.lines().filter_map(command_in).collect();
+                found += parsed(&commands, part);
+                continue;
+            }
+            // What has to be the same on each host is named in the midst of text, too.
+            for span in part.split('`').skip(1).step_by(2).filter_map(command_in) {
+                let is_of_all_hosts = |word: &String| ["elect", "jobs", "--once-per", "--slot"].contains(&&**word);
+                if span.len() > 2 && span.iter().any(is_of_all_hosts) {
+                    found += parsed(&[span], "");
+                }
+            }
+        }
+    }
+    assert!(found > 30, "{found}");
 }
 
 /// The examples quote nothing.
@@ -38,7 +95,7 @@ fn services_start_what_the_command_takes() {
     let services = files("systemd", &[".service"]);
     for (path, text) in &services {
         let started: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("ExecStart=")).map(words).collect();
-        assert_eq!(parsed(&started), 1, "{path:?}");
+        assert_eq!(parsed(&started, text), 1, "{path:?}");
     }
     assert_eq!(services.len(), 2);
 }
@@ -46,10 +103,10 @@ fn services_start_what_the_command_takes() {
 #[test]
 fn lines_of_cron_are_what_the_command_takes() {
     for (_, text) in files("cron", &["jobs"]) {
-        let is_job = |line: &&str| !line.is_empty() && !line.starts_with(['#', 'P']);
+        let is_job = |line: &&str| line.starts_with(|c: char| c == '*' || c.is_ascii_digit());
         // Five fields of time, and the user.
         let jobs: Vec<_> = text.lines().filter(is_job).map(|line| words(line).split_off(6)).collect();
-        assert_eq!((parsed(&jobs), jobs.len()), (3, 3));
+        assert_eq!((parsed(&jobs, &text), jobs.len()), (3, 3));
     }
 }
 
@@ -83,7 +140,7 @@ fn examples_for_kubernetes_are_yaml_and_start_what_the_command_takes() {
             assert!(document.get("kind").is_some_and(Value::is_string), "{path:?}");
             containers(&document, &mut found);
         }
-        assert_eq!(parsed(&found), 1, "{path:?}");
+        assert_eq!(parsed(&found, text), 1, "{path:?}");
     }
     assert_eq!(examples.len(), 3);
 }
