@@ -8,11 +8,12 @@ use std::fmt;
 use std::iter::successors;
 use std::time::SystemTime;
 
-use fencelock::Name;
+use fencelock::{Client, Name};
 use nix::unistd::{Pid, getppid};
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::Permits;
+use crate::output::{Failure, Outcome, code};
 use crate::processes::{parent_of, start_of};
 
 /// The environment variable with the locks that are held around a command, in JSON, the outermost first.
@@ -43,17 +44,6 @@ pub(crate) struct Held {
     command: String,
 }
 
-/// What the locks around a command mean for one that it wants.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Inside<'a> {
-    /// It can be waited for.
-    Nothing,
-    /// It is held shared and wanted shared.
-    Shared(&'a Held),
-    /// Nobody would get it before the one who waits for it ends.
-    Itself(&'a Held),
-}
-
 impl Held {
     /// One that this process has taken just now. `None` where the kernel does not tell when this process started.
     pub(crate) fn by_us(
@@ -66,6 +56,11 @@ impl Held {
         let (name, us) = (name.to_string(), Pid::this());
         let since = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         Some(Self { store, name, mode, token, pid: us.as_raw(), start: start_of(us)?, since, command })
+    }
+
+    /// The failure of a command that would wait for this lock.
+    pub(crate) fn is_around(&self, how: &str) -> Failure {
+        Failure::new(code::NESTED, format!("{self}: a wait for it{how} would never end"))
     }
 }
 
@@ -97,24 +92,33 @@ impl Around {
         Self(held)
     }
 
-    /// What they mean for the lock `name` of `store`, wanted as `mode`.
-    pub(crate) fn mean_for(&self, store: &str, name: &Name, mode: Mode) -> Inside<'_> {
+    /// The holder that shares the lock `name` of `store` with one that wants it as `mode`; `None` where it can be waited for.
+    pub(crate) fn sharing(&self, store: &str, name: &Name, mode: Mode) -> Outcome<Option<&Held>> {
         let same = || self.0.iter().filter(|held| held.store == store && held.name == name.as_str());
-        let Some(last) = same().next_back() else { return Inside::Nothing };
-        if let Mode::Permits(count, capacity) = mode
-            && same().all(|held| matches!(held.mode, Mode::Permits(..)))
-        {
-            let held = same().filter_map(|held| match held.mode {
-                Mode::Permits(count, of) if of == capacity => Some(count),
-                _ => None,
-            });
-            let is_too_much = held.fold(count, u32::saturating_add) > capacity;
-            return if is_too_much { Inside::Itself(last) } else { Inside::Nothing };
+        let Some(last) = same().next_back() else { return Ok(None) };
+        let permits = |held: &Held| match (held.mode, mode) {
+            (Mode::Permits(count, of), Mode::Permits(_, all)) => Some(u64::from(count) * u64::from(of == all)),
+            _ => None,
+        };
+        match (mode, same().map(permits).sum::<Option<u64>>()) {
+            (Mode::Permits(count, capacity), Some(held)) if held + u64::from(count) <= capacity.into() => Ok(None),
+            (Mode::Shared, _) if same().all(|held| held.mode == Mode::Shared) => Ok(Some(last)),
+            _ => Err(last.is_around("")),
         }
-        if mode == Mode::Shared && same().all(|held| held.mode == Mode::Shared) {
-            return Inside::Shared(last);
+    }
+
+    /// Refuses `names` of which the store takes one for another name that is held around this process.
+    pub(crate) async fn refuse_other_names(&self, store: &str, client: &Client, names: &[Name]) -> Outcome<()> {
+        let is_other = |held: &&Held| held.store == store && names.iter().all(|name| name.as_str() != held.name);
+        for held in self.0.iter().filter(is_other) {
+            let key = client.key(&Name::new(&held.name)?).await?;
+            for name in names {
+                if client.key(name).await? == key {
+                    return Err(held.is_around(&format!(", which {name} is in this store,")));
+                }
+            }
         }
-        Inside::Itself(last)
+        Ok(())
     }
 
     /// The innermost one that is the lock `name` of `store`.
@@ -156,10 +160,8 @@ mod tests {
     #[test]
     fn who_holds_a_lock_gets_it_once_more_only_where_both_share_or_permits_are_left() {
         use Mode::{Exclusive, Mutex, Permits, Shared};
-        let hangs =
-            |held: &[Mode], wanted| matches!(around(held).mean_for("file:///x", &job(), wanted), Inside::Itself(_));
-        let shares =
-            |held: &[Mode], wanted| matches!(around(held).mean_for("file:///x", &job(), wanted), Inside::Shared(_));
+        let hangs = |held: &[Mode], wanted| around(held).sharing("file:///x", &job(), wanted).is_err();
+        let shares = |held: &[Mode], wanted| matches!(around(held).sharing("file:///x", &job(), wanted), Ok(Some(_)));
         for (held, wanted) in [
             (Mutex, Mutex),
             (Exclusive, Exclusive),
@@ -173,8 +175,10 @@ mod tests {
         assert!(!hangs(&[Permits(1, 3), Permits(1, 3)], Permits(1, 3)));
         assert!(hangs(&[Permits(1, 2), Permits(1, 2)], Permits(1, 2)));
         assert!(!hangs(&[Permits(3, 3)], Permits(1, 4)), "the store refuses another number");
-        assert_eq!(around(&[Mutex]).mean_for("file:///y", &job(), Mutex), Inside::Nothing);
-        assert_eq!(around(&[Mutex]).mean_for("file:///x", &Name::new("other").unwrap(), Mutex), Inside::Nothing);
+        let other = Name::new("other").unwrap();
+        for (store, name) in [("file:///y", &job()), ("file:///x", &other)] {
+            assert!(matches!(around(&[Mutex]).sharing(store, name, Mutex), Ok(None)), "{store} {name}");
+        }
     }
 
     #[test]

@@ -177,6 +177,23 @@ impl Client {
         self.engine.spawner.run(async move { engine.names(&prefix, from.as_ref(), limit).await }).await
     }
 
+    /// The key of the lock `name` in the store: names of one key are one lock. A name is its own key, but not in lock tables, whose columns
+    /// have a collation, nor for advisory and named locks of a database.
+    ///
+    /// # Errors
+    /// As [`Client::queue`].
+    pub async fn key(&self, name: &Name) -> Result<String> {
+        let (engine, name) = (Arc::clone(&self.engine), name.clone());
+        if engine.store.key(&name).is_none() {
+            return Ok(name.to_string());
+        }
+        let key = async move {
+            let asked = engine.store.key(&name).unwrap_or_else(|| Box::pin(async { Ok(name.to_string()) }));
+            engine.in_time("key", asked).await
+        };
+        self.engine.spawner.run(key).await
+    }
+
     /// Breaks the grant of `holder`, as [`Client::queue`] showed it: exactly this one, and no later one. Its guard is lost
     /// with [`Loss::Broken`](crate::Loss::Broken) and `reason` (1 to 512 bytes without control characters), the next
     /// grant has a higher token, and the store keeps a record ([`Client::breaks`]). Says whether the grant was still

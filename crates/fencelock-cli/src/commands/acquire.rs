@@ -16,7 +16,7 @@ use super::{CONNECT, SILENCE, StoreArguments, connect, farewell, said_already};
 use crate::arguments;
 use crate::job::ended_early;
 use crate::keeper::{self, HELD, Keeper, Orders, Watched, orders, say_held};
-use crate::nested::{Around, Inside, Mode};
+use crate::nested::{Around, Mode};
 use crate::output::{Failure, Outcome, chain, code, never_wait, say};
 use crate::settings::Chosen;
 use crate::show::{Shown, print};
@@ -99,9 +99,7 @@ impl Acquire {
         let watched = Watched::open(self.pid)?;
         let chosen = store.choose(self.waiting.quiet, std::slice::from_ref(&self.name))?;
         chosen.refuse_memory()?;
-        if let Inside::Itself(held) = Around::this_process().mean_for(&chosen.locks(), &self.name, Mode::Mutex) {
-            return Err(Failure::new(code::NESTED, format!("{held}: a wait for it would never end")));
-        }
+        Around::this_process().sharing(&chosen.locks(), &self.name, Mode::Mutex)?;
         let (mut keeper, held) = self.start_keeper(store, &watched)?;
         let held = tokio::select! {
             held = held => held.ok().flatten(),
@@ -225,6 +223,7 @@ impl Keep {
             let message = format!("the lock {name} in {} is held for the process {} already", chosen.shown(), self.pid);
             return Err(Failure::new(code::NESTED, message));
         }
+        Around::this_process().refuse_other_names(&chosen.locks(), client, std::slice::from_ref(name)).await?;
         let lock = client.mutex(name)?.purpose(self.purpose.clone().unwrap_or_default());
         let acquire = async {
             match self.waiting.wait {

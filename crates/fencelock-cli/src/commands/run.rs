@@ -29,7 +29,7 @@ use super::{SILENCE, StoreArguments, connect, farewell, said_already};
 use crate::arguments::{self, Permits};
 use crate::job::{Job, not_started};
 use crate::kept_signals::asks_for_an_end;
-use crate::nested::{Around, HELD_VARIABLE, Held, Inside, Mode};
+use crate::nested::{Around, HELD_VARIABLE, Held, Mode};
 use crate::output::{Failure, Outcome, chain, code, finish, never_wait, rounded, say};
 use crate::settings::Chosen;
 use crate::signals::{Signals, code_of, die_of};
@@ -156,13 +156,7 @@ impl Run {
         self.check_names(stores.len() > 1)?;
         let mut shared = None;
         for (chosen, name) in stores.iter().flat_map(|chosen| self.names.iter().map(move |name| (chosen, name))) {
-            match around.mean_for(&chosen.locks(), name, self.mode()) {
-                Inside::Nothing => {}
-                Inside::Shared(held) => shared = Some(held),
-                Inside::Itself(held) => {
-                    return Err(Failure::new(code::NESTED, format!("{held}: a wait for it would never end")));
-                }
-            }
+            shared = around.sharing(&chosen.locks(), name, self.mode())?.or(shared);
         }
         match self.run_to_its_end(&stores, shared).await? {
             Ending::Code(code) => Ok(code),
@@ -300,6 +294,10 @@ impl Run {
     ) -> Outcome<Round> {
         if self.address.is_some() {
             elect::check_notes(homes)?;
+        }
+        let around = Around::this_process();
+        for Home { chosen, client } in homes {
+            around.refuse_other_names(&chosen.locks(), client, &self.names).await?;
         }
         let taken = match shared {
             // Never waited for: who is in the way waits for the end of the lock around us.

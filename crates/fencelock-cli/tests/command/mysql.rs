@@ -1,6 +1,6 @@
 //! The command on MariaDB: what only this store has.
 
-use crate::common::{Place, code, output, stderr, stdout};
+use crate::common::{PROGRAM, Place, Running, code, output, stderr, stdout};
 use fencelock_testbed::mysql::{KIND, Server, Settings};
 
 #[test]
@@ -32,6 +32,37 @@ fn migrate_prints_statements_that_the_servers_own_command_runs() {
     assert_eq!(stdout(&made), "the schema is there, and up to date\n");
     let unlogged = output(&mut place.fencelock(&["migrate", "--unlogged"]));
     assert!(code(&unlogged) == 78 && stderr(&unlogged).contains("only PostgreSQL"), "{}", stderr(&unlogged));
+}
+
+#[test]
+fn names_that_a_collation_takes_for_one_are_refused_together_and_inside_each_other_and_any_order_finishes() {
+    let server = Server::start(Settings::default()).unwrap();
+    let key = "VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci PRIMARY KEY";
+    server
+        .sql(&format!(
+            "USE fencelock; CREATE TABLE distributed_lock (lock_key {key}, lock_value VARCHAR(64), expire_time DATETIME); \
+             CREATE TABLE shedlock (name {key}, lock_until DATETIME(3), locked_at DATETIME(3), locked_by VARCHAR(255))"
+        ))
+        .unwrap();
+    for layout in ["distributed_lock", "shedlock"] {
+        let place = Place::with_store(format!("{}?layout={layout}", server.url()));
+        for [one, other] in [["Job", "job"], ["job", "job "], ["caf\u{e9}", "cafe"]] {
+            let both = output(&mut place.run(&[one, other], "true"));
+            assert!(code(&both) == 64 && stderr(&both).contains("one lock"), "{layout}: {}", stderr(&both));
+            let inside = output(&mut place.run(&[one], &format!("{PROGRAM} run '{other}' -- true")));
+            assert_eq!(code(&inside), 73, "{layout}: {}", stderr(&inside));
+        }
+        let rounds = |names: &str| {
+            let script = format!(
+                "for round in 1 2 3 4 5; do {PROGRAM} run --quiet {names} -- sh -c 'mkdir both && rmdir both' || exit 1; done"
+            );
+            let mut shell = std::process::Command::new("sh");
+            shell.env("FENCELOCK_STORE", place.url()).current_dir(place.directory.path()).args(["-c", &script]);
+            Running::start(&mut shell)
+        };
+        let (first, second) = (rounds("a B"), rounds("A b"));
+        assert_eq!((first.code(), second.code()), (0, 0), "{layout}");
+    }
 }
 
 #[test]

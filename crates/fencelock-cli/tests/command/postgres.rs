@@ -1,6 +1,6 @@
 //! The command on PostgreSQL: what only this store has.
 
-use crate::common::{Place, code, output, stderr, stdout};
+use crate::common::{PROGRAM, Place, code, output, stderr, stdout};
 use fencelock_testbed::postgres::KIND;
 
 #[test]
@@ -28,6 +28,28 @@ fn migrate_prints_the_statements_and_runs_none() {
     // Nothing was made: the first one to migrate makes it.
     let made = output(place.fencelock(&["migrate"]).arg(&url));
     assert_eq!(stdout(&made), "the schema was made\n");
+}
+
+/// `plumless` and `buckeroo` have one CRC-32.
+#[test]
+fn names_that_are_one_advisory_lock_are_refused_together_and_inside_each_other() {
+    let url = KIND.shared().url();
+    let and = if url.contains('?') { '&' } else { '?' };
+    let at = |keys: &str| Place::with_store(format!("{url}{and}layout=advisory&key={keys}"));
+    for (keys, outer, inner) in [("with_advisory_lock", "plumless", "buckeroo"), ("bigint:42", "one", "other")] {
+        let place = at(keys);
+        let both = output(&mut place.run(&[outer, inner], "true"));
+        assert!(code(&both) == 64 && stderr(&both).contains("one lock"), "{}", stderr(&both));
+        for verb in [format!("run {inner} -- touch ran"), format!("acquire {inner} --pid $$ && touch ran")] {
+            let inside = output(&mut place.run(&[outer], &format!("{PROGRAM} {verb}")));
+            let said = stderr(&inside);
+            assert!(code(&inside) == 73 && said.contains("this command runs under it"), "{said}");
+        }
+        assert!(!place.path("ran").exists());
+    }
+    let place = at("bigint");
+    let apart = output(&mut place.run(&["4"], &format!("{PROGRAM} run 5 6 -- true")));
+    assert_eq!((code(&apart), stderr(&apart)), (0, String::new()));
 }
 
 #[test]

@@ -1,22 +1,19 @@
 //! What stores are made of: parts that more than one store needs, and that say nothing about any.
 
+#![cfg_attr(
+    not(all(feature = "file", feature = "redis", feature = "zookeeper", feature = "postgres", feature = "mysql")),
+    allow(dead_code, unused_imports, reason = "a build with some stores needs a part of it")
+)]
+
 #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod address;
 #[cfg(any(feature = "file", feature = "zookeeper"))]
-#[cfg_attr(
-    not(all(feature = "file", feature = "zookeeper")),
-    allow(dead_code, reason = "a store may need a part of it")
-)]
 pub(crate) mod bell;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod bounds;
 #[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod bucket;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-#[cfg_attr(
-    not(all(feature = "postgres", feature = "mysql")),
-    allow(dead_code, reason = "a store may need a part of it")
-)]
 pub(crate) mod database;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(crate) mod dial;
@@ -26,10 +23,6 @@ pub(crate) mod fault;
 pub(crate) mod lock_table;
 #[cfg(any(feature = "file", feature = "memory", all(test, feature = "redis")))]
 pub(crate) mod number;
-#[cfg_attr(
-    not(all(feature = "redis", feature = "zookeeper")),
-    allow(dead_code, reason = "in a build with some stores only, nobody may ask")
-)]
 pub(crate) mod own_places;
 pub(crate) mod pause;
 #[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql"))]
@@ -37,15 +30,10 @@ pub(crate) mod reconnect;
 #[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "mysql", feature = "zookeeper"))]
 pub(crate) mod record;
 #[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql"))]
-#[cfg_attr(
-    not(all(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql")),
-    allow(dead_code, unused_imports, reason = "a store may need a part of it")
-)]
 pub(crate) mod served;
 #[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod server;
 #[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql", feature = "zookeeper"))]
-#[cfg_attr(not(feature = "zookeeper"), allow(dead_code, reason = "elsewhere no call is closed to others"))]
 pub(crate) mod share_call;
 #[cfg(any(feature = "redis-tls", feature = "postgres-tls"))]
 pub(crate) mod tls;
@@ -53,10 +41,6 @@ pub(crate) mod tls;
 #[path = "tls_off.rs"]
 pub(crate) mod tls;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
-#[cfg_attr(
-    not(all(feature = "redis", feature = "postgres")),
-    allow(dead_code, unused_imports, reason = "a layout may need a part of it")
-)]
 pub(crate) mod try_again;
 #[cfg(feature = "file")]
 pub(crate) mod waking_lock;

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{
     Break, Capability, NoteOrder, NoteRead, Opened, Opening, Outline, Page, Queue, RequestId, Session, SessionEvent,
-    Store, keeps_no_notes,
+    Store, breaks_nothing, keeps_no_notes,
 };
 use crate::time::{Clock, Moment};
 
@@ -42,7 +42,7 @@ pub(crate) struct Core<S: ServerSession + ?Sized> {
 pub(crate) type Events = mpsc::UnboundedSender<SessionEvent>;
 
 /// What such a store asks its server about everybody's locks, and how it gets there.
-pub(crate) trait Server: fmt::Debug + Send + Sync + 'static {
+pub(crate) trait Server: fmt::Debug + Send + Sync + Sized + 'static {
     /// A session.
     type Session: ServerSession;
     /// How far names were listed.
@@ -91,13 +91,18 @@ pub(crate) trait Server: fmt::Debug + Send + Sync + 'static {
         prefix: &str,
     ) -> impl Future<Output = Result<(Vec<Name>, Option<Self::Listed>)>> + Send;
 
+    /// The key of the lock `name`; `None` where each name is its key.
+    fn key<'a>(&'a self, _: &'a ServerStore<Self>, _name: &'a Name) -> Option<BoxFuture<'a, Result<String>>> {
+        None
+    }
+
     /// Breaks a grant: whether it was there. By default there is no place for the record that every break leaves.
     fn break_grant(&self, _connection: &Wire<Self>, order: &Break) -> impl Future<Output = Result<bool>> + Send {
-        ready(Err(no_records("break").with("name", &order.place.name)))
+        ready(Err(breaks_nothing("break", &order.place.name)))
     }
 
     fn breaks(&self, _connection: &Wire<Self>, name: &Name) -> impl Future<Output = Result<Vec<Break>>> + Send {
-        ready(Err(no_records("breaks").with("name", name)))
+        ready(Err(breaks_nothing("breaks", name)))
     }
 
     /// Writes a note if its grant is current: whether it was. By default the store keeps none.
@@ -108,11 +113,6 @@ pub(crate) trait Server: fmt::Debug + Send + Sync + 'static {
     fn note(&self, _connection: &Wire<Self>, name: &Name) -> impl Future<Output = Result<NoteRead>> + Send {
         ready(Err(keeps_no_notes(name)))
     }
-}
-
-fn no_records(operation: &'static str) -> Error {
-    let message = "this layout breaks no locks, as it has no place for the record of a break: end the lock with the server's own tools";
-    Error::new(ErrorKind::Unsupported, operation, message)
 }
 
 /// A session, and its way to the server.
@@ -163,7 +163,7 @@ impl<S: Server> ServerStore<S> {
     }
 
     /// The connection of the session opened last, or, if there is none any more, one that serves no session.
-    async fn connection(&self) -> Result<Arc<Wire<S>>> {
+    pub(crate) async fn connection(&self) -> Result<Arc<Wire<S>>> {
         let newest = self.newest().upgrade();
         if let Some(core) = newest.filter(|core| !core.session.is_over()) {
             return core.link.connection().await;
@@ -225,6 +225,10 @@ impl<S: Server> Store for ServerStore<S> {
             self.server.names(&connection, from, prefix).await.map(Some)
         };
         Box::pin(stream::try_unfold(Some(S::Listed::default()), portion))
+    }
+
+    fn key<'a>(&'a self, name: &'a Name) -> Option<BoxFuture<'a, Result<String>>> {
+        self.server.key(self, name)
     }
 
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {

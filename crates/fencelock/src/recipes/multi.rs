@@ -1,9 +1,10 @@
 //! Several mutexes, all or none of them.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{join_all, select_all};
+use futures_util::future::{join_all, select_all, try_join_all};
 
 use crate::client::Client;
 use crate::engine::Engine;
@@ -16,8 +17,9 @@ use crate::token::FencingToken;
 
 /// Several mutexes that are acquired together: all of them, or none.
 ///
-/// Every caller takes them in one global order, that of their names, so that two callers never wait for each other. Who takes some of
-/// them one by one besides does so in that order as well, or waits for one while it holds none.
+/// Every caller takes them in one global order, that of their [keys](Client::key), so that two callers never wait for each other. A caller
+/// that takes some of them one by one does so in that order as well, or waits for one while it holds none. Names that are one lock in
+/// their store are refused.
 ///
 /// All locks are asked for at once first, without waiting; free ones cost one round trip together. What was in the way is then waited
 /// for one after another, while the locks before it in the order are held and those behind it are not. So a wait for one name keeps
@@ -36,7 +38,7 @@ use crate::token::FencingToken;
 /// ```
 #[derive(Debug, Clone)]
 pub struct MultiLock {
-    /// In the order in which they are taken.
+    /// In the order of their names.
     locks: Vec<Mutex>,
     limit: Duration,
 }
@@ -58,18 +60,16 @@ impl MultiLock {
     pub const MAX_LOCKS: usize = 1_000;
 
     /// `locks` together, 1 to 1,000. They may be of several clients and so of several stores; all who take a lock must
-    /// take it by the same name in the same store, for the order of the names is what keeps callers from waiting for each other. Their own [`Mutex::timeout`] is not used, their other options are.
+    /// take it by the same name through one URL, for one order is what keeps callers from waiting for each other. Their own [`Mutex::timeout`] is not used, their other options are.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for no lock, more than 1,000, and a name that is given twice.
     pub fn new(locks: impl IntoIterator<Item = Mutex>) -> Result<Self> {
         let mut locks: Vec<_> = locks.into_iter().take(Self::MAX_LOCKS + 1).collect();
         let wrong = |what: String| Err(Error::new(ErrorKind::Config, "multi-lock", what));
-        if locks.is_empty() {
-            return wrong(format!("no lock is named; 1 to {} can be taken together", Self::MAX_LOCKS));
-        }
-        if locks.len() > Self::MAX_LOCKS {
-            return wrong(format!("too many locks are named; 1 to {} can be taken together", Self::MAX_LOCKS));
+        if locks.is_empty() || locks.len() > Self::MAX_LOCKS {
+            let count = if locks.is_empty() { "no lock is" } else { "too many locks are" };
+            return wrong(format!("{count} named; 1 to {} can be taken together", Self::MAX_LOCKS));
         }
         locks.sort_by(|one, other| one.name().cmp(other.name()));
         if let Some(twice) = locks.windows(2).find(|pair| pair[0].name() == pair[1].name()) {
@@ -116,7 +116,7 @@ impl MultiLock {
     /// request deadline.
     ///
     /// # Errors
-    /// As [`Mutex::acquire`], naming the lock that failed; [`ErrorKind::Lost`] when one was lost while others were waited for.
+    /// As [`Mutex::acquire`], naming the lock that failed; [`ErrorKind::Config`] for names that are one lock in their store; [`ErrorKind::Lost`] when one was lost while others were waited for.
     ///
     /// # Cancel safety
     /// As [`Mutex::acquire`], for all of them.
@@ -132,15 +132,35 @@ impl MultiLock {
     pub async fn acquire_within(&self, limit: Duration) -> Result<MultiGuard> {
         let clock = &self.engine().clock;
         let deadline = clock.now().after(limit);
-        let mut held = MultiGuard { guards: Vec::with_capacity(self.locks.len()) };
-        if !limit.is_zero() && self.locks.len() > 1 {
-            self.take_what_is_free(&mut held, deadline).await?;
+        let (order, locks) = self.ordered().await?;
+        let mut held = MultiGuard { guards: Vec::with_capacity(locks.len()) };
+        if !limit.is_zero() && locks.len() > 1 {
+            self.take_what_is_free(&locks, &mut held, deadline).await?;
         }
-        for lock in &self.locks[held.guards.len()..] {
+        for lock in &locks[held.guards.len()..] {
             // Past the deadline it is asked for once more, and says who holds it.
             held.add(lock, lock.acquire_within(deadline.since(clock.now()))).await?;
         }
-        held.if_all_hold().await
+        held.if_all_hold(order).await
+    }
+
+    /// The locks in the order in which every caller takes them, that of their keys, and the place of each in the order of the names.
+    async fn ordered(&self) -> Result<(Vec<usize>, Vec<&Mutex>)> {
+        let keys = match &self.locks[..] {
+            [_] => vec![String::new()],
+            locks => try_join_all(locks.iter().map(|lock| lock.client().key(lock.name()))).await?,
+        };
+        let mut ordered: Vec<_> = keys.into_iter().zip(self.locks.iter().enumerate()).collect();
+        ordered.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for pair in ordered.windows(2) {
+            let [one, other] = [0, 1].map(|at| pair[at].1.1);
+            if pair[0].0 == pair[1].0 && Arc::ptr_eq(one.client().engine(), other.client().engine()) {
+                let message = "two of the names are one lock in this store: name one of them";
+                let error = Error::new(ErrorKind::Config, "multi-lock", message);
+                return Err(error.with("name", one.name()).with("name", other.name()));
+            }
+        }
+        Ok(ordered.into_iter().map(|(_, lock)| lock).unzip())
     }
 
     /// Acquires all locks if nobody is ahead on any of them, and never queues. It asks for one after another, so that of two callers who
@@ -152,20 +172,21 @@ impl MultiLock {
     /// # Cancel safety
     /// As [`MultiLock::acquire`].
     pub async fn try_acquire(&self) -> Result<MultiGuard> {
-        let mut held = MultiGuard { guards: Vec::with_capacity(self.locks.len()) };
-        for lock in &self.locks {
+        let (order, locks) = self.ordered().await?;
+        let mut held = MultiGuard { guards: Vec::with_capacity(locks.len()) };
+        for lock in locks {
             held.add(lock, lock.try_acquire()).await?;
         }
-        held.if_all_hold().await
+        held.if_all_hold(order).await
     }
 
     /// Asks for all of them at once and without waiting, and keeps those up to the first that was not to be had. What is behind it is given
     /// back before anybody waits: who waits holds only what is before that in the order.
-    async fn take_what_is_free(&self, held: &mut MultiGuard, deadline: Moment) -> Result<()> {
+    async fn take_what_is_free(&self, locks: &[&Mutex], held: &mut MultiGuard, deadline: Moment) -> Result<()> {
         let clock = &self.engine().clock;
         let tried = tokio::select! {
             biased;
-            tried = join_all(self.locks.iter().map(Mutex::try_acquire)) => tried,
+            tried = join_all(locks.iter().map(|lock| lock.try_acquire())) => tried,
             // Nobody was waited for, so it was a store that did not answer.
             () = clock.sleep_until(deadline) => {
                 let message = "no answer within the wait limit";
@@ -173,7 +194,7 @@ impl MultiLock {
             }
         };
         let (mut behind, mut is_behind, mut fault) = (MultiGuard { guards: Vec::new() }, false, None);
-        for (lock, tried) in self.locks.iter().zip(tried) {
+        for (lock, tried) in locks.iter().zip(tried) {
             match tried {
                 Ok(guard) if is_behind => behind.guards.push(guard.into_any()),
                 Ok(guard) => held.guards.push(guard.into_any()),
@@ -363,8 +384,11 @@ impl MultiGuard {
         Err(error)
     }
 
-    /// Itself, unless one of the locks was lost while others were waited for.
-    async fn if_all_hold(mut self) -> Result<Self> {
+    /// Itself, with the guards in the order of the names, unless one of the locks was lost while others were waited for.
+    async fn if_all_hold(mut self, order: Vec<usize>) -> Result<Self> {
+        let mut guards: Vec<_> = order.into_iter().zip(self.guards).collect();
+        guards.sort_by_key(|(place, _)| *place);
+        self.guards = guards.into_iter().map(|(_, guard)| guard).collect();
         match self.check() {
             Ok(()) => Ok(self),
             Err(error) => {

@@ -95,22 +95,14 @@ impl<S> Router<S> {
     /// held in both, the old one first. Only [`Router::multi_lock`] takes them then, as mutexes: all or nothing, within one limit, and
     /// the loss of either is the loss of both.
     ///
-    /// **A move is two roll-outs**, each at any pace:
-    /// 1. Every program gets the router with `migrate`. Those that have it not yet and those that have it exclude each other in the old
-    ///    store.
-    /// 2. When all have it, every program gets the router in which `pattern` has the new store alone. Those that have both and those
-    ///    that have the new one exclude each other in the new store.
+    /// **A move is two roll-outs**, each at any pace. First every program gets the router with `migrate`, which excludes programs without it in
+    /// the old store. When all have it, every program gets the router in which `pattern` has the new store alone. A program with only the old
+    /// store and a program with only the new one do not exclude each other, so the first roll-out ends before the second begins. The router
+    /// as it was before takes a move back. `from` and `to` are the same in all programs: two in opposite orders wait for each other.
     ///
-    /// Who has only the old store and who has only the new one exclude nobody: begin the second step when the first has ended everywhere.
-    /// A move is taken back in the same way, by the router as it was before. `from` and `to` are the same in all programs: two that hold
-    /// them in opposite orders wait for each other.
-    ///
-    /// **Tokens**: [`MultiGuard::token`](super::MultiGuard::token) is the new store's, and the guards of
-    /// [`MultiGuard::guards`](super::MultiGuard::guards) have both, the old one's first. Both rise from one holder of both to the next. In the first step
-    /// only the old store's are ordered with those of programs without `migrate`, in the second only the new store's with those of programs that have
-    /// finished. Memory, `file:`, the databases and the layout `fair` of Redis number by the clock, so between them the new store's tokens are
-    /// ordered in both steps, as closely as the clocks of the stores agree. ZooKeeper's numbers are lower: a fence that has seen a clock's refuses them until it is
-    /// set back. Where tokens matter and such stores are involved, stop the users of the name instead of moving it.
+    /// **Tokens**: [`MultiGuard::token`](super::MultiGuard::token) is the new store's, and [`MultiGuard::guards`](super::MultiGuard::guards) has both,
+    /// the old one's first. Stores that number by the clock (memory, `file:`, the databases, the layout `fair` of Redis) agree in the order as
+    /// closely as their clocks do. ZooKeeper's numbers are lower, and a fence refuses them: stop the users of such a name instead of moving it.
     ///
     /// # Examples
     /// ```

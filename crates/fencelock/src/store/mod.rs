@@ -1,24 +1,9 @@
 //! The contract between the engine and a store.
 //!
-//! A store is passive: the engine owns time, retries and loops. The laws that every store keeps are tests in the crate
-//! `fencelock-conformance`:
-//!
-//! - no place ever appears ahead of one already visible, except a holder's own lighter claim;
-//! - a departure is final;
-//! - a dead session's places go within ttl + [`Capability::detection_slack`] by the store's clock;
-//! - the same [`RequestId`] finds the same place;
-//! - an answer at once ([`Session::enter_now`]) is the one that [`Session::enter`] gives;
-//! - no answer at once leaves anything or takes time;
-//! - a withdrawn request never takes effect;
-//! - tokens rise;
-//! - [`Place::next`] returns within [`Capability::wake_bound`] of the change;
-//! - a dropped [`Session::enter`], once withdrawn, strands nothing;
-//! - one queue has one capacity, else [`Entered::Conflict`];
-//! - the capability tells the truth;
-//! - a session that is over says so, and why;
-//! - a note is written by the current holder alone, and outlives its grant;
-//! - a page of a queue, and a queue in short, say what the whole queue says;
-//! - an idle name leaves nothing beyond [`Capability::residue`].
+//! A store is passive: the engine owns time, retries and loops. Each method says what a store owes; the tests in the crate
+//! `fencelock-conformance` are the laws that every store keeps. A departure is final, tokens rise, and no place appears ahead of one already
+//! visible, but for a holder's own lighter claim. An idle name leaves nothing beyond [`Capability::residue`], and a dead session's places go
+//! within its ttl and [`Capability::detection_slack`] by the store's clock.
 //!
 //! A store may presume what the engine checks before it asks: the request ids of a session are those of its owner, a claim that a place is made
 //! lighter to is lighter and of the same capacity, and the reason of a [`Break`] is one line of a length that fits.
@@ -94,18 +79,23 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// empty, and names and their queues that are left over from dead clients only make the stream longer. A name may come twice.
     fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>>;
 
+    /// The key of the lock `name`: names of one key are one lock. By default `None`: each name is its key.
+    fn key<'a>(&'a self, _name: &'a Name) -> Option<BoxFuture<'a, Result<String>>> {
+        None
+    }
+
     /// Breaks exactly the grant that `order` names by place and token, and no later one, and keeps `order` for
     /// [`Store::breaks`]: no break is ever without its record. Says whether the grant was there. The same order may be
     /// given again, and finds what it did.
     ///
     /// The holder's session is told, by [`SessionEvent::Broken`]. By default [`ErrorKind::Unsupported`].
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move { Err(breaks_nothing("break").with("name", &order.place.name)) })
+        Box::pin(async move { Err(breaks_nothing("break", &order.place.name)) })
     }
 
     /// The breaks of grants of `name` that the store keeps, oldest first. By default [`ErrorKind::Unsupported`].
     fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
-        Box::pin(async move { Err(breaks_nothing("breaks").with("name", name)) })
+        Box::pin(async move { Err(breaks_nothing("breaks", name)) })
     }
 
     /// Writes or deletes the note on a lock, as `order` says, if the grant that it names is current, in one step; says whether it was.
@@ -126,8 +116,9 @@ pub(crate) fn keeps_no_notes(name: &Name) -> Error {
     Error::new(ErrorKind::Unsupported, "note", "this store keeps no notes on locks").with("name", name)
 }
 
-fn breaks_nothing(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Unsupported, operation, "this store breaks no grants")
+pub(crate) fn breaks_nothing(operation: &'static str, name: &Name) -> Error {
+    let message = "this layout breaks no locks, as it has no place for the record of a break: end the lock with the server's own tools";
+    Error::new(ErrorKind::Unsupported, operation, message).with("name", name)
 }
 
 /// An open session: how long it lives unrenewed, and the moment that counts from.

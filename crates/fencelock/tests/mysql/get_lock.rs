@@ -1,7 +1,7 @@
 //! Named locks of the server, beside sessions of others that take them by `GET_LOCK`.
 
 use fencelock::mysql::Schema;
-use fencelock::{ErrorKind, Loss};
+use fencelock::{Client, ErrorKind, Loss};
 use fencelock_testbed::mysql::{KIND, Server, Settings};
 use fencelock_testbed::{Proxy, Way};
 use mysql_async::Conn;
@@ -23,6 +23,30 @@ async fn takes(user: &mut Conn, key: &str) -> bool {
 
 async fn releases(user: &mut Conn, key: &str) -> bool {
     user.exec_first::<Option<i64>, _, _>("SELECT RELEASE_LOCK(?)", (key,)).await.unwrap() == Some(Some(1))
+}
+
+#[tokio::test]
+async fn names_of_one_named_lock_are_refused_together_and_callers_of_them_in_any_order_finish() {
+    let url = database();
+    let mine = prefix(&url);
+    let layout = |options: &str| with(&url, &format!("layout=get_lock&{options}"));
+    for (options, names) in [
+        (format!("key=exact:{mine}-all"), ["one", "other"]),
+        (format!("key=exact&prefix={mine}"), ["Job", "job"]),
+        ("key=.net".to_owned(), ["Nightly", "nightlyggsrfssbblutctwbdltpamp2qrpml357"]),
+    ] {
+        let client = client(&layout(&options), LONG).await;
+        let error = soon(client.multi_lock(names).unwrap().acquire()).await.unwrap_err();
+        assert!(error.kind() == ErrorKind::Config && error.to_string().contains(names[1]), "{options}: {error}");
+    }
+    let options = format!("key=.net&prefix={mine}");
+    let (one, other) = (client(&layout(&options), LONG).await, client(&layout(&options), LONG).await);
+    let rounds = async |client: &Client, names: [&str; 2]| {
+        for _ in 0..10 {
+            client.multi_lock(names).unwrap().acquire().await.unwrap().release().await.unwrap();
+        }
+    };
+    soon(async { tokio::join!(rounds(&one, ["a", "B"]), rounds(&other, ["B", "a"])) }).await;
 }
 
 #[tokio::test]

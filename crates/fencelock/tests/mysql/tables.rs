@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use fencelock::mysql::{Migration, Schema};
-use fencelock::{Client, ErrorKind, Loss};
+use fencelock::{Client, ErrorKind, Loss, Name};
 use fencelock_testbed::mysql::{Server, Settings};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -235,6 +235,60 @@ async fn a_transaction_that_stays_open_at_one_row_keeps_no_other_lock_for_ever()
     acquire(&client, "other").await.release().await.unwrap();
     user.query_drop("ROLLBACK").await.unwrap();
     soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+}
+
+/// Tables of both layouts with a key of this type.
+async fn clients_of_both_layouts(key: &str) -> [Client; 2] {
+    let (url, layout) = with_table(&TABLE.replace("VARCHAR(64)", key)).await;
+    let shedlock = TABLE.replace("distributed_lock", "shedlock").replace("expire_time DATETIME", "a DATETIME(3)");
+    let shedlock = shedlock.replace("created_at DATETIME", "b DATETIME(3)").replace("VARCHAR(64)", key);
+    connection(&url).await.query_drop(shedlock).await.unwrap();
+    [client(&layout, LONG).await, client(&with(&url, "layout=shedlock&columns=lock_key,a,b,lock_value"), LONG).await]
+}
+
+#[tokio::test]
+async fn names_that_the_collation_takes_for_one_lock_are_refused_together_and_others_are_not() {
+    const WIDE: &str = "VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4";
+    for (key, one, other) in [
+        (format!("{WIDE}_general_ci"), "Job|\u{e9}|job |n", "job|E|job|m"),
+        (format!("{WIDE}_unicode_ci"), "stra\u{df}e|job  |n", "STRASSE|Job|m"),
+        (format!("{WIDE}_general_nopad_ci"), "Job|job ", "job|job"),
+        (format!("{WIDE}_bin"), "job |Job", "job|job"),
+        ("CHAR(64) CHARACTER SET latin1".to_owned(), "\u{c9}|job |n", "e|JOB|m"),
+        ("VARBINARY(512)".to_owned(), "Job|job ", "job|job"),
+    ] {
+        for client in clients_of_both_layouts(&key).await {
+            for (one, other) in one.split('|').zip(other.split('|')) {
+                let [found, second] = [one, other].map(|name| Name::new(name).unwrap());
+                let (found, second) = (client.key(&found).await.unwrap(), client.key(&second).await.unwrap());
+                let both = soon(client.multi_lock([one, other]).unwrap().acquire()).await;
+                match both {
+                    Ok(both) => assert!(both.release().await.is_ok() && found != second, "{key}: {one}, {other}"),
+                    Err(error) => {
+                        assert!(error.kind() == ErrorKind::Config && found == second, "{key}: {one}, {other}: {error}");
+                        soon(client.multi_lock([one, other]).unwrap().try_acquire()).await.unwrap_err();
+                    }
+                }
+                let are_one = client.mutex(one).unwrap().acquire().await.unwrap();
+                let busy = client.mutex(other).unwrap().try_acquire().await.is_err();
+                assert_eq!(busy, found == second, "{key}: {one}, {other}");
+                are_one.release().await.unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn callers_of_names_that_the_collation_takes_for_each_others_all_finish() {
+    for one in clients_of_both_layouts("VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci").await {
+        let rounds = async |names: [&str; 2]| {
+            for _ in 0..25 {
+                let both = one.multi_lock(names).unwrap().acquire().await.unwrap();
+                both.release().await.unwrap();
+            }
+        };
+        soon(async { tokio::join!(rounds(["a", "B"]), rounds(["A", "b"]), rounds(["b ", "A "])) }).await;
+    }
 }
 
 #[tokio::test]

@@ -50,6 +50,38 @@ async fn sessions_of_other_programs_and_fencelocks_exclude_each_other_by_their_k
     }
 }
 
+/// `plumless` and `buckeroo` have one CRC-32, and `mid` is between them in the order of names.
+#[tokio::test]
+async fn names_of_one_advisory_lock_are_refused_together_and_callers_of_them_in_any_order_finish() {
+    let (url, _) = database();
+    let of = async |keys: &str| client(&with(&url, &format!("layout=advisory&key={keys}")), LONG).await;
+    for (keys, names) in [
+        ("with_advisory_lock", ["plumless", "buckeroo"]),
+        ("bigint:42", ["one", "other"]),
+        ("bigint", ["5", "+05"]),
+        ("int4", ["1,2", "01,2"]),
+        (".net", ["00000000000000ff", "00000000000000FF"]),
+    ] {
+        let client = of(keys).await;
+        let both = client.multi_lock(names).unwrap();
+        for refused in [soon(both.acquire()).await, soon(both.try_acquire()).await] {
+            let error = refused.unwrap_err();
+            assert!(error.kind() == ErrorKind::Config && error.to_string().contains(names[1]), "{keys}: {error}");
+        }
+    }
+    let (one, other) = (of("with_advisory_lock").await, of("with_advisory_lock").await);
+    let rounds = async |client: &Client, names: [&str; 2]| {
+        for _ in 0..10 {
+            let both = client.multi_lock(names).unwrap().acquire().await.unwrap();
+            let mut sorted = names;
+            sorted.sort_unstable();
+            assert!(both.guards().iter().map(|guard| guard.name().as_str()).eq(sorted));
+            both.release().await.unwrap();
+        }
+    };
+    soon(async { tokio::join!(rounds(&one, ["plumless", "mid"]), rounds(&other, ["mid", "buckeroo"])) }).await;
+}
+
 #[tokio::test]
 async fn a_session_never_has_one_key_twice_whatever_its_locks_are_called() {
     let (url, _) = database();

@@ -181,6 +181,23 @@ async fn a_transaction_that_stays_open_at_one_row_holds_up_no_other_lock() {
 }
 
 #[tokio::test]
+async fn names_that_the_tables_key_takes_for_one_lock_are_refused_together() {
+    for (key, names, kind) in [
+        ("char(64)", ["job", "job  "], Some(ErrorKind::Config)),
+        ("varchar(64)", ["job", "job  "], None),
+        ("varchar(64) COLLATE any_case", ["Job", "job"], Some(ErrorKind::Unsupported)),
+    ] {
+        let any_case = "CREATE COLLATION any_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)";
+        let (_, layout) = with_table(&format!("{any_case}; {}", TABLE.replace("varchar(64)", key))).await;
+        let client = client(&layout, LONG).await;
+        let both = soon(client.multi_lock(names).unwrap().acquire()).await;
+        assert_eq!(both.as_ref().err().map(fencelock::Error::kind), kind, "{key}: {both:?}");
+        drop(both);
+        soon(client.multi_lock(["job"]).unwrap().acquire()).await.unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_table_with_which_two_could_hold_one_lock_is_refused_and_told_what_helps() {
     for (changed, kind, told) in [
         ("CREATE TABLE other ()".to_owned(), ErrorKind::Layout, "CREATE TABLE IF NOT EXISTS \"distributed_lock\""),

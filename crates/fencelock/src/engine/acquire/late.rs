@@ -22,11 +22,8 @@ impl Acquire {
             .retryable()
     }
 
-    /// Pauses before another entry into the queue, or gives the error back: when the acquire was for a single try, and when
-    /// grants have come too late for as long as other failures may last.
-    ///
-    /// Only a usable grant is a success here: the store answers every request in between. A wait that went on for longer
-    /// than failures may last, before it ended in another late grant, begins anew as well.
+    /// Pauses before another entry into the queue. Returns the error for a single try, and when grants have come too late for as long as other
+    /// failures may last. A wait that lasted longer than that before another late grant begins anew.
     pub(super) async fn came_late(&mut self, error: Error) -> Result<()> {
         if !self.wish.queues() {
             return Err(error.with("name", &self.wish.name));

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -54,7 +54,7 @@ pub(crate) type OnWire<L> = <<L as SessionLocks>::Dial as Dial>::Connection;
 pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
     type Dial: Reach;
     /// The server's key of a lock.
-    type Key: Clone + Eq + Hash + Send + Sync;
+    type Key: Clone + Eq + Hash + fmt::Debug + Send + Sync;
 
     /// The word for these locks in messages.
     const KIND: &'static str;
@@ -259,6 +259,12 @@ impl<L: SessionLocks> Server for Locks<L> {
 
     fn reader(&self) -> Arc<Reconnect<L::Dial>> {
         L::Dial::reach(&self.config, Arc::new(Nobody), None, None)
+    }
+
+    /// MySQL takes capital letters in the name of a lock for small ones.
+    fn key<'a>(&'a self, _: &'a ServerStore<Self>, name: &'a Name) -> Option<BoxFuture<'a, Result<String>>> {
+        let key = self.locks.key("key", name).map(|key| format!("{key:?}").to_lowercase());
+        Some(Box::pin(ready(key)))
     }
 
     async fn queue(&self, connection: &OnWire<L>, name: &Name, page: Page) -> Result<Queue> {

@@ -19,6 +19,8 @@ pub(crate) struct Column {
     pub(crate) kind: String,
     /// The longest text that the column takes, in characters; `None` for any.
     pub(crate) longest: Option<i64>,
+    /// The collation by which texts that differ may be one key, as the store writes it.
+    pub(crate) collation: Option<String>,
     /// How many digits of a second the column keeps.
     pub(crate) digits: u32,
     /// The unique index of this column alone.

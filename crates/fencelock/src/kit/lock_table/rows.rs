@@ -74,6 +74,9 @@ pub(crate) trait Rows: Send + Sync + 'static {
         key: &str,
     ) -> impl Future<Output = Result<Option<(String, Option<i64>)>>> + Send;
 
+    /// The key of `name`, the same for each name that the table takes for this one.
+    fn key_of(&self, connection: &OnWire<Self>, name: &Name) -> impl Future<Output = Result<String>> + Send;
+
     /// At most `most` keys behind `from`, each with whether its row is held.
     fn keys(
         &self,
@@ -205,6 +208,10 @@ impl<R: Rows> Server for Tables<R> {
 
     fn reader(&self) -> Arc<Reconnect<R::Dial>> {
         R::Dial::reach(&self.config, Arc::new(Reader(Arc::clone(&self.table))), None, None)
+    }
+
+    fn key<'a>(&'a self, store: &'a ServerStore<Self>, name: &'a Name) -> Option<BoxFuture<'a, Result<String>>> {
+        Some(Box::pin(async move { self.table.key_of(&*store.connection().await?, name).await }))
     }
 
     async fn queue(&self, connection: &OnWire<R>, name: &Name, page: Page) -> Result<Queue> {

@@ -8,7 +8,8 @@ use futures_util::future::{join_all, try_join_all};
 
 use super::places::{Begun, Next, Try};
 use super::{Asks, Tried, TryAgainSession, Wire};
-use crate::error::{Error, ErrorKind, Outcome, Result};
+use crate::error::{Error, Outcome, Result};
+use crate::kit::own_places::not_there;
 use crate::kit::reconnect::Reconnect;
 use crate::kit::served::{AskedPlace, KeepsPlaces};
 use crate::kit::server::{self, ServerSession};
@@ -41,6 +42,7 @@ impl<A: Asks> ServerSession for TryAgainSession<A> {
 
 impl<A: Asks> Core<A> {
     async fn enter(self: &Arc<Self>, entry: &Entry) -> Result<Entered> {
+        let trying = self.session.places.trying;
         self.session.alive("enter")?;
         let said = self.session.asks.check(entry)?;
         let place = PlaceId { name: entry.name.clone(), request: entry.id };
@@ -52,7 +54,7 @@ impl<A: Asks> Core<A> {
                 return Ok(Entered::Busy);
             }
             Begun::Known | Begun::Behind => return Ok(self.place(place)),
-            Begun::Other => return Err(self.other_kind("lock of another kind in this client")),
+            Begun::Other => return Err(trying.other_kind("enter", "lock of another kind in this client")),
         };
         let due = Try { place, claim: entry.claim, said: said.into() };
         let (tried, sent) = self.ask(&due, is_new).await.inspect_err(|error| {
@@ -62,7 +64,7 @@ impl<A: Asks> Core<A> {
         })?;
         if let Tried::Other(kind) = &tried {
             self.session.places.forget(entry.id);
-            return Err(self.other_kind(kind));
+            return Err(trying.other_kind("enter", kind));
         }
         let now = self.link.clock.now();
         if !matches!(tried, Tried::Granted(_)) && !entry.wait {
@@ -71,10 +73,6 @@ impl<A: Asks> Core<A> {
         }
         self.session.places.answered(entry.id, Ok(tried), (sent, self.session.validity()), now);
         Ok(self.place(due.place))
-    }
-
-    fn other_kind(&self, kind: &str) -> Error {
-        self.session.places.trying.other_kind("enter", kind)
     }
 
     fn place(self: &Arc<Self>, place: PlaceId) -> Entered {
@@ -228,7 +226,7 @@ impl<A: Asks> KeepsPlaces for Core<A> {
     }
 
     async fn lighten(&self, place: &PlaceId, claim: Claim) -> Result<()> {
-        let gone = || Error::new(ErrorKind::Lost, "lighten", "the place is gone").with("name", &place.name);
+        let gone = || not_there().with("name", &place.name);
         self.session.alive("lighten")?;
         let places = &self.session.places;
         let (had, said) = places.held_as(place.request).ok_or_else(gone)?;

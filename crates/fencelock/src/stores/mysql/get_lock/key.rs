@@ -67,7 +67,9 @@ fn unknown() -> Error {
 /// A name in small letters that is short enough stays as it is; of any other, the beginning stands before a digest. Lengths are those of
 /// UTF-16.
 fn net(name: &str) -> String {
-    let small: String = name.chars().map(small).collect();
+    // As .NET has it, one character stays one.
+    let small = |c: char| Some(c.to_lowercase()).filter(|small| small.len() == 1).and_then(|mut small| small.next());
+    let small: String = name.chars().map(|c| small(c).unwrap_or(c)).collect();
     let units: Vec<u16> = small.encode_utf16().collect();
     if small == name && units.len() <= MOST {
         return small;
@@ -81,15 +83,6 @@ fn net(name: &str) -> String {
     };
     let kept = String::from_utf16_lossy(&units[..units.len().min(MOST - DIGITS)]);
     kept.chars().chain((0..DIGITS).map(digit)).collect()
-}
-
-/// As .NET has it: one character stays one.
-fn small(character: char) -> char {
-    let mut small = character.to_lowercase();
-    match (small.next(), small.next()) {
-        (Some(one), None) => one,
-        _ => character,
-    }
 }
 
 #[cfg(test)]

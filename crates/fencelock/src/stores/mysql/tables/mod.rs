@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::{Meaning, refused};
 use crate::kit::lock_table::{self, Kind, LockTable, Rows};
 use crate::kit::try_again::Tried;
+use crate::name::Name;
 use crate::store::Capability;
 
 pub(super) static TUTORIAL: LazyLock<Capability> = LazyLock::new(|| lock_table::tutorial("mysql"));
@@ -240,6 +241,12 @@ impl Rows for Table {
     async fn held(&self, connection: &Connection, key: &str) -> Result<Option<(String, Option<i64>)>> {
         let found = self.look(connection, "queue", key).await?.filter(|found| found.is_held);
         Ok(found.map(|found| (found.by, found.left)))
+    }
+
+    async fn key_of(&self, connection: &Connection, name: &Name) -> Result<String> {
+        let Some(sql) = &self.known("key")?.key_of else { return Ok(name.to_string()) };
+        let rows = connection.run("key", sql, vec![name.as_str().into()], &meant).await?.rows;
+        column("key", rows.first().ok_or_else(|| strange("key"))?, 0)
     }
 
     async fn keys(&self, connection: &Connection, from: &str, most: i64) -> Result<Vec<(String, bool)>> {

@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 
 use mysql_async::Row;
-use mysql_async::prelude::FromValue;
 
 use super::super::connection::{Connection, column, strange};
 use super::meant;
@@ -28,6 +27,8 @@ pub(super) struct Statements {
     pub(super) alive: String,
     pub(super) leave: String,
     pub(super) names: String,
+    /// Selects what is the same for names that the collation takes for one. Most collations take a text as if blanks filled it up.
+    pub(super) key_of: Option<String>,
     /// The columns that the two lists are of.
     pub(super) lists: [String; 2],
     /// The name of the index that keeps two rows of one key out.
@@ -57,22 +58,19 @@ fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
-fn told<T: FromValue>(row: &Row, at: usize) -> Result<T> {
-    column("connect", row, at)
-}
-
 /// A column, and which of these unique indexes is of it alone, in its whole length.
 fn read(row: &Row, indexes: &[(String, String, Option<i64>)]) -> Result<Column> {
-    let name: String = told(row, 0)?;
+    let name: String = column("connect", row, 0)?;
     let is_it = |(index, column, part): &&(String, String, Option<i64>)| {
         let parts = indexes.iter().filter(|(other, ..)| other == index).count();
         column.eq_ignore_ascii_case(&name) && part.is_none() && parts == 1
     };
     Ok(Column {
         unique: indexes.iter().find(is_it).map(|(index, ..)| index.clone()),
-        kind: told::<String>(row, 1)?.to_ascii_lowercase(),
-        longest: Some(told::<Option<i64>>(row, 2)?.unwrap_or(0)),
-        digits: told::<Option<u32>>(row, 3)?.unwrap_or(0),
+        kind: column::<String>("connect", row, 1)?.to_ascii_lowercase(),
+        longest: Some(column::<Option<i64>>("connect", row, 2)?.unwrap_or(0)),
+        digits: column::<Option<u32>>("connect", row, 3)?.unwrap_or(0),
+        collation: column("connect", row, 5)?,
         name,
     })
 }
@@ -96,7 +94,8 @@ impl Table {
 
     /// Its columns; none where there is no such table.
     async fn columns(&self, connection: &Connection) -> Result<Vec<Row>> {
-        let asked = "SELECT c.COLUMN_NAME, c.DATA_TYPE, c.CHARACTER_MAXIMUM_LENGTH, c.DATETIME_PRECISION, COALESCE(t.ENGINE, '') \
+        let asked = "SELECT c.COLUMN_NAME, c.DATA_TYPE, c.CHARACTER_MAXIMUM_LENGTH, c.DATETIME_PRECISION, COALESCE(t.ENGINE, ''), CONCAT('SELECT HEX(WEIGHT_STRING(CONVERT(? USING ', c.CHARACTER_SET_NAME, ') COLLATE ', c.COLLATION_NAME, \
+             IF(c.COLLATION_NAME REGEXP '_nopad_|_0900_', '', CONCAT(' AS CHAR(', 2 * c.CHARACTER_MAXIMUM_LENGTH, ')')), '))') \
              FROM information_schema.COLUMNS AS c JOIN information_schema.TABLES AS t ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME \
              WHERE c.TABLE_SCHEMA = COALESCE(?, DATABASE()) AND c.TABLE_NAME = ? AND t.TABLE_TYPE = 'BASE TABLE'";
         connection.run("connect", asked, self.arguments(), &meant).await.map(|answer| answer.rows)
@@ -122,14 +121,14 @@ impl Table {
         let asked = "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS \
              WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME = ? AND NON_UNIQUE = 0";
         let indexes = connection.run("connect", asked, self.arguments(), &meant).await?.rows;
-        let index = |row| Ok((told(row, 0)?, told(row, 1)?, told(row, 2)?));
+        let index = |row| Ok((column("connect", row, 0)?, column("connect", row, 1)?, column("connect", row, 2)?));
         let indexes: Vec<_> = indexes.iter().map(index).collect::<Result<_>>()?;
         if !self.judge(&rows, &indexes)? {
             return Ok(());
         }
         let rows = connection.simple("connect", ZONE).await?;
         let row = rows.first().ok_or_else(|| strange("connect"))?;
-        let (sessions, is_utc): (String, Option<i64>) = (told(row, 0)?, told(row, 1)?);
+        let (sessions, is_utc): (String, Option<i64>) = (column("connect", row, 0)?, column("connect", row, 1)?);
         let refuse = |kind, message| Err(self.of.refuse(kind, message).with("they have", format!("zone={sessions}")));
         let Some(zone) = &self.of.zone else {
             return if is_utc == Some(1) { Ok(()) } else { refuse(ErrorKind::Layout, NO_ZONE) };
@@ -144,7 +143,7 @@ impl Table {
     /// Whether sessions of different zones read different times in it.
     fn judge(&self, rows: &[Row], indexes: &[(String, String, Option<i64>)]) -> Result<bool> {
         let first = rows.first().ok_or_else(|| self.of.missing(&self.ddl()))?;
-        if !told::<String>(first, 4)?.eq_ignore_ascii_case("InnoDB") {
+        if !column::<String>("connect", first, 4)?.eq_ignore_ascii_case("InnoDB") {
             return Err(self.of.refuse(ErrorKind::Config, NOT_INNODB));
         }
         let there: Vec<Column> = rows.iter().map(|row| read(row, indexes)).collect::<Result<_>>()?;
@@ -204,6 +203,7 @@ impl Table {
             alive: format!("SELECT {holder} FROM {table} WHERE {end} > {now}"),
             leave,
             names: format!("SELECT {key}, {held} FROM {table} WHERE {key} > ? ORDER BY {key} LIMIT ?"),
+            key_of: fit.key.collation.clone(),
             lists: [key, holder],
             index,
             longest,

@@ -6,7 +6,6 @@ mod url;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use self::table::Statements;
@@ -20,6 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::{Meaning, refused};
 use crate::kit::lock_table::{self, Kind, LockTable, Rows};
 use crate::kit::try_again::Tried;
+use crate::name::Name;
 use crate::store::Capability;
 
 pub(super) static TUTORIAL: LazyLock<Capability> = LazyLock::new(|| lock_table::tutorial("postgres"));
@@ -75,16 +75,6 @@ impl Table {
     fn known(&self, operation: &'static str) -> Result<&Statements> {
         self.statements.get().ok_or_else(|| strange(operation))
     }
-
-    async fn ask(
-        &self,
-        connection: &Connection,
-        operation: &'static str,
-        sql: impl Fn(&Statements) -> &String,
-        parameters: &[(&(dyn ToSql + Sync), Type)],
-    ) -> Result<Vec<Row>> {
-        connection.query(operation, sql(self.known(operation)?), parameters, &meant).await
-    }
 }
 
 impl Rows for Table {
@@ -120,15 +110,12 @@ impl Rows for Table {
     ) -> Result<Tried> {
         let parameters: [(&(dyn ToSql + Sync), Type); 3] =
             [(&key, Type::TEXT), (&holder, Type::TEXT), (&ttl, Type::INT8)];
-        let rows = match self.ask(connection, operation, |known| &known.take, &parameters).await {
+        let rows = match connection.query(operation, &self.known(operation)?.take, &parameters, &meant).await {
             Err(error) if is_others_turn(&error) => return Ok(Tried::Busy(None)),
             rows => rows?,
         };
-        let read = || -> Option<(bool, Option<i64>)> {
-            let row = rows.first()?;
-            Some((row.try_get(0).ok()?, row.try_get(1).ok()?))
-        };
-        let (is_taken, left) = read().ok_or_else(|| strange(operation))?;
+        let row = rows.first().ok_or_else(|| strange(operation))?;
+        let (is_taken, left): (bool, Option<i64>) = (value(operation, row, 0)?, value(operation, row, 1)?);
         let left = left.and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis);
         Ok(if is_taken { Tried::Granted(None) } else { Tried::Busy(left) })
     }
@@ -141,7 +128,7 @@ impl Rows for Table {
     ) -> Result<Vec<bool>> {
         let parameters: [(&(dyn ToSql + Sync), Type); 3] =
             [(&keys, Type::TEXT_ARRAY), (&holders, Type::TEXT_ARRAY), (&ttl, Type::INT8)];
-        let rows = self.ask(connection, "renew", |known| &known.renew, &parameters).await?;
+        let rows = connection.query("renew", &self.known("renew")?.renew, &parameters, &meant).await?;
         let mut is_kept = vec![false; keys.len()];
         for row in rows {
             let number: i64 = row.try_get(0).map_err(|_| strange("renew"))?;
@@ -158,16 +145,25 @@ impl Rows for Table {
         (keys, holders): (Vec<&str>, Vec<String>),
     ) -> Result<usize> {
         let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&keys, Type::TEXT_ARRAY), (&holders, Type::TEXT_ARRAY)];
-        Ok(self.ask(connection, operation, |known| &known.leave, &parameters).await?.len())
+        Ok(connection.query(operation, &self.known(operation)?.leave, &parameters, &meant).await?.len())
     }
     async fn held(&self, connection: &Connection, key: &str) -> Result<Option<(String, Option<i64>)>> {
-        let rows = self.ask(connection, "queue", |known| &known.show, &[(&key, Type::TEXT)]).await?;
+        let rows = connection.query("queue", &self.known("queue")?.show, &[(&key, Type::TEXT)], &meant).await?;
         rows.first().map(|row| Ok((value("queue", row, 0)?, value("queue", row, 1)?))).transpose()
+    }
+
+    async fn key_of(&self, _: &Connection, name: &Name) -> Result<String> {
+        let message = "the collation of the key may take several names for one lock, and the server does not say which: lock one name at a time";
+        match self.known("key")?.collation.as_deref() {
+            None => Ok(name.to_string()),
+            Some("") => Ok(name.as_str().trim_end_matches(' ').to_owned()),
+            Some(named) => Err(Error::new(ErrorKind::Unsupported, "key", message).with("collation", named)),
+        }
     }
 
     async fn keys(&self, connection: &Connection, from: &str, most: i64) -> Result<Vec<(String, bool)>> {
         let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&from, Type::TEXT), (&most, Type::INT8)];
-        let rows = self.ask(connection, "names", |known| &known.names, &parameters).await?;
+        let rows = connection.query("names", &self.known("names")?.names, &parameters, &meant).await?;
         rows.iter().map(|row| Ok((value("names", row, 0)?, value("names", row, 1)?))).collect()
     }
 }

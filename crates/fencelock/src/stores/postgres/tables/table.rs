@@ -27,6 +27,8 @@ pub(super) struct Statements {
     pub(super) leave: String,
     pub(super) show: String,
     pub(super) names: String,
+    /// The collation that may take several names for one key; an empty one ignores blanks at the end.
+    pub(super) collation: Option<String>,
     /// The longest key, in characters; `None` for any.
     pub(super) longest: Option<usize>,
 }
@@ -60,6 +62,7 @@ fn read(row: &Row) -> Result<Column, tokio_postgres::Error> {
         longest: (modifier >= 4).then_some(i64::from(modifier) - 4),
         digits: u32::try_from(modifier).unwrap_or(6),
         unique: row.try_get(3)?,
+        collation: row.try_get(9)?,
     })
 }
 
@@ -108,7 +111,9 @@ impl Table {
              AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum), \
              c.relpersistence = 'u', has_table_privilege(c.oid, 'SELECT'), (SELECT bool_and(has_table_privilege(c.oid, r)) FROM unnest($2::text[]) AS r), current_setting('TimeZone'), \
              EXISTS (SELECT FROM pg_catalog.pg_roles AS r, pg_catalog.pg_namespace AS n, pg_catalog.pg_database AS d WHERE r.oid = c.relowner AND n.oid = c.relnamespace \
-             AND d.datname = current_database() AND (r.rolname = current_user OR r.rolsuper OR r.oid IN (n.nspowner, d.datdba))) \
+             AND d.datname = current_database() AND (r.rolname = current_user OR r.rolsuper OR r.oid IN (n.nspowner, d.datdba))), \
+             COALESCE((SELECT o.collname::text FROM pg_catalog.pg_collation AS o WHERE o.oid = a.attcollation AND NOT o.collisdeterministic), \
+             CASE t.typname WHEN 'bpchar' THEN '' END) \
              FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
              JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p')";
         let rights: Vec<&str> = self.of.rights().split(", ").collect();
@@ -145,10 +150,10 @@ impl Table {
         let fit = self.of.fit(&there, &WORDS)?;
         let zone: &str = first.try_get(7).map_err(|_| strange("connect"))?;
         let now = |time: &Column| {
-            self.now(time).map_err(|message| match self.of.refuse_column(time, message) {
-                error if message == NO_ZONE => error.with("sessions of this role here have", format!("zone={zone}")),
-                error => error,
-            })
+            let refuse = |message| {
+                self.of.refuse_column(time, message).with("sessions of this role have", format!("zone={zone}"))
+            };
+            self.now(time).map_err(refuse)
         };
         fit.began.map(now).transpose()?;
         Ok(self.statements(table, &fit, &now(fit.end)?))
@@ -209,6 +214,7 @@ impl Table {
         let names = format!(
             "SELECT t.{key}::text, {held} FROM {table} AS t WHERE t.{key} > $1::{key_type} ORDER BY t.{key} LIMIT $2"
         );
-        Statements { table, take, renew, leave, show, names, longest: fit.key.longest_key() }
+        let (collation, longest) = (fit.key.collation.clone(), fit.key.longest_key());
+        Statements { table, take, renew, leave, show, names, collation, longest }
     }
 }
