@@ -267,7 +267,7 @@ impl Keep {
 
 impl Release {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        let (chosen, client) = store.connect_to_look(std::slice::from_ref(&self.name)).await?;
+        let (chosen, client) = store.connect_to_look(true, std::slice::from_ref(&self.name)).await?;
         let nothing = |why: String| {
             let message = format!("{why} {} in {}: nothing was given back", self.name, chosen.shown());
             Err(Failure::new(NOTHING, message))

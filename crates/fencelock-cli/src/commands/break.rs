@@ -50,7 +50,7 @@ impl Break {
         if !self.yes && !io::stdin().is_terminal() {
             return Err(Failure::new(code::USAGE, "nobody can be asked here: give --yes to break the lock"));
         }
-        let (chosen, client) = store.connect_to_look(std::slice::from_ref(&self.name)).await?;
+        let (chosen, client) = store.connect_to_look(true, std::slice::from_ref(&self.name)).await?;
         let Some(client) = client else {
             return Err(self.nobody(&chosen));
         };

@@ -35,7 +35,7 @@ pub(crate) struct Ls {
 impl Ls {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let mut found = Found::default();
-        let (chosen, client) = store.connect_to_look(&[]).await?;
+        let (chosen, client) = store.connect_to_look(true, &[]).await?;
         if let Some(client) = client {
             let look = found.look(&client, &self.prefix, &chosen);
             let kept = if chosen.url.starts_with("redis") { "keys" } else { "names" };

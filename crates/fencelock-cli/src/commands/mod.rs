@@ -243,8 +243,8 @@ impl StoreArguments {
     }
 
     /// The store that is meant for `names`, and a client of it, to look only; no client of a default directory that nobody has used yet.
-    async fn connect_to_look(&self, names: &[Name]) -> Outcome<(Chosen, Option<Client>)> {
-        let chosen = self.choose(true, names)?;
+    async fn connect_to_look(&self, quiet: bool, names: &[Name]) -> Outcome<(Chosen, Option<Client>)> {
+        let chosen = self.choose(quiet, names)?;
         chosen.refuse_memory()?;
         if chosen.is_missing() {
             // A typing mistake would look like a store in which nothing is locked.
@@ -261,7 +261,7 @@ impl StoreArguments {
 
     /// As [`StoreArguments::connect_to_look`], where a directory that is not there is a failure.
     async fn connect_to_watch(&self, names: &[Name]) -> Outcome<(Chosen, Client)> {
-        match self.connect_to_look(names).await? {
+        match self.connect_to_look(true, names).await? {
             (chosen, Some(client)) => Ok((chosen, client)),
             (chosen, None) => {
                 let message = format!("{} is not there yet: `fencelock run` makes it", chosen.name());

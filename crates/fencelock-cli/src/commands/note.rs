@@ -55,7 +55,7 @@ impl Note {
         if self.set.is_some() || self.delete {
             return self.write(store).await;
         }
-        let (chosen, client) = store.connect_to_look(std::slice::from_ref(&self.name)).await?;
+        let (chosen, client) = store.connect_to_look(true, std::slice::from_ref(&self.name)).await?;
         let Some(client) = client else { return Err(self.none(&chosen)) };
         let read = client.note(&self.name).await.map_err(|error| error.with("store from", &chosen.origin));
         farewell(&client, read.is_err()).await;

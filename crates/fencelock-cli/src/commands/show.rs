@@ -49,7 +49,7 @@ pub(crate) struct Show {
 
 impl Show {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        let (chosen, client) = store.connect_to_look(std::slice::from_ref(&self.name)).await?;
+        let (chosen, client) = store.connect_to_look(true, std::slice::from_ref(&self.name)).await?;
         let page = Page { skip: self.skip, limit: self.limit };
         let (queue, breaks, note) = match client {
             Some(client) => {

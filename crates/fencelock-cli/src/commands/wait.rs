@@ -30,7 +30,8 @@ pub(crate) struct Wait {
 
 impl Wait {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        let (chosen, client) = store.connect_to_look(std::slice::from_ref(&self.name)).await?;
+        // A success prints no store, so the notice of the default must.
+        let (chosen, client) = store.connect_to_look(false, std::slice::from_ref(&self.name)).await?;
         let Some(client) = client else { return Ok(0) };
         let waited = said_already(match self.until_it_is_free(&client).await {
             Ok(None) => Ok(0),

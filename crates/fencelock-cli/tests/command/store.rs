@@ -81,6 +81,12 @@ fn the_default_store_can_be_refused() {
 }
 
 #[test]
+fn a_wait_says_that_it_looks_at_the_default_store() {
+    let (code, text) = ended(Nobody::new().command().args(["wait", "job"]));
+    assert!(code == 0 && text.contains("no store is named: locking on this host only, in file:///"), "{code} {text}");
+}
+
+#[test]
 fn jobs_and_elections_refuse_the_default_store_and_say_how_to_name_one() {
     let nobody = Nobody::new();
     let named = format!("file://{}", nobody.place.path("home/named").display());
