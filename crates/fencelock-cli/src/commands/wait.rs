@@ -8,7 +8,9 @@ use fencelock::{Client, Name};
 
 use super::{StoreArguments, farewell, said_already};
 use crate::arguments;
+use crate::nested::{Around, Mode};
 use crate::output::{Failure, Outcome, code};
+use crate::settings::Chosen;
 
 /// How often it looks: first, and at most.
 const LOOK: Duration = Duration::from_millis(50);
@@ -17,7 +19,7 @@ const LOOK_LATER: Duration = Duration::from_secs(1);
 /// Wait until nobody holds a lock.
 ///
 /// It takes nothing, and looks every second at most: another one may hold the lock by the time that this ends. Exits with 75 when the limit
-/// has passed, and stderr says who holds it.
+/// has passed, and stderr says who holds it. Without a limit, a wait for a lock that this command runs under exits with 73.
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// The lock's name.
@@ -33,13 +35,22 @@ impl Wait {
         // A success prints no store, so the notice of the default must.
         let (chosen, client) = store.connect_to_look(false, std::slice::from_ref(&self.name)).await?;
         let Some(client) = client else { return Ok(0) };
-        let waited = said_already(match self.until_it_is_free(&client).await {
+        let waited = said_already(self.wait(&client, &chosen).await);
+        farewell(&client, waited.is_err()).await;
+        waited
+    }
+
+    async fn wait(&self, client: &Client, chosen: &Chosen) -> Outcome<u8> {
+        if self.timeout.is_none() {
+            let (around, locks) = (Around::this_process(), chosen.locks());
+            around.sharing(&locks, &self.name, Mode::Exclusive)?;
+            around.refuse_other_names(&locks, client, std::slice::from_ref(&self.name)).await?;
+        }
+        match self.until_it_is_free(client).await {
             Ok(None) => Ok(0),
             Ok(Some(held)) => Err(Failure::new(code::BUSY, format!("{} in {}: {held}", self.name, chosen.shown()))),
             Err(error) => Err(error.with("store from", &chosen.origin).into()),
-        });
-        farewell(&client, waited.is_err()).await;
-        waited
+        }
     }
 
     /// Who holds it when the limit has passed, if anybody does.

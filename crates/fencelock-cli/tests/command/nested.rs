@@ -20,6 +20,7 @@ fn a_lock_inside_itself_ends_at_once_and_names_the_command_around_it() {
         "\"$FL\" run job -- touch ran",
         "\"$FL\" run --quiet --wait 1h job -- touch ran",
         "\"$FL\" run --try job -- touch ran",
+        "\"$FL\" wait job && touch ran",
         "sh -c '\"$FL\" run other -- \"$FL\" run --quiet job -- touch ran; exit $?'",
     ] {
         let outer = inner(script);
@@ -29,6 +30,7 @@ fn a_lock_inside_itself_ends_at_once_and_names_the_command_around_it() {
         assert!(stderr(&output).contains(&named), "{script}: {}", stderr(&output));
     }
     assert!(!place.path("ran").exists());
+    assert_eq!(ended(&mut run(&place, &["job"], "\"$FL\" wait --timeout 1ms job")).0, 75);
     assert_eq!(ended(&mut run(&place, &["job"], "\"$FL\" run other -- true")), (0, String::new()));
 }
 

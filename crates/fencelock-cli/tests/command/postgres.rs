@@ -40,7 +40,8 @@ fn names_that_are_one_advisory_lock_are_refused_together_and_inside_each_other()
         let place = at(keys);
         let both = output(&mut place.run(&[outer, inner], "true"));
         assert!(code(&both) == 64 && stderr(&both).contains("one lock"), "{}", stderr(&both));
-        for verb in [format!("run {inner} -- touch ran"), format!("acquire {inner} --pid $$ && touch ran")] {
+        for verb in ["run NAME -- touch ran", "acquire NAME --pid $$ && touch ran", "wait NAME && touch ran"] {
+            let verb = verb.replace("NAME", inner);
             let inside = output(&mut place.run(&[outer], &format!("{PROGRAM} {verb}")));
             let said = stderr(&inside);
             assert!(code(&inside) == 73 && said.contains("this command runs under it"), "{said}");
