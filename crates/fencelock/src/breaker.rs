@@ -12,7 +12,7 @@ use crate::time::{Clock, Moment};
 ///
 /// It opens when so many acquires in a row have failed because the store was out of reach ([`Error::is_outage`]), each after its own wait
 /// limit or [`Retry::give_up_after`](crate::Retry). While it is open, acquires fail at once, with [`ErrorKind::Unreachable`], the
-/// [operation](Error::operation) `breaker` and for how long it has been open. After `open_for` one acquire is the probe, and all others go on failing: the breaker closes if the store
+/// [operation](Error::operation) `breaker` and for how long it has been open. After `open_for` one acquire is the probe, polled or not, and all others go on failing: the breaker closes if the store
 /// answers the probe, also by saying that others hold the lock, and else it is open for another `open_for`.
 ///
 /// Only acquires are judged and refused. Renewals, releases and what takes an abandoned request back go to the store all the same, and
@@ -126,7 +126,7 @@ impl State {
 #[must_use]
 pub(crate) struct Pass {
     circuit: Arc<Circuit>,
-    is_probe: bool,
+    pub(crate) is_probe: bool,
 }
 
 /// What an acquire found out about the store.

@@ -17,7 +17,7 @@ use fencelock::blocking;
 use fencelock::memory::{MemoryStore, Operation};
 use fencelock::observe::{Event, Observer};
 use fencelock::store::{Page, Store};
-use fencelock::{Client, ErrorKind, Guard, Io, Name};
+use fencelock::{Breaker, BreakerState, Client, ErrorKind, Guard, Io, Name};
 use support::{ms, on_one_thread, secs};
 
 fn shared(store: &MemoryStore) -> Arc<dyn Store> {
@@ -232,6 +232,33 @@ fn any_executor_will_do() {
         guard.release().await.unwrap();
         client.close().await.unwrap();
     });
+}
+
+#[test]
+fn a_probe_that_its_caller_does_not_poll_closes_the_breaker_wherever_requests_run() {
+    for io in [Io::OwnThread, Io::CurrentRuntime] {
+        on_one_thread(async {
+            let store = MemoryStore::new().another_process();
+            let breaker = Breaker::default().failures(1).open_for(ms(1));
+            let options = Client::builder().io(io).breaker(breaker);
+            let client = options.connect_store(store.clone()).await.unwrap();
+            let lock = client.mutex("a").unwrap();
+            store.partition();
+            assert!(lock.acquire_within(ms(20)).await.unwrap_err().is_outage());
+            let mut probe = Box::pin(lock.acquire());
+            // Until it is time for a probe, the breaker refuses at the first poll.
+            while futures_util::poll!(probe.as_mut()).is_ready() {
+                probe = Box::pin(lock.acquire());
+                tokio::task::yield_now().await;
+            }
+            store.heal();
+            while client.breaker() != Some(BreakerState::Closed) {
+                tokio::task::yield_now().await;
+            }
+            client.mutex("b").unwrap().acquire().await.unwrap().release().await.unwrap();
+            probe.await.unwrap().release().await.unwrap();
+        });
+    }
 }
 
 #[test]

@@ -306,8 +306,7 @@ impl Hold {
         self.lose(loss);
     }
 
-    /// Marks the lock lost, tells everybody, and leaves the place in the background: at once, or if its time was up, once
-    /// the last guard is gone. The first cause stays.
+    /// Marks the lock lost, notifies, and leaves the place in the background: at once, or after `max_hold` with the last guard. The first cause stays.
     pub(crate) fn lose(self: &Arc<Self>, loss: Loss) {
         if !self.phase.lose(loss) {
             return;

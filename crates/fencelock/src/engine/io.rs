@@ -42,8 +42,7 @@ pub(crate) struct Spawner {
     home: Home,
 }
 
-/// The process that something was made in. A fork copies the memory, and neither the threads nor the ends of the connections: the child
-/// must leave alone what it was given so.
+/// The process that something was made in. A fork copies neither threads nor connections: a child leaves alone what the copied memory says of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Home(u32);
 
@@ -108,17 +107,27 @@ impl Spawner {
         F: Future<Output = Result<T>> + Send + 'static,
         T: Send + 'static,
     {
-        let home = self.home;
-        if self.own_thread && !home.is_elsewhere() {
-            return Either::Left(AbortOnDrop(self.handle.spawn(work), home));
+        if self.own_thread {
+            return Either::Left(self.run_apart(work));
         }
-        let runtime = self.handle.id();
+        let (home, runtime) = (self.home, self.handle.id());
         let check = move |_: &mut Context<'_>| home.check().and_then(|()| check_runtime(runtime));
         Either::Right(future::lazy(check).and_then(move |()| work))
     }
 
-    /// Refuses to do here what belongs to the process that connected, or to the runtime of [`Io::CurrentRuntime`], where the client's
-    /// connections are.
+    /// [`Spawner::run`] on a task of the engine wherever requests run: the work needs no poll of its caller, and no runtime of the caller's.
+    pub(crate) fn run_apart<F, T>(&self, work: F) -> impl Future<Output = Result<T>> + Send + use<F, T>
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+        T: Send + 'static,
+    {
+        match self.home.check() {
+            Ok(()) => Either::Left(AbortOnDrop(self.handle.spawn(work), self.home)),
+            Err(error) => Either::Right(future::ready(Err(error))),
+        }
+    }
+
+    /// Refuses requests outside of the process that connected, or of the runtime of [`Io::CurrentRuntime`], which has the client's connections.
     pub(crate) fn check_place(&self) -> Result<()> {
         self.home.check()?;
         if self.own_thread { Ok(()) } else { check_runtime(self.handle.id()) }

@@ -58,8 +58,7 @@ pub enum Event<'a> {
         /// Whether it has the lock now.
         granted: bool,
     },
-    /// An acquire waits no longer, for now or for good: it was granted or refused, its caller dropped it, or its place went away.
-    /// Each [`Event::Waiting`] is followed by one.
+    /// An acquire waits no longer: it was granted, refused or dropped, or its place went away. Each [`Event::Waiting`] is followed by one.
     WaitEnded {
         /// The lock.
         name: &'a Name,

@@ -22,8 +22,7 @@ use crate::time::Moment;
 /// A session that is being opened by a task of the engine: it goes on when callers stop waiting for it.
 pub(super) type SharedOpening = Shared<BoxFuture<'static, Result<Arc<Live>, Arc<Error>>>>;
 
-/// What all who need a session share: the opening under way, and when the next one may begin. However many wait, a store
-/// that fails is asked as often as by one.
+/// The opening under way, and when the next one may begin: a crowd asks a store that fails as often as one caller does.
 #[derive(Debug, Default)]
 pub(super) struct Openings {
     under_way: Option<SharedOpening>,

@@ -1,5 +1,4 @@
-//! Buckets of names: as many counters, whatever the number of names. `vectors/buckets.tsv` beside the sources pins them, for
-//! programs that compute them in another language.
+//! Buckets of names: as many counters, whatever the number of names. `vectors/buckets.tsv` pins them for programs in other languages.
 
 use hmac_sha256::Hash;
 

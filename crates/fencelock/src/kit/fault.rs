@@ -1,5 +1,4 @@
-//! What an error of a store's client means. Each store maps all errors of its client in one function, so that nothing is worth
-//! another try by accident.
+//! What an error of a store's client means. Each store maps all of them in one function, so that no error is retried by accident.
 
 use crate::error::{Error, ErrorKind};
 

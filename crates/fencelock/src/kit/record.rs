@@ -1,5 +1,4 @@
-//! Records of broken grants, and owners, as stores keep them: JSON, one format for all stores. `vectors/records.tsv` and
-//! `vectors/owners.tsv` beside the sources pin it.
+//! Records of broken grants, and owners, as all stores keep them: JSON, pinned by `vectors/records.tsv` and `vectors/owners.tsv`.
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

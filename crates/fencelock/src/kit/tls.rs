@@ -1,5 +1,4 @@
-//! TLS as a store URL asks for it: what to trust, and what to show. Servers are verified by the names in their certificates; there is no way to leave
-//! that out.
+//! TLS as a store URL asks for it: what to trust, and what to show. Each server is verified by the names in its certificate, always.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,12 +1,10 @@
-//! A lock under which it is noted whom to wake. They are woken once it is given back: a waker may run anything, even what takes
-//! the lock again.
+//! A lock that notes whom to wake, and wakes them once it is given back: a waker may run anything, even code that takes the lock again.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker;
 
-/// The lock of what notes whom to wake. A panic under it does no harm to others: what it guards is changed in steps that leave it
-/// usable.
+/// The lock of what notes whom to wake. A panic under it harms no other caller: each single step leaves what it guards usable.
 #[derive(Debug, Default)]
 pub(crate) struct WakingLock<T>(Mutex<T>);
 

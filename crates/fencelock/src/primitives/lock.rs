@@ -4,10 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::Either::{Left, Right};
 use tracing::Instrument as _;
 
 use super::Guard;
 use super::sticky::Sticky;
+use crate::breaker::Pass;
 use crate::client::Client;
 use crate::engine::acquire::{Acquire, Wait, Wish};
 use crate::engine::hold::Outside;
@@ -211,6 +213,9 @@ impl Lock {
 
     /// Asks the store, if the breaker lets it.
     pub(super) async fn in_store<K: 'static>(&self, claim: Claim, wait: Wait) -> Result<Guard<K>> {
+        // A cycle may never wait for anything: other tasks of the thread get their turn here, before anything is asked for.
+        tokio::task::coop::consume_budget().await;
+        self.client.engine().spawner.check_place()?;
         let pass = match self.client.circuit().map(|circuit| circuit.admit()).transpose() {
             Ok(pass) => pass,
             Err(error) => {
@@ -219,28 +224,32 @@ impl Lock {
                 return Err(error);
             }
         };
-        let acquired = self.ask_store(claim, wait).await;
-        if let Some(pass) = pass {
-            pass.ended(acquired.as_ref().err());
-        }
-        acquired
+        self.ask_store(claim, wait, pass).await
     }
 
-    async fn ask_store<K: 'static>(&self, claim: Claim, wait: Wait) -> Result<Guard<K>> {
-        // A cycle may never wait for anything: other tasks of the thread get their turn here, before anything is asked for.
-        tokio::task::coop::consume_budget().await;
+    async fn ask_store<K: 'static>(&self, claim: Claim, wait: Wait, pass: Option<Pass>) -> Result<Guard<K>> {
         let engine = Arc::clone(self.client.engine());
-        engine.spawner.check_place()?;
         // Weak: the acquire that was spawned must not keep the client open once the caller has dropped both.
         let lifeline = Arc::downgrade(self.client.lifeline());
         let span = tracing::debug_span!(target: "fencelock", "acquire", name = %self.wish.name);
         let acquire = Acquire::new(Arc::clone(&engine), Wish { claim, wait, ..self.wish.clone() });
         let (acquire, begun) = match span.in_scope(|| acquire.now()) {
-            Ok(hold) => return Guard::of_acquired(hold, &lifeline).map(Guard::in_span),
+            Ok(hold) => {
+                pass.into_iter().for_each(|pass| pass.ended(None));
+                return Guard::of_acquired(hold, &lifeline).map(Guard::in_span);
+            }
             Err(waiting) => waiting,
         };
-        let on_the_thread = async move { Guard::of_acquired(acquire.run(begun).await?, &lifeline) };
-        engine.spawner.run(on_the_thread.instrument(span)).await.map(Guard::in_span)
+        let is_probe = pass.as_ref().is_some_and(|pass| pass.is_probe);
+        let work = async move {
+            let acquired = acquire.run(begun).await;
+            pass.into_iter().for_each(|pass| pass.ended(acquired.as_ref().err()));
+            Guard::of_acquired(acquired?, &lifeline)
+        };
+        let work = work.instrument(span);
+        // A probe keeps all others from the store, and so waits for no poll of its caller.
+        let asked = if is_probe { Left(engine.spawner.run_apart(work)) } else { Right(engine.spawner.run(work)) };
+        asked.await.map(Guard::in_span)
     }
 }
 

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -49,7 +48,7 @@ impl StickyLocks {
                 locks: Arc::downgrade(self),
                 keep: AtomicU64::new(0),
                 turn: Arc::new(Semaphore::new(1)),
-                outage: Notify::new(),
+                outage: Arc::default(),
                 state: Mutex::default(),
             });
             locks.insert(name.clone(), Arc::downgrade(&sticky));
@@ -69,7 +68,7 @@ pub(crate) struct Sticky {
     /// Of the section that holds the lock or asks for it.
     turn: Arc<Semaphore>,
     /// The one whose turn it was met an outage: the others ask by themselves, else they would be told of it one after the other.
-    outage: Notify,
+    outage: Arc<Notify>,
     state: Mutex<State>,
 }
 
@@ -97,30 +96,27 @@ impl Sticky {
 
     /// Waits for the turn; `None` when it is time to ask the store as anybody else.
     async fn turn(&self, engine: &Engine, wait: Wait, started: Moment) -> Option<OwnedSemaphorePermit> {
-        let turn = Arc::clone(&self.turn);
-        let outage = self.outage.notified();
+        let (turn, outage) = (Arc::clone(&self.turn), Arc::clone(&self.outage).notified_owned());
         if let Ok(turn) = Arc::clone(&turn).try_acquire_owned() {
             return Some(turn);
         }
-        let is_over = async {
-            let Wait::For(limit) = wait else { return pending().await };
-            let (clock, until) = (Arc::clone(&engine.clock), started.after(limit - LEAVE_TURNS.min(limit / 2)));
-            // Where timers are: the caller may have none.
-            let waited = engine.spawner.run(async move {
-                clock.sleep_until(until).await;
-                Ok(())
-            });
-            drop(waited.await);
+        let until = match wait {
+            Wait::No | Wait::For(Duration::ZERO) => return None,
+            Wait::For(limit) => started.after(limit - LEAVE_TURNS.min(limit / 2)),
+            Wait::Forever => Moment::NEVER,
         };
-        match wait {
-            Wait::No | Wait::For(Duration::ZERO) => None,
-            Wait::Forever | Wait::For(_) => tokio::select! {
+        let clock = Arc::clone(&engine.clock);
+        let waits = async move {
+            tokio::select! {
                 biased;
-                turn = turn.acquire_owned() => turn.ok(),
-                () = outage => None,
-                () = is_over => None,
-            },
-        }
+                turn = turn.acquire_owned() => Ok(turn.ok()),
+                () = outage => Ok(None),
+                () = clock.sleep_until(until) => Ok(None),
+            }
+        };
+        // On a task of the engine a wait with a limit ends in time although its caller does not poll it, and no turn stays with it.
+        let turn = if until == Moment::NEVER { waits.await } else { engine.spawner.run_apart(waits).await };
+        turn.ok().flatten()
     }
 
     /// A hold of the kept place, if there is one and the lock is certainly held; and the number of the grant.

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::words::{Peer, Presumption, Residue};
 
-/// What a store promises, as data: the capability table in the docs and `fencelock stores` are made from it, and the
-/// conformance suite holds the store to it.
+/// What a store promises, as data: the documents and `fencelock stores` show it, and the conformance suite holds the store to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capability {
@@ -33,8 +32,7 @@ pub struct Capability {
     pub detection_slack: Duration,
     /// `Place::next` returns within this time of the change that it waits for.
     pub wake_bound: Duration,
-    /// Whose locks are the same ones as ours, besides other fencelocks'; empty for nobody's. All other clients'
-    /// locks of the same name are held beside ours.
+    /// Other clients whose locks are the same ones as ours; empty for none. All others' locks of a name exclude none of ours.
     pub same_as: &'static [Peer],
     /// What an idle name may leave in the store; empty for nothing.
     pub residue: &'static [Residue],

@@ -48,8 +48,7 @@ use crate::name::Name;
 use crate::queue::Claim;
 use crate::time::{Clock, Moment};
 
-/// A coordination store. Passive: it never sleeps, polls or retries on its own, except inside [`Place::next`] and the
-/// bounded re-drives of its protocol.
+/// A coordination store. Passive: it sleeps, polls and retries only inside [`Place::next`] and in the bounded re-drives of its protocol.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// What this store promises before anybody connected; what the servers turned out to allow is in [`Opened::capability`].
     fn capability(&self) -> &Capability;
@@ -157,8 +156,7 @@ pub enum SessionEvent {
 /// [`SessionEvent::Over`] makes the engine ask, and `enter`, `renew` and [`Place::next`] fail with [`ErrorKind::Lost`], or with
 /// [`ErrorKind::Closed`] after [`Session::close`].
 pub trait Session: Send + Sync {
-    /// Why the session is over, as far as this client knows: without I/O. Once it says so, it says the same for ever. It is
-    /// [`Loss::Closed`] after [`Session::close`].
+    /// Why the session is over, as far as this client knows, without I/O: the same for ever, and [`Loss::Closed`] after [`Session::close`].
     fn over(&self) -> Option<Loss>;
 
     /// Joins the queue at its tail, and tells the standing in the same round trip.
@@ -218,8 +216,7 @@ impl Renewal {
 
 /// The places that a renewal is for. A store whose session suffices need not read them, and pays nothing for them then.
 pub trait PlaceList: Send + Sync {
-    /// Shows each of them, held and waiting, as they are now. The engine holds a lock of its own meanwhile: the caller of this
-    /// holds none that `show` or a dropped place takes.
+    /// Shows each of them, held and waiting. The engine holds a lock of its own meanwhile; the caller holds none that `show` or a dropped place takes.
     fn each(&self, show: &mut dyn FnMut(&Name, RequestId));
 
     /// All of them, for a store that takes its time over them.

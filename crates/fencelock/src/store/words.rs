@@ -21,8 +21,7 @@ pub enum Presumption {
     KeyStays,
     /// The server's wall clock does not jump ahead.
     ClockSteady,
-    /// No connection to the server breaks: its user may not run `INFO`, so nobody can tell whether the server behind a new connection was
-    /// started anew.
+    /// No connection breaks: a user who may not run `INFO` cannot tell whether the server behind a new connection was started anew.
     NoConnectionBreaks,
     /// All clients name the same masters, which know nothing of each other.
     SameMasters,
@@ -31,8 +30,7 @@ pub enum Presumption {
     QuorumKept,
     /// Clocks go at rates that differ by less than `drift_ms` in a ttl.
     ClockRates,
-    /// Whatever ends the connection is heard of by both ends: no proxy drops one end alone, nobody kills the session on the server, and its host
-    /// does not restart within a ttl without a word.
+    /// Both ends learn of a connection's end: no proxy drops one alone, no session is killed on the server, and its host does not restart within a ttl.
     EndsAreHeard,
     /// No standby or replica takes over: it knows of no session's locks.
     NoTakeover,

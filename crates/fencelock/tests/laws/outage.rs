@@ -210,6 +210,36 @@ fn a_probe_that_is_dropped_leaves_the_next_one_to_probe() {
 }
 
 #[test]
+fn a_probe_that_its_caller_does_not_poll_closes_a_breaker_or_opens_it_anew() {
+    on_one_thread(async {
+        for is_sticky in [false, true] {
+            let world = World::new();
+            let process = with_breaker(&world, 1).await;
+            let lock = process.client.mutex("job").unwrap();
+            let lock = if is_sticky { lock.sticky(secs(5)) } else { lock };
+            process.store.partition();
+            fails(&world, &process, "job").await;
+            world.advance(secs(20)).await;
+            let mut in_vain = std::pin::pin!(lock.acquire());
+            assert!(futures_util::poll!(in_vain.as_mut()).is_pending());
+            assert!(matches!(process.client.breaker(), Some(BreakerState::HalfOpen { .. })));
+            world.advance(secs(45)).await;
+            assert!(is_open(&process), "the probe failed, and another one is not due");
+            world.advance(secs(20)).await;
+            let other = process.client.mutex("probe").unwrap();
+            let mut probe = std::pin::pin!(other.acquire());
+            assert!(futures_util::poll!(probe.as_mut()).is_pending());
+            process.store.heal();
+            world.advance(secs(10)).await;
+            assert_eq!(process.client.breaker(), Some(BreakerState::Closed));
+            process.client.mutex("third").unwrap().try_acquire().await.unwrap().release().await.unwrap();
+            assert!(in_vain.await.unwrap_err().is_outage());
+            probe.await.unwrap().release().await.unwrap();
+        }
+    });
+}
+
+#[test]
 fn a_probe_that_queues_behind_others_closes_a_breaker_before_its_turn() {
     on_one_thread(async {
         let world = World::new();

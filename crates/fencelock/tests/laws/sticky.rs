@@ -473,6 +473,24 @@ fn who_waits_for_a_turn_in_vain_is_told_who_holds_the_lock_and_leaves_nothing() 
 }
 
 #[test]
+fn a_wait_for_a_turn_with_a_limit_ends_in_time_although_its_caller_does_not_poll_it() {
+    on_one_thread(async {
+        let world = World::new();
+        let one = world.process().await;
+        let lock = sticky(&one.client);
+        let guard = lock.acquire().await.unwrap();
+        let mut idle = std::pin::pin!(lock.acquire_within(secs(3)));
+        assert!(futures_util::poll!(idle.as_mut()).is_pending());
+        let next = lock.clone();
+        let next = tokio::spawn(async move { section(&next).await });
+        world.advance(secs(4)).await;
+        guard.release().await.unwrap();
+        next.await.unwrap();
+        idle.await.unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
 fn a_lost_answer_to_who_waits_costs_nobody_the_lock() {
     on_one_thread(async {
         let world = World::new();

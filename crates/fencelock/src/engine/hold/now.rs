@@ -8,8 +8,7 @@ use crate::error::{Outcome, Result};
 use crate::store::Left;
 
 impl Hold {
-    /// What [`Hold::release`] does, on this very thread; `None` where that has to be asked, because the store cannot answer
-    /// at once, or because more must be found out.
+    /// [`Hold::release`] on this very thread; `None` where the store cannot answer at once, or more must be found out.
     pub(crate) fn release_now(self: &Arc<Self>) -> Option<Result<()>> {
         if self.cause().is_some() || self.live.over().is_some() {
             return None;

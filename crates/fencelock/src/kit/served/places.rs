@@ -232,8 +232,7 @@ impl Places {
         self.wake_all();
     }
 
-    /// The place does not wait any more. What is gone stays so: a message that told it may come before the answer that
-    /// tells of the grant is read.
+    /// The place does not wait any more. A place that is gone stays so: the message of it may be read before the answer with the grant.
     fn set(&self, slot: &Slot, stand: Stand) {
         self.lock().waiting.remove(&slot.place.request);
         let waker = slot.change(|state| {
