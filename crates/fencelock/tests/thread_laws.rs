@@ -17,7 +17,8 @@ use fencelock::blocking;
 use fencelock::memory::{MemoryStore, Operation};
 use fencelock::observe::{Event, Observer};
 use fencelock::store::{Page, Store};
-use fencelock::{Breaker, BreakerState, Client, ErrorKind, Guard, Io, Name};
+use fencelock::{Breaker, BreakerState, Client, ErrorKind, Guard, Io, Loss, Name};
+use futures_util::{FutureExt, StreamExt};
 use support::{ms, on_one_thread, secs};
 
 fn shared(store: &MemoryStore) -> Arc<dyn Store> {
@@ -231,6 +232,77 @@ fn any_executor_will_do() {
         assert_eq!(lock.acquire_within(ms(20)).await.unwrap_err().kind(), ErrorKind::TimedOut);
         guard.release().await.unwrap();
         client.close().await.unwrap();
+    });
+}
+
+/// Runs `task` where no timers are: on a plain executor, and on a runtime without time.
+fn without_timers<T: Future<Output = ()>>(task: impl Fn() -> T) {
+    futures_executor::block_on(task());
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(task());
+}
+
+/// A client whose requests are made on the I/O thread, because a fault is scripted, and its store.
+async fn asks_the_io_thread() -> (Client, MemoryStore) {
+    let store = MemoryStore::new().another_process();
+    store.slow_renewals(ms(1));
+    (Client::builder().connect_store(store.clone()).await.unwrap(), store)
+}
+
+#[test]
+fn several_locks_are_waited_for_with_a_limit_on_any_executor() {
+    without_timers(|| async {
+        let (client, store) = asks_the_io_thread().await;
+        let both = client.multi_lock(["a", "b"]).unwrap().timeout(ms(50));
+        both.acquire().await.unwrap().release().await.unwrap();
+        both.run(async |_| ()).await.unwrap();
+        let held = client.mutex("b").unwrap().acquire().await.unwrap();
+        assert_eq!(both.acquire().await.unwrap_err().kind(), ErrorKind::TimedOut);
+        drop(held);
+        store.partition();
+        assert_eq!(both.acquire().await.unwrap_err().kind(), ErrorKind::Unreachable);
+        store.heal();
+        client.close().await.unwrap();
+    });
+}
+
+#[test]
+fn an_election_is_led_and_watched_on_any_executor() {
+    without_timers(|| async {
+        let (client, store) = asks_the_io_thread().await;
+        let election = client.election("chief").unwrap();
+        let mut leaders = std::pin::pin!(election.leaders(ms(1)));
+        assert_eq!(leaders.next().await.unwrap().unwrap(), None);
+        let leader = election.campaign().await.unwrap();
+        assert_eq!(leaders.next().await.unwrap().unwrap().unwrap().term, leader.term());
+        let body = async |term| {
+            // Nobody wakes it at once: until then the leader waits for the time to step down.
+            assert_eq!(leaders.next().now_or_never().map(|_| ()), None);
+            client.mutex("other").unwrap().acquire().await.unwrap().release().await.unwrap();
+            term
+        };
+        assert!(leader.run(body).await.unwrap().is_some());
+        assert_eq!(leaders.next().await.unwrap().unwrap(), None);
+        let leader = election.campaign().await.unwrap();
+        store.expire_sessions();
+        assert_eq!(leader.must_step_down().await, Some(Loss::Expired));
+    });
+}
+
+#[cfg(feature = "jobs")]
+#[test]
+fn the_end_of_a_job_is_noted_again_on_any_executor() {
+    without_timers(|| async {
+        let (client, store) = asks_the_io_thread().await;
+        let job = client.job("report", fencelock::jobs::Slot::named("today").unwrap()).unwrap();
+        let done = job.run(async |_| {
+            store.lose_next_reply(Operation::WriteNote);
+            Ok::<_, fencelock::Error>(7)
+        });
+        assert_eq!(done.await.unwrap(), Some(7));
+        assert_eq!(
+            client.job_status("report").await.unwrap().unwrap().last.state,
+            fencelock::jobs::RunState::Succeeded
+        );
     });
 }
 

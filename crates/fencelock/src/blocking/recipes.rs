@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Client, block_on, may_block, wait, waits};
-use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::recipes::{self, Leading, Passage};
 use crate::token::FencingToken;
@@ -61,6 +60,7 @@ recipe! { "recipes::MultiLock" MultiLock(recipes::MultiLock);
     multi_lock(names: impl IntoIterator<Item = impl AsRef<str>>);
     with timeout(limit: Duration);
     with purpose(purpose: impl AsRef<str>);
+    asks acquire() -> MultiGuard, MultiGuard;
     asks try_acquire() -> MultiGuard, MultiGuard;
 }
 recipe! { "recipes::Election" Election(recipes::Election);
@@ -71,11 +71,6 @@ recipe! { "recipes::Election" Election(recipes::Election);
     asks leader() -> Option<Leading>, |leading| leading;
 }
 
-/// Waits for what needs timers, on the I/O thread: the caller's thread may have none.
-fn beside<T: Send + 'static>(engine: &Engine, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
-    wait(engine.spawner.run(work))
-}
-
 impl Once {
     /// As [`crate::recipes::Once::get_or_make`]. Blocking code cannot be stopped when the lock is lost: what it made is not kept then.
     ///
@@ -84,17 +79,6 @@ impl Once {
     pub fn get_or_make<E: From<Error>>(&self, make: impl FnOnce() -> Result<Vec<u8>, E>) -> Result<Arc<[u8]>, E> {
         may_block()?;
         block_on(self.0.get_or_make(async || make()))
-    }
-}
-
-impl MultiLock {
-    /// As [`crate::recipes::MultiLock::acquire`].
-    ///
-    /// # Errors
-    /// The same.
-    pub fn acquire(&self) -> Result<MultiGuard> {
-        let lock = self.0.clone();
-        beside(self.0.engine(), async move { lock.acquire().await }).map(MultiGuard)
     }
 }
 

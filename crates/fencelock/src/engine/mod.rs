@@ -28,7 +28,7 @@ use self::session::Live;
 use self::slot::SessionSlot;
 use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::store::{Capability, Loss, Owner, RequestId, Store};
-use crate::time::Clock;
+use crate::time::{Clock, Moment};
 
 /// What all handles of one client share.
 #[derive(Debug)]
@@ -220,6 +220,18 @@ impl Engine {
             .with("request_deadline", rounded(self.timing.request_deadline))
             .outcome_unknown()
             .retryable()),
+        }
+    }
+
+    /// Sleeps where timers are: the caller's executor may have none. A client whose runtime has ended sleeps for ever.
+    pub(crate) async fn sleep_until(&self, at: Moment) {
+        let clock = Arc::clone(&self.clock);
+        let slept = async move {
+            clock.sleep_until(at).await;
+            Ok(())
+        };
+        if at == Moment::NEVER || self.spawner.run_apart(slept).await.is_err() {
+            std::future::pending().await
         }
     }
 

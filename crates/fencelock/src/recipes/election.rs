@@ -144,11 +144,11 @@ impl Election {
         let every = every.max(Duration::from_millis(1));
         let first = Observed { election: self.clone(), told: None };
         stream::unfold(first, move |mut observed| async move {
-            let clock = Arc::clone(&observed.election.client().engine().clock);
+            let engine = Arc::clone(observed.election.client().engine());
             let mut is_first = observed.told.is_none();
             loop {
                 if !is_first {
-                    clock.sleep_until(clock.now().after(every)).await;
+                    engine.sleep_until(engine.clock.now().after(every)).await;
                 }
                 is_first = false;
                 let seen = observed.election.leader().await;
@@ -196,14 +196,14 @@ impl Leader {
     /// # Cancel safety
     /// May be dropped and asked again.
     pub async fn must_step_down(&self) -> Option<Loss> {
-        let clock = &self.guard.engine().clock;
+        let engine = self.guard.engine();
         let lapsing = async {
             loop {
                 let spare = self.to_spare();
                 if spare.is_zero() {
                     return;
                 }
-                clock.sleep_until(clock.now().after(spare)).await;
+                engine.sleep_until(engine.clock.now().after(spare)).await;
             }
         };
         tokio::select! {

@@ -87,7 +87,7 @@ impl MultiLock {
     }
 
     /// That of the client of its first lock.
-    pub(crate) fn engine(&self) -> &Engine {
+    fn engine(&self) -> &Engine {
         self.locks[0].client().engine()
     }
 
@@ -183,12 +183,11 @@ impl MultiLock {
     /// Asks for all of them at once and without waiting, and keeps those up to the first that was not to be had. What is behind it is given
     /// back before anybody waits: who waits holds only what is before that in the order.
     async fn take_what_is_free(&self, locks: &[&Mutex], held: &mut MultiGuard, deadline: Moment) -> Result<()> {
-        let clock = &self.engine().clock;
         let tried = tokio::select! {
             biased;
             tried = join_all(locks.iter().map(|lock| lock.try_acquire())) => tried,
             // Nobody was waited for, so it was a store that did not answer.
-            () = clock.sleep_until(deadline) => {
+            () = self.engine().sleep_until(deadline) => {
                 let message = "no answer within the wait limit";
                 return Err(Error::new(ErrorKind::Unreachable, "multi-lock", message).retryable().outcome_unknown());
             }

@@ -1,6 +1,5 @@
 //! Jobs for code that blocks: see [`crate::blocking`].
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Begun, JobRun, JobStatus, Slot};
@@ -34,11 +33,8 @@ impl Job {
     /// The same.
     pub fn run<T, E: From<Error>>(&self, body: impl FnOnce(&JobRun) -> Result<T, E>) -> Result<Option<T>, E> {
         let Begun::Run(run) = wait(self.0.begin())? else { return Ok(None) };
-        let (engine, done) = (Arc::clone(run.guard().engine()), body(run.this()));
-        let is_done = done.is_ok();
-        // Where timers are, of which the caller's thread may have none.
-        let tell = async move { if is_done { run.succeed().await } else { run.fail("").await } };
-        let told = wait(engine.spawner.run(tell));
+        let done = body(run.this());
+        let told = if done.is_ok() { wait(run.succeed()) } else { wait(run.fail("")) };
         // What went wrong first is what is told.
         let value = done?;
         told?;

@@ -455,13 +455,13 @@ impl Run {
         self.record.detail =
             Some(detail.chars().take(LONGEST).map(clean).collect()).filter(|text: &String| !text.is_empty());
         let text = self.record.text(self.guard.name());
-        let clock = Arc::clone(&self.guard.engine().clock);
-        let end = clock.now().after(TELLING);
+        let engine = Arc::clone(self.guard.engine());
+        let end = engine.clock.now().after(TELLING);
         while let Err(error) = self.guard.write_note(&text, None).await {
-            if !error.is_retryable() || clock.now() >= end {
+            if !error.is_retryable() || engine.clock.now() >= end {
                 return Err(error);
             }
-            clock.sleep_until(clock.now().after(TELL_AGAIN)).await;
+            engine.sleep_until(engine.clock.now().after(TELL_AGAIN)).await;
         }
         // What is not confirmed goes on in the background, and changes nothing about the run.
         let _ = self.guard.release().await;
