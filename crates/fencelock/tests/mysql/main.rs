@@ -6,6 +6,7 @@
 mod edges;
 mod get_lock;
 mod hold;
+mod kills;
 mod lab;
 mod limits;
 mod notes;

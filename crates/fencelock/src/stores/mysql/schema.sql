@@ -1,7 +1,8 @@
--- Locks in MariaDB and MySQL, layout `fair`, version 3: tables that only the procedures below touch.
+-- Locks in MariaDB and MySQL, layout `fair`, version 4: tables that only the procedures below touch.
 --
--- Statements end with a line of two slashes. `begin` in braces stands for the first statements of each procedure that has a transaction, and `us` for
--- the time of the server in microseconds. NOTES.md beside this file says why each lock is taken in the order in which it is.
+-- Statements end with a line of two slashes. setup.rs fills in the braces. `us` is the server's time in microseconds. `check` checks the session,
+-- and `begin` begins a transaction too. `one` fails unless the last statement wrote one row, and `found` fails if a read left NULL, as KILL QUERY
+-- may cause. NOTES.md beside this file has the order of locks.
 
 -- What procedures are made with stays with them.
 SET @fencelock_mode = @@SESSION.sql_mode
@@ -15,7 +16,7 @@ CREATE TABLE IF NOT EXISTS fencelock_layout (
     one TINYINT NOT NULL PRIMARY KEY, version INT NOT NULL, mark VARBINARY(512), quiet_until BIGINT NOT NULL, quiet_for BIGINT NOT NULL, longest BIGINT NOT NULL
 ) ENGINE = InnoDB
 //
-INSERT INTO fencelock_layout VALUES (1, 3, NULL, 0, 0, 0) ON DUPLICATE KEY UPDATE version = 3
+INSERT INTO fencelock_layout VALUES (1, 4, NULL, 0, 0, 0) ON DUPLICATE KEY UPDATE version = 4
 //
 
 -- The row that everything about the names of a bucket locks first. `last` is the last number that was drawn there: order and token in one.
@@ -98,8 +99,6 @@ CREATE TABLE IF NOT EXISTS fencelock_fenced (resource VARBINARY(512) NOT NULL PR
 
 -- Keeps everybody from being granted until every session that is not remembered has ended, wherever the memory may lack some: after a
 -- replica became the server, and where a dump was read in. No bucket is locked.
-DROP PROCEDURE IF EXISTS fencelock__heed
-//
 CREATE PROCEDURE fencelock__heed(p_ttl BIGINT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_mark, v_known VARBINARY(512);
@@ -107,26 +106,29 @@ BEGIN
     DECLARE v_made DATETIME;
     SELECT create_time INTO v_made FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'fencelock_place';
     SET v_mark = LEFT(CONCAT_WS(' ', @@global.server_id, @@global.hostname, @@global.port, v_made), 512);
+    {found v_made}
     SELECT mark, longest INTO v_known, v_longest FROM fencelock_layout WHERE one = 1;
     IF NOT (v_known <=> v_mark) OR v_longest < p_ttl THEN
         SELECT mark, longest, quiet_until, quiet_for INTO v_known, v_longest, v_quiet_until, v_quiet_for
             FROM fencelock_layout WHERE one = 1 FOR UPDATE;
-        IF v_known <> v_mark THEN
-            -- What is left of an earlier time counts too: whoever was forgotten then may live as long.
-            SET v_quiet_for = GREATEST(v_longest, p_ttl, LEAST(v_quiet_until - {us}, v_quiet_for));
-            SET v_quiet_until = {us} + v_quiet_for;
-            -- What was the longest counts once: else one client of a day would cost a day at each change.
-            SELECT COALESCE(MAX(ttl), 0) INTO v_longest FROM fencelock_session;
+        -- Another session may have written it meanwhile.
+        IF NOT (v_known <=> v_mark) OR v_longest < p_ttl THEN
+            IF v_known <> v_mark THEN
+                -- What is left of an earlier time counts too: whoever was forgotten then may live as long.
+                SET v_quiet_for = GREATEST(v_longest, p_ttl, LEAST(v_quiet_until - {us}, v_quiet_for));
+                SET v_quiet_until = {us} + v_quiet_for;
+                -- What was the longest counts once: else one client of a day would cost a day at each change.
+                SELECT COALESCE(MAX(ttl), 0) INTO v_longest FROM fencelock_session;
+            END IF;
+            UPDATE fencelock_layout SET mark = v_mark, longest = GREATEST(v_longest, p_ttl), quiet_until = v_quiet_until, quiet_for = v_quiet_for WHERE one = 1;
+            {one}
         END IF;
-        UPDATE fencelock_layout SET mark = v_mark, longest = GREATEST(v_longest, p_ttl), quiet_until = v_quiet_until, quiet_for = v_quiet_for WHERE one = 1;
     END IF;
 END
 //
 
 -- Takes a session out that expired, so that a renewal which has begun, and waits, finds nothing to renew. One whose row somebody is writing
 -- may be renewed already: it counts as living until that is over. Only who is not there any more is dead.
-DROP PROCEDURE IF EXISTS fencelock__bury
-//
 CREATE PROCEDURE fencelock__bury(p_session BIGINT UNSIGNED, OUT o_dead BOOLEAN) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_expires BIGINT;
@@ -135,6 +137,7 @@ BEGIN
         SELECT expires INTO v_expires FROM fencelock_session WHERE id = p_session FOR UPDATE SKIP LOCKED;
         IF v_expires <= {us} THEN
             DELETE FROM fencelock_session WHERE id = p_session;
+            {one}
             SET o_dead = TRUE;
         END IF;
     END IF;
@@ -143,8 +146,6 @@ END
 
 -- Who waits first, and when the first of those could be found dead whose death would let somebody in: the first who hold, and the first who
 -- waits. `o_alone` says that somebody holds who leaves room for nobody. It locks nothing.
-DROP PROCEDURE IF EXISTS fencelock__front
-//
 CREATE PROCEDURE fencelock__front(p_b SMALLINT, p_name VARBINARY(512), p_head BIGINT, OUT o_first BIGINT, OUT o_boundary BIGINT, OUT o_alone BOOLEAN)
 SQL SECURITY DEFINER
 BEGIN
@@ -167,8 +168,6 @@ END
 //
 
 -- In how many milliseconds the owner of the place `p_mine` looks again where this is the front of its queue; -1 for never.
-DROP PROCEDURE IF EXISTS fencelock__again
-//
 CREATE PROCEDURE fencelock__again(p_first BIGINT, p_boundary BIGINT, p_quiet_until BIGINT, p_mine BIGINT, OUT o_look_in BIGINT)
 SQL SECURITY DEFINER
 BEGIN
@@ -184,9 +183,6 @@ END
 -- Removes the dead who hold, grants what is admitted from the front on, and moves the head; a queue without anybody goes. Rows that a
 -- transaction holds stay. Whom to tell is added to `io_granted` where it is a place of the session `p_me`, which reads the answer, and otherwise
 -- to `io_bells`.
--- KILL QUERY may end it half way, and MariaDB lets the caller go on as if nothing were wrong: each statement leaves a queue that is right.
-DROP PROCEDURE IF EXISTS fencelock__settle
-//
 CREATE PROCEDURE fencelock__settle(p_b SMALLINT, p_name VARBINARY(512), p_me BIGINT UNSIGNED, INOUT io_bells LONGBLOB, INOUT io_granted LONGBLOB)
 SQL SECURITY DEFINER
 BEGIN
@@ -198,11 +194,15 @@ BEGIN
     DECLARE v_moved BOOLEAN DEFAULT FALSE;
     DECLARE v_looked INT DEFAULT 0;
     DECLARE v_now BIGINT DEFAULT {us};
-    SELECT head INTO v_head FROM fencelock_queue WHERE b = p_b AND name = p_name;
-    SELECT p.seq, p.seq, p.granted, p.weight, p.capacity, p.session, p.client, p.number, s.expires, s.bell
-        INTO v_front, v_seq, v_granted, v_weight, v_capacity, v_session, v_client, v_number, v_expires, v_bell
-        FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
-        WHERE p.b = p_b AND p.name = p_name AND p.seq >= v_head ORDER BY p.seq LIMIT 1;
+    SELECT COALESCE(MAX(head), 0) INTO v_head FROM fencelock_queue WHERE b = p_b AND name = p_name;
+    {found v_head}
+    SELECT COALESCE(MIN(seq), 0) INTO v_front FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head;
+    {found v_front}
+    IF v_front > 0 THEN
+        SELECT p.seq, p.granted, p.weight, p.capacity, p.session, p.client, p.number, s.expires, s.bell
+            INTO v_seq, v_granted, v_weight, v_capacity, v_session, v_client, v_number, v_expires, v_bell
+            FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session WHERE p.b = p_b AND p.name = p_name AND p.seq = v_front;
+    END IF;
     IF v_granted THEN
         SET v_seq = NULL;
         SELECT p.seq, p.weight, p.capacity, p.session, p.client, p.number, s.expires, s.bell
@@ -224,11 +224,14 @@ BEGIN
                 CALL fencelock__bury(v_owner, v_dead);
                 IF v_dead THEN
                     DELETE FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_dying;
+                    {one}
                     SET v_moved = TRUE;
                 END IF;
             END IF;
         END WHILE;
+        SET v_used = NULL;
         SELECT COALESCE(SUM(weight), 0) INTO v_used FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head AND seq < v_first;
+        {found v_used}
     END IF;
     IF v_seq IS NOT NULL THEN
         SELECT quiet_until > v_now INTO v_quiet FROM fencelock_layout WHERE one = 1;
@@ -240,11 +243,13 @@ BEGIN
         END IF;
         IF v_dead THEN
             DELETE FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_seq;
+            {one}
             SET v_moved = TRUE;
         ELSEIF v_used + v_weight > v_capacity THEN
             LEAVE waiters;
         ELSE
             UPDATE fencelock_place SET granted = TRUE, since = v_now WHERE b = p_b AND name = p_name AND seq = v_seq;
+            {one}
             IF v_session = p_me THEN
                 SET io_granted = CONCAT(io_granted, v_client, '-', v_number, '-', v_seq, ',');
             ELSEIF NOT FIND_IN_SET(v_bell, io_bells) THEN
@@ -264,19 +269,20 @@ BEGIN
     END WHILE;
     IF v_moved THEN
         SET v_front = NULL;
-        SELECT seq INTO v_front FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head ORDER BY seq LIMIT 1;
+        SELECT COALESCE(MIN(seq), 0) INTO v_front FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head;
+        {found v_front}
     END IF;
-    IF v_front IS NULL THEN
+    IF v_front = 0 AND v_head > 0 THEN
         DELETE FROM fencelock_queue WHERE b = p_b AND name = p_name;
-    ELSEIF v_front <> v_head THEN
+        {one}
+    ELSEIF v_front > v_head AND v_head > 0 THEN
         UPDATE fencelock_queue SET head = v_front WHERE b = p_b AND name = p_name;
+        {one}
     END IF;
 END
 //
 
 -- Removes dead places that wait, wherever in the queue they are, a thousand at most: how many.
-DROP PROCEDURE IF EXISTS fencelock__clear
-//
 CREATE PROCEDURE fencelock__clear(p_b SMALLINT, p_name VARBINARY(512), OUT o_count INT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_seq, v_from BIGINT DEFAULT 0;
@@ -296,6 +302,7 @@ BEGIN
         CALL fencelock__bury(v_session, v_dead);
         IF v_dead THEN
             DELETE FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_seq;
+            {one}
             SET o_count = o_count + 1;
         END IF;
     END WHILE;
@@ -304,8 +311,6 @@ END
 
 -- Wakes the listening connections of those who were granted: KILL QUERY ends their sleep. A ring that nobody hears costs a look. After the
 -- commit, and in no transaction.
-DROP PROCEDURE IF EXISTS fencelock__ring
-//
 CREATE PROCEDURE fencelock__ring(p_bells LONGBLOB) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_bell VARBINARY(64);
@@ -319,8 +324,6 @@ END
 //
 
 -- Refuses a bell that is no name of ours: with the definer's rights, it would end the query of whoever has that named lock.
-DROP PROCEDURE IF EXISTS fencelock__allow
-//
 CREATE PROCEDURE fencelock__allow(p_bell VARBINARY(64)) SQL SECURITY DEFINER
 BEGIN
     IF COALESCE(LEFT(p_bell, 10) <> 'fencelock_' OR LENGTH(p_bell) <> 26 OR LOCATE(',', p_bell) > 0, TRUE) THEN
@@ -330,17 +333,12 @@ END
 //
 
 -- Opens a session that nobody had before, or again when the answer was lost: its epoch.
-DROP PROCEDURE IF EXISTS fencelock_open
-//
 CREATE PROCEDURE fencelock_open(
     p_session BIGINT UNSIGNED, p_bell VARBINARY(64), p_ttl BIGINT, p_host VARBINARY(512), p_pid BIGINT UNSIGNED, p_client BIGINT UNSIGNED
 ) SQL SECURITY DEFINER
 BEGIN
     CALL fencelock__allow(p_bell);
     {begin}
-    BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-        START TRANSACTION READ WRITE;
         CALL fencelock__heed(p_ttl);
         INSERT INTO fencelock_session VALUES (p_session, {us} + p_ttl, p_ttl, 1, p_bell, 0, p_host, p_pid, p_client)
             ON DUPLICATE KEY UPDATE expires = {us} + p_ttl;
@@ -351,19 +349,16 @@ END
 //
 
 -- Goes on with a session on another connection: the epoch from now on, 0 when the session is over.
-DROP PROCEDURE IF EXISTS fencelock_resume
-//
 CREATE PROCEDURE fencelock_resume(p_session BIGINT UNSIGNED, p_ttl BIGINT) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_expires, v_epoch BIGINT DEFAULT 0;
+    DECLARE v_expires, v_epoch BIGINT;
     {begin}
-    BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-        START TRANSACTION READ WRITE;
         CALL fencelock__heed(p_ttl);
-        SELECT expires, epoch + 1 INTO v_expires, v_epoch FROM fencelock_session WHERE id = p_session FOR UPDATE;
+        SELECT COALESCE(MAX(expires), 0), MAX(epoch) + 1 INTO v_expires, v_epoch FROM fencelock_session WHERE id = p_session FOR UPDATE;
+        {found v_expires}
         IF v_expires > {us} THEN
             UPDATE fencelock_session SET expires = {us} + p_ttl, ttl = p_ttl, epoch = v_epoch WHERE id = p_session;
+            {one}
         ELSE
             SET v_epoch = 0;
         END IF;
@@ -374,8 +369,6 @@ END
 //
 
 -- Places of a session whose requests are not among these numbers, behind a row without a name.
-DROP PROCEDURE IF EXISTS fencelock_unknown
-//
 CREATE PROCEDURE fencelock_unknown(p_session BIGINT UNSIGNED, p_numbers LONGTEXT) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
     SELECT '' AS name, CAST(0 AS UNSIGNED) AS client, CAST(0 AS UNSIGNED) AS number, CAST(0 AS SIGNED) AS seq
@@ -386,21 +379,18 @@ END
 
 -- Keeps a session alive with everything that hangs on it, and tells which of its grants were broken, until it says that it heard. The number in
 -- the first row is 0, or below 0 when the session is over: no row at all says that the request was ended half way.
-DROP PROCEDURE IF EXISTS fencelock_renew
-//
 CREATE PROCEDURE fencelock_renew(p_session BIGINT UNSIGNED, p_ttl BIGINT, p_heard LONGTEXT) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_expires BIGINT DEFAULT 0;
-    DECLARE v_lives BOOLEAN DEFAULT FALSE;
+    DECLARE v_expires BIGINT;
+    DECLARE v_lives BOOLEAN;
     {begin}
-    BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-        START TRANSACTION READ WRITE;
-        SELECT expires INTO v_expires FROM fencelock_session WHERE id = p_session FOR UPDATE;
+        SELECT COALESCE(MAX(expires), 0) INTO v_expires FROM fencelock_session WHERE id = p_session FOR UPDATE;
+        {found v_expires}
         -- By the clock as it is now: the row may have been waited for.
         SET v_lives = v_expires > {us};
         IF v_lives THEN
             UPDATE fencelock_session SET expires = {us} + p_ttl WHERE id = p_session;
+            {one}
             IF p_heard <> '' THEN
                 UPDATE fencelock_broken SET told = TRUE WHERE session = p_session AND told = FALSE AND FIND_IN_SET(seq, p_heard);
             END IF;
@@ -419,8 +409,6 @@ END
 
 -- Joins a queue at its tail. Answers: 0 granted (number) · 1 waiting (number, look in) · 2 busy · 3 conflict (weight, capacity) ·
 -- 4 stale (epoch) · 5 the session is over · 6 to be sent again.
-DROP PROCEDURE IF EXISTS fencelock_enter
-//
 CREATE PROCEDURE fencelock_enter(
     p_session BIGINT UNSIGNED, p_epoch BIGINT, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_weight BIGINT,
     p_capacity BIGINT, p_wait BOOLEAN, p_again BOOLEAN, p_purpose VARBINARY(512)
@@ -431,23 +419,23 @@ BEGIN
     DECLARE v_one, v_two, v_last, v_new, v_now, v_epoch, v_expires, v_head, v_seq, v_weight, v_capacity, v_first, v_boundary, v_quiet_until BIGINT;
     DECLARE v_granted, v_admitted, v_alone BOOLEAN;
     DECLARE v_cleared INT;
+    DECLARE v_used DECIMAL(40);
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     {begin}
-    BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-        START TRANSACTION READ WRITE;
         work: BEGIN
             -- A request that may wait draws its number in the statement that locks the bucket; one that may not draws it once it is admitted. Numbers
             -- never fall behind the clock, in 1/128 ms: they rise over failovers and restored backups.
             IF p_wait THEN
                 UPDATE fencelock_bucket SET last = LAST_INSERT_ID(GREATEST(last + 1, {us} * 128 DIV 1000)) WHERE b = v_b;
+                {one}
                 SET v_new = LAST_INSERT_ID();
             ELSE
-                SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE;
+                {lock}
             END IF;
             SET v_now = {us};
             SELECT s.epoch, s.expires, q.head, l.quiet_until INTO v_epoch, v_expires, v_head, v_quiet_until FROM fencelock_layout AS l
                 LEFT JOIN fencelock_session AS s ON s.id = p_session LEFT JOIN fencelock_queue AS q ON q.b = v_b AND q.name = p_name WHERE l.one = 1;
+            {found v_quiet_until}
             IF v_expires IS NULL OR v_expires <= v_now THEN
                 SET v_answer = 5;
                 LEAVE work;
@@ -456,9 +444,10 @@ BEGIN
                 LEAVE work;
             END IF;
             IF p_again AND v_head IS NOT NULL THEN
-                SELECT seq, granted INTO v_seq, v_granted FROM fencelock_place WHERE b = v_b AND name = p_name AND seq >= v_head
-                    AND client = p_client AND number = p_number AND session = p_session LIMIT 1;
-                IF v_seq IS NOT NULL THEN
+                SELECT COALESCE(MAX(seq), 0), MAX(granted) INTO v_seq, v_granted FROM fencelock_place
+                    WHERE b = v_b AND name = p_name AND seq >= v_head AND client = p_client AND number = p_number AND session = p_session;
+                {found v_seq}
+                IF v_seq > 0 THEN
                     CALL fencelock__front(v_b, p_name, v_head, v_first, v_boundary, v_alone);
                     SET v_answer = NOT v_granted, v_one = v_seq;
                     LEAVE work;
@@ -469,7 +458,9 @@ BEGIN
                 IF v_boundary <= v_now THEN
                     CALL fencelock__settle(v_b, p_name, NULL, v_bells, v_told);
                     SET v_head = NULL;
-                    SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
+                    SELECT COALESCE(MAX(head), 0) INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
+                    {found v_head}
+                    SET v_head = NULLIF(v_head, 0);
                     CALL fencelock__front(v_b, p_name, v_head, v_first, v_boundary, v_alone);
                 END IF;
             END IF;
@@ -478,9 +469,10 @@ BEGIN
                 SELECT granted, weight, capacity INTO v_granted, v_weight, v_capacity FROM fencelock_place
                     WHERE b = v_b AND name = p_name AND seq >= v_head ORDER BY seq DESC LIMIT 1;
                 IF v_granted IS NULL THEN
-                    -- Nobody is there: a departure was ended half way (KILL QUERY), see fencelock__settle.
-                    DELETE FROM fencelock_queue WHERE b = v_b AND name = p_name;
-                    SET v_head = NULL;
+                    -- Either the queue is empty, and goes, or the read was interrupted.
+                    CALL fencelock__settle(v_b, p_name, NULL, v_bells, v_told);
+                    SET v_answer = 6;
+                    LEAVE work;
                 END IF;
             END IF;
             IF v_head IS NOT NULL THEN
@@ -497,8 +489,9 @@ BEGIN
                 END IF;
                 SET v_admitted = v_admitted AND v_granted AND v_weight + p_weight <= p_capacity;
                 IF v_admitted THEN
-                    SELECT p_weight + SUM(weight) <= p_capacity INTO v_admitted FROM fencelock_place
-                        WHERE b = v_b AND name = p_name AND seq >= v_head;
+                    SELECT SUM(weight) INTO v_used FROM fencelock_place WHERE b = v_b AND name = p_name AND seq >= v_head;
+                    {found v_used}
+                    SET v_admitted = p_weight + v_used <= p_capacity;
                 END IF;
             END IF;
             IF NOT v_admitted AND NOT p_wait THEN
@@ -508,12 +501,15 @@ BEGIN
             IF v_new IS NULL THEN
                 SET v_new = GREATEST(v_last + 1, v_now * 128 DIV 1000);
                 UPDATE fencelock_bucket SET last = v_new WHERE b = v_b;
+                {one}
             END IF;
             IF v_head IS NULL THEN
                 INSERT INTO fencelock_queue VALUES (v_b, p_name, v_new);
+                {one}
             END IF;
             INSERT INTO fencelock_place
                 VALUES (v_b, p_name, v_new, v_admitted, p_weight, p_capacity, p_session, p_client, p_number, v_now, p_purpose);
+            {one}
             SET v_answer = NOT v_admitted, v_one = v_new;
         END;
         COMMIT;
@@ -529,39 +525,40 @@ END
 -- Gives up a place, that with this number unless it is null: 0 it was not there · 1 it was · 2 a transaction holds it. `p_withdraw` takes the
 -- request back too, so that it never has an effect. The second number is the epoch that requests need from then on, 0 when the session is over;
 -- the third one the number of a place that a transaction holds. Then the session's places that this granted, as in 'client-number-seq,'.
-DROP PROCEDURE IF EXISTS fencelock_leave
-//
 CREATE PROCEDURE fencelock_leave(
     p_session BIGINT UNSIGNED, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_withdraw BOOLEAN
 ) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_bells, v_told LONGBLOB DEFAULT '';
-    DECLARE v_answer INT DEFAULT 0;
+    DECLARE v_answer INT;
     DECLARE v_last, v_seq, v_taken, v_epoch BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     {begin}
-    BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-        START TRANSACTION READ WRITE;
-        SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE;
+        {lock}
         IF p_withdraw THEN
-            UPDATE fencelock_session SET epoch = epoch + 1 WHERE id = p_session;
-            SELECT epoch INTO v_epoch FROM fencelock_session WHERE id = p_session;
+            SELECT COALESCE(MAX(epoch) + 1, 0) INTO v_epoch FROM fencelock_session WHERE id = p_session FOR UPDATE;
+            {found v_epoch}
+            IF v_epoch > 0 THEN
+                UPDATE fencelock_session SET epoch = v_epoch WHERE id = p_session;
+                {one}
+            END IF;
         END IF;
         IF p_seq IS NULL THEN
-            SELECT p.seq INTO p_seq FROM fencelock_queue AS q JOIN fencelock_place AS p ON p.b = v_b AND p.name = p_name AND p.seq >= q.head
-                WHERE q.b = v_b AND q.name = p_name AND p.client = p_client AND p.number = p_number AND p.session = p_session LIMIT 1;
+            SELECT COALESCE(MAX(p.seq), 0) INTO p_seq FROM fencelock_queue AS q JOIN fencelock_place AS p ON p.b = v_b AND p.name = p_name AND p.seq >= q.head
+                WHERE q.b = v_b AND q.name = p_name AND p.client = p_client AND p.number = p_number AND p.session = p_session;
+            {found p_seq}
         END IF;
         SELECT seq INTO v_taken FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq
             AND client = p_client AND number = p_number AND session = p_session FOR UPDATE SKIP LOCKED;
         IF v_taken IS NOT NULL THEN
             DELETE FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_taken;
+            {one}
             CALL fencelock__settle(v_b, p_name, p_session, v_bells, v_told);
             SET v_answer = 1;
         ELSE
-            SELECT seq INTO v_seq FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq
+            SELECT COUNT(*) * 2, MAX(seq) INTO v_answer, v_seq FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq
                 AND client = p_client AND number = p_number AND session = p_session;
-            SET v_answer = IF(v_seq IS NULL, 0, 2);
+            {found v_answer}
         END IF;
         COMMIT;
     END;
@@ -571,15 +568,10 @@ END
 //
 
 -- Waits until no transaction holds this place any more, for as long as the session waits for rows. No bucket is locked.
-DROP PROCEDURE IF EXISTS fencelock_await
-//
 CREATE PROCEDURE fencelock_await(p_name VARBINARY(512), p_seq BIGINT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_seq BIGINT;
     {begin}
-    BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-        START TRANSACTION READ WRITE;
         SELECT seq INTO v_seq FROM fencelock_place WHERE b = CONV(LEFT(SHA2(p_name, 256), 3), 16, 10) AND name = p_name AND seq = p_seq FOR UPDATE;
         COMMIT;
     END;
@@ -588,26 +580,25 @@ END
 //
 
 -- Replaces the claim of a grant by a lighter one, which lets others in: 0 it is not there · 1 done · 2 a transaction holds it. Then as fencelock_leave.
-DROP PROCEDURE IF EXISTS fencelock_lighten
-//
 CREATE PROCEDURE fencelock_lighten(
     p_session BIGINT UNSIGNED, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_weight BIGINT
 ) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_bells, v_told LONGBLOB DEFAULT '';
-    DECLARE v_answer INT DEFAULT 0;
-    DECLARE v_last, v_taken BIGINT;
+    DECLARE v_answer INT;
+    DECLARE v_last, v_taken, v_weight BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     {begin}
-    BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-        START TRANSACTION READ WRITE;
-        SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE;
-        SELECT COUNT(*) * 2 INTO v_answer FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
+        {lock}
+        SELECT COUNT(*) * 2, MAX(weight) INTO v_answer, v_weight FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
             AND client = p_client AND number = p_number AND session = p_session AND weight >= p_weight;
+        {found v_answer}
         SELECT seq INTO v_taken FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq FOR UPDATE SKIP LOCKED;
         IF v_answer = 2 AND v_taken IS NOT NULL THEN
-            UPDATE fencelock_place SET weight = p_weight WHERE b = v_b AND name = p_name AND seq = p_seq;
+            IF v_weight > p_weight THEN
+                UPDATE fencelock_place SET weight = p_weight WHERE b = v_b AND name = p_name AND seq = p_seq;
+                {one}
+            END IF;
             CALL fencelock__settle(v_b, p_name, p_session, v_bells, v_told);
             SET v_answer = 1;
         END IF;
@@ -620,8 +611,6 @@ END
 
 -- How places of a session stand, as in '[["<name in hex>", number, …], …]'. Answers numbers with commas between: whether the session lives, then
 -- for each name when to look again and for each of its places 0 granted, 1 waiting, 2 missing.
-DROP PROCEDURE IF EXISTS fencelock_look
-//
 CREATE PROCEDURE fencelock_look(p_session BIGINT UNSIGNED, p_places LONGTEXT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_bells, v_told LONGBLOB DEFAULT '';
@@ -631,7 +620,7 @@ BEGIN
     DECLARE v_at INT DEFAULT 0;
     DECLARE v_head, v_first, v_boundary, v_quiet_until, v_last, v_look_in, v_least BIGINT;
     DECLARE v_alone, v_room BOOLEAN;
-    {begin}
+    {check}
     SELECT COUNT(s.id), MAX(l.quiet_until) INTO v_answer, v_quiet_until FROM fencelock_layout AS l
         LEFT JOIN fencelock_session AS s ON s.id = p_session AND s.expires > {us} WHERE l.one = 1;
     IF v_answer = '0' THEN
@@ -650,10 +639,7 @@ BEGIN
                 <= p.capacity INTO v_room FROM fencelock_place AS p WHERE p.b = v_b AND p.name = v_name AND p.seq = v_first;
         END IF;
         IF v_boundary <= {us} OR v_room THEN
-            SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-            BEGIN
-                DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-                START TRANSACTION READ WRITE;
+            {transaction}
                 SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE SKIP LOCKED;
                 IF v_last IS NOT NULL THEN
                     CALL fencelock__settle(v_b, v_name, NULL, v_bells, v_told);
@@ -682,8 +668,6 @@ END
 -- `p_pillow` was free. It sleeps by waiting for that lock, which the session's other connection has: KILL of a SLEEP() is slow, it can wait
 -- for a mutex of the whole server for 2 s. This connection has the lock that is called as the bell, and is rung by the end of this query:
 -- what comes while it sleeps is heard, and what came before is seen. It locks no row.
-DROP PROCEDURE IF EXISTS fencelock_listen
-//
 CREATE PROCEDURE fencelock_listen(p_session BIGINT UNSIGNED, p_mark BIGINT, p_pillow VARBINARY(64), p_seconds INT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_free BOOLEAN DEFAULT FALSE;
@@ -700,8 +684,6 @@ END
 //
 
 -- Whether whoever grants may ring this bell: 0, or the number of the error.
-DROP PROCEDURE IF EXISTS fencelock_try_bell
-//
 CREATE PROCEDURE fencelock_try_bell(p_bell VARBINARY(64)) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_error INT DEFAULT 0;
@@ -716,8 +698,6 @@ END
 
 -- A queue in short. The first row: 0, 0, how many of the living are in it, and how many of them hold. Further ones: client, number and
 -- position of those of `p_mine`, as in 'client-number,client-number'.
-DROP PROCEDURE IF EXISTS fencelock_contention
-//
 CREATE PROCEDURE fencelock_contention(p_name VARBINARY(512), p_mine LONGTEXT) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
     DECLARE v_head BIGINT;
@@ -736,8 +716,6 @@ END
 //
 
 -- Part of a queue, front first: up to p_limit of the living after the first p_skip of those behind the number p_after.
-DROP PROCEDURE IF EXISTS fencelock_show
-//
 CREATE PROCEDURE fencelock_show(p_name VARBINARY(512), p_after BIGINT, p_skip BIGINT UNSIGNED, p_limit BIGINT UNSIGNED) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
     DECLARE v_head BIGINT;
@@ -751,8 +729,6 @@ END
 //
 
 -- Up to p_limit names behind this one, in the order of the buckets, and whether somebody alive is in their queues.
-DROP PROCEDURE IF EXISTS fencelock_names
-//
 CREATE PROCEDURE fencelock_names(p_b SMALLINT, p_name VARBINARY(512), p_limit INT) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
     DECLARE v_now BIGINT DEFAULT {us};
@@ -763,36 +739,36 @@ END
 //
 
 -- Breaks exactly this grant, and keeps the record: 0 it was not there · 1 it was, or this record is kept already · 2 a transaction holds it.
-DROP PROCEDURE IF EXISTS fencelock_break
-//
 CREATE PROCEDURE fencelock_break(
     p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_record BLOB, p_reason VARBINARY(512)
 ) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_bells, v_told LONGBLOB DEFAULT '';
-    DECLARE v_answer, v_kept INT DEFAULT 0;
-    DECLARE v_last, v_seq, v_taken BIGINT;
+    DECLARE v_answer INT DEFAULT 0;
+    DECLARE v_kept, v_found INT;
+    DECLARE v_last, v_taken BIGINT;
     DECLARE v_session BIGINT UNSIGNED;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     {begin}
-    BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-        START TRANSACTION READ WRITE;
-        SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE;
+        {lock}
         SELECT COUNT(*) INTO v_kept FROM fencelock_broken WHERE name = p_name AND seq = p_seq AND record = p_record;
+        {found v_kept}
         IF v_kept > 0 THEN
             SET v_answer = 1;
         ELSE
-            SELECT seq, session INTO v_seq, v_session FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
+            SELECT COUNT(*), MAX(session) INTO v_found, v_session FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
                 AND client = p_client AND number = p_number;
-            IF v_seq IS NOT NULL THEN
-                SELECT seq INTO v_taken FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_seq FOR UPDATE SKIP LOCKED;
+            {found v_found}
+            IF v_found THEN
+                SELECT seq INTO v_taken FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq FOR UPDATE SKIP LOCKED;
                 IF v_taken IS NULL THEN
                     SET v_answer = 2;
                 ELSE
-                    DELETE FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_seq;
+                    DELETE FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq;
+                    {one}
                     INSERT INTO fencelock_broken (name, seq, session, client, number, reason, record, at, told)
                         VALUES (p_name, p_seq, v_session, p_client, p_number, p_reason, p_record, {us}, FALSE);
+                    {one}
                     CALL fencelock__settle(v_b, p_name, NULL, v_bells, v_told);
                     SET v_answer = 1;
                 END IF;
@@ -806,8 +782,6 @@ END
 //
 
 -- The records of broken grants, oldest first.
-DROP PROCEDURE IF EXISTS fencelock_breaks
-//
 CREATE PROCEDURE fencelock_breaks(p_name VARBINARY(512)) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
     SELECT record FROM fencelock_broken WHERE name = p_name ORDER BY id;
@@ -816,8 +790,6 @@ END
 
 -- Writes the note on a lock, or deletes it where there is no value, if this grant is current: whether it is. The place is locked as
 -- fencelock_hold does it, so that the grant outlasts the commit; no bucket is. Who wrote it is said by the session.
-DROP PROCEDURE IF EXISTS fencelock_write_note
-//
 CREATE PROCEDURE fencelock_write_note(
     p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_value VARBINARY(4096), p_ttl BIGINT
 ) SQL SECURITY DEFINER
@@ -825,21 +797,24 @@ BEGIN
     DECLARE v_session, v_pid, v_client BIGINT UNSIGNED;
     DECLARE v_host VARBINARY(512);
     DECLARE v_now BIGINT;
-    DECLARE v_lives BOOLEAN DEFAULT FALSE;
+    DECLARE v_found, v_lives, v_noted BOOLEAN;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     {begin}
-    BEGIN
-        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-        START TRANSACTION READ WRITE;
-        SELECT session INTO v_session FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
+        SELECT COUNT(*), MAX(session) INTO v_found, v_session FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
             AND client = p_client AND number = p_number LOCK IN SHARE MODE;
+        {found v_found}
         -- After the lock, which may have been waited for.
         SET v_now = {us};
-        SELECT expires > v_now, host, pid, client INTO v_lives, v_host, v_pid, v_client FROM fencelock_session WHERE id = v_session;
+        SELECT COALESCE(MAX(expires) > v_now, FALSE), MAX(host), MAX(pid), MAX(client) INTO v_lives, v_host, v_pid, v_client
+            FROM fencelock_session WHERE id = v_session;
+        {found v_lives}
         IF v_lives AND p_value IS NULL THEN
             DELETE FROM fencelock_note WHERE name = p_name;
+            SELECT COUNT(*) INTO v_noted FROM fencelock_note WHERE name = p_name;
+            {found IF(v_noted, NULL, 0)}
         ELSEIF v_lives THEN
             REPLACE INTO fencelock_note VALUES (p_name, p_value, p_seq, v_host, v_pid, v_client, v_now, v_now + p_ttl);
+            {found NULLIF(GREATEST(ROW_COUNT(), 0), 0)}
         END IF;
         COMMIT;
     END;
@@ -848,8 +823,6 @@ END
 //
 
 -- The note on a lock, unless its time is over, and the time. One row; without a note all but the time is NULL.
-DROP PROCEDURE IF EXISTS fencelock_read_note
-//
 CREATE PROCEDURE fencelock_read_note(p_name VARBINARY(512)) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
     DECLARE v_now BIGINT DEFAULT {us};
@@ -859,11 +832,9 @@ END
 //
 
 -- Ends a session. What is still in its queues is dead from now on.
-DROP PROCEDURE IF EXISTS fencelock_close
-//
 CREATE PROCEDURE fencelock_close(p_session BIGINT UNSIGNED) SQL SECURITY DEFINER
 BEGIN
-    {begin}
+    {check}
     DELETE FROM fencelock_session WHERE id = p_session;
     SELECT 1;
 END
@@ -871,8 +842,6 @@ END
 
 -- Clears away what the dead left in some buckets, notes whose time is over, and old records: where to go on. Each row and each name has a transaction of its own, and
 -- none waits for a bucket.
-DROP PROCEDURE IF EXISTS fencelock_clear_up
-//
 CREATE PROCEDURE fencelock_clear_up(p_from INT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_bells, v_told LONGBLOB DEFAULT '';
@@ -882,7 +851,7 @@ BEGIN
     DECLARE v_last BIGINT;
     DECLARE v_looked, v_cleared INT DEFAULT 0;
     DECLARE v_now BIGINT DEFAULT {us};
-    {begin}
+    {check}
     IF p_from = 0 THEN
         -- Once a round. The clock went back: what it was ahead by is nobody's.
         UPDATE fencelock_session SET expires = {us} + ttl WHERE expires > {us} + ttl ORDER BY id LIMIT 100;
@@ -903,10 +872,7 @@ BEGIN
             LEAVE walk;
         END IF;
         SET v_from = v_b, v_after = v_name;
-        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-        BEGIN
-            DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-            START TRANSACTION READ WRITE;
+        {transaction}
             SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE SKIP LOCKED;
             IF v_last IS NOT NULL THEN
                 CALL fencelock__clear(v_b, v_name, v_cleared);
@@ -926,8 +892,6 @@ END
 -- Fails, and rolls the transaction back, unless this grant is current; keeps it from ending until the transaction does: a release, an expiry and
 -- a break wait. The token
 -- is that of the guard, as a number. A lock that is read sees what is committed, however old the transaction's snapshot is.
-DROP PROCEDURE IF EXISTS fencelock_hold
-//
 CREATE PROCEDURE fencelock_hold(p_name VARBINARY(512), p_token BIGINT) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
     DECLARE v_seq BIGINT;
@@ -942,8 +906,6 @@ END
 //
 
 -- Refuses a token that is lower than one that was seen for this resource, and remembers the highest.
-DROP PROCEDURE IF EXISTS fencelock_fence
-//
 CREATE PROCEDURE fencelock_fence(p_resource VARBINARY(512), p_token BIGINT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_token BIGINT;
@@ -951,7 +913,7 @@ BEGIN
         INSERT INTO fencelock_fenced VALUES (p_resource, p_token) ON DUPLICATE KEY UPDATE token = GREATEST(token, p_token);
         SELECT token INTO v_token FROM fencelock_fenced WHERE resource = p_resource FOR UPDATE;
     END IF;
-    IF p_token IS NULL OR v_token > p_token THEN
+    IF NOT (v_token <=> p_token) OR p_token IS NULL THEN
         SIGNAL SQLSTATE 'FL002' SET MESSAGE_TEXT = 'the token is older than one that was seen for this resource';
     END IF;
 END
@@ -959,8 +921,6 @@ END
 
 -- Called by triggers of tables that keep the token of their last write in a column: BEFORE UPDATE ON … FOR EACH ROW
 -- CALL fencelock_fenced(OLD.token, NEW.token). MySQL has no trigger that takes the name of a column.
-DROP PROCEDURE IF EXISTS fencelock_fenced
-//
 CREATE PROCEDURE fencelock_fenced(p_before BIGINT, p_after BIGINT) SQL SECURITY DEFINER NO SQL
 BEGIN
     IF p_before IS NOT NULL AND (p_after IS NULL OR p_after < p_before) THEN
@@ -970,8 +930,6 @@ END
 //
 
 -- The version of the layout, and how many of its tables do not keep transactions. Made last: where it is, everything is.
-DROP PROCEDURE IF EXISTS fencelock_version
-//
 CREATE PROCEDURE fencelock_version() SQL SECURITY DEFINER READS SQL DATA
 BEGIN
     SELECT version, (SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND engine <> 'InnoDB'

@@ -9,6 +9,7 @@ use mysql_async::{Row, Value};
 
 use super::bell::{Bell, POLL, listen};
 use super::connection::{Connection, column, strange};
+use super::fault::cut_short;
 use super::link::{Dialler, apart};
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
@@ -195,7 +196,7 @@ impl Leased for MysqlSession {
         });
         let places = format!("[{}]", names.collect::<Vec<_>>().join(","));
         let row = connection.ask("look", "look", vec![self.lease.session.into(), places.into()]).await?;
-        let answer: String = column("look", &row, 0)?;
+        let answer = column::<Option<String>>("look", &row, 0)?.ok_or_else(|| cut_short("look"))?;
         let mut look = read_look(&answer, seqs).ok_or_else(|| strange("look"))?;
         if self.bell.is_deaf() {
             let names = look.names.iter_mut();

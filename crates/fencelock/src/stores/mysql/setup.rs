@@ -11,7 +11,7 @@ use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The version of the layout that this release makes and works with.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 
 const NOT_ONE: &str =
     "the server is neither MariaDB 10.6 or newer nor MySQL 8 or newer: locks there would not be kept as they must be";
@@ -152,15 +152,38 @@ fn denied(config: &Config, error: Error) -> Error {
 pub(super) fn statements() -> Vec<String> {
     const US: &str = "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)";
     // The first one fails inside of a transaction. A definer who may write on a server that is read-only would otherwise grant there.
-    const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    const CHECK: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF @@session.time_zone <> '+00:00' THEN
         SIGNAL SQLSTATE 'FL003' SET MESSAGE_TEXT = 'the procedures of fencelock are called in sessions of the time zone +00:00';
     END IF;
     IF CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF') THEN
         SIGNAL SQLSTATE 'FL005' SET MESSAGE_TEXT = 'the server is read-only';
     END IF;";
-    let all = include_str!("schema.sql").replace("{begin}", BEGIN).replace("{us}", US);
-    all.split("\n//\n").map(str::trim).filter(|statement| !statement.is_empty()).map(str::to_owned).collect()
+    const TRANSACTION: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+        START TRANSACTION READ WRITE;";
+    const INTERRUPTED: &str = "THEN
+        SIGNAL SQLSTATE '70100' SET MYSQL_ERRNO = 1317, MESSAGE_TEXT = 'the request was interrupted';
+    END IF;";
+    let mut all = include_str!("schema.sql")
+        .replace("{begin}", &TRANSACTION.replacen("SET TRANSACTION ISOLATION LEVEL READ COMMITTED;", CHECK, 1))
+        .replace("{check}", CHECK)
+        .replace("{transaction}", TRANSACTION)
+        .replace(
+            "{lock}",
+            "SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE;\n        {found v_last}",
+        )
+        .replace("{one}", &format!("IF ROW_COUNT() <> 1 {INTERRUPTED}"))
+        .replace("{us}", US);
+    while let Some((before, (read, behind))) =
+        all.split_once("{found ").and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+    {
+        all = format!("{before}IF {read} IS NULL {INTERRUPTED}{behind}");
+    }
+    let statements = all.split("\n//\n").map(str::trim).filter(|statement| !statement.is_empty());
+    let dropped = |statement| procedures_of(statement).next().map(|name| format!("DROP PROCEDURE IF EXISTS {name}"));
+    statements.flat_map(|statement| dropped(statement).into_iter().chain([statement.to_owned()])).collect()
 }
 
 /// The statements that let an account, `user` or `user@host`, call the procedures.
@@ -181,7 +204,12 @@ pub(super) fn account(text: &str) -> String {
 
 /// The names of the procedures.
 fn procedures() -> impl Iterator<Item = &'static str> {
-    let made = include_str!("schema.sql").split("\nCREATE PROCEDURE ").skip(1);
+    procedures_of(include_str!("schema.sql"))
+}
+
+/// The names of the procedures that this text creates.
+fn procedures_of(text: &str) -> impl Iterator<Item = &str> {
+    let made = text.split("CREATE PROCEDURE ").skip(1);
     made.filter_map(|text| text.split_once('(').map(|(name, _)| name))
 }
 

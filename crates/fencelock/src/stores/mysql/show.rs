@@ -54,7 +54,7 @@ pub(super) async fn contention(connection: &Connection, name: &Name, mine: &[Req
 async fn counts(connection: &Connection, name: &Name, mine: &[RequestId]) -> Result<Outline> {
     let ids: Vec<String> = mine.iter().map(|id| format!("{}-{}", id.client, id.number)).collect();
     let arguments = vec![name.as_str().into(), ids.join(",").into()];
-    let rows = connection.call("contention", "contention", arguments).await?;
+    let rows = connection.answered("contention", "contention", arguments).await?;
     let number = |row: &Row, at| column::<u64>("contention", row, at);
     let (first, found) = rows.split_first().ok_or_else(|| strange("contention"))?;
     let mut positions = HashMap::new();

@@ -10,7 +10,8 @@ use mysql_async::Value;
 use mysql_async::prelude::FromValue;
 
 pub(super) use self::key::Keys;
-use super::connection::{Connection, column, strange};
+use super::connection::{Connection, column};
+use super::fault::cut_short;
 use super::link::Dialler;
 use super::setup::is_cluster;
 use crate::error::{Error, ErrorKind, Result};
@@ -45,7 +46,7 @@ async fn told<T: FromValue>(
     arguments: Vec<Value>,
 ) -> Result<T> {
     let rows = connection.run(operation, sql, arguments, &meant).await?.rows;
-    column(operation, rows.first().ok_or_else(|| strange(operation))?, 0)
+    column(operation, rows.first().ok_or_else(|| cut_short(operation))?, 0)
 }
 
 impl SessionLocks for Keys {

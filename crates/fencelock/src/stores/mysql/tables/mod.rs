@@ -10,6 +10,7 @@ use mysql_async::{Row, Value};
 use self::table::Statements;
 pub(super) use self::table::Table;
 use super::connection::{Answer, Connection, column, strange};
+use super::fault::cut_short;
 use super::link::Dialler;
 use super::schema::Migration;
 use super::setup::account;
@@ -220,6 +221,10 @@ impl Rows for Table {
         }
         let alive = self.listed(connection, &known.alive, Vec::new(), lists).await?.rows;
         let alive: Vec<String> = alive.iter().map(|row| text("renew", row)).collect::<Result<_>>()?;
+        // `KILL QUERY` may end an update that then reports success and no row.
+        if usize::try_from(renewed).is_ok_and(|renewed| renewed < alive.len()) {
+            return Err(cut_short("renew"));
+        }
         Ok(holders.iter().map(|holder| alive.contains(holder)).collect())
     }
 
@@ -234,7 +239,11 @@ impl Rows for Table {
         // One by one: a statement about several might look at, and lock, rows of others.
         for (key, holder) in keys.iter().zip(&holders) {
             let arguments = vec![Value::from(*key), Value::from(holder.as_str())];
-            left += connection.run(operation, sql, arguments, &meant).await?.matched;
+            let matched = connection.run(operation, sql, arguments, &meant).await?.matched;
+            if matched == 0 && self.held(connection, key).await?.is_some_and(|(by, _)| by == *holder) {
+                return Err(cut_short(operation));
+            }
+            left += matched;
         }
         Ok(usize::try_from(left).unwrap_or(usize::MAX))
     }

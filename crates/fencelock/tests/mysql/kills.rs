@@ -1,0 +1,379 @@
+//! Requests that somebody ends at the server (KILL QUERY), at each statement of each procedure. MariaDB may end a statement with an error, or
+//! report a read that found nothing, or a write that wrote nothing, as a success.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fencelock::mysql::Schema;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Row};
+
+use crate::lab::{connection, database, until};
+
+/// A call: what is run before it, the procedure, and its arguments.
+type Step = (&'static str, &'static str, &'static str);
+type Rows = Vec<Vec<Option<String>>>;
+
+/// `@s` is the number of the place of the newest request of this client.
+const SEQ: &str = "SET @s = (SELECT MAX(seq) FROM fencelock_place WHERE client = 1)";
+const BUCKET: &str = "SET @b = CONV(LEFT(SHA2('rw', 256), 3), 16, 10) DIV 256 * 256";
+
+const STEPS: &[Step] = &[
+    ("", "open", "1, 'fencelock_0000000000000001', 60000000, 'h', 1, 1"),
+    ("", "open", "2, 'fencelock_0000000000000002', 90000000, 'h', 1, 2"),
+    ("", "open", "3, 'fencelock_0000000000000003', 60000000, 'h', 1, 3"),
+    ("", "open", "4, 'fencelock_0000000000000004', 60000000, 'h', 1, 4"),
+    ("", "enter", "1, 1, 'job', 1, 1, 1, 1, TRUE, FALSE, NULL"),
+    ("", "enter", "2, 1, 'job', 2, 1, 1, 1, TRUE, FALSE, NULL"),
+    ("", "enter", "3, 1, 'job', 3, 1, 1, 1, TRUE, FALSE, NULL"),
+    ("", "enter", "4, 1, 'job', 4, 1, 1, 1, FALSE, FALSE, NULL"),
+    ("", "enter", "2, 1, 'job', 2, 1, 1, 1, TRUE, TRUE, NULL"),
+    ("", "enter", "4, 1, 'job', 4, 2, 1, 2, TRUE, FALSE, NULL"),
+    ("", "contention", "'job', '1-1'"),
+    ("", "show", "'job', 0, 0, 10"),
+    ("", "names", "-1, '', 10"),
+    ("", "leave", "3, 'job', 3, 1, NULL, TRUE"),
+    ("", "leave", "4, 'job', 4, 9, NULL, FALSE"),
+    ("", "renew", "1, 60000000, ''"),
+    ("", "resume", "1, 60000000"),
+    ("", "unknown", "1, ''"),
+    (SEQ, "look", "1, CONCAT('[[\"6a6f62\",', @s, ']]')"),
+    (SEQ, "write_note", "'job', 1, 1, @s, 'v', NULL"),
+    ("", "read_note", "'job'"),
+    (SEQ, "write_note", "'job', 1, 1, @s, NULL, NULL"),
+    (SEQ, "await", "'job', @s"),
+    (SEQ, "hold", "'job', @s"),
+    (SEQ, "break", "'job', 1, 1, @s, 'record', 'why'"),
+    ("", "breaks", "'job'"),
+    ("SET @s = (SELECT MAX(seq) FROM fencelock_broken)", "renew", "1, 60000000, @s"),
+    ("", "enter", "1, 2, 'job', 1, 2, 1, 1, TRUE, FALSE, NULL"),
+    ("UPDATE fencelock_session SET expires = 1 WHERE id = 2", "look", "1, '[[\"6a6f62\",1]]'"),
+    (SEQ, "leave", "1, 'job', 1, 2, @s, FALSE"),
+    ("", "enter", "1, 2, 'rw', 1, 3, 10, 10, FALSE, FALSE, NULL"),
+    ("", "enter", "3, 2, 'rw', 3, 3, 1, 10, TRUE, FALSE, NULL"),
+    ("", "enter", "4, 1, 'rw', 4, 3, 1, 10, TRUE, FALSE, NULL"),
+    (SEQ, "lighten", "1, 'rw', 1, 3, @s, 1"),
+    ("", "enter", "1, 2, 'rw', 1, 4, 1, 10, FALSE, FALSE, NULL"),
+    ("UPDATE fencelock_session SET expires = 1 WHERE id = 3", "enter", "4, 1, 'rw', 4, 5, 10, 10, TRUE, FALSE, NULL"),
+    ("", "open", "5, 'fencelock_0000000000000005', 60000000, 'h', 1, 5"),
+    ("", "enter", "5, 1, 'rw', 5, 1, 1, 10, TRUE, FALSE, NULL"),
+    ("UPDATE fencelock_session SET expires = 1 WHERE id = 5", "enter", "1, 2, 'rw', 1, 6, 1, 5, TRUE, FALSE, NULL"),
+    ("", "open", "6, 'fencelock_0000000000000006', 60000000, 'h', 1, 6"),
+    ("", "enter", "6, 1, 'rw', 6, 1, 1, 10, TRUE, FALSE, NULL"),
+    (
+        "UPDATE fencelock_session SET expires = 1 WHERE id = 6; SET @b = CONV(LEFT(SHA2('rw', 256), 3), 16, 10) DIV 256 * 256",
+        "clear_up",
+        "@b",
+    ),
+    (BUCKET, "clear_up", "0"),
+    ("", "leave", "1, 'rw', 1, 3, NULL, FALSE"),
+    ("", "leave", "1, 'rw', 1, 4, NULL, TRUE"),
+    ("UPDATE fencelock_session SET expires = 1 WHERE id = 4", "look", "1, '[[\"7277\",1]]'"),
+    (
+        "INSERT INTO fencelock_queue VALUES (CONV(LEFT(SHA2('old', 256), 3), 16, 10), 'old', 1)",
+        "enter",
+        "1, 9, 'old', 1, 7, 1, 1, TRUE, FALSE, NULL",
+    ),
+    ("", "fence", "'stock', 7"),
+    ("", "listen", "1, 0, 'fencelock_0000000000000001_1', 0"),
+    ("UPDATE fencelock_layout SET mark = 'another'", "open", "7, 'fencelock_0000000000000007', 60000000, 'h', 1, 7"),
+    ("", "close", "1"),
+    ("", "renew", "1, 60000000, ''"),
+    ("", "try_bell", "'fencelock_0000000000000001'"),
+    ("", "version", ""),
+];
+
+/// Each statement that reads or writes gets a number `n`. With `@fault` 3n it finds or writes nothing; with 3n + 1 and 3n + 2 the procedure waits
+/// before it. `@trace` collects the numbers.
+fn with_faults(text: &str, count: &mut usize) -> String {
+    let (mut out, mut statement) = (String::new(), String::new());
+    for line in text.lines().filter(|line| !line.trim_start().starts_with("--")) {
+        let begins = ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "REPLACE "];
+        if statement.is_empty() && !begins.iter().any(|word| line.trim_start().starts_with(word)) {
+            out.push_str(line);
+            out.push('\n');
+            continue;
+        }
+        statement.push_str(line.trim());
+        statement.push(' ');
+        if line.ends_with(';') {
+            out.push_str(&at_fault(*count, statement.trim_end()));
+            statement.clear();
+            *count += 1;
+        }
+    }
+    out
+}
+
+fn at_fault(number: usize, statement: &str) -> String {
+    let silent = if !statement.starts_with("SELECT ") {
+        "DELETE FROM fencelock_session WHERE FALSE;".to_owned()
+    } else if statement.contains(" INTO ") {
+        let read = statement.trim_end_matches(';');
+        let lock = [" FOR UPDATE SKIP LOCKED", " FOR UPDATE", " LOCK IN SHARE MODE"];
+        let lock = lock.into_iter().find(|lock| read.ends_with(lock)).unwrap_or("");
+        let read = read.strip_suffix(lock).unwrap_or(read);
+        format!("{} LIMIT 0{lock};", read.strip_suffix(" LIMIT 1").unwrap_or(read))
+    } else {
+        String::new()
+    };
+    let (silently, between, within) = (3 * number, 3 * number + 1, 3 * number + 2);
+    let trace = format!("SET @trace = CONCAT(@trace, ',', {number});");
+    let silently = match silent.as_str() {
+        "" => String::new(),
+        silent => format!("IF @fault <=> {silently} THEN {silent} ELSE "),
+    };
+    let end = if silently.is_empty() { "" } else { " END IF;" };
+    // The end of a condition ends the procedure without an error, and that of a statement is one.
+    let between = format!("IF @fault <=> {between} AND GET_LOCK('gate', 600) THEN SET @trace = NULL; END IF;");
+    let within = format!(
+        "IF @fault <=> {within} THEN SELECT MAX(GET_LOCK('gate', 600)) INTO @trace FROM fencelock_bucket WHERE b < 2; END IF;"
+    );
+    format!("{trace} {between} {within} {silently}{statement}{end}\n")
+}
+
+/// A server's tables, and procedures that can be told to fail.
+struct Lab {
+    url: String,
+    conn: Conn,
+    admin: Conn,
+    statements: usize,
+}
+
+async fn call(conn: &mut Conn, (before, procedure, arguments): (&str, &str, &str)) -> mysql_async::Result<Rows> {
+    for before in before.split("; ").filter(|before| !before.is_empty()) {
+        conn.query_drop(before).await?;
+    }
+    conn.query_drop("SET @fault = @next").await?;
+    let rows: Result<Vec<Row>, _> = conn.query(format!("CALL fencelock_{procedure}({arguments})")).await;
+    conn.query_drop("SET @fault = NULL, @next = NULL").await?;
+    let text = |row: Row| row.unwrap().into_iter().map(mysql_async::from_value).collect();
+    rows.map(|rows| rows.into_iter().map(text).collect())
+}
+
+impl Lab {
+    async fn new() -> Self {
+        let url = database();
+        Schema::of(&url).unwrap().migrate(&[]).await.unwrap();
+        let (mut conn, mut admin) = (Self::connect(&url).await, Self::connect(&url).await);
+        let mut statements = 0;
+        for text in Schema::of(&url).unwrap().statements(&[]).split("\n//\n") {
+            if let Some(at) = text.find("CREATE PROCEDURE") {
+                let name = text[at + 17..].split('(').next().unwrap();
+                conn.query_drop(format!("DROP PROCEDURE {name}")).await.unwrap();
+                let text = with_faults(&text[at..], &mut statements);
+                conn.query_drop(&text).await.unwrap_or_else(|error| panic!("{error}: {text}"));
+            }
+        }
+        admin.query_drop("DO GET_LOCK('gate', 0)").await.unwrap();
+        Self { url, conn, admin, statements }
+    }
+
+    async fn connect(url: &str) -> Conn {
+        let mut conn = connection(url).await;
+        conn.query_drop("SET time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES'").await.unwrap();
+        conn.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await.unwrap();
+        conn
+    }
+
+    /// Does what is before this step, without a fault.
+    async fn up_to(&mut self, step: usize) {
+        for table in ["place", "queue", "session", "broken", "note", "fenced"] {
+            self.admin.query_drop(format!("DELETE FROM fencelock_{table}")).await.unwrap();
+        }
+        let calm = "UPDATE fencelock_layout SET mark = NULL, quiet_until = 0, quiet_for = 0, longest = 0";
+        self.admin.query_drop(calm).await.unwrap();
+        for step in &STEPS[..step] {
+            call(&mut self.conn, *step).await.unwrap_or_else(|error| panic!("{step:?}: {error}"));
+        }
+    }
+
+    /// Everything in the tables.
+    async fn everything(&mut self) -> Vec<String> {
+        let mut all = Vec::new();
+        for table in ["layout", "bucket", "queue", "place", "session", "broken", "note", "fenced"] {
+            let limit = if table == "bucket" { "WHERE last > 0" } else { "" };
+            let rows: Vec<Row> = self.admin.query(format!("SELECT * FROM fencelock_{table} {limit}")).await.unwrap();
+            all.extend(rows.into_iter().map(|row| format!("{table} {:?}", row.unwrap())));
+        }
+        all
+    }
+
+    async fn count(&mut self, of: &str) -> u64 {
+        self.admin.query_first(format!("SELECT COUNT(*) FROM {of}")).await.unwrap().unwrap()
+    }
+
+    /// No two hold what one can, and a queue is there as long as a place is.
+    async fn check_queues(&mut self, what: &str) {
+        let over =
+            "(SELECT 1 FROM fencelock_place WHERE granted GROUP BY b, name HAVING SUM(weight) > MIN(capacity)) AS o";
+        assert_eq!(self.count(over).await, 0, "{what}: two holders");
+        let early = "fencelock_place AS p JOIN fencelock_place AS q USING (b, name) WHERE q.granted AND NOT p.granted AND p.seq < q.seq";
+        assert_eq!(self.count(early).await, 0, "{what}: a grant behind a waiter");
+        let lost =
+            "fencelock_place AS p LEFT JOIN fencelock_queue AS q USING (b, name) WHERE COALESCE(p.seq < q.head, TRUE)";
+        assert_eq!(self.count(lost).await, 0, "{what}: a place without its queue");
+        let empty = "fencelock_queue AS q WHERE name <> 'old' AND NOT EXISTS (SELECT 1 FROM fencelock_place AS p WHERE p.b = q.b AND p.name = q.name)";
+        assert_eq!(self.count(empty).await, 0, "{what}: a queue without places");
+    }
+
+    /// What the answer says is so.
+    async fn check_answer(&mut self, what: &str, (_, procedure, arguments): Step, rows: &Rows) {
+        let Some(row) = rows.first() else { return };
+        let given: Vec<&str> = arguments.split(", ").collect();
+        let number = |at: usize| row[at].as_deref().and_then(|text| text.parse::<i64>().ok());
+        let place = match procedure {
+            "enter" => format!("fencelock_place WHERE client = {} AND number = {}", given[3], given[4]),
+            "leave" | "lighten" => format!("fencelock_place WHERE client = {} AND number = {}", given[2], given[3]),
+            _ => String::new(),
+        };
+        let lives = format!("fencelock_session WHERE id = {} AND expires > 1", given[0]);
+        match (procedure, number(0)) {
+            ("enter", Some(0 | 1)) => {
+                let so = format!("{place} AND granted = {} AND seq = {}", number(0) == Some(0), number(1).unwrap());
+                assert_eq!((self.count(&so).await, self.count(&place).await), (1, 1), "{what}: {row:?}");
+            }
+            ("enter", Some(2..=4 | 6)) => assert_eq!(self.count(&place).await, 0, "{what}: {row:?}"),
+            ("enter", Some(5)) | ("renew", Some(-1)) | ("resume" | "look", Some(0)) => {
+                assert_eq!(self.count(&lives).await, 0, "{what}: {row:?}");
+            }
+            ("renew", Some(_)) => {
+                let late = format!("{lives} AND expires > {{us}} + 59500000")
+                    .replace("{us}", "UNIX_TIMESTAMP(SYSDATE(6)) * 1000000");
+                assert_eq!(self.count(&late).await, 1, "{what}: not renewed");
+            }
+            ("resume", Some(epoch)) => {
+                assert_eq!(self.count(&format!("{lives} AND epoch = {epoch}")).await, 1, "{what}")
+            }
+            ("leave", Some(0 | 1)) => {
+                assert_eq!(self.count(&place).await, 0, "{what}: {row:?}");
+                let epoch = number(1)
+                    .filter(|epoch| *epoch > 0)
+                    .map_or(lives.clone(), |epoch| format!("{lives} AND epoch = {epoch}"));
+                assert_eq!(self.count(&epoch).await, self.count(&lives).await, "{what}: {row:?}");
+            }
+            ("lighten", Some(1)) => {
+                assert_eq!(self.count(&format!("{place} AND weight = {}", given[5])).await, 1, "{what}")
+            }
+            ("break", Some(1)) => assert_eq!(self.count("fencelock_broken").await, 1, "{what}"),
+            ("break" | "lighten", Some(0)) => panic!("{what}: {row:?}, which is there"),
+            ("write_note", Some(held)) => {
+                let there = u64::from(given[4] != "NULL");
+                assert_eq!((held, self.count("fencelock_note").await), (1, there), "{what}: {row:?}");
+            }
+            _ => {}
+        }
+        for told in row.last().into_iter().flatten().filter(|_| ["leave", "lighten"].contains(&procedure)) {
+            for granted in told.split_terminator(',') {
+                let seq = granted.rsplit('-').next().unwrap();
+                assert_eq!(
+                    self.count(&format!("fencelock_place WHERE granted AND seq = {seq}")).await,
+                    1,
+                    "{what}: {told}"
+                );
+            }
+        }
+    }
+
+    /// Each place leaves, front first; then nothing is left.
+    async fn all_leave(&mut self, what: &str) {
+        let places: Vec<(u64, String, u64, u64)> = self
+            .admin
+            .query("SELECT session, CAST(name AS CHAR), client, number FROM fencelock_place ORDER BY seq")
+            .await
+            .unwrap();
+        for (session, name, client, number) in places {
+            let left = format!("CALL fencelock_leave({session}, '{name}', {client}, {number}, NULL, FALSE)");
+            self.conn.query_drop(left).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            self.check_queues(what).await;
+        }
+        assert_eq!(
+            (self.count("fencelock_place").await, self.count("fencelock_queue WHERE name <> 'old'").await),
+            (0, 0),
+            "{what}"
+        );
+    }
+
+    /// The numbers of the statements of each step, without a fault.
+    async fn trace(&mut self) -> BTreeMap<(&'static str, usize), usize> {
+        let mut first = BTreeMap::new();
+        self.up_to(0).await;
+        for (at, step) in STEPS.iter().enumerate() {
+            self.conn.query_drop("SET @trace = ''").await.unwrap();
+            let rows = call(&mut self.conn, *step).await.unwrap_or_else(|error| panic!("{step:?}: {error}"));
+            self.check_queues(&format!("{step:?} {rows:?}")).await;
+            self.check_answer(&format!("{step:?}"), *step, &rows).await;
+            let trace: String = self.conn.query_first("SELECT @trace").await.unwrap().unwrap();
+            self.conn.query_drop("SET @trace = NULL").await.unwrap();
+            for number in trace.split(',').filter_map(|number| number.parse().ok()) {
+                first.entry((step.1, number)).or_insert(at);
+            }
+        }
+        first
+    }
+}
+
+#[tokio::test]
+async fn a_statement_that_is_ended_without_an_error_deletes_and_grants_nothing_and_tells_nothing_that_is_not_so() {
+    let mut lab = Lab::new().await;
+    let first = lab.trace().await;
+    let met: BTreeSet<usize> = first.keys().map(|(_, number)| *number).collect();
+    let missing: Vec<usize> = (0..lab.statements).filter(|number| !met.contains(number)).collect();
+    assert!(missing.is_empty(), "no step comes to the statements {missing:?}");
+    for ((procedure, number), at) in first {
+        let (step, what) = (STEPS[at], format!("{procedure}, statement {number}, step {at}"));
+        lab.up_to(at).await;
+        for before in step.0.split("; ").filter(|before| !before.is_empty()) {
+            lab.conn.query_drop(before).await.unwrap();
+        }
+        let before = lab.everything().await;
+        lab.conn.query_drop(format!("SET @next = {}", 3 * number)).await.unwrap();
+        match call(&mut lab.conn, ("", step.1, step.2)).await {
+            Ok(rows) => {
+                lab.check_answer(&what, step, &rows).await;
+                lab.check_queues(&what).await;
+            }
+            Err(error) if !["look", "clear_up", "fence"].contains(&procedure) => {
+                assert_eq!(lab.everything().await, before, "{what}: {error}");
+            }
+            Err(_) => lab.check_queues(&what).await,
+        }
+        lab.all_leave(&what).await;
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_ended_before_any_of_its_statements_changes_nothing() {
+    let mut lab = Lab::new().await;
+    let mut numbers = BTreeSet::new();
+    let first = lab.trace().await.into_iter().filter(|((_, number), _)| numbers.insert(*number));
+    let faults: Vec<_> = first.flat_map(|fault| [(fault, 1), (fault, 2)]).collect();
+    for (((procedure, number), at), how) in faults {
+        let (step, what) = (STEPS[at], format!("{procedure}, statement {number}, step {at}, way {how}"));
+        lab.up_to(at).await;
+        for before in step.0.split("; ").filter(|before| !before.is_empty()) {
+            lab.conn.query_drop(before).await.unwrap();
+        }
+        let before = lab.everything().await;
+        lab.conn.query_drop(format!("SET @next = {}", 3 * number + how)).await.unwrap();
+        let id = lab.conn.id();
+        let mut conn = std::mem::replace(&mut lab.conn, Lab::connect(&lab.url).await);
+        let ended = tokio::spawn(async move { call(&mut conn, ("", step.1, step.2)).await.map(|rows| rows.len()) });
+        let sleeps = format!("information_schema.processlist WHERE id = {id} AND state = 'User lock'");
+        until("it waits", async || lab.count(&sleeps).await == 1).await;
+        lab.admin.query_drop(format!("KILL QUERY {id}")).await.unwrap();
+        let answer = ended.await.unwrap();
+        // The client ends the connection, and the server its transaction.
+        let is_gone = format!("information_schema.processlist WHERE id = {id}");
+        until("the connection is gone", async || lab.count(&is_gone).await == 0).await;
+        assert!(!matches!(answer, Ok(1..)), "{what}: {answer:?}");
+        // Some statements come after the commit, and look and clear_up commit name by name.
+        if lab.everything().await == before {
+            let again = if step.0.starts_with("SET ") { step.0 } else { "" };
+            let rows =
+                call(&mut lab.conn, (again, step.1, step.2)).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            lab.check_answer(&what, step, &rows).await;
+        }
+        lab.check_queues(&what).await;
+        lab.all_leave(&what).await;
+    }
+}
