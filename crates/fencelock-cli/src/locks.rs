@@ -29,7 +29,7 @@ pub(crate) async fn head(client: &Client, name: &Name) -> Outcome<Option<(Queue,
 }
 
 /// One lock in a list.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Lock {
     pub(crate) name: String,
     store: String,
@@ -72,17 +72,7 @@ impl Lock {
 
     /// A lock whose queue cannot be read.
     pub(crate) fn unread(name: &Name, store: &str, failure: &Failure) -> Self {
-        Self {
-            name: name.to_string(),
-            store: store.to_owned(),
-            kind: None,
-            permits: None,
-            capacity: None,
-            holders: Vec::new(),
-            waiting: 0,
-            beside: Vec::new(),
-            error: failure.message.clone(),
-        }
+        Self { name: name.to_string(), store: store.to_owned(), error: failure.message.clone(), ..Self::default() }
     }
 
     /// What the holders hold together.
@@ -98,14 +88,7 @@ impl Lock {
 
     pub(crate) fn row(&self) -> Vec<String> {
         if let Some(error) = &self.error {
-            return vec![
-                self.name.clone(),
-                "unreadable".to_owned(),
-                "-".to_owned(),
-                "-".to_owned(),
-                error.clone(),
-                "-".to_owned(),
-            ];
+            return [&self.name, "unreadable", "-", "-", error, "-"].map(str::to_owned).to_vec();
         }
         let holder = self.holders.first();
         let more = self.holders.len().saturating_sub(1);

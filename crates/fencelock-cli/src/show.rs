@@ -47,6 +47,11 @@ impl Shown {
         // An opaque owner has neither host nor pid.
         let owner = contender.owner.as_ref().filter(|owner| !owner.host.is_empty() || owner.client != 0);
         let named = owner.filter(|owner| !owner.host.is_empty());
+        let (process, kept_by) = match contender.process.clone() {
+            Some(ProcessState::Stopped) => (Some("stopped"), Vec::new()),
+            Some(ProcessState::Gone { kept_by }) => (Some("gone"), kept_by),
+            _ => (None, Vec::new()),
+        };
         Self {
             position,
             state: state(contender),
@@ -64,15 +69,8 @@ impl Shown {
             token: contender.grant.and_then(|grant| grant.token).map(|token| token.to_string()),
             foreign: contender.foreign.map(|foreign| foreign.what),
             expires: expires(contender.expiry),
-            process: match contender.process {
-                Some(ProcessState::Stopped) => Some("stopped"),
-                Some(ProcessState::Gone { .. }) => Some("gone"),
-                _ => None,
-            },
-            kept_by: match &contender.process {
-                Some(ProcessState::Gone { kept_by }) => kept_by.clone(),
-                _ => Vec::new(),
-            },
+            process,
+            kept_by,
             who: owner.map_or_else(|| UNKNOWN.to_owned(), Owner::to_string),
             age: contender.since.and_then(|since| age(since, SystemTime::now())),
             trouble: contender.trouble(name),

@@ -59,10 +59,8 @@ impl Jobs {
     }
 
     async fn look(&self, client: &Client) -> fencelock::Result<Vec<(Name, Option<JobStatus>)>> {
-        let (names, all) = match &self.names[..] {
-            [] => (client.job_names().await?, true),
-            names => (names.to_vec(), false),
-        };
+        let all = self.names.is_empty();
+        let names = if all { client.job_names().await? } else { self.names.clone() };
         let looks = stream::iter(names).map(async |name| match client.job_status(&name).await {
             // Its record was deleted, and its lock may have another note by now.
             Err(error) if all && error.kind() == ErrorKind::Layout => Ok(None),
@@ -78,7 +76,7 @@ impl Jobs {
 struct Shown {
     name: String,
     store: String,
-    state: &'static str,
+    state: String,
     slot: Option<String>,
     schedule: Option<String>,
     host: Option<String>,
@@ -108,7 +106,7 @@ impl Shown {
         Self {
             name: name.to_string(),
             store: store.to_owned(),
-            state: last.map_or("never", |last| word(last.state)),
+            state: last.map_or_else(|| "never".to_owned(), |last| word(last.state)),
             slot: last.map(|last| last.slot.clone()),
             schedule: last.and_then(|last| last.schedule.clone()),
             host: named.map(|owner| owner.host.clone()),
@@ -132,7 +130,7 @@ impl Shown {
 
     fn is_wrong(&self) -> bool {
         let has_missed = [self.missed_before, self.missed].into_iter().flatten().any(|missed| missed > 0);
-        !matches!(self.state, "running" | "succeeded") || has_missed || self.ahead == Some(true)
+        !matches!(&*self.state, "running" | "succeeded") || has_missed || self.ahead == Some(true)
     }
 
     /// The last run, and those before it.
@@ -140,7 +138,7 @@ impl Shown {
         let took = |ms: Option<u64>| told(ms.map(|ms| humantime::format_duration(Duration::from_millis(ms))).as_ref());
         let last = vec![
             self.name.clone(),
-            self.state.to_owned(),
+            self.state.clone(),
             told(self.slot.as_ref()),
             told(self.who.as_ref()),
             told(self.age.as_ref()),
@@ -151,7 +149,7 @@ impl Shown {
         ];
         let before = self.earlier.iter().map(move |run| {
             let [name, attempt, missed] = [const { String::new() }; 3];
-            let (state, began, detail) = (word(run.state).to_owned(), run.began.clone(), run.detail.clone());
+            let (state, began, detail) = (word(run.state), run.began.clone(), run.detail.clone());
             let (slot, host) = (run.slot.clone(), run.host.clone());
             vec![name, state, slot, host, began, took(run.took_ms), attempt, missed, detail.unwrap_or_default()]
         });
@@ -159,11 +157,6 @@ impl Shown {
     }
 }
 
-fn word(state: RunState) -> &'static str {
-    match state {
-        RunState::Running => "running",
-        RunState::Succeeded => "succeeded",
-        RunState::Failed => "failed",
-        _ => "died",
-    }
+fn word(state: RunState) -> String {
+    format!("{state:?}").to_lowercase()
 }

@@ -1,7 +1,7 @@
 //! `fencelock stores`: which stores this program knows, and what each promises.
 
 use clap::Args;
-use fencelock::capability::{Capability, Liveness, Order, StoreInfo, Tokens, stores};
+use fencelock::capability::{Capability, Order, StoreInfo, Tokens, stores};
 use serde::Serialize;
 
 use crate::output::Outcome;
@@ -69,7 +69,7 @@ struct Layout {
 #[derive(Serialize)]
 struct Promises {
     layout: &'static str,
-    liveness: &'static str,
+    liveness: String,
     order: &'static str,
     tokens: &'static str,
     certainty: String,
@@ -117,7 +117,7 @@ impl Promises {
         let ms = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         Self {
             layout: capability.layout,
-            liveness: liveness(capability.liveness),
+            liveness: format!("{:?}", capability.liveness).to_lowercase(),
             order: order(capability.order),
             tokens: tokens(capability.tokens),
             certainty: listed(capability.presumes),
@@ -135,7 +135,7 @@ impl Promises {
         let nobodys = "fencelock only: locks of other programs are not seen";
         let lines = [
             ("layout", self.layout),
-            ("liveness", self.liveness),
+            ("liveness", &self.liveness),
             ("order", self.order),
             ("same as", if self.excludes.is_empty() { nobodys } else { &self.excludes }),
             ("tokens", self.tokens),
@@ -174,16 +174,6 @@ fn line(what: &str, said: &str) -> String {
         column += width;
     }
     text + "\n"
-}
-
-fn liveness(liveness: Liveness) -> &'static str {
-    match liveness {
-        Liveness::Process => "process",
-        Liveness::Session => "session",
-        Liveness::Lease => "lease",
-        Liveness::Memory => "memory",
-        _ => "other",
-    }
 }
 
 fn order(order: Order) -> &'static str {

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 
 use crate::common::hand::{by_hand, plant};
 use crate::common::http::{Served, ask, token};
-use crate::common::{Place, Running, ended, until};
+use crate::common::{Place, Running, ended, output, until};
 
 /// A store in which one holds `job/one` and another waits.
 fn busy() -> (Place, Running, Running) {
@@ -145,6 +145,23 @@ fn figures_are_counted_by_class_and_parse() {
     let helped: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     assert!(helped.len() > 10, "{text}");
     assert!(!text.contains("mail") && !text.contains("job/one"), "names are no labels: {text}");
+}
+
+#[test]
+fn the_last_success_of_each_job_and_whether_it_failed_are_figures() {
+    let place = Place::new();
+    for (name, script) in [("mail", "true"), ("re\"port", "exit 3")] {
+        let _ = output(&mut place.run(&["--slot", "a", name], script));
+    }
+    let served = Served::start(&place, &[]);
+    served.counts("fencelock_store_job_failed{name=\"re\\\"port\"}", "1");
+    served.counts("fencelock_store_job_failed{name=\"mail\"}", "0");
+    let last_success = "fencelock_store_job_last_success_timestamp_seconds";
+    served.counts(&format!("{last_success}{{name=\"re\\\"port\"}}"), "0");
+    let text = served.get("/metrics").body;
+    let of_mail =
+        text.lines().find_map(|line| line.strip_prefix(&format!("{last_success}{{name=\"mail\"}} "))).unwrap();
+    assert!(of_mail.parse::<f64>().unwrap() > 1.7e9, "{text}");
 }
 
 #[test]

@@ -60,7 +60,9 @@ impl Figures {
         let sections = in_order(logs);
         let count = sections.len() as u64;
         let woken: u64 = logs.iter().map(|log| log.woken).sum();
-        let (least_served, most_served) = served(&sections, workers);
+        let served = served(&sections, workers);
+        let least_served = served.iter().copied().min().unwrap_or_default();
+        let most_served = served.iter().copied().max().unwrap_or_default();
         let (overtakes, overtake_most) = overtakes(&sections);
         let seconds = duration(&sections);
         Self {
@@ -130,15 +132,15 @@ pub(super) fn hand_overs(sections: &[Section]) -> Vec<u64> {
         .collect()
 }
 
-/// How many sections the least and the most served worker had.
-fn served(sections: &[Section], workers: u32) -> (u64, u64) {
+/// How many sections each worker had.
+pub(super) fn served(sections: &[Section], workers: u32) -> Vec<u64> {
     let mut counts = vec![0_u64; workers as usize];
     for section in sections {
         if let Some(count) = counts.get_mut(section.worker as usize) {
             *count += 1;
         }
     }
-    (counts.iter().copied().min().unwrap_or_default(), counts.iter().copied().max().unwrap_or_default())
+    counts
 }
 
 /// How many were granted before one that asked earlier, and the largest lead that was ignored, in nanoseconds.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::figures::{Figures, hand_overs};
+use super::figures::{self, Figures, hand_overs};
 use super::log::Section;
 
 /// The plot's size, in the units of its drawing.
@@ -42,7 +42,7 @@ pub(super) fn page(store: &str, figures: &Figures, sections: &[Section]) -> Stri
             "",
             &histogram(hand_overs(sections).into_iter()),
         ),
-        plot("Fairness", "sections of each worker", "worker", &served(sections, figures.workers())),
+        plot("Fairness", "sections of each worker", "worker", &served(&figures::served(sections, figures.workers()))),
     ];
     let store = text(store);
     format!(
@@ -98,13 +98,7 @@ fn time(nanos: u64) -> String {
 }
 
 /// The sections of each worker; of neighbours together where there are many, on average.
-fn served(sections: &[Section], workers: u32) -> Vec<Bar> {
-    let mut counts = vec![0_u64; workers as usize];
-    for section in sections {
-        if let Some(count) = counts.get_mut(section.worker as usize) {
-            *count += 1;
-        }
-    }
+fn served(counts: &[u64]) -> Vec<Bar> {
     let together = counts.len().div_ceil(MOST_BARS).max(1);
     let mean = |counts: &[u64]| counts.iter().sum::<u64>() as f64 / counts.len() as f64;
     let bars = counts.chunks(together).enumerate();
@@ -174,7 +168,7 @@ mod tests {
 
     #[test]
     fn many_workers_share_bars() {
-        let bars = served(&[], 1_000);
+        let bars = served(&[0; 1_000]);
         assert_eq!((bars.len(), bars[1].0.as_str()), (200, "5"));
     }
 

@@ -18,12 +18,8 @@ pub(super) enum Severity {
 }
 
 impl Severity {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Problem => "problem",
-            Self::Warning => "warning",
-            Self::Note => "note",
-        }
+    pub(super) fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 }
 

@@ -89,11 +89,7 @@ async fn with_headers(mut response: Response) -> Response {
 
 /// An error, as JSON.
 fn refused(status: StatusCode, why: impl Into<String>) -> Response {
-    #[derive(Serialize)]
-    struct Refused {
-        error: String,
-    }
-    (status, json(&Refused { error: why.into() })).into_response()
+    (status, json(&serde_json::json!({ "error": why.into() }))).into_response()
 }
 
 fn json(value: &impl Serialize) -> Response {

@@ -3,6 +3,9 @@
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
+use fencelock::Name;
+use fencelock::jobs::{JobStatus, RunState};
+
 use crate::commands::watch::classes::Classes;
 use crate::commands::watch::grants::BOUNDS;
 use crate::commands::watch::look::{Looked, Seen};
@@ -28,6 +31,7 @@ pub(super) fn text(seen: &Seen, classes: &Classes, viewers: usize) -> String {
         by_class(&mut text, seen, classes);
     }
     counted(&mut text, seen, classes);
+    of_jobs(&mut text, &seen.jobs);
     text.0
 }
 
@@ -59,7 +63,7 @@ fn by_class(text: &mut Text, seen: &Seen, classes: &Classes) {
         seen.locks.iter().for_each(|lock| sums[lock.class] += figure(lock));
         text.head(&format!("fencelock_store_{name}"), "gauge", help);
         for (class, sum) in classes.names().zip(sums) {
-            text.line(&format!("fencelock_store_{name}"), class, "", sum);
+            text.line(&format!("fencelock_store_{name}"), ("class", class), "", sum);
         }
     }
     let now = seen.at.unwrap_or(SystemTime::UNIX_EPOCH);
@@ -71,7 +75,7 @@ fn by_class(text: &mut Text, seen: &Seen, classes: &Classes) {
         }
         text.head(&format!("fencelock_store_{name}"), "gauge", help);
         for (class, age) in classes.names().zip(ages) {
-            text.line(&format!("fencelock_store_{name}"), class, "", age.as_secs_f64());
+            text.line(&format!("fencelock_store_{name}"), ("class", class), "", age.as_secs_f64());
         }
     }
 }
@@ -82,7 +86,7 @@ fn counted(text: &mut Text, seen: &Seen, classes: &Classes) {
     let name = "fencelock_store_grants_total";
     text.head(name, "counter", "Grants that were seen to begin; those between two looks are not.");
     for (class, counts) in counts() {
-        text.line(name, class, "", counts.granted);
+        text.line(name, ("class", class), "", counts.granted);
     }
     let name = "fencelock_store_hold_seconds";
     text.head(name, "histogram", "How long locks were held, as far as looks tell.");
@@ -90,11 +94,29 @@ fn counted(text: &mut Text, seen: &Seen, classes: &Classes) {
         let mut sum = 0;
         for (bound, count) in BOUNDS.iter().zip(counts.holds) {
             sum += count;
-            text.line(&format!("{name}_bucket"), class, &format!(",le=\"{bound}\""), sum);
+            text.line(&format!("{name}_bucket"), ("class", class), &format!(",le=\"{bound}\""), sum);
         }
-        text.line(&format!("{name}_bucket"), class, ",le=\"+Inf\"", counts.ended);
-        text.line(&format!("{name}_sum"), class, "", counts.held.as_secs_f64());
-        text.line(&format!("{name}_count"), class, "", counts.ended);
+        text.line(&format!("{name}_bucket"), ("class", class), ",le=\"+Inf\"", counts.ended);
+        text.line(&format!("{name}_sum"), ("class", class), "", counts.held.as_secs_f64());
+        text.line(&format!("{name}_count"), ("class", class), "", counts.ended);
+    }
+}
+
+fn of_jobs(text: &mut Text, jobs: &[(Name, JobStatus)]) {
+    let (succeeded, failed) = ("fencelock_store_job_last_success_timestamp_seconds", "fencelock_store_job_failed");
+    text.head(succeeded, "gauge", "When the last run that succeeded ended, in seconds since 1970; 0 without one.");
+    for (name, job) in jobs {
+        text.line(
+            succeeded,
+            ("name", name.as_str()),
+            "",
+            job.succeeded.map_or(0.0, |end| since_epoch(end).as_secs_f64()),
+        );
+    }
+    text.head(failed, "gauge", "Whether the last run of a job failed or died.");
+    for (name, job) in jobs {
+        let has_failed = matches!(job.last.state, RunState::Failed | RunState::Died);
+        text.line(failed, ("name", name.as_str()), "", u8::from(has_failed));
     }
 }
 
@@ -116,8 +138,8 @@ impl Text {
         let _ = writeln!(self.0, "{name} {value}");
     }
 
-    fn line(&mut self, name: &str, class: &str, labels: &str, value: impl std::fmt::Display) {
-        let class = class.replace('\\', "\\\\").replace('"', "\\\"");
-        let _ = writeln!(self.0, "{name}{{class=\"{class}\"{labels}}} {value}");
+    fn line(&mut self, name: &str, (label, of): (&str, &str), labels: &str, value: impl std::fmt::Display) {
+        let of = of.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let _ = writeln!(self.0, "{name}{{{label}=\"{of}\"{labels}}} {value}");
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use fencelock::inspect::{Contender, Queue};
+use fencelock::jobs::JobStatus;
 use fencelock::{Client, Name};
 use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
@@ -18,6 +19,8 @@ use crate::show::{Everybody, Shown};
 
 /// How many locks are looked at.
 const MOST: usize = 10_000;
+/// How long a look at the jobs counts.
+const JOBS_EVERY: Duration = Duration::from_secs(30);
 
 /// What was seen of the store; cheap to clone.
 #[derive(Clone, Default)]
@@ -38,6 +41,8 @@ pub(crate) struct Seen {
     /// How many more there are.
     pub(crate) left_out: usize,
     pub(crate) grants: Arc<Grants>,
+    /// The jobs of the last look at them that succeeded.
+    pub(crate) jobs: Arc<[(Name, JobStatus)]>,
 }
 
 impl Seen {
@@ -168,10 +173,20 @@ impl Watch {
 
     /// Looks for ever, with rests in between.
     pub(crate) async fn run(mut self, seen: watch::Sender<Seen>) {
+        let mut jobs_due = Instant::now();
         loop {
             let started = Instant::now();
             let looked = self.look().await;
             seen.send_modify(|seen| self.note(looked, started.elapsed(), seen));
+            if started >= jobs_due
+                && let Ok(jobs) = self.jobs().await
+            {
+                jobs_due = started + JOBS_EVERY;
+                seen.send_if_modified(|seen| {
+                    seen.jobs = jobs.into();
+                    false
+                });
+            }
             tokio::time::sleep(self.every).await;
         }
     }
@@ -195,6 +210,14 @@ impl Watch {
         if is_first || was_up != seen.is_up() {
             seen.since = Some(now);
         }
+    }
+
+    async fn jobs(&self) -> fencelock::Result<Vec<(Name, JobStatus)>> {
+        let mut names = self.client.job_names().await?;
+        names.retain(|name| name.as_str().starts_with(&self.prefix));
+        let looks = stream::iter(names).map(async |name| (self.client.job_status(&name).await, name));
+        let jobs = looks.buffered(READS).filter_map(async |(status, name)| Some((name, status.ok()??)));
+        Ok(jobs.collect().await)
     }
 
     /// The locks by name, and how many more there are.
