@@ -92,7 +92,7 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::new(code_of(error.kind()), chain(&error))
+        Self::new(code_of(&error), chain(&error))
     }
 }
 
@@ -106,11 +106,13 @@ impl From<io::Error> for Failure {
     }
 }
 
-pub(crate) fn code_of(kind: ErrorKind) -> u8 {
-    match kind {
+pub(crate) fn code_of(error: &Error) -> u8 {
+    match error.kind() {
         ErrorKind::Config | ErrorKind::InvalidName | ErrorKind::Unsupported => code::USAGE,
         ErrorKind::Conflict | ErrorKind::Layout => code::DATA,
         ErrorKind::Unreachable => code::UNAVAILABLE,
+        // A wait that was too short for an answer: nothing says that another client has the lock.
+        ErrorKind::TimedOut if error.contention().is_none() => code::UNAVAILABLE,
         ErrorKind::Exhausted => code::OS,
         ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull => code::BUSY,
         ErrorKind::Lost => code::LOST,
@@ -269,5 +271,12 @@ mod tests {
         let error = Error::new(ErrorKind::Denied, "open", "refused").with("cause", "the cause");
         let failure = Failure::from(error.caused_by(io::Error::other("the cause")));
         assert_eq!(failure.message.as_deref(), Some("open: refused (cause the cause)"), "said once");
+    }
+
+    #[test]
+    fn a_wait_that_the_store_did_not_answer_is_not_called_a_busy_lock() {
+        let unanswered = Error::new(ErrorKind::TimedOut, "acquire", "not answered yet");
+        assert_eq!(code_of(&unanswered), code::UNAVAILABLE);
+        assert_eq!(code_of(&Error::new(ErrorKind::Busy, "acquire", "the lock is taken")), code::BUSY);
     }
 }

@@ -153,6 +153,11 @@ impl Store for Counted {
         self.store.names(prefix)
     }
 
+    fn key<'a>(&'a self, name: &'a Name) -> Option<BoxFuture<'a, Result<String>>> {
+        self.counts.asked();
+        self.store.key(name)
+    }
+
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         self.counts.asked();
         self.store.break_grant(order)

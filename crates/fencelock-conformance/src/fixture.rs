@@ -77,6 +77,12 @@ pub trait Faults: Send + Sync {
         false
     }
 
+    /// Delays everything by so much on each way; `false`, the default, when that cannot be done.
+    fn slow(&self, each_way: Duration) -> bool {
+        let _ = each_way;
+        false
+    }
+
     /// How many bytes went to the store and came from it so far; `None`, the default, where nobody counts them.
     fn traffic(&self) -> Option<(u64, u64)> {
         None

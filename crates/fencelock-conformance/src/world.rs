@@ -180,7 +180,7 @@ impl World {
     ) -> Verdict<User> {
         let options = fencelock::Client::builder().io(fencelock::Io::CurrentRuntime).ttl(self.fixture.long_ttl());
         let client = with(options).connect_store(Arc::clone(&process.store)).await?;
-        Ok(User { client, _process: process })
+        Ok(User { client, process })
     }
 
     /// What `happens` says within `bound` of the store's time; `None` when it says nothing by then.
@@ -272,7 +272,7 @@ pub(crate) fn name(text: &str) -> Verdict<Name> {
 pub(crate) struct User {
     client: fencelock::Client,
     /// Its way to the store, which ends with it.
-    _process: Process,
+    pub(crate) process: Process,
 }
 
 impl Deref for User {

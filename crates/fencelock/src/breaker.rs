@@ -10,7 +10,7 @@ use crate::time::{Clock, Moment};
 
 /// When the circuit breaker of a client opens, and for how long: [`ClientBuilder::breaker`](crate::ClientBuilder::breaker).
 ///
-/// It opens when so many acquires in a row have failed because the store was out of reach ([`Error::is_outage`]), each after its own wait
+/// It opens when so many acquires in a row have failed because the store was out of reach (the rule is that of [`OnOutage`](crate::OnOutage)), each after its own wait
 /// limit or [`Retry::give_up_after`](crate::Retry). While it is open, acquires fail at once, with [`ErrorKind::Unreachable`], the
 /// [operation](Error::operation) `breaker` and for how long it has been open. After `open_for` one acquire is the probe, polled or not, and all others go on failing: the breaker closes if the store
 /// answers the probe, also by saying that others hold the lock, and else it is open for another `open_for`.
@@ -233,6 +233,8 @@ impl Pass {
             Some(error) if error.is_outage() => Verdict::Away(error.again()),
             Some(error) => match error.kind() {
                 ErrorKind::Lost | ErrorKind::Closed | ErrorKind::Internal => Verdict::Unknown,
+                // The wait was too short for an answer.
+                ErrorKind::TimedOut if error.contention().is_none() => Verdict::Unknown,
                 _ => Verdict::Answers,
             },
         };

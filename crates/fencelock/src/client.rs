@@ -59,8 +59,7 @@ impl Drop for Lifeline {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Health {
-    /// The session is confirmed; nobody else can take over its locks for this long, renewed or not: [`Duration::MAX`] where nothing
-    /// expires (`file:`).
+    /// The session is confirmed: no other client can get its locks for this long; [`Duration::MAX`] where nothing expires (`file:`).
     Confirmed(Duration),
     /// A renewal is overdue; locks are valid for this long.
     Suspect(Duration),

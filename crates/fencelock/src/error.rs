@@ -22,9 +22,8 @@ pub enum ErrorKind {
     Unsupported,
     /// `try_acquire`: somebody is ahead. [`Error::contention`] says who, if the store told that within 100 ms.
     Busy,
-    /// The wait limit passed before the lock was free. [`Error::contention`] says who holds it, if the store told
-    /// that by 100 ms after the limit. Only when the store answered:
-    /// a wait that ends in an outage is [`ErrorKind::Unreachable`].
+    /// The wait limit passed before the lock was free. [`Error::contention`] says who holds it, if the store told that by 100 ms after the
+    /// limit; it is `None` after a wait that was too short for any answer. A wait that ends in an outage is [`ErrorKind::Unreachable`].
     TimedOut,
     /// More contenders wait already than `max_waiters` allows.
     QueueFull,
@@ -168,13 +167,13 @@ impl Error {
         self.0.retryable
     }
 
-    /// Whether others were in the way: busy, timed out, or too many that wait. The store answered, and nothing is wrong with it.
+    /// Whether others were in the way, or the wait was too short for an answer: busy, timed out, or too many that wait.
     #[must_use]
     pub fn is_contention(&self) -> bool {
         matches!(self.kind(), ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull)
     }
 
-    /// Whether the store was out of reach: down, cut off, or too slow for the request deadline.
+    /// Whether the store was out of reach: down, cut off, or too slow for the request deadline, by the rule of [`OnOutage`](crate::OnOutage).
     #[must_use]
     pub fn is_outage(&self) -> bool {
         self.kind() == ErrorKind::Unreachable
@@ -200,7 +199,7 @@ impl Error {
         self.0.context.iter().map(|(key, value)| (*key, value.as_str()))
     }
 
-    /// Who was ahead, for [`ErrorKind::Busy`], [`ErrorKind::TimedOut`] and [`ErrorKind::QueueFull`].
+    /// Who was ahead, for [`ErrorKind::Busy`], [`ErrorKind::TimedOut`] and [`ErrorKind::QueueFull`]; `None` if the store had not answered.
     #[must_use]
     pub fn contention(&self) -> Option<&Contention> {
         self.0.contention.as_ref()

@@ -5,6 +5,11 @@ use crate::client::Client;
 /// What an acquire does when its store is out of reach ([`Error::is_outage`](crate::Error::is_outage)), an open
 /// [`Breaker`](crate::Breaker) included. It is chosen for each lock, by its option `on_outage`, and never by the library.
 ///
+/// **A store is out of reach** when it refuses the connection or the request, or when the client has waited for any answer of it for a
+/// [request deadline](crate::Timing::request_deadline) and got none. Every other wait that ends without the lock is
+/// [`TimedOut`](crate::ErrorKind::TimedOut), however short it was: it counts for no breaker, and no policy applies to it. If the store had not
+/// answered its request, the message says "not answered yet". An outage younger than the deadline may end a wait so, too.
+///
 /// **All but `Fail` means that two can hold the lock at once**: somebody who was granted it by the store before the outage, or who
 /// reaches the store while this process does not, or once it is back; and one of each process that went on without. Such a guard says so
 /// ([`Guard::is_degraded`](crate::Guard::is_degraded)), has no token, and is counted ([`Event::Degraded`](crate::observe::Event::Degraded)). Choose it

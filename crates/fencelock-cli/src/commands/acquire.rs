@@ -257,10 +257,10 @@ impl Keep {
 
     fn not_acquired(&self, error: &fencelock::Error, chosen: &Chosen) -> Failure {
         let message = format!("{}; the store is {}", chain(error), chosen.shown());
-        match error.is_contention() {
-            true if self.waiting.quiet => Failure::silent(self.waiting.busy_exit_code),
-            true => Failure::new(self.waiting.busy_exit_code, message),
-            false => Failure::new(crate::output::code_of(error.kind()), message),
+        match crate::output::code_of(error) {
+            code::BUSY if self.waiting.quiet => Failure::silent(self.waiting.busy_exit_code),
+            code::BUSY => Failure::new(self.waiting.busy_exit_code, message),
+            code => Failure::new(code, message),
         }
     }
 }

@@ -450,8 +450,10 @@ impl Run {
         let message = format!("{}; the store is {stores}{hint}", chain(&error));
         let code = match error.kind() {
             ErrorKind::QueueFull => code::WAITS,
-            _ if error.is_contention() => self.waiting.busy_exit_code,
-            _ => return Failure::new(Failure::from(error).code, message),
+            _ => match Failure::from(error).code {
+                code::BUSY => self.waiting.busy_exit_code,
+                code => return Failure::new(code, message),
+            },
         };
         if self.waiting.quiet { Failure::silent(code) } else { Failure::new(code, message) }
     }

@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fencelock::recipes::MultiLock;
 use fencelock::store::Order;
-use fencelock::{Error, ErrorKind, Loss, Mutex};
+use fencelock::{Breaker, BreakerState, Error, ErrorKind, Loss, Mutex, OnOutage};
+
+use tokio::task::JoinHandle;
 
 use super::primitives::ended;
 use crate::world::{Fault, GLANCE, NO_ORDER, PATIENCE, User, Verdict, World, demand, name};
@@ -116,6 +119,69 @@ pub async fn a_crowd_that_gives_up_together_holds_up_nobody_else(world: World) -
     for guard in [held, kept] {
         guard.check()?;
         guard.release().await?;
+    }
+    Ok(())
+}
+
+/// However short the waits for a held lock are, and however many end together: each times out. None counts for the breaker, and
+/// none is granted without the store.
+pub async fn short_waits_for_a_held_lock_are_no_outage(world: World) -> Verdict {
+    time_out(&world, CROWD).await
+}
+
+/// The same of a thousand at once.
+pub async fn a_thousand_short_waits_for_a_held_lock_are_no_outage(world: World) -> Verdict {
+    time_out(&world, 1000).await
+}
+
+/// So many waits of 200 ms at once, calls of several locks, and waits of 4 ms behind a round trip of 6 ms where the way can be slow.
+async fn time_out(world: &World, crowd: usize) -> Verdict {
+    const MS: Duration = Duration::from_millis(1);
+    let holds = world.user().await?;
+    let waits = world.user_with(|options| options.breaker(Breaker::default().failures(1))).await?;
+    let job = name("job")?;
+    let held = holds.mutex(&job)?.acquire().await?;
+    let mutex = waits.mutex(&job)?.on_outage(OnOutage::RunWithout);
+    let wait = |limit| {
+        let mutex = mutex.clone();
+        tokio::spawn(async move { mutex.acquire_within(limit).await.map(drop) })
+    };
+    let free = waits.mutex("free")?.on_outage(OnOutage::RunWithout);
+    let several = MultiLock::new([free, mutex.clone()])?;
+    let wait_for_both = || {
+        let several = several.clone();
+        tokio::spawn(async move { several.acquire_within(50 * MS).await.map(drop) })
+    };
+    let mut waiting: Vec<_> = (0..crowd).map(|_| wait(200 * MS)).collect();
+    waiting.extend((0..crowd / 10).map(|_| wait_for_both()));
+    world.pass(200 * MS).await;
+    times_out(world, waiting).await?;
+    for _ in 0..20 {
+        let both = wait_for_both();
+        world.pass(50 * MS).await;
+        times_out(world, [both]).await?;
+    }
+    waits.process.faults.slow(3 * MS);
+    for _ in 0..5 {
+        let short = wait(4 * MS);
+        world.pass(4 * MS).await;
+        times_out(world, [short]).await?;
+    }
+    demand!(
+        waits.breaker() == Some(BreakerState::Closed),
+        "the breaker of a store that lives is {:?}",
+        waits.breaker()
+    );
+    held.check()?;
+    held.release().await?;
+    Ok(())
+}
+
+async fn times_out(world: &World, waiting: impl IntoIterator<Item = JoinHandle<Result<(), Error>>>) -> Verdict {
+    for wait in waiting {
+        let refused = ended(world, wait).await?.err();
+        let refused = refused.ok_or_else(|| Fault::Broken("a wait for a held lock was granted".to_owned()))?;
+        demand!(refused.kind() == ErrorKind::TimedOut, "a short wait for a held lock ended with {refused:?}");
     }
     Ok(())
 }

@@ -125,6 +125,7 @@ macro_rules! with_laws {
             primitives::a_downgrade_keeps_its_token_and_is_refused_while_the_writer_was_entered_again,
             primitives::a_name_is_one_kind_of_lock_at_a_time,
             limits::who_left_is_not_counted_among_the_waiters,
+            limits::short_waits_for_a_held_lock_are_no_outage,
         ] [
             time::next_returns_when_its_time_is_up,
             time::a_dead_sessions_places_go_in_time,
@@ -140,6 +141,7 @@ macro_rules! with_laws {
             crowds::hundreds_of_readers_hold_together_between_writers,
             limits::no_rival_is_granted_beside_what_still_runs_when_its_time_is_up,
             limits::a_crowd_that_gives_up_together_holds_up_nobody_else,
+            limits::a_thousand_short_waits_for_a_held_lock_are_no_outage,
             costs::looks_refusals_and_renewals_cost_the_same_however_many_wait,
         ] }
     };

@@ -123,8 +123,7 @@ impl Leader {
         self.0.term()
     }
 
-    /// Whether we must stop leading, as [`crate::recipes::Leader::must_step_down`] says it: to be asked between two steps of what a leader
-    /// does. Never waits.
+    /// As [`crate::recipes::Leader::must_step_down`]: a leader asks this between two steps. Never waits.
     #[must_use]
     pub fn must_step_down(&self) -> bool {
         self.0.to_spare().is_zero()

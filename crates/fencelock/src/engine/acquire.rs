@@ -37,8 +37,8 @@ pub(crate) struct Wish {
 /// How long an acquire queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Not at all.
-    No,
+    /// Not at all; the answer is awaited for so long, and for the request deadline at most.
+    No(Duration),
     /// At most this long.
     For(Duration),
     /// As long as it takes.
@@ -46,18 +46,12 @@ pub(crate) enum Wait {
 }
 
 const WAIT_IS_OVER: &str = "the wait limit passed";
+const NOT_ANSWERED: &str = "the time was up before the store answered this request: not answered yet";
 
 /// How long before its end a wait asks who holds the lock, so that slow links have time to answer: at most half of it.
 const LOOK_AHEAD: Duration = Duration::from_secs(1);
 
-/// How long a store that was heard of may keep still before a look that it did not answer means that it is away. Only
-/// waits that are shorter end sooner.
-const QUIET: Duration = Duration::from_millis(500);
-
-/// One acquire. Dropped at any point, it leaves nothing in the store once clean-up has run.
-///
-/// What happens rarely (failures, refusals, opening a session) or comes before the wait (entering the queue) is boxed: its room would
-/// be taken in every future that waits.
+/// One acquire. Dropped at any point, it leaves nothing in the store once clean-up has run. Rare steps are boxed, so that a wait stays small.
 pub(crate) struct Acquire {
     engine: Arc<Engine>,
     wish: Wish,
@@ -65,8 +59,8 @@ pub(crate) struct Acquire {
     until: Moment,
     /// When to ask who holds the lock: a wait that ends needs an answer of the store, or nobody knows why it ended.
     look_at: Moment,
-    /// When the store answered for this place last: only then can a wait that is over be called contention.
-    heard: Option<Moment>,
+    /// The store has answered a request for the present place.
+    is_answered: bool,
     look: Option<Answer>,
     failures: Failures,
     /// Places in a row that went away soon after they were taken, although the store answered.
@@ -89,7 +83,7 @@ enum Round {
 impl Wish {
     /// Whether to stay in the queue when the lock is taken.
     fn queues(&self) -> bool {
-        !matches!(self.wait, Wait::No | Wait::For(Duration::ZERO))
+        !matches!(self.wait, Wait::No(_) | Wait::For(Duration::ZERO))
     }
 }
 
@@ -98,7 +92,8 @@ impl Acquire {
         let started = engine.clock.now();
         let until = match wish.wait {
             // One request, which has its whole deadline to be answered.
-            Wait::No | Wait::For(Duration::ZERO) => started.after(engine.timing.request_deadline),
+            Wait::For(Duration::ZERO) => started.after(engine.timing.request_deadline),
+            Wait::No(limit) => started.after(limit.min(engine.timing.request_deadline)),
             Wait::For(limit) => started.after(limit),
             Wait::Forever => Moment::NEVER,
         };
@@ -106,10 +101,9 @@ impl Acquire {
             Wait::For(limit) => until.before(LOOK_AHEAD.min(limit / 2)),
             _ => until,
         };
-        let (heard, look) = (None, None);
         let (failures, gone, late_grants) = Default::default();
-        let is_told = false;
-        Self { engine, wish, started, until, look_at, heard, look, failures, gone, late_grants, is_told }
+        let (is_answered, look, is_told) = (false, None, false);
+        Self { engine, wish, started, until, look_at, is_answered, look, failures, gone, late_grants, is_told }
     }
 
     /// Acquires, or says why not; goes on from what [`Acquire::now`] began.
@@ -151,17 +145,17 @@ impl Acquire {
                 Round::Again(cause) => {
                     self.engine.observers.tell(Event::Requeued { name: &self.wish.name, cause });
                     Box::pin(self.went_away(cause)).await?;
-                    if self.is_late() {
-                        return Err(Box::pin(self.timed_out(None)).await);
-                    }
                 }
                 Round::Late(error) => {
                     Box::pin(self.came_late(error)).await?;
                     self.engine.observers.tell(Event::Requeued { name: &self.wish.name, cause: Loss::Unconfirmed });
                 }
             }
-            // What was heard of the place that went away says nothing of the next one.
-            (self.heard, self.look) = (None, None);
+            // What the store said of the place that went away says nothing of the next one.
+            (self.is_answered, self.look) = (false, None);
+            if self.is_late() {
+                return Err(Box::pin(self.timed_out(None)).await);
+            }
         }
     }
 
@@ -179,7 +173,7 @@ impl Acquire {
         match opened {
             Ok(live) => Ok(Some(live)),
             Err(error) => {
-                Box::pin(self.failed(error)).await?;
+                Box::pin(self.failed(error, None)).await?;
                 Ok(None)
             }
         }
@@ -243,7 +237,7 @@ impl Acquire {
         let entry = self.entry(attempt.id.request);
         loop {
             if first.is_none() && self.is_overdue() {
-                return Err(Box::pin(self.never_asked()).await);
+                return Err(Box::pin(self.timed_out(None)).await);
             }
             attempt.stage = Stage::Entering;
             let answer = match first.take() {
@@ -281,14 +275,14 @@ impl Acquire {
                     if !error.is_retryable() {
                         attempt.refused();
                     }
-                    Box::pin(self.failed(error)).await?;
+                    Box::pin(self.failed(error, None)).await?;
                     if let Some(cause) = attempt.live.over() {
                         return Ok(Some(cause));
                     }
                     continue;
                 }
             }
-            self.succeeded(&attempt.live);
+            self.succeeded();
             return Ok(None);
         }
     }
@@ -315,7 +309,7 @@ impl Acquire {
                 }
             }
             Ok(standing) => {
-                self.succeeded(&attempt.live);
+                self.succeeded();
                 let granted = matches!(standing, Standing::Granted(_));
                 self.engine.observers.tell(Event::Woken { name: &self.wish.name, granted });
             }
@@ -325,10 +319,7 @@ impl Acquire {
                     return Ok(Some(cause));
                 }
                 self.forget_what_passed(&attempt.live);
-                Box::pin(self.failed(error)).await?;
-                if self.is_late() {
-                    return Err(Box::pin(self.timed_out(Some(attempt.id.request))).await);
-                }
+                Box::pin(self.failed(error, Some(attempt.id.request))).await?;
             }
         }
         Ok(None)
@@ -338,8 +329,7 @@ impl Acquire {
         self.engine.clock.now() >= self.until
     }
 
-    /// Whether the wait should have ended a while ago. Such a request is not sent: it would be taken back at once, and in a crowd
-    /// everybody whose time is over as well would wait for it.
+    /// Whether the wait should have ended a while ago. Its request is not sent, for a crowd of late waits would wait for it in vain.
     fn is_overdue(&self) -> bool {
         self.wish.queues() && self.engine.clock.now() >= self.until.after(LATEST)
     }

@@ -133,8 +133,7 @@ impl Hold {
         }
     }
 
-    /// At the deadline the lock is lost. Its place is left when the last guard is gone, so that what runs under the lock
-    /// has stopped by then; and after the margin, whatever the guards do.
+    /// At the deadline the lock is lost. Its place is left with the last guard, at the latest after the margin.
     fn watch_deadline(self: &Arc<Self>) {
         let deadline = self.deadline;
         if deadline == Moment::NEVER {

@@ -136,7 +136,7 @@ impl Keeper {
             Err(error) if error.kind() == ErrorKind::Lost => self.over(self.live.why_over()),
             Err(error) => {
                 self.live.renewal_ended_with(Some(&error));
-                self.failed(&error);
+                self.failed(request.sent, &error);
             }
         }
     }
@@ -152,6 +152,7 @@ impl Keeper {
         let live = &self.live;
         live.renewal_ended_with(None);
         live.was_answered(request.sent);
+        live.contact.answered(now);
         live.are_valid(renewal.valid);
         if !request.doubted {
             self.next_renewal = request.sent.after(self.renew_interval);
@@ -182,7 +183,10 @@ impl Keeper {
         }
     }
 
-    fn failed(&mut self, error: &Error) {
+    fn failed(&mut self, sent: Moment, error: &Error) {
+        if error.is_outage() {
+            self.live.contact.failed(sent);
+        }
         self.failures += 1;
         self.observers.tell(Event::RenewalFailed { error });
         tracing::debug!(%error, "renewal failed");
@@ -215,10 +219,11 @@ impl Keeper {
         self.look_for_a_pause();
         match &self.in_flight {
             None if now >= self.next_renewal => self.send(now),
-            Some(request) if now >= request.sent.after(timing.request_deadline) => {
+            Some(InFlight { sent, .. }) if now >= sent.after(timing.request_deadline) => {
+                let sent = *sent;
                 self.in_flight = None;
                 let error = Error::new(ErrorKind::Unreachable, "renew", "no answer within the request deadline");
-                self.failed(&error.outcome_unknown().retryable());
+                self.failed(sent, &error.outcome_unknown().retryable());
             }
             Some(request) if now >= request.sent.after(timing.renew_interval) => self.suspect(),
             _ => {}

@@ -1,6 +1,7 @@
 //! The only loops, the only background work: one engine per client.
 
 pub(crate) mod acquire;
+mod contact;
 pub(crate) mod hold;
 pub(crate) mod io;
 mod keeper;
@@ -19,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
+use self::contact::Contact;
 use self::io::Spawner;
 use self::look::Looks;
 use self::observe::{Event, Observers};
@@ -45,6 +47,7 @@ pub(crate) struct Engine {
     /// What the store promises before anybody connected.
     promised: Arc<Capability>,
     looks: Looks,
+    contact: Arc<Contact>,
     closed: CancellationToken,
     pending: Arc<Pending>,
 }
@@ -72,6 +75,7 @@ impl Engine {
             slot: SessionSlot::default(),
             promised,
             looks: Looks::default(),
+            contact: Arc::default(),
             closed: CancellationToken::new(),
             pending: Arc::new(Pending::default()),
         }
@@ -208,11 +212,11 @@ impl Engine {
         operation: &'static str,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let deadline = self.clock.now().after(self.timing.request_deadline);
-        tokio::select! {
+        let sent = self.clock.now();
+        let answer = tokio::select! {
             biased;
             answer = request => answer,
-            () = self.clock.sleep_until(deadline) => Err(Error::new(
+            () = self.clock.sleep_until(sent.after(self.timing.request_deadline)) => Err(Error::new(
                 ErrorKind::Unreachable,
                 operation,
                 "the store did not answer within the request deadline",
@@ -220,7 +224,14 @@ impl Engine {
             .with("request_deadline", rounded(self.timing.request_deadline))
             .outcome_unknown()
             .retryable()),
+        };
+        match &answer {
+            Err(error) if error.is_outage() => self.contact.failed(sent),
+            // The client may have known it without the store.
+            Err(error) if matches!(error.kind(), ErrorKind::Lost | ErrorKind::Closed | ErrorKind::Config) => {}
+            _ => self.contact.answered(self.clock.now()),
         }
+        answer
     }
 
     /// Sleeps where timers are: the caller's executor may have none. A client whose runtime has ended sleeps for ever.

@@ -31,7 +31,7 @@ impl Engine {
             confirmed: now,
             capability: None,
         };
-        let live = Live::new(&opened, Arc::clone(&self.clock), self.timing);
+        let live = Live::new(&opened, Arc::clone(&self.clock), self.timing, Arc::default());
         let place = NoPlace(PlaceId { name: wish.name.clone(), request: self.next_request() });
         let deadline = wish.max_hold.map_or(Moment::NEVER, |most| now.after(most));
         let hold = Hold::new(Arc::clone(self), live, Box::new(place), wish.claim, GRANT, deadline);

@@ -112,8 +112,7 @@ pub enum Event<'a> {
         /// The lock.
         name: &'a Name,
     },
-    /// A holder gives its lock up; next the store is told, and may let others in. [`Event::Released`], [`Event::Lost`] or
-    /// [`Event::ReleaseFailed`] follows.
+    /// A holder gives its lock up, before the store is asked. [`Event::Released`], [`Event::Lost`] or [`Event::ReleaseFailed`] follows.
     Releasing {
         /// The lock.
         name: &'a Name,

@@ -132,7 +132,7 @@ impl Engine {
         let opened = self.in_time("open session", self.store.open(opening)).await?;
         self.check_granted(&opened)?;
         self.slot.promises(opened.capability.as_ref());
-        let live = Live::new(&opened, Arc::clone(&self.clock), self.timing);
+        let live = Live::new(&opened, Arc::clone(&self.clock), self.timing, Arc::clone(&self.contact));
         let granted = (opened.confirmed, opened.ttl);
         let keeper = Keeper::new(Arc::clone(&live), granted, self.observers.clone(), self.retry);
         self.spawner.spawn(keeper.run(opened.events));
@@ -177,8 +177,7 @@ impl Engine {
         });
     }
 
-    /// Tries until there is a session, or the client is closed: with the pauses of the retry policy, and once per ttl when
-    /// that has failed for as long as an acquire would try.
+    /// Opens a session, with the pauses of the retry policy, and once per ttl after the time that an acquire would try.
     async fn open_again(self: &Arc<Self>) {
         let patient_until = self.clock.now().after(self.retry.give_up_after);
         let mut failures = 1;

@@ -111,9 +111,8 @@ fn fault(timing: &Timing, pace: &Pace) -> Option<&'static str> {
     None
 }
 
-/// How the engine retries requests that failed for a passing reason. Between openings of a session it pauses once for all who wait
-/// for one, and tries wait for that pause as well. These pauses are five times as long: who opens a session has no lock to lose, and
-/// leaves what connections a server has to those who have. A renewal that failed is tried again after 250 ms at the latest.
+/// How the engine retries requests that failed for a passing reason. Between openings of a session all callers share a pause that is five
+/// times as long, so that holders get the server's connections first. A renewal that failed is retried after 250 ms at the latest.
 ///
 /// ```
 /// use std::time::Duration;

@@ -10,9 +10,9 @@ use super::io;
 /// Those of all clients of the process.
 static EVERYWHERE: LazyLock<Pending> = LazyLock::new(Pending::default);
 
-/// Waits until no client of the process has a release or another clean-up under way, at most for `limit`, and says whether that came
-/// about. What begins meanwhile is waited for as well: a program ends its own workers first, for while they go on locking that may never
-/// come about. A client whose store is out of reach makes it `false`: its clean-up goes on for as long as its session may live.
+/// Waits, for `limit` at most, until no client of the process has a release or another clean-up under way, and returns whether none has.
+/// A program ends its own workers first, for later releases count as well. The clean-up of a client whose store is out of reach lasts as
+/// long as its session may live.
 ///
 /// For the end of `main`: the drop of a guard or of a client starts its release and waits for nothing, and a client in a `static` is never
 /// dropped. Blocks the thread; it must not be called where releases need this very thread to go on, inside an async runtime

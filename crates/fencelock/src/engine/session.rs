@@ -12,6 +12,7 @@ use futures_util::task::AtomicWaker;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::contact::Contact;
 use super::hold::Hold;
 use super::options::Timing;
 use crate::error::Error;
@@ -25,14 +26,13 @@ pub(crate) struct Live {
     session: Arc<dyn Session>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) timing: Timing,
+    pub(super) contact: Arc<Contact>,
     /// Until when nobody else can have been granted what this session holds; never, where no session expires.
     safe_until: AtomicU64,
     /// The earliest end of a hold that has one of its own.
     next_end: AtomicU64,
     /// Rung when that end comes earlier than the keeper may have planned.
     sooner: Notify,
-    /// When the store answered any request of an acquire last.
-    heard: AtomicU64,
     /// When the newest renewal that was answered was sent. What it confirmed may be older: a store may only know the past.
     answered: AtomicU64,
     pub(super) suspect: AtomicBool,
@@ -108,15 +108,15 @@ impl WaitSlot {
 }
 
 impl Live {
-    pub(crate) fn new(opened: &Opened, clock: Arc<dyn Clock>, timing: Timing) -> Arc<Self> {
+    pub(super) fn new(opened: &Opened, clock: Arc<dyn Clock>, timing: Timing, contact: Arc<Contact>) -> Arc<Self> {
         Arc::new(Self {
             session: Arc::clone(&opened.session),
             clock,
             timing,
+            contact,
             safe_until: AtomicU64::new(timing.safe_until(opened.confirmed, opened.ttl).as_nanos()),
             next_end: AtomicU64::new(Moment::NEVER.as_nanos()),
             sooner: Notify::new(),
-            heard: AtomicU64::new(opened.confirmed.as_nanos()),
             answered: AtomicU64::new(opened.confirmed.as_nanos()),
             suspect: AtomicBool::new(false),
             refusal: Mutex::default(),
@@ -139,16 +139,6 @@ impl Live {
     /// A renewal proved it: the session is certain until then.
     pub(super) fn is_safe_until(&self, end: Moment) {
         self.safe_until.store(end.as_nanos(), Ordering::Release);
-    }
-
-    /// When the store was heard of last, by anybody on the session.
-    pub(crate) fn heard(&self) -> Moment {
-        Moment::from_nanos(self.heard.load(Ordering::Acquire)).max(self.answered())
-    }
-
-    /// The store has answered a request of an acquire by now.
-    pub(crate) fn was_heard(&self, now: Moment) {
-        self.heard.fetch_max(now.as_nanos(), Ordering::AcqRel);
     }
 
     /// When the newest request was sent that the session knows to have been answered.

@@ -18,8 +18,7 @@ use super::address::HostPort;
 use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::time::Clock;
 
-/// How long after one address the next one is dialled, unless that one has failed; and how long the name server may take before the address
-/// that worked last is dialled.
+/// How long an address, or the name server, may take before the next address, or the one that worked last, is dialled as well.
 const STAGGER: Duration = Duration::from_millis(250);
 
 /// What is wrong when a dialling was given up for its time and [`Addresses::are_unresolved`].
@@ -50,8 +49,7 @@ impl Addresses {
             .retryable()
     }
 
-    /// Connects to `server` and has `greet` say the first words on each connection; the first greeting that is answered wins, and the others
-    /// are dropped. `shown` is the server in errors.
+    /// Connects to `server` and greets on each connection; the first greeting with an answer wins. `shown` is the server in errors.
     pub(crate) async fn dial<T, F: Future<Output = Result<T>>>(
         &self,
         server: &HostPort,

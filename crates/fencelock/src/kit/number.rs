@@ -1,5 +1,4 @@
-//! Numbers from the clock: they rise although nothing of an idle name is kept. `vectors/clock_numbers.tsv` beside the sources
-//! pins them, for programs that compute them in another language.
+//! Numbers from the clock, which rise without a record of idle names. `vectors/clock_numbers.tsv` pins them for other languages.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -5,8 +5,7 @@ use std::time::Duration;
 /// The longest pause of who holds something: it comes back before newcomers knock.
 pub(crate) const LONGEST_OF_HOLDERS: Duration = Duration::from_millis(250);
 
-/// The pause after `failures` failures in a row (from 1): it doubles from the shortest to the longest, with up to a quarter less so
-/// that clients that lost one server do not come back to it as one.
+/// The pause after `failures` failures in a row (from 1): it doubles up to the longest, less up to a quarter, so that clients spread out.
 pub(crate) fn pause(shortest: Duration, longest: Duration, failures: u32) -> Duration {
     let doubled = shortest.saturating_mul(1 << failures.saturating_sub(1).min(16));
     spread(doubled.min(longest))

@@ -1,7 +1,6 @@
 //! The way to a server: a connection that is made when it is needed, one at a time, with pauses after failures.
 //!
-//! This part waits: after a failure for a pause, and for a new connection as long as its user's patience lasts. All who need the
-//! connection wait for the same one. It starts no task: a connection is made by the task that waits for it.
+//! This part waits: after a failure for a pause, and for a new connection as long as its user's patience lasts. It starts no task.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,8 +13,7 @@ use super::share_call::SharedCall;
 use crate::error::{Error, Result};
 use crate::time::{Clock, Moment};
 
-/// The pause after the first failure; each further one is twice as long. Short, for most connections serve somebody who holds: who has no
-/// session yet makes one connection for each opening, and the engine pauses for longer between those.
+/// The pause after the first failure; each further one is twice as long. Short, for holders: the engine pauses between openings itself.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// How a connection is made, and what is one.

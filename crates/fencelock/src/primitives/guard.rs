@@ -153,8 +153,7 @@ impl<K> Guard<K> {
         })
     }
 
-    /// Where the lock stands now. Never blocks, and is right even just after a pause: it looks at the clock, not at what
-    /// a background task had time to do.
+    /// Where the lock stands now. Never blocks, and is right even just after a pause, for it looks at the clock itself.
     #[must_use]
     pub fn state(&self) -> GuardState {
         self.share.hold.state()

@@ -125,7 +125,12 @@ impl Mutex {
     /// As [`Mutex::acquire`].
     #[doc(alias("try_lock"))]
     pub async fn try_acquire(&self) -> Result<Guard> {
-        self.lock.acquire_as(Claim::MUTEX, Wait::No).await
+        self.try_within(Duration::MAX).await
+    }
+
+    /// The same; the answer is awaited for `limit` at most.
+    pub(crate) async fn try_within(&self, limit: Duration) -> Result<Guard> {
+        self.lock.acquire_as(Claim::MUTEX, Wait::No(limit)).await
     }
 
     pub(crate) fn client(&self) -> &Client {

@@ -96,7 +96,7 @@ impl RwLock {
     /// # Errors and cancel safety
     /// As [`Mutex::try_acquire`](crate::Mutex::try_acquire).
     pub async fn try_read(&self) -> Result<ReadGuard> {
-        self.lock.acquire_as(Claim::READER, Wait::No).await
+        self.lock.acquire_as(Claim::READER, Wait::No(Duration::MAX)).await
     }
 
     /// Takes the lock for writing if nobody is ahead, and never queues.
@@ -104,7 +104,7 @@ impl RwLock {
     /// # Errors and cancel safety
     /// As [`Mutex::try_acquire`](crate::Mutex::try_acquire).
     pub async fn try_write(&self) -> Result<WriteGuard> {
-        self.lock.acquire_as(Claim::WRITER, Wait::No).await
+        self.lock.acquire_as(Claim::WRITER, Wait::No(Duration::MAX)).await
     }
 }
 

@@ -100,7 +100,7 @@ impl Semaphore {
     /// # Cancel safety
     /// As [`Mutex::acquire`](crate::Mutex::acquire).
     pub async fn try_acquire(&self) -> Result<PermitGuard> {
-        self.lock.acquire_as(self.lock.wish.claim, Wait::No).await
+        self.lock.acquire_as(self.lock.wish.claim, Wait::No(Duration::MAX)).await
     }
 
     /// Acquires the permits, runs `body` under them, and releases them; see [`Mutex::run`](crate::Mutex::run).

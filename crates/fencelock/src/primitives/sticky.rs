@@ -23,8 +23,7 @@ use crate::queue::Claim;
 use crate::store::Waiters;
 use crate::time::Moment;
 
-/// How long before the end of its wait a task leaves the turns of its client for the queue of the store, where it is as anybody else and is
-/// told who holds the lock: at most half of the wait.
+/// How long before the end of its wait a task leaves the turns of its client for the store's queue: at most half of the wait.
 const LEAVE_TURNS: Duration = Duration::from_secs(1);
 
 /// So many sections go ahead under a grant that was waited for, and then the lock is left, whatever is heard of others: they may wait as well,
@@ -101,7 +100,7 @@ impl Sticky {
             return Some(turn);
         }
         let until = match wait {
-            Wait::No | Wait::For(Duration::ZERO) => return None,
+            Wait::No(_) | Wait::For(Duration::ZERO) => return None,
             Wait::For(limit) => started.after(limit - LEAVE_TURNS.min(limit / 2)),
             Wait::Forever => Moment::NEVER,
         };

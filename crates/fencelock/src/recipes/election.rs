@@ -61,8 +61,7 @@ impl Client {
 }
 
 impl Election {
-    /// Where the leader is reached: up to 4,096 bytes of any kind, which [`Election::leader`] shows while we lead. It is the
-    /// [note](Guard::write_note) on the lock.
+    /// Where the leader is reached: up to 4,096 bytes, the [note](Guard::write_note) on the lock, which [`Election::leader`] shows.
     #[must_use]
     pub fn address(self, address: impl AsRef<[u8]>) -> Self {
         Self { address: Some(address.as_ref().into()), ..self }

@@ -1,5 +1,4 @@
-//! What people build on a lock, each over what a program could write itself: several locks at once, names that choose their store, elections,
-//! windows, and what is made once.
+//! Recipes over locks: several locks at once, names that choose their store, elections, windows, and what is made once.
 
 mod election;
 mod multi;

@@ -180,18 +180,12 @@ impl MultiLock {
         held.if_all_hold(order).await
     }
 
-    /// Asks for all of them at once and without waiting, and keeps those up to the first that was not to be had. What is behind it is given
-    /// back before anybody waits: who waits holds only what is before that in the order.
+    /// Asks for all locks at once without queueing, and keeps those before the first failure. The locks behind it are given back.
     async fn take_what_is_free(&self, locks: &[&Mutex], held: &mut MultiGuard, deadline: Moment) -> Result<()> {
-        let tried = tokio::select! {
-            biased;
-            tried = join_all(locks.iter().map(|lock| lock.try_acquire())) => tried,
-            // Nobody was waited for, so it was a store that did not answer.
-            () = self.engine().sleep_until(deadline) => {
-                let message = "no answer within the wait limit";
-                return Err(Error::new(ErrorKind::Unreachable, "multi-lock", message).retryable().outcome_unknown());
-            }
-        };
+        let clock = &self.engine().clock;
+        let limit = deadline.since(clock.now());
+        let tried = join_all(locks.iter().map(|lock| lock.try_within(limit))).await;
+        let is_late = clock.now() >= deadline;
         let (mut behind, mut is_behind, mut fault) = (MultiGuard { guards: Vec::new() }, false, None);
         for (lock, tried) in locks.iter().zip(tried) {
             match tried {
@@ -199,8 +193,9 @@ impl MultiLock {
                 Ok(guard) => held.guards.push(guard.into_any()),
                 Err(error) => {
                     is_behind = true;
-                    // What others hold, or an outage, is waited for in its turn.
-                    if !error.is_contention() && !error.is_retryable() {
+                    // What others hold, or an outage, is waited for in its turn, if there is time.
+                    let is_refusal = !error.is_contention() && !error.is_retryable();
+                    if is_refusal || (is_late && error.kind() != ErrorKind::Busy) {
                         fault.get_or_insert_with(|| error.with("name", lock.name()));
                     }
                 }
@@ -244,8 +239,7 @@ pub struct MultiGuard {
 }
 
 impl MultiGuard {
-    /// The guard of each lock, in the byte order of the names; of a name that [moves](super::Router::migrate) that of the old store and
-    /// that of the new one.
+    /// The guard of each lock, in the byte order of the names; a name that [moves](super::Router::migrate) has one in each store.
     pub fn guards(&self) -> &[AnyGuard] {
         &self.guards
     }

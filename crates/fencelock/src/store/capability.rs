@@ -83,8 +83,7 @@ pub struct Pace {
     /// With `None`, a renewal confirms the moment at which it was sent. With `Some(n)` it may confirm an earlier one, by up to one
     /// renew interval and ttl / n (ZooKeeper: the followers' report to the leader is that old).
     pub proof_lag: Option<u32>,
-    /// Which part of the ttl it may take to notice that a server fell silent and to be with another one: `Some(n)` for ttl / n; `None`
-    /// where there is no other.
+    /// The part of the ttl in which a client leaves a silent server for another one: `Some(n)` for ttl / n; `None` where there is none.
     pub failover: Option<u32>,
     /// No more than this lies between two renewals, whatever the ttl, and whatever is asked for. `None` where the ttl says all.
     pub longest_interval: Option<Duration>,
@@ -101,8 +100,7 @@ impl Pace {
         longest_interval: None,
     };
 
-    /// How much of `ttl` must be left for renewals that come every `renew_interval`, one of them late or left unanswered by a server that
-    /// fell silent, and the margin.
+    /// How much of `ttl` renewals every `renew_interval` need, one of them late or unanswered by a silent server, with the margin.
     pub(crate) fn needed(&self, ttl: Duration, renew_interval: Duration, margin: Duration) -> Duration {
         let lag = self.proof_lag.map_or(Duration::ZERO, |part| (ttl / part.max(1)).saturating_add(renew_interval));
         let late = renew_interval.max(self.failover.map_or(Duration::ZERO, |part| ttl / part.max(1)));

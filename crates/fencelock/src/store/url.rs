@@ -124,8 +124,7 @@ impl StoreUrl {
         self.asked = secret;
     }
 
-    /// Takes out how the password is got anew at each connection, if it is: by asking the program, or from the file of the option
-    /// `password_file`.
+    /// Takes out how each connection gets the password: from the program, or from the file of the option `password_file`.
     #[allow(dead_code, reason = "in a build with some stores only, nobody may ask")]
     pub(crate) fn take_secret(&mut self) -> Result<Option<Secret>> {
         let file = self.take("password_file").map(PathBuf::from);

@@ -209,9 +209,9 @@ fn a_breaker_and_what_is_granted_outside_of_the_store_are_counted() {
         let lock = client.mutex("job").unwrap().on_outage(OnOutage::RunWithout);
         let acquiring = tokio::spawn({
             let lock = lock.clone();
-            async move { lock.acquire_within(secs(1)).await.unwrap() }
+            async move { lock.acquire_within(secs(4)).await.unwrap() }
         });
-        world.advance(secs(2)).await;
+        world.advance(secs(5)).await;
         let (first, second) = (acquiring.await.unwrap(), lock.acquire().await.unwrap());
         assert!(first.is_degraded() && second.is_degraded());
         assert_eq!(seen.gauge("breaker_state"), 2.0);

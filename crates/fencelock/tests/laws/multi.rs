@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::future::pending;
 
+use fencelock::memory::Operation;
 use fencelock::recipes::MultiLock;
 use fencelock::{Client, ErrorKind, GuardState, Loss};
 use futures_util::FutureExt;
@@ -257,5 +258,24 @@ fn none_a_thousand_and_one_and_the_same_name_twice_are_refused() {
         let thousand = client.multi_lock((0..1000).map(|name| format!("n{name}"))).unwrap();
         thousand.acquire().await.unwrap().release().await.unwrap();
         world.assert_no_place_is_left().await;
+    });
+}
+
+#[test]
+fn several_locks_whose_time_was_too_short_for_an_answer_are_no_outage() {
+    on_one_thread(async {
+        let world = World::new();
+        let one = world.process().await;
+        for _ in 0..3 {
+            let late = one.store.delay_next(Operation::Enter);
+            let several = abc(&one.client);
+            let wait = tokio::spawn(async move { several.acquire_within(ms(50)).await });
+            world.advance(ms(50)).await;
+            let error = wait.await.unwrap().unwrap_err();
+            assert!(error.kind() == ErrorKind::TimedOut && error.to_string().contains("not answered yet"), "{error}");
+            late.release();
+            world.advance(secs(1)).await;
+            world.assert_no_place_is_left().await;
+        }
     });
 }

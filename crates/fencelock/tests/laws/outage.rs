@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencelock::memory::{MemoryStore, VirtualClock};
+use fencelock::memory::{MemoryStore, Operation, VirtualClock};
 use fencelock::time::Clock;
 use fencelock::{
     Breaker, BreakerState, Client, ClientBuilder, Error, ErrorKind, GuardState, Io, Loss, OnOutage, Result,
@@ -366,5 +366,72 @@ fn what_cannot_be_degraded_to_is_refused_with_words() {
             let error = Client::builder().breaker(breaker).connect("memory:").await.unwrap_err();
             assert!(error.kind() == ErrorKind::Config && error.to_string().contains("1 ms or more"), "{error}");
         }
+    });
+}
+
+/// What a client with a breaker and a lock with [`OnOutage::RunWithout`] gets of waits that are too short for an answer.
+async fn ends_unanswered(world: &World, process: &Process, limit: Duration) {
+    let lock = lock_of(process, OnOutage::RunWithout);
+    let (ended, took) = timed(world, async move { lock.acquire_within(limit).await.map(drop) }).await;
+    let error = ended.expect_err("a wait without an answer is granted");
+    assert!(error.kind() == ErrorKind::TimedOut && error.to_string().contains("not answered yet"), "{error}");
+    assert!(error.is_retryable() && error.contention().is_none() && took < limit + ms(200), "{error}, {took:?}");
+}
+
+#[test]
+fn a_wait_that_is_too_short_for_an_answer_times_out_and_counts_for_no_breaker_and_no_policy() {
+    on_one_thread(async {
+        let world = World::new();
+        let (process, other) = (with_breaker(&world, 1).await, world.process().await);
+        let held = other.client.mutex("job").unwrap().acquire().await.unwrap();
+        for _ in 0..5 {
+            // The store answers each request after a second.
+            let late = process.store.delay_next(Operation::Enter);
+            ends_unanswered(&world, &process, ms(100)).await;
+            late.release();
+            world.advance(secs(1)).await;
+        }
+        assert_eq!(process.client.breaker(), Some(BreakerState::Closed));
+        assert_eq!((process.events.count("Breaker"), process.events.count("Degraded")), (0, 0));
+        held.check().unwrap();
+    });
+}
+
+#[test]
+fn a_silent_store_is_out_of_reach_for_every_wait_once_a_request_deadline_has_passed() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = with_breaker(&world, 3).await;
+        process.store.partition();
+        for _ in 0..10 {
+            ends_unanswered(&world, &process, ms(100)).await;
+        }
+        world.advance(secs(4)).await;
+        for _ in 0..3 {
+            assert_eq!(process.client.breaker(), Some(BreakerState::Closed));
+            let lock = lock_of(&process, OnOutage::Fail);
+            let (ended, _) = timed(&world, async move { lock.acquire_within(ms(100)).await.map(drop) }).await;
+            assert!(ended.unwrap_err().is_outage());
+        }
+        assert!(is_open(&process));
+        process.store.heal();
+    });
+}
+
+#[test]
+fn a_probe_that_was_too_short_for_an_answer_leaves_the_next_one_to_probe() {
+    on_one_thread(async {
+        let world = World::new();
+        let process = with_breaker(&world, 1).await;
+        process.store.partition();
+        fails(&world, &process, "job").await;
+        process.store.heal();
+        world.advance(secs(20)).await;
+        let late = process.store.delay_next(Operation::Enter);
+        ends_unanswered(&world, &process, ms(100)).await;
+        assert!(is_open(&process));
+        late.release();
+        process.client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
+        assert_eq!(process.client.breaker(), Some(BreakerState::Closed));
     });
 }

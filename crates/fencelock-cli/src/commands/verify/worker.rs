@@ -178,7 +178,9 @@ impl Worker {
     fn failed(&self, error: &Error, grant: &Grant) -> Outcome<()> {
         match error.kind() {
             ErrorKind::Lost => self.register.count(Count::Lost)?,
-            ErrorKind::TimedOut => self.register.note(Count::Stuck, grant, &chain(error))?,
+            ErrorKind::TimedOut if error.contention().is_some() => {
+                self.register.note(Count::Stuck, grant, &chain(error))?
+            }
             _ => self.register.note(Count::Failed, grant, &chain(error))?,
         }
         Ok(())

@@ -109,6 +109,10 @@ const MUTANTS: &[(Flaw, &[&str])] = &[
     (Flaw::LetsInAtOnce, &["an_answer_at_once_is_the_one_that_enter_gives"]),
     (Flaw::KeepsWhatItDoesNotAnswer, &["no_answer_at_once_leaves_anything_or_takes_time"]),
     (Flaw::StandsStillAtOnce, &["no_answer_at_once_leaves_anything_or_takes_time"]),
+    (
+        Flaw::RefusesCrowds,
+        &["short_waits_for_a_held_lock_are_no_outage", "a_thousand_short_waits_for_a_held_lock_are_no_outage"],
+    ),
     (Flaw::ServesFewWaiters, &["a_thousand_waiters_are_all_served_in_order"]),
 ];
 

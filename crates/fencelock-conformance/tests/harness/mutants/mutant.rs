@@ -11,7 +11,7 @@ use fencelock::store::{
     PlaceId, PlaceList, Queue, Renewal, RequestId, Session, SessionEvent, Standing, Store, Tokens,
 };
 use fencelock::time::{Clock, Moment};
-use fencelock::{FencingToken, Loss, Name, Result};
+use fencelock::{Error, ErrorKind, FencingToken, Loss, Name, Result};
 use fencelock_conformance::{Fixture, MemoryFixture, Process};
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
@@ -71,6 +71,7 @@ pub(crate) enum Flaw {
     LetsInAtOnce,
     KeepsWhatItDoesNotAnswer,
     StandsStillAtOnce,
+    RefusesCrowds,
 }
 
 /// A fixture around a memory store with a flaw.
@@ -368,6 +369,10 @@ impl Session for MutantSession {
         Box::pin(async move {
             let served = *self.shared.stands_still.lock().unwrap();
             self.clock.sleep_until(served).await;
+            if self.shared.flaw == Flaw::RefusesCrowds && self.shared.requests.fetch_add(1, Ordering::Relaxed) % 64 > 32
+            {
+                return Err(Error::new(ErrorKind::Unreachable, "enter", "too many requests").retryable());
+            }
             let sound = match self.join(&entry).await? {
                 Entered::In(sound) => sound,
                 refused => return Ok(refused),

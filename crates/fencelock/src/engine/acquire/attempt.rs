@@ -47,8 +47,7 @@ impl Attempt {
         self.stage = if self.unanswered { Stage::Entering } else { Stage::Fresh };
     }
 
-    /// Leaves the place, and waits for that until then: a contender that enters again must not queue behind its own place. What does not
-    /// come about by then is left to the drop.
+    /// Leaves the place until then, so that a contender that enters again is not behind it. The drop does the rest.
     pub(super) async fn give_back(&mut self, until: Moment) {
         if self.waits_no_longer() {
             self.live.untrack_waiting(self.id.request);

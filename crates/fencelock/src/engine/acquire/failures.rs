@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::super::observe::Event;
 use super::super::session::Live;
 use super::Acquire;
-use crate::error::{Error, ErrorKind, Result};
-use crate::store::Loss;
+use crate::error::{Error, ErrorKind, Outcome, Result};
+use crate::store::{Loss, RequestId};
 use crate::time::Moment;
 
 /// The failures since the last success: of most acquires none.
@@ -41,11 +41,6 @@ impl Failures {
         self.0.as_ref().map(|streak| streak.first)
     }
 
-    /// The last one, if it says something.
-    pub(super) fn last(&self) -> Option<&Error> {
-        self.0.as_ref()?.last.as_ref()
-    }
-
     pub(super) fn take_last(&mut self) -> Option<Error> {
         self.0.as_mut()?.last.take()
     }
@@ -68,19 +63,14 @@ impl Acquire {
         };
         let error = Error::new(ErrorKind::Lost, "acquire", message).with("cause", cause).retryable();
         if self.failures.first().is_some() && !self.is_late() {
-            return self.failed(error).await;
+            return self.failed(error, None).await;
         }
         let now = self.engine.clock.now();
         // A pause, and a place that was there for a while: entries that are farther apart are rarer than pauses would make them.
         self.gone.forget_after(self.engine.retry.longest_pause * 2, now);
         let (gone, since) = self.gone.another(now);
         let error = match gone {
-            2.. if !self.is_late() => match self.pause_after((gone - 1, since), error).await {
-                Ok(error) => error,
-                // The store is there: who has the lock is for the end of the wait to say.
-                Err(_) if was_removed && self.is_late() => return Ok(()),
-                Err(error) => return Err(error),
-            },
+            2.. => self.pause_after((gone - 1, since), error).await?,
             _ => error,
         };
         self.failures.another(self.engine.clock.now());
@@ -89,45 +79,42 @@ impl Acquire {
         Ok(())
     }
 
-    pub(super) fn succeeded(&mut self, live: &Live) {
-        let now = self.engine.clock.now();
-        live.was_heard(now);
-        self.heard = Some(now);
+    pub(super) fn succeeded(&mut self) {
+        // A store that answers on the caller's own thread has no request in time.
+        self.engine.contact.answered(self.engine.clock.now());
+        self.is_answered = true;
         self.failures = Failures::default();
     }
 
-    /// A waiter that is told nothing hears of no success either: that the session was confirmed since its last failure ends the outage as well.
+    /// A renewal that was answered since the first failure ends the failures of a quiet waiter.
     pub(super) fn forget_what_passed(&mut self, live: &Live) {
         if self.failures.first().is_some_and(|first| live.answered() > first) {
             self.failures = Failures::default();
         }
     }
 
-    /// Counts a failure and pauses before another try, or gives the error back when another try cannot help or the time is over.
-    pub(super) async fn failed(&mut self, error: Error) -> Result<()> {
+    /// Counts a failure and pauses before another try; fails when another try cannot help, or the time is over. `mine` is the place that waits.
+    pub(super) async fn failed(&mut self, error: Error, mine: Option<RequestId>) -> Result<()> {
         let failed = self.failures.another(self.engine.clock.now());
         let error = self.pause_after(failed, error).await?;
         self.failures.was(Some(error));
-        Ok(())
+        if self.is_late() { Err(self.timed_out(mine).await) } else { Ok(()) }
     }
 
-    /// Pauses after that many failures since then, and gives back the last one to be kept; or fails with it when another try
-    /// cannot help or the time is over.
+    /// Pauses after that many failures since then, until the limit at most, and returns the last one; fails if no retry helps any more.
     pub(super) async fn pause_after(&self, (count, first): (u32, Moment), error: Error) -> Result<Error> {
         let now = self.engine.clock.now();
-        let hopeless = !error.is_retryable() || now.since(first) >= self.engine.retry.give_up_after;
-        if hopeless || now >= self.until || self.engine.is_closed() {
-            return Err(error.with("name", &self.wish.name));
+        let is_spent = now.since(first) >= self.engine.retry.give_up_after;
+        if is_spent || !error.is_retryable() || self.engine.is_closed() {
+            let is_lost = is_spent && error.is_outage() && error.outcome() == Outcome::Unknown;
+            let is_unanswered = is_lost && !self.is_silent(self.unanswered_since());
+            return Err(if is_unanswered { self.unanswered(Some(error)) } else { error.with("name", &self.wish.name) });
         }
-        self.engine.observers.tell(Event::Retried { name: &self.wish.name, error: &error });
-        let again = now.after(self.engine.retry.pause(count)).min(self.until);
-        self.engine.clock.sleep_until(again).await;
-        if !self.is_late() {
-            return Ok(error);
+        if now < self.until {
+            self.engine.observers.tell(Event::Retried { name: &self.wish.name, error: &error });
+            let again = now.after(self.engine.retry.pause(count)).min(self.until);
+            self.engine.clock.sleep_until(again).await;
         }
-        match error.kind() {
-            ErrorKind::Lost => Err(self.outage(Some(error))),
-            _ => Err(error.with("name", &self.wish.name)),
-        }
+        Ok(error)
     }
 }

@@ -37,10 +37,8 @@ impl Begun {
 type Unfinished = (Box<Acquire>, Option<Box<Begun>>);
 
 impl Acquire {
-    /// Asks the store on this very thread, if it can answer at once. Unless that is a grant, it is where [`Acquire::run`]
-    /// goes on, on the I/O thread: nothing that waits may depend on the caller.
-    ///
-    /// Nothing here awaits, so no caller can drop it half-way.
+    /// Asks the store on this very thread, if it can answer at once. All but a grant continues in [`Acquire::run`] on the I/O thread, for a
+    /// wait must not depend on the caller. Nothing here awaits, so no caller can drop it half-way.
     pub(crate) fn now(mut self) -> Result<Arc<Hold>, Unfinished> {
         self.first().map_err(|begun| (Box::new(self), begun))
     }

@@ -1,16 +1,14 @@
-//! Why an acquire ends without the lock: others have it, or the store was not heard of.
+//! Why an acquire ends without the lock: others have it, the store is out of reach, or the limit was too short for an answer.
 
 use super::super::look::LATEST;
-use super::super::session::Live;
-use super::{Acquire, QUIET, WAIT_IS_OVER, Wait};
-use crate::error::{Error, ErrorKind, Result};
+use super::{Acquire, NOT_ANSWERED, WAIT_IS_OVER, Wait};
+use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::queue::Claim;
 use crate::store::{Ahead, Contention, RequestId};
 use crate::time::Moment;
 
 impl Acquire {
-    /// Refuses to wait behind more waiters than was allowed. A store may count some who have left when somebody joins, so
-    /// nobody is refused before the queue was looked at.
+    /// Refuses to wait behind more waiters than was allowed. A look comes first, for the store may count waiters that have left.
     pub(super) async fn may_wait(&self, mine: RequestId, ahead: Option<Ahead>) -> Result<()> {
         let (Some(limit), Some(ahead)) = (self.wish.max_waiters, ahead) else { return Ok(()) };
         if ahead.waiters < limit {
@@ -26,79 +24,74 @@ impl Acquire {
         Err(error.with("waiting", waiters).with("max_waiters", limit))
     }
 
-    /// Why the time is over: others had the lock, if the store answered and nothing says that it does not any more.
+    /// Why the time is over, by the rule that [`OnOutage`](crate::OnOutage) states: the store's own refusal, its silence, or the limit.
     pub(super) async fn timed_out(&mut self, mine: Option<RequestId>) -> Error {
-        let (last, late) = (self.failures.take_last(), self.late_grants.take_last());
-        let Some(live) = self.engine.current().filter(|live| !live.is_suspect()) else {
-            return self.outage(last.or_else(|| self.engine.why_no_session()).or(late));
-        };
-        let Some(heard) = self.heard.filter(|_| last.is_none()) else { return self.outage(last.or(late)) };
-        match (self.behind_others(&live, heard, mine).await, late) {
-            // The lock was had before the others had it: too late.
-            (error, Some(late)) if error.is_contention() => error.caused_by(late),
-            (error, _) => error,
+        let mut last = self.failures.take_last();
+        if last.is_none() && !self.is_answered {
+            last = self.late_grants.take_last();
         }
-    }
-
-    /// Others have the lock, unless a look at the queue says that the store is away.
-    async fn behind_others(&mut self, live: &Live, heard: Moment, mine: Option<RequestId>) -> Error {
+        if last.is_none() && self.engine.current().is_none() {
+            last = self.engine.why_no_session();
+        }
+        if let Some(last) = last.take_if(|last| is_refusal(last) || !self.wish.queues() && last.is_contention()) {
+            return if last.is_outage() { self.outage(Some(last)) } else { last.with("name", &self.wish.name) };
+        }
+        let cause = last.or_else(|| self.late_grants.take_last());
+        if self.is_silent(self.unanswered_since()) {
+            return self.outage(cause);
+        }
+        // Without an answer to this client since the wait began, a look would not be answered either.
+        if !self.is_answered && self.engine.contact.last_answer() <= self.started {
+            return self.unanswered(cause);
+        }
         let look = self.look.take().unwrap_or_else(|| self.engine.look(&self.wish.name, mine));
-        let told = self.engine.told(look, self.until).await;
-        match told {
-            Some(Err(error)) if error.kind() == ErrorKind::Unreachable => self.outage(Some(error)),
-            None if self.is_quiet(live, heard, self.until) => self.outage(None),
-            None => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, Ok(Contention::unknown(self.wish.name.clone()))),
-            Some(looked) => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, looked),
-        }
-    }
-
-    /// Whether nobody on the session has heard of the store for a while, when a look that ended then was not answered.
-    fn is_quiet(&self, live: &Live, heard: Moment, until: Moment) -> bool {
-        // Late timers are not the store's silence.
-        let over = self.engine.clock.now().min(until.after(LATEST));
-        over.since(heard.max(live.heard())) > QUIET
-    }
-
-    /// Why the time is over before a request was sent: others of this process were in the way, and one look for all of them
-    /// tells whether the store answers, unless others of the session know.
-    pub(super) async fn never_asked(&mut self) -> Error {
-        let (look, until) = (self.engine.look(&self.wish.name, None), self.engine.clock.now());
-        let told = self.engine.told(look, until).await;
-        let live = self.engine.current().filter(|live| !live.is_suspect());
-        match (told, live) {
-            _ if self.failures.last().is_some() => self.timed_out(None).await,
-            (Some(Ok(looked)), _) => self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, Ok(looked)),
-            (None, Some(live)) if !self.is_quiet(&live, live.heard(), until) => {
-                self.contended(ErrorKind::TimedOut, WAIT_IS_OVER, Ok(Contention::unknown(self.wish.name.clone())))
-            }
-            _ => self.timed_out(None).await,
-        }
-    }
-
-    /// The store was not heard of, or could do nothing: nobody knows whether the lock is taken, so nobody asks who holds it.
-    pub(super) fn outage(&self, last: Option<Error>) -> Error {
-        let is_lost = |last: &Error| last.kind() == ErrorKind::Lost;
-        let (message, last) = match (self.wish.queues(), last) {
-            // As one that is told in the pause between two tries; of another kind only as the cause of the silence.
-            (false, Some(last)) if last.kind() == ErrorKind::Unreachable => return last.with("name", &self.wish.name),
-            (false, last) => ("the store did not answer within the request deadline", last),
-            (true, Some(last)) if is_lost(&last) => {
-                ("the session was lost, and the store did not answer before the wait limit passed", Some(last))
-            }
-            (true, Some(last)) => ("the store could not be used before the wait limit passed", Some(last)),
-            (true, None) => ("the store did not answer before the wait limit passed", None),
+        let until = if self.is_overdue() { self.engine.clock.now() } else { self.until };
+        let looked = match self.engine.told(look, until).await {
+            Some(Ok(looked)) => Ok(looked),
+            // The look is the caller's own request without an answer.
+            _ if self.is_silent(Moment::ORIGIN) => return self.outage(cause),
+            _ => Ok(Contention::unknown(self.wish.name.clone())),
         };
-        let error = Error::new(ErrorKind::Unreachable, "acquire", message).with("name", &self.wish.name).retryable();
-        match last {
-            Some(last) => error.caused_by(last),
-            None => error,
-        }
+        let is_answered = self.is_answered || cause.as_ref().is_some_and(Error::is_contention);
+        let message = if is_answered { WAIT_IS_OVER } else { NOT_ANSWERED };
+        caused(self.contended(ErrorKind::TimedOut, message, looked), cause)
+    }
+
+    /// Since when the store owes this wait an answer; never, if it has answered for the place.
+    pub(super) fn unanswered_since(&self) -> Moment {
+        if self.is_answered { Moment::NEVER } else { self.started }
+    }
+
+    /// Whether the store has answered nothing to this client for a request deadline by the end of this wait, with `own` a request since then.
+    pub(super) fn is_silent(&self, own: Moment) -> bool {
+        // Late timers are not the store's silence.
+        let now = self.engine.clock.now().min(self.until.after(LATEST));
+        now.since(self.engine.contact.silent_since(own)) >= self.engine.timing.request_deadline
+    }
+
+    /// The wait was too short for an answer: nothing is known of the lock, and nothing is wrong with the store.
+    pub(super) fn unanswered(&self, cause: Option<Error>) -> Error {
+        caused(
+            Error::new(ErrorKind::TimedOut, "acquire", NOT_ANSWERED).with("name", &self.wish.name).retryable(),
+            cause,
+        )
+    }
+
+    /// The store was silent or refused, so that the holder is unknown.
+    fn outage(&self, cause: Option<Error>) -> Error {
+        let message = match cause {
+            // By itself, as an error without a retry is; one of another kind is only the cause of the silence.
+            Some(last) if last.is_outage() && !self.wish.queues() => return last.with("name", &self.wish.name),
+            Some(_) => "the store could not be used before the time was up",
+            None => "the store did not answer before the time was up",
+        };
+        caused(Error::new(ErrorKind::Unreachable, "acquire", message).with("name", &self.wish.name).retryable(), cause)
     }
 
     /// Somebody is ahead, and we do not queue.
     pub(super) async fn taken(&self) -> Error {
         match self.wish.wait {
-            Wait::No => self.refused(ErrorKind::Busy, "the lock is taken", None).await,
+            Wait::No(_) => self.refused(ErrorKind::Busy, "the lock is taken", None).await,
             _ => self.refused(ErrorKind::TimedOut, WAIT_IS_OVER, None).await,
         }
     }
@@ -124,5 +117,20 @@ impl Acquire {
     pub(super) async fn conflict(&self, theirs: Claim) -> Error {
         let message = "the name is in use as another kind of lock, or with another capacity";
         self.refused(ErrorKind::Conflict, message, None).await.with("theirs", theirs).with("ours", self.wish.claim)
+    }
+}
+
+/// Whether the store, or the way to it, refused. Other errors say that no answer came, or that another request was in the way.
+fn is_refusal(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::Unreachable => error.outcome() == Outcome::NotApplied,
+        kind => !matches!(kind, ErrorKind::Lost | ErrorKind::Busy),
+    }
+}
+
+fn caused(error: Error, cause: Option<Error>) -> Error {
+    match cause {
+        Some(cause) => error.caused_by(cause),
+        None => error,
     }
 }

@@ -16,8 +16,7 @@ pub(crate) enum News {
     WaitedFor(PlaceId),
 }
 
-/// The news in one message: lines, of which `n` says the name that the next ones are about. What is not understood is
-/// passed over, since nothing may hang on a message alone.
+/// The news in one message: lines, of which `n` names the lock of the next ones. Unknown lines are skipped, for a message is a hint.
 pub(crate) fn news(message: &[u8]) -> Vec<News> {
     let Ok(message) = std::str::from_utf8(message) else { return Vec::new() };
     let mut name = None;

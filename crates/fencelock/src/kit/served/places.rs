@@ -260,8 +260,7 @@ impl Places {
         held.into_values().collect()
     }
 
-    /// The bucket of these places is gone; if there is another one, `born` is its first number. What was granted since they
-    /// were counted is not meant.
+    /// The bucket of these places is gone; `born` is the first number of the next one. Places granted since the count are not meant.
     pub(crate) fn lost_bucket(&self, counted: HeldIn, born: Option<u64>) {
         let is_lost = |slot: &&Arc<Slot>| {
             let Stand::Granted { seq } = slot.stand() else { return false };
@@ -473,8 +472,7 @@ impl Places {
     }
 }
 
-/// When to look at a waiter again whose queue was told at `at` to have this boundary. Looks that only repair come on full seconds, so that many
-/// who wait cost few requests.
+/// When to look at a waiter again whose queue had this boundary at `at`. Looks that only repair come on full seconds, so that they are few.
 pub(crate) fn due(at: Moment, boundary: Option<Duration>) -> Moment {
     let repair = Moment::from_nanos(at.after(REPAIR).as_nanos() / 1_000_000_000 * 1_000_000_000);
     boundary.map_or(repair, |boundary| at.after(boundary).min(repair))

@@ -18,8 +18,7 @@ pub(crate) const PLACES_PER_CALL: usize = 256;
 /// Places of one session, by name.
 pub(crate) type PlacesByName = Vec<(Name, Vec<RequestId>)>;
 
-/// Looks at all waiting places once, since messages may have been lost before this connection, and from then on at each
-/// when it is due. Ends with the connection. `look` asks the server.
+/// Looks with `look` at all waiting places once, for messages may be lost, and then at each when it is due, until the connection ends.
 pub(crate) async fn repair<C: Send + Sync>(
     connection: Weak<C>,
     places: Arc<Places>,

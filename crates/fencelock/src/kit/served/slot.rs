@@ -10,8 +10,7 @@ use crate::token::FencingToken;
 /// What one place is known to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stand {
-    /// It was sent and not answered; a message may have told of a grant already, and of the break of one, which may be
-    /// another.
+    /// It was sent and not answered; messages may have told of a grant already, and of the break of this or another one.
     Sent { told: Option<u64>, broken: Option<u64> },
     /// It waits, under this number; who is ahead, where the server tells.
     Waiting { seq: u64, ahead: Option<Ahead> },

@@ -35,8 +35,7 @@ enum Hearing {
 }
 
 impl Channels {
-    /// From now on messages of `channel` concern `name`, where those wait who claim it so. Says which channel nobody needs any more for
-    /// that: a name is one kind of lock at a time.
+    /// From now on messages of `channel` concern `name`. Returns the channel of its former kind of lock, which has no use any more.
     pub(super) fn begin(&mut self, name: &Name, channel: &str, claim: Claim, now: Moment) -> Option<String> {
         let is_known = self.of.get(name).is_some_and(|known| known.channel == channel);
         let replaced = if is_known { None } else { self.end(name) };
@@ -76,8 +75,7 @@ impl Channels {
         std::str::from_utf8(channel).ok().and_then(|channel| self.names.get(channel)).into_iter().flatten()
     }
 
-    /// Forgets the channels that nobody used for a while, adds to `ignored` those that nobody needs any more, and says when the next one
-    /// will be idle for as long.
+    /// Forgets idle channels, adds those without a need to `ignored`, and returns when the next one will be idle for as long.
     pub(super) fn idle(&mut self, now: Moment, ignored: &mut Vec<String>) -> Moment {
         let mut next = Moment::NEVER;
         let mut idle = Vec::new();

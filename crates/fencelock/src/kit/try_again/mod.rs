@@ -89,8 +89,7 @@ pub(crate) trait Asks: Send + Sync + 'static {
     /// Refuses what this layout cannot do, and says what others are to see of who holds the lock.
     fn check(&self, entry: &Entry) -> Result<String>;
 
-    /// Takes a lock that is free, or finds that this request has it. The answer comes with the moment before the request was sent.
-    /// `is_new` says that the request was never sent before.
+    /// Takes a lock that is free, or finds that this request has it; with the moment before it was sent. `is_new`: it was never sent before.
     fn take(
         &self,
         connection: &Wire<Self>,

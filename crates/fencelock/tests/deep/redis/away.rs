@@ -81,7 +81,8 @@ async fn a_quiet_waiter_outlives_short_outages_that_are_far_apart() {
 #[tokio::test]
 async fn a_wait_for_a_server_that_is_gone_or_silent_is_an_outage() {
     let server = server(Settings::default());
-    let (holder, other) = (client(&server.url(), 20_000).await, client(&server.url(), 20_000).await);
+    let holder = client(&server.url(), 20_000).await;
+    let other = client(&format!("{}?request_deadline_ms=400", server.url()), 20_000).await;
     let _guard = holder.mutex("job").unwrap().acquire().await.unwrap();
     let lock = other.mutex("job").unwrap();
     let contended = lock.acquire_within(Duration::from_secs(1)).await.unwrap_err();
@@ -101,7 +102,8 @@ async fn a_wait_whose_server_goes_silent_or_away_in_its_midst_is_an_outage() {
     for breaks in [Server::pause as fn(&Server), Server::kill] {
         let server = server(Settings::default());
         // Renewals come too seldom to say anything of it.
-        let (holder, other) = (client(&server.url(), 120_000).await, client(&server.url(), 120_000).await);
+        let holder = client(&server.url(), 120_000).await;
+        let other = client(&format!("{}?request_deadline_ms=3000", server.url()), 120_000).await;
         let _guard = holder.mutex("job").unwrap().acquire().await.unwrap();
         let lock = other.mutex("job").unwrap();
         let waiting = tokio::spawn(async move { lock.acquire_within(Duration::from_secs(10)).await });
