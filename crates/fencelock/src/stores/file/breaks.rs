@@ -20,6 +20,7 @@ use super::ticket::{EncodedName, Ticket};
 use crate::error::Result;
 use crate::kit::record::{self, Record, milliseconds};
 use crate::name::Name;
+use crate::queue::Admission;
 use crate::store::{Break, PlaceId};
 use crate::token::FencingToken;
 
@@ -109,7 +110,7 @@ impl Directory {
         let is_it = |ticket: &Ticket| {
             ticket.key.number == place.request.number
                 && FencingToken::new(ticket.key.seq) == token
-                && line.is_granted(ticket)
+                && line.judge(ticket.key, ticket.claim) == Admission::Admitted
         };
         let Some(ticket) = line.iter().map(|known| known.ticket).rfind(is_it) else { return Ok(None) };
         let session = session_name(ticket.key.session);
@@ -132,8 +133,7 @@ impl Directory {
         rustix::fs::fsync(&file)
     }
 
-    /// What is recorded and not void, oldest first. Lines that are not understood are passed over, and so is all but the
-    /// end of a very long file.
+    /// What is recorded and not void, oldest first: of a very long file the end, without the lines that are not understood.
     fn lines(&self) -> rustix::io::Result<Vec<RecordLine>> {
         let file = match open_file(&self.root.fd, BREAKS, OFlags::RDONLY) {
             Ok(file) => file,

@@ -12,6 +12,7 @@ use super::directory::Directory;
 use super::enter::Patience;
 use super::fault::fault;
 use super::files::{self, READ_DIRECTORY, make_directory};
+use super::layout::identity;
 use super::line::{KnownContender, KnownQueue};
 use super::platform;
 use super::ticket::Ticket;
@@ -29,7 +30,8 @@ pub(super) struct Bucket {
 /// What is known of a bucket. Held only for short system calls, never over an await.
 #[derive(Debug, Default)]
 pub(super) struct BucketState {
-    fd: Option<Arc<OwnedFd>>,
+    /// The open directory, and its identity.
+    open: Option<(Arc<OwnedFd>, (u64, u64))>,
     /// The last number of the bucket when `lines` was complete: while it is still the last, nobody has arrived since.
     pub(super) seen: Option<u64>,
     /// Every queue that somebody is known to be in.
@@ -70,10 +72,7 @@ impl Bucket {
 
     /// Where a ticket is, from the root of the store.
     pub(super) fn path(&self, ticket: &Ticket, encoded: &str) -> String {
-        let mut path = Directory::bucket_path(self.index);
-        path.push('/');
-        path.push_str(&ticket.file_name(encoded));
-        path
+        format!("{}/{}", Directory::bucket_path(self.index), ticket.file_name(encoded))
     }
 
     /// Removes one ticket, and tells those who wait for it; whether it was there.
@@ -88,25 +87,28 @@ impl Bucket {
         let path = self.path(ticket, encoded);
         let removed = directory.remove(&path);
         let removed = removed.map_err(|errno| fault(operation, format_args!("{}/{path}", directory.path), errno))?;
+        if let (false, Some((fd, _))) = (removed, &state.open) {
+            // Somebody may have renamed the bucket, and may give it its name back.
+            let _ = files::remove(fd, &ticket.file_name(encoded));
+        }
         state.depart(encoded, ticket);
         Ok(removed)
     }
 
-    /// Tries to take the lock among processes; `None` while another one has it, or if somebody removed the directory: its lock keeps
-    /// nobody out, and the next try opens the new one.
+    /// Tries to take the lock among processes; `None` while another one has it, or if the path names another directory, which the next try opens.
     pub(super) fn try_lock(
         &self,
         directory: &Directory,
         state: &mut BucketState,
     ) -> rustix::io::Result<Option<BucketLock>> {
-        let fd = state.open(directory, self.index)?;
+        let (fd, identity) = state.open(directory, self.index)?;
         match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Ok(None),
             Err(errno) => return Err(errno),
         }
-        let (lock, stat) = (BucketLock(Arc::clone(&fd)), rustix::fs::fstat(&fd)?);
-        if stat.st_nlink == 0 {
+        let lock = BucketLock(fd);
+        if !directory.leads_to(&Directory::bucket_path(self.index), identity)? {
             state.forget_directory();
             return Ok(None);
         }
@@ -181,19 +183,18 @@ impl BucketState {
 
     /// Makes the next use open the directory anew and list it.
     pub(super) fn forget_directory(&mut self) {
-        self.fd = None;
-        self.seen = None;
+        (self.open, self.seen) = (None, None);
     }
 
-    fn open(&mut self, directory: &Directory, index: u16) -> rustix::io::Result<Arc<OwnedFd>> {
-        if let Some(fd) = &self.fd {
-            return Ok(Arc::clone(fd));
+    fn open(&mut self, directory: &Directory, index: u16) -> rustix::io::Result<(Arc<OwnedFd>, (u64, u64))> {
+        if let Some(open) = &self.open {
+            return Ok(open.clone());
         }
-        let fd = Arc::new(directory.open_bucket(index)?);
-        if directory.keeps_descriptor() {
-            self.fd = Some(Arc::clone(&fd));
-        }
-        Ok(fd)
+        let fd = directory.open_bucket(index)?;
+        let identity = identity(&rustix::fs::fstat(&fd)?);
+        let open = (Arc::new(fd), identity);
+        self.open = directory.keeps_descriptor().then(|| open.clone());
+        Ok(open)
     }
 
     /// Lists the bucket and takes it over, `last` being the last number drawn. Under the lock.
@@ -201,9 +202,14 @@ impl BucketState {
         #[cfg(test)]
         super::tests::count(&directory.counts.listings);
         let mut listed: HashMap<Arc<str>, Vec<KnownContender>> = HashMap::new();
+        let mut abandoned = Vec::new();
         platform::list(fd, |file| {
             let Some((encoded, ticket)) = Ticket::parse(file) else { return };
             let known = KnownContender::new(ticket, directory.lives.is_own(ticket.key.session));
+            // A place of ours that ended while the bucket had another name, or that a backup brought back.
+            if known.local && !self.lines.get(encoded).is_some_and(|line| line.has(&ticket)) {
+                return abandoned.push(file.to_owned());
+            }
             match listed.get_mut(encoded) {
                 Some(line) => line.push(known),
                 None => {
@@ -212,6 +218,7 @@ impl BucketState {
                 }
             }
         })?;
+        abandoned.iter().try_for_each(|file| files::remove(fd, file).map(drop))?;
         self.lines.retain(|encoded, line| {
             line.replace(listed.remove(encoded).unwrap_or_default(), &mut self.rung);
             !line.is_empty()

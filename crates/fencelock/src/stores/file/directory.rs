@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
-use rustix::fs::{FlockOperation, Stat};
+use rustix::fs::{AtFlags, FlockOperation, Stat};
 use rustix::io::Errno;
 
 use super::bucket::Bucket;
@@ -23,8 +23,7 @@ use crate::time::Moment;
 /// How many buckets' descriptors are kept open: far fewer than a process has by default.
 const OPEN_BUCKETS: usize = 64;
 
-/// The directories that each process has open, by device and inode. The child of a fork opens its own: a lock on a descriptor that it
-/// shares with its parent keeps neither out.
+/// The directories that each process has open, by device and inode. A forked child opens its own: a lock on a shared descriptor keeps neither out.
 type ByIdentity = HashMap<(u32, (u64, u64)), Weak<Directory>>;
 
 /// A lock directory.
@@ -73,7 +72,7 @@ impl Directory {
         let root = Root::prepare(config, fd, &Ceiling::first(&boot)?)?;
         // systemd-tmpfiles leaves a directory alone that somebody has locked, and all in it. Nothing else goes by this lock.
         let _ = rustix::fs::flock(&root.fd, FlockOperation::NonBlockingLockShared);
-        let directory = Self {
+        Ok(Self {
             path: config.path.clone(),
             root,
             process: std::process::id(),
@@ -84,15 +83,19 @@ impl Directory {
             counts: Default::default(),
             buckets: Mutex::default(),
             open: AtomicUsize::new(0),
-        };
-        Ok(directory)
+        })
     }
 
     /// Whether the path still leads to this directory and its sessions. What the kernel cannot tell just now
     /// (no permission, a fault of the disk) is an error, not a no: a no ends every lock.
     pub(super) fn is_in_place(&self) -> rustix::io::Result<bool> {
         Ok(leads_to(rustix::fs::stat(&*self.path), self.root.identity)?
-            && rustix::fs::fstat(&self.root.sessions)?.st_nlink > 0)
+            && self.leads_to(layout::SESSIONS, layout::identity(&rustix::fs::fstat(&self.root.sessions)?))?)
+    }
+
+    /// Whether this path, from the root of the store, leads to what has this identity.
+    pub(super) fn leads_to(&self, path: &str, identity: (u64, u64)) -> rustix::io::Result<bool> {
+        leads_to(rustix::fs::statat(&self.root.fd, path, AtFlags::SYMLINK_NOFOLLOW), identity)
     }
 
     /// Whether others who come can use it, too. Those who use it already go on without its counters: nobody else gets any.

@@ -1,6 +1,6 @@
 //! Joining a queue: a number and a ticket, under the bucket's lock.
 //!
-//! Uncontended, with nobody else at the bucket since last time: flock, fstat, pread, pwrite, symlinkat, flock. Everything
+//! Uncontended, with nobody else at the bucket since last time: flock, lstat, pread, pwrite, symlinkat, flock. Everything
 //! between two awaits is synchronous, so a dropped `enter` either left a ticket that is known here, or nothing. That is
 //! also what a caller does on its own thread; whatever may take longer is left to the I/O thread.
 

@@ -73,8 +73,7 @@ pub(super) fn open_directory(config: &Config) -> Result<OwnedFd> {
 }
 
 impl Root {
-    /// Checks the file system, the people and the layout, and makes what is missing in a new directory. `first_ceiling` is
-    /// the content of the file `ceiling` then.
+    /// Checks the file system, the people and the layout, and sets up a new directory with `first_ceiling` as its file `ceiling`.
     pub(super) fn prepare(config: &Config, fd: OwnedFd, first_ceiling: &str) -> Result<Self> {
         let path = config.path.as_str();
         let failed = |errno| fault("open", path, errno);

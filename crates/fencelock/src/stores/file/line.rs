@@ -180,10 +180,6 @@ impl KnownQueue {
         }
     }
 
-    pub(super) fn is_granted(&self, ticket: &Ticket) -> bool {
-        self.judge(ticket.key, ticket.claim) == Admission::Admitted
-    }
-
     /// Takes the places of one session for those of another process, and tells those that wait for them to look.
     pub(super) fn disown(&mut self, session: u64, rung: &mut Rung) {
         for known in self.0.iter_mut().filter(|known| known.ticket.key.session == session) {

@@ -36,8 +36,7 @@ pub(super) const REPAIR: Pauses = (Duration::from_secs(1), Duration::from_secs(1
 pub(super) const TOLD: Pauses = (Duration::from_secs(60), Duration::from_secs(60));
 /// Where no event will come.
 pub(super) const POLL: Pauses = (Duration::from_millis(5), Duration::from_millis(200));
-/// After an event that has shown nothing yet: the lock of a session file may outlive the event of its closing for a moment (a
-/// descriptor that a child has inherited).
+/// After an event that has shown nothing yet: a session file may stay locked for a moment after its closing (by an inherited descriptor).
 pub(super) const LINGER: Pauses = (Duration::from_millis(1), REPAIR.1);
 
 /// A place of this process.
@@ -131,7 +130,7 @@ impl FilePlace {
         let root = &self.core.directory.root.fd;
         let marked = rustix::fs::utimensat(root, self.path(&self.ticket), &times, AtFlags::SYMLINK_NOFOLLOW);
         if matches!(marked, Err(Errno::NOENT | Errno::NOTDIR)) {
-            state.depart(&self.encoded, &self.ticket);
+            let _ = self.bucket.remove(&self.core.directory, state, "wait", &self.encoded, &self.ticket);
             self.settle(Standing::Lost(Loss::Removed));
             return Ok(());
         }

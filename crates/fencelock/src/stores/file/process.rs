@@ -1,5 +1,4 @@
-//! What `/proc` tells of the process of a session, which the kernel's lock does not: that may outlive it in a child, and is kept while it is
-//! stopped.
+//! What `/proc` says of a session's process. The kernel's lock does not say it: a child may keep the lock, and so does a stopped process.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,8 +15,7 @@ use crate::store::{Owner, ProcessState};
 static HAS_OUR_NUMBERS: LazyLock<bool> =
     LazyLock::new(|| fs::read_link("/proc/self").is_ok_and(|own| own == Path::new(&std::process::id().to_string())));
 
-/// What is wrong with the process of a session that is alive, as far as that can be seen. Of another host's, as a container's that has
-/// a name of its own, nothing.
+/// What is wrong with the process of a living session, as far as that can be seen: nothing of another host, or of a container with its own name.
 pub(super) fn state_of(session: u64, owner: &Owner) -> Option<ProcessState> {
     let is_here = || owner.host == rustix::system::uname().nodename().to_string_lossy();
     if owner.pid == 0 || owner.pid == std::process::id() || !is_here() || !*HAS_OUR_NUMBERS {

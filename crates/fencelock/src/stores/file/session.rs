@@ -209,7 +209,7 @@ impl Core {
         let there = directory.exists(&path);
         let there = there.map_err(|errno| fault("renew", format_args!("{}/{path}", directory.path), errno))?;
         if !there {
-            state.depart(&slot.encoded, &ticket);
+            bucket.remove(directory, &mut state, "renew", &slot.encoded, &ticket)?;
         }
         Ok(there)
     }
@@ -298,8 +298,7 @@ impl Drop for Core {
     }
 }
 
-/// Makes the session file under a temporary name, and gives it its own only once it is locked: nobody ever sees it
-/// unlocked while its owner lives.
+/// Makes the session file under a temporary name, and gives it its own once it is locked: no process sees it unlocked while its owner lives.
 fn make_session_file(directory: &Directory, name: &str, text: &str, inherit: bool) -> rustix::io::Result<OwnedFd> {
     let sessions = &directory.root.sessions;
     let modes = directory.root.modes;

@@ -54,8 +54,7 @@ impl NameList {
         Ok(Self { buckets: buckets.into_iter(), roll: Roll::default(), is_read: false, failure: None, directory })
     }
 
-    /// The names in the next bucket; `None` after the last one. A bucket that cannot be read is told to the log, and costs the names
-    /// in it; if none can be read, that is the error.
+    /// The names in the next bucket; `None` after the last one. A bucket that cannot be read is logged; if none can be read, that is the error.
     pub(super) fn go_on(mut self, prefix: &str) -> Result<Option<(Vec<Name>, Self)>> {
         let Some(bucket) = self.buckets.next() else {
             return self.failure.filter(|_| !self.is_read).map_or(Ok(None), Err);

@@ -45,8 +45,7 @@ impl Directory {
     }
 
     /// Removes some dead sessions: their tickets, and then their files, so that no crash in between leaves a ticket whose session
-    /// nobody finds. It begins anywhere, so that those who open the directory together do not all test the same ones. `false` if
-    /// more of their tickets are left.
+    /// no process finds. It begins anywhere, so that simultaneous openings test different ones. `false` if more of their tickets are left.
     fn remove_dead(&self) -> rustix::io::Result<bool> {
         let mut sessions = Vec::new();
         platform::list(&self.root.sessions, |name| sessions.extend(parse_hex(name, 16)))?;

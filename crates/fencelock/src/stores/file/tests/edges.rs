@@ -172,6 +172,86 @@ async fn a_bucket_that_was_removed_and_made_anew_by_another_process_is_used_by_b
 }
 
 #[tokio::test]
+async fn a_process_leaves_a_bucket_that_was_renamed_and_never_waits_behind_its_own_old_ticket() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut one, mut two) = (Client::on(&near), Client::on(&far));
+    let (_, path) = bucket_of(&directory, "a");
+    for (hour, at_once) in [(1, false), (2, true)] {
+        let mut old = one.enter("a", Claim::MUTEX).await;
+        std::fs::rename(&path, directory.path().join(format!("b/old-{hour}"))).unwrap();
+        assert_eq!(old.leave().await.unwrap(), Left::AlreadyGone);
+        // Another process opens the bucket that its path names, and draws a number in it.
+        let mut held = two.enter("a", Claim::MUTEX).await;
+        let before = token(&*held);
+        if at_once {
+            let entry = one.entry("a", Claim::MUTEX, false);
+            assert!(one.session.enter_now(&entry).is_none(), "it has to be opened anew");
+        }
+        assert!(matches!(one.attempt("a").await, Entered::Busy));
+        let mut waiting = one.enter("a", Claim::MUTEX).await;
+        let (after, left) = tokio::join!(granted(&mut waiting), held.leave());
+        assert!(after > before && left.unwrap() == Left::Released);
+        waiting.leave().await.unwrap();
+    }
+    assert_eq!(tickets(&directory), 0, "no old bucket keeps a ticket");
+}
+
+#[tokio::test]
+async fn a_waiter_in_a_bucket_that_was_renamed_loses_its_place_and_enters_the_new_one() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut one, mut two) = (Client::on(&near), Client::on(&far));
+    let held = one.enter("a", Claim::MUTEX).await;
+    let mut waiting = two.enter("a", Claim::MUTEX).await;
+    std::fs::rename(bucket_of(&directory, "a").1, directory.path().join("b/old")).unwrap();
+    let until = SystemClock.now().after(Duration::from_secs(180));
+    assert_eq!(waiting.next(until).await.unwrap(), Standing::Lost(Loss::Removed));
+    let mut anew = two.enter("a", Claim::MUTEX).await;
+    assert!(granted(&mut anew).await > token(&*held));
+    assert_eq!(one.session.renew(&[held.id()]).await.unwrap().gone, [(held.id(), Loss::Removed)]);
+}
+
+#[tokio::test]
+async fn a_bucket_that_gets_its_name_back_bars_no_other_process_by_what_was_given_back_meanwhile() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut one, mut two) = (Client::on(&near), Client::on(&far));
+    let (_, path) = bucket_of(&directory, "a");
+    let away = directory.path().join("b/old");
+    let mut left = one.enter("a", Claim::MUTEX).await;
+    std::fs::rename(&path, &away).unwrap();
+    assert_eq!(left.leave().await.unwrap(), Left::AlreadyGone);
+    std::fs::rename(&away, &path).unwrap();
+    let mut lost = two.enter("a", Claim::MUTEX).await;
+    token(&*lost);
+    std::fs::rename(&path, &away).unwrap();
+    assert_eq!(two.session.renew(&[lost.id()]).await.unwrap().gone.len(), 1);
+    assert_eq!(lost.leave().await.unwrap(), Left::AlreadyGone);
+    std::fs::rename(&away, &path).unwrap();
+    token(&*one.enter("a", Claim::MUTEX).await);
+}
+
+#[tokio::test]
+async fn a_ticket_of_a_living_session_that_no_place_has_is_removed_with_the_next_listing() {
+    let directory = directory();
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut one, mut two) = (Client::on(&near), Client::on(&far));
+    let (_, path) = bucket_of(&directory, "a");
+    let mut left = one.enter("a", Claim::MUTEX).await;
+    let ticket = std::fs::read_dir(&path).unwrap().next().unwrap().unwrap().path();
+    left.leave().await.unwrap();
+    let mut held = two.enter("a", Claim::MUTEX).await;
+    // As a backup brings it back.
+    std::os::unix::fs::symlink("1", ticket).unwrap();
+    let mut waiting = one.enter("a", Claim::MUTEX).await;
+    let (_, left) = tokio::join!(granted(&mut waiting), held.leave());
+    assert_eq!(left.unwrap(), Left::Released);
+    waiting.leave().await.unwrap();
+    assert_eq!(tickets(&directory), 0);
+}
+
+#[tokio::test]
 async fn a_removed_bucket_is_not_locked_and_no_number_is_drawn_in_it() {
     let directory = directory();
     let here = store(&directory);

@@ -46,6 +46,19 @@ async fn a_holder_hears_of_the_removal_of_its_ticket_whatever_its_ttl() {
     assert_eq!(lost, Loss::Removed);
 }
 
+#[tokio::test]
+async fn the_next_renewal_ends_a_session_whose_directory_of_sessions_was_renamed() {
+    let directory = directory();
+    let here = store(&directory);
+    let client = Client::on(&here);
+    assert_eq!(renewal(&client, &[]).await, 0);
+    let sessions = directory.path().join("sessions");
+    std::fs::rename(&sessions, directory.path().join("old")).unwrap();
+    std::fs::create_dir(&sessions).unwrap();
+    assert_eq!(client.session.renew(&Vec::new()).await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(client.session.over(), Some(Loss::Removed));
+}
+
 #[test]
 fn a_directory_that_is_in_use_is_locked_against_the_cleaner_of_systemd() {
     let directory = directory();
