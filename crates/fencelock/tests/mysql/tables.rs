@@ -193,9 +193,14 @@ async fn the_error_proposes_the_zone_that_sessions_of_the_server_have_and_other_
     let shedlock = TABLE.replace("distributed_lock", "shedlock").replace("expire_time DATETIME", "a TIMESTAMP");
     let shedlock = shedlock.replace("created_at DATETIME", "b TIMESTAMP(3)");
     // The abbreviation of the second zone is no name of a zone, and that of the third is the name of another one.
-    for (sessions, system) in [("+05:00", "UTC"), ("SYSTEM", "Asia/Karachi"), ("SYSTEM", "UTC-5")] {
+    for (option, sessions, system) in [
+        ("--default-time-zone=+05:00", "+05:00", "UTC"),
+        ("--default-time-zone=SYSTEM", "SYSTEM", "Asia/Karachi"),
+        ("--default-time-zone=SYSTEM", "SYSTEM", "UTC-5"),
+        ("--init-connect=SET time_zone = '+05:00'", "+05:00", "UTC"),
+    ] {
         let settings = Settings { system_zone: Some(system.to_owned()), ..Settings::default() };
-        let server = Server::start(settings.with(&format!("--default-time-zone={sessions}"))).unwrap();
+        let server = Server::start(settings.with(option)).unwrap();
         server.sql(&format!("USE fencelock; {TABLE}; {shedlock}")).unwrap();
         let proposed = format!("zone={sessions}");
         for layout in ["layout=distributed_lock", "layout=shedlock&columns=lock_key,a,b,lock_value"] {

@@ -44,7 +44,7 @@ pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Durat
         if is_mariadb { ("max_statement_time", ",NO_AUTO_CREATE_USER") } else { ("max_execution_time", "") };
     let seconds = waits.as_secs().max(1);
     let settings = format!(
-        "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION{mode}', autocommit = 1, completion_type = 0, \
+        "SET @fencelock_zone = @@session.time_zone, SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION{mode}', autocommit = 1, completion_type = 0, \
          wait_timeout = 2147483, {limit} = 0, sql_safe_updates = 0, sql_big_selects = 1, sql_select_limit = 18446744073709551615, \
          innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}, group_concat_max_len = 16777216"
     );
