@@ -1,7 +1,6 @@
 //! Several mutexes, all or none of them.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all, try_join_all};
@@ -154,8 +153,9 @@ impl MultiLock {
         ordered.sort_by(|(one, _), (other, _)| one.cmp(other));
         for pair in ordered.windows(2) {
             let [one, other] = [0, 1].map(|at| pair[at].1.1);
-            if pair[0].0 == pair[1].0 && Arc::ptr_eq(one.client().engine(), other.client().engine()) {
-                let message = "two of the names are one lock in this store: name one of them";
+            // Of a name that moves, the key is the same in two stores perhaps.
+            if pair[0].0 == pair[1].0 && one.name() != other.name() {
+                let message = "two of the names have one key in their store, and are one lock: name one of them";
                 let error = Error::new(ErrorKind::Config, "multi-lock", message);
                 return Err(error.with("name", one.name()).with("name", other.name()));
             }

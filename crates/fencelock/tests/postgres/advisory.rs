@@ -1,6 +1,7 @@
 //! Advisory locks of the server, beside sessions of others that take them by key.
 
 use fencelock::postgres::Schema;
+use fencelock::recipes::MultiLock;
 use fencelock::{Client, ErrorKind, Loss};
 use fencelock_testbed::postgres::KIND;
 use fencelock_testbed::{Proxy, Way};
@@ -70,6 +71,8 @@ async fn names_of_one_advisory_lock_are_refused_together_and_callers_of_them_in_
         }
     }
     let (one, other) = (of("with_advisory_lock").await, of("with_advisory_lock").await);
+    let of_two = MultiLock::new([one.mutex("plumless").unwrap(), other.mutex("buckeroo").unwrap()]).unwrap();
+    assert_eq!(soon(of_two.acquire()).await.unwrap_err().kind(), ErrorKind::Config);
     let rounds = async |client: &Client, names: [&str; 2]| {
         for _ in 0..10 {
             let both = client.multi_lock(names).unwrap().acquire().await.unwrap();
