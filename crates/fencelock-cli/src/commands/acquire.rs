@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use fencelock::{Client, Name};
+use nix::sys::signal::SigSet;
 use nix::unistd::{chdir, setsid};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -175,8 +176,9 @@ impl Keep {
         // A session of its own: neither the keyboard nor the end of the terminal is for it.
         setsid().map_err(|error| Failure::os("cannot start a session", &error.into()))?;
         let _ = chdir("/");
-        // Signals end the wait, and nothing once the lock is held.
+        // Some signals end the wait. Once the lock is held, a signal has no effect: a service may be stopped by any.
         let mut signals = Signals::take_over()?;
+        SigSet::all().thread_block().map_err(|error| Failure::os("cannot block signals", &error.into()))?;
         never_wait();
         let limit = if self.waiting.at_once { Duration::ZERO } else { self.waiting.wait.unwrap_or(CONNECT) };
         let client = tokio::select! {

@@ -128,7 +128,7 @@ fn works_on_under_its_lock(place: &Place) {
     let worker = Running::start(&mut script(place, text));
     written(&place.path("ready"));
     let kept_by = keeper(place, "job");
-    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGTSTP] {
+    for signal in Signal::iterator().filter(|signal| !matches!(signal, Signal::SIGKILL | Signal::SIGSTOP)) {
         kill(Pid::from_raw(kept_by), signal).unwrap();
     }
     worker.signal(Signal::SIGTERM);
