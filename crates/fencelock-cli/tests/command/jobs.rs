@@ -3,9 +3,21 @@
 use std::process::Stdio;
 
 use fencelock_testbed::redis::shared;
+use fencelock_testbed::{mysql, postgres, zookeeper};
 use nix::sys::signal::Signal;
 
 use crate::common::{Place, Running, code, ended, output, stderr, stdout, until, written};
+
+/// A place on each store that keeps notes.
+fn every_store() -> [Place; 5] {
+    [
+        Place::new(),
+        Place::with_store(shared().url_with("ttl_ms=60000")),
+        Place::with_store(zookeeper::shared().url_with("ttl_ms=60000")),
+        Place::with_store(postgres::KIND.shared().url()),
+        Place::with_store(mysql::KIND.shared().url()),
+    ]
+}
 
 /// What `jobs --json` tells of the job.
 fn last(place: &Place) -> serde_json::Value {
@@ -137,9 +149,7 @@ fn a_run_that_is_told_to_end_or_outlives_max_hold_has_died_whatever_its_exit_cod
     assert_eq!((last(&place)["attempt"].as_u64(), checked(&place)), (Some(3), 0));
 }
 
-#[test]
-fn a_second_waiter_of_a_host_for_one_slot_ends_with_72() {
-    let place = Place::new();
+fn refuses_a_second_waiter(place: &Place) {
     let slot = ["--slot", "a", "job"];
     let first = Running::start(place.run(&slot, "echo >> began; exec cat").stdin(Stdio::piped()));
     until("it runs", || place.path("began").exists().then_some(()));
@@ -151,6 +161,11 @@ fn a_second_waiter_of_a_host_for_one_slot_ends_with_72() {
     assert_eq!(ended(&mut place.run(&[&["--quiet"], &slot[..]].concat(), "false")), (72, String::new()));
     first.signal(Signal::SIGKILL);
     drop(waits);
+}
+
+#[test]
+fn a_second_waiter_of_a_host_for_one_slot_ends_with_72() {
+    every_store().iter().for_each(refuses_a_second_waiter);
 }
 
 #[test]
@@ -187,6 +202,7 @@ fn lists_its_jobs(place: &Place) {
     let run = |name: &str, slot: &str, script: &str| ended(&mut place.run(&["--slot", slot, name], script)).0;
     assert_eq!([run("job", "a", "exit 3"), run("job", "b", "true"), run("other", "a", "true")], [3, 0, 0]);
     let shown = output(&mut place.fencelock(&["jobs", "--json"]));
+    assert_eq!(code(&shown), 0, "{shown:?}");
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!((shown[0]["name"].as_str(), shown[1]["name"].as_str()), (Some("job"), Some("other")));
     let before = &shown[0]["earlier"][0];
@@ -203,8 +219,7 @@ fn lists_its_jobs(place: &Place) {
 
 #[test]
 fn without_names_all_jobs_are_shown_that_have_a_record_with_their_last_runs() {
-    lists_its_jobs(&Place::new());
-    lists_its_jobs(&Place::with_store(shared().url_with("ttl_ms=60000")));
+    every_store().iter().for_each(lists_its_jobs);
     let plain = Place::with_store(shared().url_with("layout=plain"));
     let (code, text) = ended(&mut plain.fencelock(&["jobs"]));
     assert!(code == 64 && text.contains("keeps no notes"), "{code} {text}");

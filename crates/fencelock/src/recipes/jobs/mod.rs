@@ -24,7 +24,7 @@ use crate::store::Contender;
 const TELLING: Duration = Duration::from_secs(30);
 const TELL_AGAIN: Duration = Duration::from_millis(500);
 /// The locks whose notes list the jobs, but for their numbers, and how many there are.
-const LIST: &str = "fencelock/jobs/";
+const LIST: &str = "fencelock-jobs-";
 const LISTS: usize = 16;
 /// How long the first runs of a job wait for its list.
 const LISTING: Duration = Duration::from_secs(5);
@@ -139,7 +139,7 @@ impl Client {
     }
 
     /// The names of all jobs that ever ran in this store, in byte order, also of those whose record was deleted. They are kept in notes on
-    /// the locks `fencelock/jobs/0` to `15`. 16 requests.
+    /// the locks `fencelock-jobs-0` to `15`. 16 requests.
     ///
     /// # Errors
     /// As [`Client::note`].
