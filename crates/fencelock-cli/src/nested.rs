@@ -8,6 +8,7 @@ use std::fmt;
 use std::iter::successors;
 use std::time::SystemTime;
 
+use fencelock::inspect::{Contender, Page};
 use fencelock::{Client, Name};
 use nix::unistd::{Pid, getppid};
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,9 @@ pub(crate) enum Mode {
 pub(crate) struct Held {
     /// The store, without secrets.
     store: String,
+    /// The client that holds it.
+    #[serde(default)]
+    client: Option<u64>,
     pub(crate) name: String,
     mode: Mode,
     pub(crate) token: Option<String>,
@@ -47,7 +51,7 @@ pub(crate) struct Held {
 impl Held {
     /// One that this process has taken just now. `None` where the kernel does not tell when this process started.
     pub(crate) fn by_us(
-        store: String,
+        (store, client): (String, u64),
         name: &Name,
         mode: Mode,
         token: Option<String>,
@@ -55,7 +59,17 @@ impl Held {
     ) -> Option<Self> {
         let (name, us) = (name.to_string(), Pid::this());
         let since = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        Some(Self { store, name, mode, token, pid: us.as_raw(), start: start_of(us)?, since, command })
+        Some(Self {
+            store,
+            client: Some(client),
+            name,
+            mode,
+            token,
+            pid: us.as_raw(),
+            start: start_of(us)?,
+            since,
+            command,
+        })
     }
 
     /// The failure of a command that would wait for this lock.
@@ -107,18 +121,36 @@ impl Around {
         }
     }
 
-    /// Refuses `names` of which the store takes one for another name that is held around this process.
-    pub(crate) async fn refuse_other_names(&self, store: &str, client: &Client, names: &[Name]) -> Outcome<()> {
-        let is_other = |held: &&Held| held.store == store && names.iter().all(|name| name.as_str() != held.name);
-        for held in self.0.iter().filter(is_other) {
-            let key = client.key(&Name::new(&held.name)?).await?;
-            for name in names {
-                if client.key(name).await? == key {
-                    return Err(held.is_around(&format!(", which {name} is in this store,")));
+    /// Refuses `names` that are held around this process, as `store` has them: under another name, or by another URL of the store.
+    pub(crate) async fn refuse_unlike(&self, store: &str, client: &Client, names: &[Name], mode: Mode) -> Outcome<()> {
+        for held in &self.0 {
+            let around = Name::new(&held.name)?;
+            let are_many =
+                matches!((held.mode, mode), (Mode::Shared, Mode::Shared) | (Mode::Permits(..), Mode::Permits(..)));
+            match (held.store == store, names.contains(&around)) {
+                (false, true) if !are_many => {
+                    let queue = client.queue_page(&around, Page { skip: 0, limit: 1000 }).await;
+                    if queue.is_ok_and(|queue| queue.contenders.iter().any(|holder| self.is_holder(holder))) {
+                        return Err(held.is_around(&format!(", by another URL ({store}),")));
+                    }
                 }
+                (true, false) => {
+                    let key = client.key(&around).await?;
+                    for name in names {
+                        if client.key(name).await? == key {
+                            return Err(held.is_around(&format!(", which {name} is in this store,")));
+                        }
+                    }
+                }
+                _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Whether one of them is the place of `holder`, whatever URL its store has.
+    pub(crate) fn is_holder(&self, holder: &Contender) -> bool {
+        self.0.iter().any(|held| held.client == Some(holder.id.client))
     }
 
     /// The innermost one that is the lock `name` of `store`.
@@ -149,7 +181,8 @@ mod tests {
     use super::*;
 
     fn around(modes: &[Mode]) -> Around {
-        let held = |mode: &Mode| Held::by_us("file:///x".to_owned(), &job(), *mode, None, "sh".to_owned()).unwrap();
+        let held =
+            |mode: &Mode| Held::by_us(("file:///x".to_owned(), 7), &job(), *mode, None, "sh".to_owned()).unwrap();
         Around(modes.iter().map(held).collect())
     }
 

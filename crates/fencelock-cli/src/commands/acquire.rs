@@ -225,7 +225,8 @@ impl Keep {
             let message = format!("the lock {name} in {} is held for the process {} already", chosen.shown(), self.pid);
             return Err(Failure::new(code::NESTED, message));
         }
-        Around::this_process().refuse_other_names(&chosen.locks(), client, std::slice::from_ref(name)).await?;
+        let around = Around::this_process();
+        around.refuse_unlike(&chosen.locks(), client, std::slice::from_ref(name), Mode::Mutex).await?;
         let lock = client.mutex(name)?.purpose(self.purpose.clone().unwrap_or_default());
         let acquire = async {
             match self.waiting.wait {

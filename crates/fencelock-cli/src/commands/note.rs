@@ -123,9 +123,9 @@ impl Note {
                 None => Err(Failure::new(code::LOST, format!("{run}, and has lost it"))),
             };
         }
-        let is_around =
+        let has_keeper =
             |holder: &Contender| Keeper::of(client, &self.name, holder).is_some_and(|keeper| keeper.is_around_us());
-        Ok(held.into_iter().find(is_around))
+        Ok(held.into_iter().find(|holder| around.is_holder(holder) || has_keeper(holder)))
     }
 }
 

@@ -297,7 +297,7 @@ impl Run {
         }
         let around = Around::this_process();
         for Home { chosen, client } in homes {
-            around.refuse_other_names(&chosen.locks(), client, &self.names).await?;
+            around.refuse_unlike(&chosen.locks(), client, &self.names, self.mode()).await?;
         }
         let taken = match shared {
             // Never waited for: who is in the way waits for the end of the lock around us.
@@ -495,8 +495,9 @@ impl Run {
     ) -> [(&'static str, Option<String>); 4] {
         let token_of = |guard: &AnyGuard| guard.token().map(|token| token.to_string());
         // Of one name, there is a guard in each store.
-        let held = guard.guards().iter().zip(homes.iter().cycle()).filter_map(|(guard, Home { chosen, .. })| {
-            Held::by_us(chosen.locks(), guard.name(), self.mode(), token_of(guard), purpose_of(&self.command))
+        let held = guard.guards().iter().zip(homes.iter().cycle()).filter_map(|(guard, Home { chosen, client })| {
+            let holder = (chosen.locks(), client.owner().client);
+            Held::by_us(holder, guard.name(), self.mode(), token_of(guard), purpose_of(&self.command))
         });
         let told_of = several::told_of(guard, homes);
         [

@@ -44,7 +44,7 @@ impl Wait {
         if self.timeout.is_none() {
             let (around, locks) = (Around::this_process(), chosen.locks());
             around.sharing(&locks, &self.name, Mode::Exclusive)?;
-            around.refuse_other_names(&locks, client, std::slice::from_ref(&self.name)).await?;
+            around.refuse_unlike(&locks, client, std::slice::from_ref(&self.name), Mode::Exclusive).await?;
         }
         match self.until_it_is_free(client).await {
             Ok(None) => Ok(0),

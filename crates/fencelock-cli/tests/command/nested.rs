@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 
 use crate::common::{PROGRAM, Place, Running, code, ended, output, stderr, stdout, written};
+use fencelock_testbed::redis::shared;
 use nix::sys::signal::Signal;
 
 /// `run` with a script that knows the program as `$FL`.
@@ -32,6 +33,23 @@ fn a_lock_inside_itself_ends_at_once_and_names_the_command_around_it() {
     assert!(!place.path("ran").exists());
     assert_eq!(ended(&mut run(&place, &["job"], "\"$FL\" wait --timeout 1ms job")).0, 75);
     assert_eq!(ended(&mut run(&place, &["job"], "\"$FL\" run other -- true")), (0, String::new()));
+}
+
+#[test]
+fn a_lock_inside_itself_by_another_url_of_the_store_ends_at_once() {
+    let server = shared().url();
+    for (store, other) in
+        [(server.clone(), server.replace("127.0.0.1", "localhost")), (server.clone(), server + "?layout=fair")]
+    {
+        let place = Place::with_store(store);
+        for inner in ["run job -- true", "run --quiet --try other job -- true", "acquire job --pid $$", "wait job"] {
+            let script = format!("FENCELOCK_STORE='{other}' \"$FL\" {inner}");
+            let (code, said) = ended(&mut run(&place, &["job"], &script));
+            assert!(code == 73 && said.contains("by another URL"), "{other} {inner}: {code} {said}");
+        }
+        let note = format!("FENCELOCK_STORE='{other}' \"$FL\" note job --set here");
+        assert_eq!(ended(&mut run(&place, &["job"], &note)), (0, String::new()));
+    }
 }
 
 #[test]
