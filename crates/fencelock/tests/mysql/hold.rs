@@ -17,9 +17,8 @@ async fn a_grant_is_held_until_the_transaction_ends_and_nobody_is_granted_meanwh
             let (one, other) = (client(&url, 60_000).await, client(&url, 60_000).await);
             let mut user = connection(&url).await;
             user.query_drop(format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}")).await.unwrap();
-            user.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT").await.unwrap();
-            // Later than the snapshot.
             let guard = acquire(&one, "job").await;
+            user.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT").await.unwrap();
             let waiting = acquiring(&other, "job");
             until_queued(&other, "job", 2).await;
             hold(&mut user, "job", guard.token().unwrap().to_i64()).await.unwrap();
@@ -34,6 +33,41 @@ async fn a_grant_is_held_until_the_transaction_ends_and_nobody_is_granted_meanwh
             soon(waiting).await.unwrap().unwrap().release().await.unwrap();
             until_queued(&one, "job", 0).await;
         }
+    }
+}
+
+/// With such a snapshot, 30 writers that took `max(n) + 1` wrote six numbers.
+#[tokio::test]
+async fn a_snapshot_that_is_older_than_the_grant_holds_nothing_and_the_error_says_to_begin_later() {
+    let url = database();
+    let (one, other, mut user) = (client(&url, 60_000).await, client(&url, 60_000).await, connection(&url).await);
+    drop(acquire(&one, "another").await);
+    user.query_drop("CREATE TABLE mine (n INT) ENGINE = InnoDB").await.unwrap();
+    for (refuses_changes, was_waiting) in [(0, false), (0, true), (1, false), (1, true)] {
+        user.query_drop(format!("SET SESSION innodb_snapshot_isolation = {refuses_changes}")).await.unwrap();
+        let before = acquire(&other, "job").await;
+        let waiting = acquiring(&one, "job");
+        until_queued(&other, "job", 2).await;
+        let guard = if was_waiting {
+            user.query_drop("BEGIN").await.unwrap();
+            user.query_drop("SELECT MAX(n) FROM mine").await.unwrap();
+            before.release().await.unwrap();
+            soon(waiting).await.unwrap().unwrap()
+        } else {
+            before.release().await.unwrap();
+            soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+            user.query_drop("BEGIN").await.unwrap();
+            user.query_drop("SELECT MAX(n) FROM mine").await.unwrap();
+            acquire(&one, "job").await
+        };
+        let token = guard.token().unwrap().to_i64();
+        let error = hold(&mut user, "job", token).await.unwrap_err().to_string();
+        assert!(error.contains("FL001") && error.contains("acquire first, begin then"), "{error}");
+        assert_eq!(user.query_first::<u8, _>("SELECT @@in_transaction").await.unwrap(), Some(0));
+        user.query_drop("BEGIN").await.unwrap();
+        hold(&mut user, "job", token).await.unwrap();
+        user.query_drop("COMMIT").await.unwrap();
+        guard.release().await.unwrap();
     }
 }
 

@@ -10,6 +10,7 @@ mod kills;
 mod lab;
 mod limits;
 mod notes;
+mod rights;
 mod shedlock;
 mod sticky;
 mod tables;

@@ -1,8 +1,8 @@
 -- Locks in MariaDB and MySQL, layout `fair`, version 4: tables that only the procedures below touch.
 --
--- Statements end with a line of two slashes. setup.rs fills in the braces. `us` is the server's time in microseconds. `check` checks the session,
--- and `begin` begins a transaction too. `one` fails unless the last statement wrote one row, and `found` fails if a read left NULL, as KILL QUERY
--- may cause. NOTES.md beside this file has the order of locks.
+-- Statements end with a line of two slashes. setup.rs fills in the braces: `us` is the server's time in microseconds, `check` checks the session,
+-- `begin` begins a transaction too, `one` fails unless the last statement wrote one row. A read or a write that KILL QUERY ended may report
+-- success, hence `interrupted`. NOTES.md beside this file has the order of locks.
 
 -- What procedures are made with stays with them.
 SET @fencelock_mode = @@SESSION.sql_mode
@@ -97,8 +97,7 @@ CREATE TABLE IF NOT EXISTS fencelock_fenced (resource VARBINARY(512) NOT NULL PR
 
 -- Procedures whose names begin with fencelock__ are called by the others alone, with the bucket locked, unless they say otherwise.
 
--- Keeps everybody from being granted until every session that is not remembered has ended, wherever the memory may lack some: after a
--- replica became the server, and where a dump was read in. No bucket is locked.
+-- Where tables may lack sessions (a replica took over, a dump was read in), nothing is granted until those have ended. It locks no bucket.
 CREATE PROCEDURE fencelock__heed(p_ttl BIGINT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_mark, v_known VARBINARY(512);
@@ -106,7 +105,7 @@ BEGIN
     DECLARE v_made DATETIME;
     SELECT create_time INTO v_made FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'fencelock_place';
     SET v_mark = LEFT(CONCAT_WS(' ', @@global.server_id, @@global.hostname, @@global.port, v_made), 512);
-    {found v_made}
+    IF v_made IS NULL {interrupted}
     SELECT mark, longest INTO v_known, v_longest FROM fencelock_layout WHERE one = 1;
     IF NOT (v_known <=> v_mark) OR v_longest < p_ttl THEN
         SELECT mark, longest, quiet_until, quiet_for INTO v_known, v_longest, v_quiet_until, v_quiet_for
@@ -127,8 +126,7 @@ BEGIN
 END
 //
 
--- Takes a session out that expired, so that a renewal which has begun, and waits, finds nothing to renew. One whose row somebody is writing
--- may be renewed already: it counts as living until that is over. Only who is not there any more is dead.
+-- Deletes an expired session, so that a renewal that waits finds nothing to renew. A session whose row is being written counts as living.
 CREATE PROCEDURE fencelock__bury(p_session BIGINT UNSIGNED, OUT o_dead BOOLEAN) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_expires BIGINT;
@@ -144,8 +142,7 @@ BEGIN
 END
 //
 
--- Who waits first, and when the first of those could be found dead whose death would let somebody in: the first who hold, and the first who
--- waits. `o_alone` says that somebody holds who leaves room for nobody. It locks nothing.
+-- The first waiter, and when the first session ends whose death lets a waiter in. `o_alone`: a holder leaves no room. It locks nothing.
 CREATE PROCEDURE fencelock__front(p_b SMALLINT, p_name VARBINARY(512), p_head BIGINT, OUT o_first BIGINT, OUT o_boundary BIGINT, OUT o_alone BOOLEAN)
 SQL SECURITY DEFINER
 BEGIN
@@ -173,16 +170,14 @@ SQL SECURITY DEFINER
 BEGIN
     DECLARE v_now BIGINT DEFAULT {us};
     SET p_boundary = IF(p_quiet_until > v_now, LEAST(COALESCE(p_boundary, p_quiet_until), p_quiet_until), p_boundary);
-    -- One that is dead and still there is kept by a transaction that holds it. The first who waits sees to its end, and those behind it look
-    -- in case that one stands still.
+    -- A transaction holds a dead place that is still there: the first waiter looks often, those behind it less.
     SET o_look_in = CASE WHEN p_boundary IS NULL THEN -1 WHEN p_boundary > v_now THEN GREATEST(100, CEIL((p_boundary - v_now) / 1000) + 1)
         WHEN COALESCE(p_first, p_mine) >= p_mine THEN 100 ELSE 1000 END;
 END
 //
 
--- Removes the dead who hold, grants what is admitted from the front on, and moves the head; a queue without anybody goes. Rows that a
--- transaction holds stay. Whom to tell is added to `io_granted` where it is a place of the session `p_me`, which reads the answer, and otherwise
--- to `io_bells`.
+-- Removes dead holders, grants what is admitted from the front on, moves the head, and deletes an empty queue. Rows that a transaction holds
+-- stay. Grants to the session `p_me`, which reads the answer, are added to `io_granted`, and the bells of others to `io_bells`.
 CREATE PROCEDURE fencelock__settle(p_b SMALLINT, p_name VARBINARY(512), p_me BIGINT UNSIGNED, INOUT io_bells LONGBLOB, INOUT io_granted LONGBLOB)
 SQL SECURITY DEFINER
 BEGIN
@@ -195,9 +190,9 @@ BEGIN
     DECLARE v_looked INT DEFAULT 0;
     DECLARE v_now BIGINT DEFAULT {us};
     SELECT COALESCE(MAX(head), 0) INTO v_head FROM fencelock_queue WHERE b = p_b AND name = p_name;
-    {found v_head}
+    IF v_head IS NULL {interrupted}
     SELECT COALESCE(MIN(seq), 0) INTO v_front FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head;
-    {found v_front}
+    IF v_front IS NULL {interrupted}
     IF v_front > 0 THEN
         SELECT p.seq, p.granted, p.weight, p.capacity, p.session, p.client, p.number, s.expires, s.bell
             INTO v_seq, v_granted, v_weight, v_capacity, v_session, v_client, v_number, v_expires, v_bell
@@ -231,7 +226,7 @@ BEGIN
         END WHILE;
         SET v_used = NULL;
         SELECT COALESCE(SUM(weight), 0) INTO v_used FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head AND seq < v_first;
-        {found v_used}
+        IF v_used IS NULL {interrupted}
     END IF;
     IF v_seq IS NOT NULL THEN
         SELECT quiet_until > v_now INTO v_quiet FROM fencelock_layout WHERE one = 1;
@@ -270,7 +265,7 @@ BEGIN
     IF v_moved THEN
         SET v_front = NULL;
         SELECT COALESCE(MIN(seq), 0) INTO v_front FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head;
-        {found v_front}
+        IF v_front IS NULL {interrupted}
     END IF;
     IF v_front = 0 AND v_head > 0 THEN
         DELETE FROM fencelock_queue WHERE b = p_b AND name = p_name;
@@ -309,8 +304,7 @@ BEGIN
 END
 //
 
--- Wakes the listening connections of those who were granted: KILL QUERY ends their sleep. A ring that nobody hears costs a look. After the
--- commit, and in no transaction.
+-- Wakes the listening connections of sessions that were granted: KILL QUERY ends their sleep. After the commit, in no transaction.
 CREATE PROCEDURE fencelock__ring(p_bells LONGBLOB) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_bell VARBINARY(64);
@@ -323,21 +317,12 @@ BEGIN
 END
 //
 
--- Refuses a bell that is no name of ours: with the definer's rights, it would end the query of whoever has that named lock.
-CREATE PROCEDURE fencelock__allow(p_bell VARBINARY(64)) SQL SECURITY DEFINER
-BEGIN
-    IF COALESCE(LEFT(p_bell, 10) <> 'fencelock_' OR LENGTH(p_bell) <> 26 OR LOCATE(',', p_bell) > 0, TRUE) THEN
-        SIGNAL SQLSTATE 'FL004' SET MESSAGE_TEXT = 'a bell is named fencelock_ and 16 digits';
-    END IF;
-END
-//
-
 -- Opens a session that nobody had before, or again when the answer was lost: its epoch.
 CREATE PROCEDURE fencelock_open(
     p_session BIGINT UNSIGNED, p_bell VARBINARY(64), p_ttl BIGINT, p_host VARBINARY(512), p_pid BIGINT UNSIGNED, p_client BIGINT UNSIGNED
 ) SQL SECURITY DEFINER
 BEGIN
-    CALL fencelock__allow(p_bell);
+    IF NOT COALESCE({bell} AND p_ttl BETWEEN 1 AND 3153600000000000 AND NOT ISNULL(p_session) AND NOT ISNULL(p_host) AND NOT ISNULL(p_pid) AND NOT ISNULL(p_client), FALSE) {refused}
     {begin}
         CALL fencelock__heed(p_ttl);
         INSERT INTO fencelock_session VALUES (p_session, {us} + p_ttl, p_ttl, 1, p_bell, 0, p_host, p_pid, p_client)
@@ -352,10 +337,11 @@ END
 CREATE PROCEDURE fencelock_resume(p_session BIGINT UNSIGNED, p_ttl BIGINT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_expires, v_epoch BIGINT;
+    IF NOT COALESCE(p_ttl BETWEEN 1 AND 3153600000000000, FALSE) {refused}
     {begin}
         CALL fencelock__heed(p_ttl);
         SELECT COALESCE(MAX(expires), 0), MAX(epoch) + 1 INTO v_expires, v_epoch FROM fencelock_session WHERE id = p_session FOR UPDATE;
-        {found v_expires}
+        IF v_expires IS NULL {interrupted}
         IF v_expires > {us} THEN
             UPDATE fencelock_session SET expires = {us} + p_ttl, ttl = p_ttl, epoch = v_epoch WHERE id = p_session;
             {one}
@@ -377,15 +363,15 @@ BEGIN
 END
 //
 
--- Keeps a session alive with everything that hangs on it, and tells which of its grants were broken, until it says that it heard. The number in
--- the first row is 0, or below 0 when the session is over: no row at all says that the request was ended half way.
+-- Renews a session, and lists its broken grants until they are in `p_heard`. The first number is 0, and below 0 when the session is over.
 CREATE PROCEDURE fencelock_renew(p_session BIGINT UNSIGNED, p_ttl BIGINT, p_heard LONGTEXT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_expires BIGINT;
     DECLARE v_lives BOOLEAN;
+    IF NOT COALESCE(p_ttl BETWEEN 1 AND 3153600000000000 AND p_heard IS NOT NULL, FALSE) {refused}
     {begin}
         SELECT COALESCE(MAX(expires), 0) INTO v_expires FROM fencelock_session WHERE id = p_session FOR UPDATE;
-        {found v_expires}
+        IF v_expires IS NULL {interrupted}
         -- By the clock as it is now: the row may have been waited for.
         SET v_lives = v_expires > {us};
         IF v_lives THEN
@@ -421,6 +407,7 @@ BEGIN
     DECLARE v_cleared INT;
     DECLARE v_used DECIMAL(40);
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
+    IF NOT COALESCE(p_name <> '' AND p_epoch > 0 AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_weight BETWEEN 1 AND p_capacity AND p_wait IN (0, 1) AND p_again IN (0, 1), FALSE) {refused}
     {begin}
         work: BEGIN
             -- A request that may wait draws its number in the statement that locks the bucket; one that may not draws it once it is admitted. Numbers
@@ -435,7 +422,7 @@ BEGIN
             SET v_now = {us};
             SELECT s.epoch, s.expires, q.head, l.quiet_until INTO v_epoch, v_expires, v_head, v_quiet_until FROM fencelock_layout AS l
                 LEFT JOIN fencelock_session AS s ON s.id = p_session LEFT JOIN fencelock_queue AS q ON q.b = v_b AND q.name = p_name WHERE l.one = 1;
-            {found v_quiet_until}
+            IF v_quiet_until IS NULL {interrupted}
             IF v_expires IS NULL OR v_expires <= v_now THEN
                 SET v_answer = 5;
                 LEAVE work;
@@ -446,7 +433,7 @@ BEGIN
             IF p_again AND v_head IS NOT NULL THEN
                 SELECT COALESCE(MAX(seq), 0), MAX(granted) INTO v_seq, v_granted FROM fencelock_place
                     WHERE b = v_b AND name = p_name AND seq >= v_head AND client = p_client AND number = p_number AND session = p_session;
-                {found v_seq}
+                IF v_seq IS NULL {interrupted}
                 IF v_seq > 0 THEN
                     CALL fencelock__front(v_b, p_name, v_head, v_first, v_boundary, v_alone);
                     SET v_answer = NOT v_granted, v_one = v_seq;
@@ -459,7 +446,7 @@ BEGIN
                     CALL fencelock__settle(v_b, p_name, NULL, v_bells, v_told);
                     SET v_head = NULL;
                     SELECT COALESCE(MAX(head), 0) INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
-                    {found v_head}
+                    IF v_head IS NULL {interrupted}
                     SET v_head = NULLIF(v_head, 0);
                     CALL fencelock__front(v_b, p_name, v_head, v_first, v_boundary, v_alone);
                 END IF;
@@ -490,7 +477,7 @@ BEGIN
                 SET v_admitted = v_admitted AND v_granted AND v_weight + p_weight <= p_capacity;
                 IF v_admitted THEN
                     SELECT SUM(weight) INTO v_used FROM fencelock_place WHERE b = v_b AND name = p_name AND seq >= v_head;
-                    {found v_used}
+                    IF v_used IS NULL {interrupted}
                     SET v_admitted = p_weight + v_used <= p_capacity;
                 END IF;
             END IF;
@@ -522,9 +509,8 @@ BEGIN
 END
 //
 
--- Gives up a place, that with this number unless it is null: 0 it was not there · 1 it was · 2 a transaction holds it. `p_withdraw` takes the
--- request back too, so that it never has an effect. The second number is the epoch that requests need from then on, 0 when the session is over;
--- the third one the number of a place that a transaction holds. Then the session's places that this granted, as in 'client-number-seq,'.
+-- Gives up a place, with this number unless it is null: 0 it was not there · 1 it was · 2 a transaction holds it. `p_withdraw` also refuses the
+-- request from then on. Then the epoch that requests need, the number of the held place, and the session's new grants ('client-number-seq,').
 CREATE PROCEDURE fencelock_leave(
     p_session BIGINT UNSIGNED, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_withdraw BOOLEAN
 ) SQL SECURITY DEFINER
@@ -533,11 +519,12 @@ BEGIN
     DECLARE v_answer INT;
     DECLARE v_last, v_seq, v_taken, v_epoch BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
+    IF NOT COALESCE(p_name <> '' AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_withdraw IN (0, 1), FALSE) {refused}
     {begin}
         {lock}
         IF p_withdraw THEN
             SELECT COALESCE(MAX(epoch) + 1, 0) INTO v_epoch FROM fencelock_session WHERE id = p_session FOR UPDATE;
-            {found v_epoch}
+            IF v_epoch IS NULL {interrupted}
             IF v_epoch > 0 THEN
                 UPDATE fencelock_session SET epoch = v_epoch WHERE id = p_session;
                 {one}
@@ -546,7 +533,7 @@ BEGIN
         IF p_seq IS NULL THEN
             SELECT COALESCE(MAX(p.seq), 0) INTO p_seq FROM fencelock_queue AS q JOIN fencelock_place AS p ON p.b = v_b AND p.name = p_name AND p.seq >= q.head
                 WHERE q.b = v_b AND q.name = p_name AND p.client = p_client AND p.number = p_number AND p.session = p_session;
-            {found p_seq}
+            IF p_seq IS NULL {interrupted}
         END IF;
         SELECT seq INTO v_taken FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq
             AND client = p_client AND number = p_number AND session = p_session FOR UPDATE SKIP LOCKED;
@@ -558,7 +545,7 @@ BEGIN
         ELSE
             SELECT COUNT(*) * 2, MAX(seq) INTO v_answer, v_seq FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq
                 AND client = p_client AND number = p_number AND session = p_session;
-            {found v_answer}
+            IF v_answer IS NULL {interrupted}
         END IF;
         COMMIT;
     END;
@@ -588,11 +575,12 @@ BEGIN
     DECLARE v_answer INT;
     DECLARE v_last, v_taken, v_weight BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
+    IF NOT COALESCE(p_name <> '' AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_seq > 0 AND p_weight > 0, FALSE) {refused}
     {begin}
         {lock}
         SELECT COUNT(*) * 2, MAX(weight) INTO v_answer, v_weight FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
             AND client = p_client AND number = p_number AND session = p_session AND weight >= p_weight;
-        {found v_answer}
+        IF v_answer IS NULL {interrupted}
         SELECT seq INTO v_taken FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq FOR UPDATE SKIP LOCKED;
         IF v_answer = 2 AND v_taken IS NOT NULL THEN
             IF v_weight > p_weight THEN
@@ -620,6 +608,7 @@ BEGIN
     DECLARE v_at INT DEFAULT 0;
     DECLARE v_head, v_first, v_boundary, v_quiet_until, v_last, v_look_in, v_least BIGINT;
     DECLARE v_alone, v_room BOOLEAN;
+    IF NOT COALESCE(p_places IS NOT NULL, FALSE) {refused}
     {check}
     SELECT COUNT(s.id), MAX(l.quiet_until) INTO v_answer, v_quiet_until FROM fencelock_layout AS l
         LEFT JOIN fencelock_session AS s ON s.id = p_session AND s.expires > {us} WHERE l.one = 1;
@@ -664,10 +653,8 @@ BEGIN
 END
 //
 
--- Sleeps until the session was rung more often than `p_mark`, for so many seconds at most: how often it was, and whether the lock of the name
--- `p_pillow` was free. It sleeps by waiting for that lock, which the session's other connection has: KILL of a SLEEP() is slow, it can wait
--- for a mutex of the whole server for 2 s. This connection has the lock that is called as the bell, and is rung by the end of this query:
--- what comes while it sleeps is heard, and what came before is seen. It locks no row.
+-- Sleeps until the session was rung more often than `p_mark`, or for so many seconds. Answers how often it was rung, and whether the lock of the
+-- name `p_pillow` was free: it sleeps by waiting for that lock of the session's other connection (see NOTES.md). It locks no row.
 CREATE PROCEDURE fencelock_listen(p_session BIGINT UNSIGNED, p_mark BIGINT, p_pillow VARBINARY(64), p_seconds INT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_free BOOLEAN DEFAULT FALSE;
@@ -683,11 +670,11 @@ BEGIN
 END
 //
 
--- Whether whoever grants may ring this bell: 0, or the number of the error.
+-- Whether a client that grants may ring this bell: 0, or the number of the error. The definer's rights would end the query of any other lock.
 CREATE PROCEDURE fencelock_try_bell(p_bell VARBINARY(64)) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_error INT DEFAULT 0;
-    CALL fencelock__allow(p_bell);
+    IF NOT COALESCE({bell}, FALSE) {refused}
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION GET DIAGNOSTICS CONDITION 1 v_error = MYSQL_ERRNO;
         KILL QUERY IS_USED_LOCK(p_bell);
@@ -749,16 +736,17 @@ BEGIN
     DECLARE v_last, v_taken BIGINT;
     DECLARE v_session BIGINT UNSIGNED;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
+    IF NOT COALESCE(p_name <> '' AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_seq > 0 AND p_record <> '' AND p_reason IS NOT NULL, FALSE) {refused}
     {begin}
         {lock}
         SELECT COUNT(*) INTO v_kept FROM fencelock_broken WHERE name = p_name AND seq = p_seq AND record = p_record;
-        {found v_kept}
+        IF v_kept IS NULL {interrupted}
         IF v_kept > 0 THEN
             SET v_answer = 1;
         ELSE
             SELECT COUNT(*), MAX(session) INTO v_found, v_session FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
                 AND client = p_client AND number = p_number;
-            {found v_found}
+            IF v_found IS NULL {interrupted}
             IF v_found THEN
                 SELECT seq INTO v_taken FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq FOR UPDATE SKIP LOCKED;
                 IF v_taken IS NULL THEN
@@ -799,22 +787,23 @@ BEGIN
     DECLARE v_now BIGINT;
     DECLARE v_found, v_lives, v_noted BOOLEAN;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
+    IF NOT COALESCE(p_name <> '' AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_seq > 0 AND COALESCE(p_ttl, 1) BETWEEN 1 AND 3153600000000000, FALSE) {refused}
     {begin}
         SELECT COUNT(*), MAX(session) INTO v_found, v_session FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
             AND client = p_client AND number = p_number LOCK IN SHARE MODE;
-        {found v_found}
+        IF v_found IS NULL {interrupted}
         -- After the lock, which may have been waited for.
         SET v_now = {us};
         SELECT COALESCE(MAX(expires) > v_now, FALSE), MAX(host), MAX(pid), MAX(client) INTO v_lives, v_host, v_pid, v_client
             FROM fencelock_session WHERE id = v_session;
-        {found v_lives}
+        IF v_lives IS NULL {interrupted}
         IF v_lives AND p_value IS NULL THEN
             DELETE FROM fencelock_note WHERE name = p_name;
             SELECT COUNT(*) INTO v_noted FROM fencelock_note WHERE name = p_name;
-            {found IF(v_noted, NULL, 0)}
+            IF IF(v_noted, NULL, 0) IS NULL {interrupted}
         ELSEIF v_lives THEN
             REPLACE INTO fencelock_note VALUES (p_name, p_value, p_seq, v_host, v_pid, v_client, v_now, v_now + p_ttl);
-            {found NULLIF(GREATEST(ROW_COUNT(), 0), 0)}
+            IF NULLIF(GREATEST(ROW_COUNT(), 0), 0) IS NULL {interrupted}
         END IF;
         COMMIT;
     END;
@@ -840,8 +829,7 @@ BEGIN
 END
 //
 
--- Clears away what the dead left in some buckets, notes whose time is over, and old records: where to go on. Each row and each name has a transaction of its own, and
--- none waits for a bucket.
+-- Clears away what dead sessions left in some buckets, expired notes, and old records. Answers the next bucket. It waits for no bucket.
 CREATE PROCEDURE fencelock_clear_up(p_from INT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_bells, v_told LONGBLOB DEFAULT '';
@@ -851,6 +839,7 @@ BEGIN
     DECLARE v_last BIGINT;
     DECLARE v_looked, v_cleared INT DEFAULT 0;
     DECLARE v_now BIGINT DEFAULT {us};
+    IF NOT COALESCE(p_from BETWEEN 0 AND 4095, FALSE) {refused}
     {check}
     IF p_from = 0 THEN
         -- Once a round. The clock went back: what it was ahead by is nobody's.
@@ -889,18 +878,24 @@ END
 
 -- For users' own transactions, of any isolation level and time zone. -----------------------------------------------------------------------
 
--- Fails, and rolls the transaction back, unless this grant is current; keeps it from ending until the transaction does: a release, an expiry and
--- a break wait. The token
--- is that of the guard, as a number. A lock that is read sees what is committed, however old the transaction's snapshot is.
+-- Fails, and rolls the transaction back, unless this grant is current and no later than the transaction's snapshot: what earlier holders wrote
+-- would be missing there. Keeps the grant until the transaction ends: a release, an expiry and a break wait. The token is that of the guard.
 CREATE PROCEDURE fencelock_hold(p_name VARBINARY(512), p_token BIGINT) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
-    DECLARE v_seq BIGINT;
+    DECLARE v_held, v_seen BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
-    SELECT seq INTO v_seq FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_token AND granted LOCK IN SHARE MODE;
-    IF v_seq IS NULL THEN
-        -- Else the gap where the row would be, or the row of one who waits, stays locked for as long as the transaction goes on.
+    DECLARE v_why VARCHAR(128) DEFAULT 'acquire first, begin then: the lock was granted after the snapshot of this transaction';
+    -- The row changed after the snapshot (innodb_snapshot_isolation).
+    DECLARE EXIT HANDLER FOR 1020 BEGIN ROLLBACK; SIGNAL SQLSTATE 'FL001' SET MESSAGE_TEXT = v_why; END;
+    SELECT seq INTO v_held FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_token AND granted LOCK IN SHARE MODE;
+    SELECT seq INTO v_seen FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_token AND granted;
+    IF v_held IS NULL THEN
+        SET v_why = 'the lock is not held under this token: it was released, broken or lost';
+    END IF;
+    IF v_held IS NULL OR v_seen IS NULL THEN
+        -- Else the gap where the row would be, or the row of a waiter, stays locked until the transaction ends.
         ROLLBACK;
-        SIGNAL SQLSTATE 'FL001' SET MESSAGE_TEXT = 'the lock is not held under this token: it was released, broken or lost';
+        SIGNAL SQLSTATE 'FL001' SET MESSAGE_TEXT = v_why;
     END IF;
 END
 //

@@ -166,21 +166,22 @@ pub(super) fn statements() -> Vec<String> {
     const INTERRUPTED: &str = "THEN
         SIGNAL SQLSTATE '70100' SET MYSQL_ERRNO = 1317, MESSAGE_TEXT = 'the request was interrupted';
     END IF;";
-    let mut all = include_str!("schema.sql")
+    const REFUSED: &str = "THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'a parameter is missing or out of range';
+    END IF;";
+    let all = include_str!("schema.sql")
         .replace("{begin}", &TRANSACTION.replacen("SET TRANSACTION ISOLATION LEVEL READ COMMITTED;", CHECK, 1))
         .replace("{check}", CHECK)
         .replace("{transaction}", TRANSACTION)
         .replace(
             "{lock}",
-            "SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE;\n        {found v_last}",
+            "SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE;\n        IF v_last IS NULL {interrupted}",
         )
-        .replace("{one}", &format!("IF ROW_COUNT() <> 1 {INTERRUPTED}"))
-        .replace("{us}", US);
-    while let Some((before, (read, behind))) =
-        all.split_once("{found ").and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
-    {
-        all = format!("{before}IF {read} IS NULL {INTERRUPTED}{behind}");
-    }
+        .replace("{one}", "IF ROW_COUNT() <> 1 {interrupted}")
+        .replace("{bell}", "LENGTH(p_bell) = 26 AND LEFT(p_bell, 10) = 'fencelock_' AND NOT LOCATE(',', p_bell)")
+        .replace("{us}", US)
+        .replace("{interrupted}", INTERRUPTED)
+        .replace("{refused}", REFUSED);
     let statements = all.split("\n//\n").map(str::trim).filter(|statement| !statement.is_empty());
     let dropped = |statement| procedures_of(statement).next().map(|name| format!("DROP PROCEDURE IF EXISTS {name}"));
     statements.flat_map(|statement| dropped(statement).into_iter().chain([statement.to_owned()])).collect()
