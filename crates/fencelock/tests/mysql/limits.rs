@@ -129,3 +129,16 @@ async fn a_server_without_a_connection_to_spare_is_told_as_that_and_costs_no_loc
     // The server notices that they are gone when it may.
     client(&server.url(), 6_000).await;
 }
+
+#[tokio::test]
+async fn a_server_without_a_prepared_statement_to_spare_is_told_as_that_and_another_try_helps() {
+    let server = Server::start(Settings::default()).unwrap();
+    let guard = acquire(&client(&server.url(), 60_000).await, "job").await;
+    server.sql("SET GLOBAL max_prepared_stmt_count = 0").unwrap();
+    let error = Client::connect(&format!("{}?ttl_ms=6000", server.url())).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Exhausted && error.is_retryable(), "{error}");
+    assert!(error.to_string().contains("max_prepared_stmt_count"), "{error}");
+    server.sql("SET GLOBAL max_prepared_stmt_count = 16382").unwrap();
+    guard.release().await.unwrap();
+    acquire(&client(&server.url(), 6_000).await, "job").await.release().await.unwrap();
+}

@@ -359,3 +359,28 @@ async fn a_table_of_other_names_is_made_by_migrate_granted_and_listed() {
     let error = soon(client.mutex("job").unwrap().acquire()).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Denied && error.to_string().contains("SELECT, INSERT"), "{error}");
 }
+
+/// The server says everything in the language of `lc_messages`.
+#[tokio::test]
+async fn a_lock_that_is_held_is_busy_in_every_language_of_the_server() {
+    let server = Server::start(Settings::default().with("--lc-messages=ja_JP")).unwrap();
+    let mut user = connection(&server.url()).await;
+    user.query_drop(TABLE).await.unwrap();
+    for layout in ["layout=distributed_lock", "layout=get_lock&key=exact", "layout=fair"] {
+        let url = with(&server.url(), layout);
+        let (one, other) = (client(&url, LONG).await, client(&url, LONG).await);
+        let guard = acquire(&one, "job").await;
+        let error = other.mutex("job").unwrap().try_acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Busy, "{layout}: {error}");
+        guard.release().await.unwrap();
+        acquire(&other, "job").await.release().await.unwrap();
+    }
+    user.query_drop("DROP TABLE distributed_lock").await.unwrap();
+    let unique = TABLE.replace("created_at DATETIME DEFAULT CURRENT_TIMESTAMP", "tenant INT NOT NULL DEFAULT 1 UNIQUE");
+    user.query_drop(unique).await.unwrap();
+    let ours = client(&with(&server.url(), "layout=distributed_lock"), LONG).await;
+    let guard = acquire(&ours, "job").await;
+    let error = ours.mutex("other").unwrap().acquire().await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("another unique key"), "{error}");
+    guard.release().await.unwrap();
+}

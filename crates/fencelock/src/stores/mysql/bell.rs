@@ -149,8 +149,8 @@ async fn may_ring(ear: &Connection, bell: &Bell, main: &Weak<Connection>) -> Res
                 let message = "another connection of the session still has its named lock";
                 return Err(Error::new(ErrorKind::Unreachable, "listen", message).retryable());
             }
+            Err(error) if error.is_retryable() || !connection.is_alive() => return Err(error),
             // A server that has no such locks, or forbids them.
-            Err(error) if !connection.is_alive() => return Err(error),
             refused => {
                 tracing::debug!(?refused, "the server gives no named lock");
                 return Ok(false);

@@ -83,6 +83,9 @@ fn meant(said: &ServerError) -> Meaning {
         (1040 | 1203 | 1226, _) => {
             passing(Exhausted, "the server, or the user, has as many connections as it may (max_connections)")
         }
+        (1461, _) => {
+            passing(Exhausted, "the server has as many prepared statements as it may (max_prepared_stmt_count)")
+        }
         (1021 | 1114 | 1041 | 1037 | 1038, _) => passing(Exhausted, "the server's disk or memory is full"),
         (1129, _) => passing(Denied, "the server blocks this host after many broken connections (FLUSH HOSTS)"),
         (3159, _) => refused(Denied, "the server asks for TLS: say sslmode=verify-full"),

@@ -31,8 +31,8 @@ pub(super) struct Statements {
     pub(super) key_of: Option<String>,
     /// The columns that the two lists are of.
     pub(super) lists: [String; 2],
-    /// The name of the index that keeps two rows of one key out.
-    pub(super) index: String,
+    /// Whether other unique indexes keep rows out, too.
+    pub(super) has_other_keys: bool,
     /// The longest key, in characters.
     pub(super) longest: usize,
 }
@@ -162,15 +162,16 @@ impl Table {
             return Err(self.of.refuse_column(fit.end, A_ZONE));
         }
         // The same table is met by each connection.
-        let _ = self.statements.set(self.statements(&fit));
+        let _ = self
+            .statements
+            .set(self.statements(&fit, indexes.iter().any(|(index, ..)| fit.key.unique.as_ref() != Some(index))));
         Ok(shifts)
     }
 
     /// `now` is when the statement began: what waits for a row takes others' ends for later than they are, and never for earlier.
-    fn statements(&self, fit: &Fit<'_>) -> Statements {
+    fn statements(&self, fit: &Fit<'_>, has_other_keys: bool) -> Statements {
         let table = WORDS.table(&self.of);
         let longest = fit.key.longest_key().unwrap_or(usize::MAX);
-        let index = fit.key.unique.clone().unwrap_or_default();
         let now = match self.of.kind {
             Kind::Tutorial => "NOW(6)",
             Kind::ShedLock { .. } => "UTC_TIMESTAMP(6)",
@@ -206,7 +207,7 @@ impl Table {
             names: format!("SELECT {key}, {held} FROM {table} WHERE {key} > ? ORDER BY {key} LIMIT ?"),
             key_of: fit.key.collation.clone(),
             lists: [key, holder],
-            index,
+            has_other_keys,
             longest,
         }
     }
