@@ -73,8 +73,10 @@ pub(crate) const NO_TOKENS: &str = "the store has no tokens";
 pub(crate) const NO_NOTES: &str = "the store keeps no notes";
 /// How it begins that a store does not offer what a law asks for.
 pub(crate) const NOT_OFFERED: &str = "the store failed: Unsupported";
+/// Why laws about sticky locks say nothing about a store.
+pub(crate) const NO_WAITERS: &str = "the store shows no waiters";
 /// What excuses a store by its capability, so that no further excuse is needed.
-pub(crate) const BY_CAPABILITY: [&str; 5] = [NO_SHARED_CLAIMS, NO_PERMITS, NO_ORDER, NO_TOKENS, NO_NOTES];
+pub(crate) const BY_CAPABILITY: [&str; 6] = [NO_SHARED_CLAIMS, NO_PERMITS, NO_ORDER, NO_TOKENS, NO_NOTES, NO_WAITERS];
 
 /// How long a law waits for what must happen at all, where no bound is declared.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);

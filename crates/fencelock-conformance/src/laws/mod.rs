@@ -53,8 +53,11 @@ const LOOK: &[&str] = &[
     "looks_refusals_and_renewals_cost_the_same_however_many_wait",
 ];
 /// The laws about grants that are broken.
-const BREAK: &[&str] =
-    &["a_break_ends_the_grant_it_names_and_no_later_one", "who_is_broken_is_told_why_and_a_record_is_kept"];
+const BREAK: &[&str] = &[
+    "a_break_ends_the_grant_it_names_and_no_later_one",
+    "who_is_broken_is_told_why_and_a_record_is_kept",
+    "a_section_behind_a_lent_guard_is_notified_of_its_break",
+];
 
 impl Law {
     /// The lowest tier with which a store has to keep it.
@@ -124,6 +127,7 @@ macro_rules! with_laws {
             primitives::whoever_only_tries_is_told_who_holds_and_leaves_nothing,
             primitives::a_downgrade_keeps_its_token_and_is_refused_while_the_writer_was_entered_again,
             primitives::a_name_is_one_kind_of_lock_at_a_time,
+            primitives::a_section_behind_a_lent_guard_is_notified_of_its_break,
             limits::who_left_is_not_counted_among_the_waiters,
             limits::short_waits_for_a_held_lock_are_no_outage,
         ] [

@@ -17,11 +17,12 @@
 
 use std::time::Duration;
 
+use fencelock::capability::Waiters;
 use fencelock::inspect::{Claim, Contention};
 use fencelock::{Client, Error, ErrorKind, Loss, Name};
 use tokio::task::JoinHandle;
 
-use crate::world::{Fault, PATIENCE, Verdict, World, demand, name, needs_permits, needs_shared_claims};
+use crate::world::{Fault, NO_WAITERS, PATIENCE, Verdict, World, demand, name, needs_permits, needs_shared_claims};
 
 /// How long the impatient wait at first; nothing depends on what happens in it.
 const IMPATIENCE: Duration = Duration::from_millis(200);
@@ -169,6 +170,27 @@ pub async fn a_name_is_one_kind_of_lock_at_a_time(world: World) -> Verdict {
 }
 
 /// What a name can be used as.
+/// A guard that its body handed on ends while the next section of a sticky lock runs: the holder of that section is notified when its grant
+/// is broken.
+pub async fn a_section_behind_a_lent_guard_is_notified_of_its_break(world: World) -> Verdict {
+    let (holds, other) = (world.user().await?, world.user().await?);
+    if holds.capability().waiters == Waiters::Unseen {
+        return Err(Fault::Inapplicable(NO_WAITERS.to_owned()));
+    }
+    let page = name("page")?;
+    let lock = holds.mutex(&page)?.sticky(Duration::from_secs(60));
+    let lent = lock.run(async |guard| guard).await?;
+    let section = lock.acquire().await?;
+    lent.release().await?;
+    section.check()?;
+    let queue = other.queue(&page).await?;
+    let holder = queue.contenders.first().ok_or_else(|| Fault::Broken("a holder is not shown".to_owned()))?;
+    demand!(other.break_grant(&page, holder, "it is needed").await?, "a grant that was there was not broken");
+    let loss = world.within(PATIENCE, section.lost()).await;
+    demand!(loss == Some(Loss::Broken), "the holder of a broken section was told {loss:?}");
+    Ok(())
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Mutex,

@@ -91,6 +91,7 @@ const MUTANTS: &[(Flaw, &[&str])] = &[
     (Flaw::LosesWakesWhenDropped, &["a_dropped_next_loses_no_wake_up"]),
     (Flaw::BreaksWhoeverHolds, &["a_break_ends_the_grant_it_names_and_no_later_one"]),
     (Flaw::ForgetsBreaks, &["who_is_broken_is_told_why_and_a_record_is_kept"]),
+    (Flaw::KeepsBreaksToItself, &["a_section_behind_a_lent_guard_is_notified_of_its_break"]),
     (Flaw::TakesNotesOfAnybody, &["a_note_is_written_by_the_current_holder_alone"]),
     (Flaw::ForgetsNotes, &["a_note_outlives_its_grant_until_it_is_deleted_or_its_time_is_over"]),
     (Flaw::HidesWaiters, &["the_queue_tells_who_holds_and_who_waits"]),

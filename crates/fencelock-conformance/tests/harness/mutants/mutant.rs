@@ -62,6 +62,7 @@ pub(crate) enum Flaw {
     ServesFewWaiters,
     BreaksWhoeverHolds,
     ForgetsBreaks,
+    KeepsBreaksToItself,
     TakesNotesOfAnybody,
     ForgetsNotes,
     GivesUpDowngradesInDoubt,
@@ -266,8 +267,13 @@ impl Shared {
             Flaw::TellsTheEndTwice => 2,
             _ => 1,
         };
+        let keeps_breaks = self.flaw == Flaw::KeepsBreaksToItself;
         let told = move |event: SessionEvent| {
-            let times = if event == SessionEvent::Over { times } else { 1 };
+            let times = match event {
+                SessionEvent::Over => times,
+                SessionEvent::Broken(..) if keeps_breaks => 0,
+                _ => 1,
+            };
             stream::iter(vec![event; times])
         };
         events.flat_map(told).boxed()
@@ -429,7 +435,9 @@ impl Session for MutantSession {
             let asked: Vec<_> = places.all().into_iter().map(inner).collect();
             match self.shared.flaw {
                 Flaw::ForgetsRenewals => Ok(Renewal::at(self.clock.now())),
-                Flaw::RenewsBlindly => Ok(Renewal { gone: Vec::new(), ..self.sound.renew(&asked).await? }),
+                Flaw::RenewsBlindly | Flaw::KeepsBreaksToItself => {
+                    Ok(Renewal { gone: Vec::new(), ..self.sound.renew(&asked).await? })
+                }
                 _ => self.sound.renew(&asked).await,
             }
         })
