@@ -57,7 +57,7 @@ pub(crate) async fn enter<S: Served>(core: &Arc<Core<S>>, entry: Arc<Entry>) -> 
         return Ok(Entered::In(Box::new(AskedPlace::new(core, slot))));
     }
     let message = "withdrawals of other requests keep coming in between";
-    Err(Error::new(ErrorKind::Unreachable, "enter", message).retryable())
+    Err(Error::new(ErrorKind::Busy, "enter", message).retryable())
 }
 
 async fn ask<S: Served>(core: &Core<S>, entry: &Entry, again: bool) -> Result<Enter> {

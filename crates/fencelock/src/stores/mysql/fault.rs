@@ -27,8 +27,7 @@ pub(super) fn fault_of(operation: &'static str, error: &AnyError, other: &dyn Fn
     }
 }
 
-/// The error of a connection at which the driver panicked, as it does where an account logs in by a method that the driver was built
-/// without.
+/// The error of a connection at which the driver panicked, as it does for a login method that it was built without.
 pub(super) fn panicked(said: &(dyn Any + Send)) -> Error {
     let said = said.downcast_ref::<&str>().copied().or_else(|| said.downcast_ref::<String>().map(String::as_str));
     let is_login = said.is_some_and(|said| said.contains("authentication plugin"));
@@ -36,22 +35,23 @@ pub(super) fn panicked(said: &(dyn Any + Send)) -> Error {
     if is_login { refused(ErrorKind::Denied, UNKNOWN_LOGIN) } else { driver }.of("connect")
 }
 
-/// The error of a request that was not sent, for the connection had ended.
+/// The error of a request whose connection ended before its answer.
 pub(super) fn not_sent(operation: &'static str) -> Error {
-    passing(ErrorKind::Unreachable, "the connection was lost before the request was sent").of(operation)
+    ended("the connection was lost before the answer came").of(operation)
 }
 
 /// The error of a request that was ended half way and told as a success.
 pub(super) fn cut_short(operation: &'static str) -> Error {
-    Meaning { unknown: true, ..passing(ErrorKind::Unreachable, "somebody ended the request at the server") }
-        .of(operation)
+    ended("the request was ended at the server").of(operation)
 }
 
-/// What the server said. An error of a procedure has undone its transaction, so nothing was done, but for those that end the connection or
-/// the query.
+fn ended(message: &'static str) -> Meaning {
+    Meaning { unknown: true, ..passing(ErrorKind::Unreachable, message) }
+}
+
+/// What the server said. An error of a procedure has undone its transaction, unless it ended the connection or the query.
 fn meant(said: &ServerError) -> Meaning {
-    use ErrorKind::{Config, Denied, Exhausted, Layout, Unreachable, Unsupported};
-    let ended = |message| Meaning { unknown: true, ..passing(Unreachable, message) };
+    use ErrorKind::{Busy, Config, Denied, Exhausted, Layout, Unreachable, Unsupported};
     match (said.code, &*said.state) {
         (_, "FL003") => refused(Config, "the procedures of fencelock are called in sessions of the time zone +00:00"),
         (_, "FL005") | (1290 | 1836 | 1792, _) => {
@@ -72,13 +72,13 @@ fn meant(said: &ServerError) -> Meaning {
             Layout,
             "the tables are not what this release makes: they are damaged, or of another program (`fencelock migrate` makes them)",
         ),
-        (1568, _) => passing(Unreachable, "a request that somebody ended had left its transaction open"),
+        (1568, _) => ended("a request that somebody ended had left its transaction open"),
         (1665, _) => refused(Config, "the server's binlog_format is STATEMENT: locks need ROW or MIXED"),
         (1192 | 1099 | 1100, _) => refused(Config, "LOCK TABLES is in force on this connection"),
         (1690 | 1264, _) => refused(Exhausted, "the numbers are past the last fencing token"),
-        (1213, _) => passing(Unreachable, "the server undid the request in favour of another one"),
+        (1213, _) => passing(Busy, "the server undid the request in favour of another one"),
         (1205 | 3572, _) => {
-            passing(Unreachable, "another transaction keeps what the request needs, such as the rows of this lock")
+            passing(Busy, "another transaction keeps what the request needs, such as the rows of this lock")
         }
         (1040 | 1203 | 1226, _) => {
             passing(Exhausted, "the server, or the user, has as many connections as it may (max_connections)")

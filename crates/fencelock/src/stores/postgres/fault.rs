@@ -28,7 +28,7 @@ pub(super) type Own<'a> = &'a (dyn Fn(&str) -> Option<Meaning> + Sync);
 /// What the server said: the table of its error codes is in appendix A of its documentation. An error ends the transaction, so nothing
 /// was done, but for those that end the connection.
 fn meant(code: &str) -> Meaning {
-    use ErrorKind::{Config, Denied, Exhausted, Layout, Unreachable, Unsupported};
+    use ErrorKind::{Busy, Config, Denied, Exhausted, Layout, Unreachable, Unsupported};
     let ended = |message| Meaning { unknown: true, ..passing(Unreachable, message) };
     match code {
         "28P01" | "28000" => refused(
@@ -46,12 +46,12 @@ fn meant(code: &str) -> Meaning {
             Layout,
             "the schema is not what this release makes: it is damaged, or of another program (`fencelock migrate` makes it)",
         ),
-        "40001" | "40P01" | "25P02" => passing(Unreachable, "the server undid the request in favour of another one"),
+        "40001" | "40P01" | "25P02" => passing(Busy, "the server undid the request in favour of another one"),
         "55P03" => passing(
-            Unreachable,
+            Busy,
             "another transaction keeps what the request needs, such as the rows of this lock (pg_locks shows whose)",
         ),
-        "57014" => passing(Unreachable, "somebody cancelled the request at the server"),
+        "57014" => ended("the request was cancelled at the server"),
         "53300" => passing(
             Exhausted,
             "the server has as many connections as it takes (its max_connections without its superuser_reserved_connections, or the limit of the user or the database)",

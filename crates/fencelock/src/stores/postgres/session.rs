@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use super::connection::{Connection, strange, value};
 use super::link::{Dialler, Purpose, apart};
 use super::url::Config;
-use crate::error::{Error, ErrorKind, Outcome, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bucket::bucket_of;
 use crate::kit::database::lease::{self, Lease, Leased, entered, looked, random};
 use crate::kit::database::{Chores, User};
@@ -74,10 +74,7 @@ fn kept(operation: &'static str, name: &Name) -> Error {
 
 /// The same, where the server said after a while that the request waited in vain; any other error as it is.
 pub(super) fn kept_waiting(operation: &'static str, name: &Name, error: Error) -> Error {
-    match (error.kind(), error.outcome()) {
-        (ErrorKind::Unreachable, outcome) if outcome != Outcome::Unknown => kept(operation, name).with("cause", error),
-        _ => error,
-    }
+    if error.kind() == ErrorKind::Busy { kept(operation, name).with("cause", error) } else { error }
 }
 
 impl Leased for PostgresSession {

@@ -82,7 +82,6 @@ impl Joining<'_> {
     async fn create(&self, draft: &Draft) -> Result<Joined> {
         let client = &self.session.client;
         let queue = self.queue();
-        let mut last = None;
         for attempt in 0..TRIES {
             let parents: Vec<_> = self.missing_parents(attempt).map(|path| self.make_parent(path)).collect();
             let created = self.create_node(draft);
@@ -105,15 +104,12 @@ impl Joining<'_> {
                     if let Some(refused) = refused {
                         return Err(self.not_created(&refused));
                     }
-                    last = Some(error);
                 }
                 Err(error) => return Err(self.not_created(&error)),
             }
         }
-        let gone = || {
-            Error::new(ErrorKind::Unreachable, "enter", "somebody keeps deleting the lock's parent node").retryable()
-        };
-        Err(last.map_or_else(gone, |error| self.not_created(&error)))
+        self.session.places.forget(self.entry.id);
+        Err(Error::new(ErrorKind::Busy, "enter", "another client keeps deleting the lock's parent node").retryable())
     }
 
     /// What our node is called.

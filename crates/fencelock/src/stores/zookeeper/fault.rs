@@ -8,7 +8,9 @@ use crate::kit::fault::{Meaning, passing, refused};
 
 /// What became of a request that failed with `error`, which is told as the cause in words: it names path and servers.
 pub(super) fn fault(operation: &'static str, error: &wire::Error) -> Error {
-    let meaning = Meaning { unknown: error.outcome_unknown(), ..meaning(error.kind()) };
+    // Of a look without an answer the outcome is unknown, too: the server has refused nothing.
+    let is_lost = matches!(error.kind(), Wire::ConnectionLoss | Wire::Deadline | Wire::SessionMoved);
+    let meaning = Meaning { unknown: is_lost || error.outcome_unknown(), ..meaning(error.kind()) };
     meaning.of(operation).with("cause", error)
 }
 
@@ -38,7 +40,7 @@ fn meaning(kind: Wire) -> Meaning {
             "a request is longer than max_frame_bytes (jute.maxbuffer), or an answer longer than max_answer_bytes",
         ),
         Wire::QuotaExceeded => refused(Exhausted, "a quota of the servers is exceeded"),
-        Wire::Throttled => passing(Unreachable, "the servers have too many requests and refused this one"),
+        Wire::Throttled => passing(Exhausted, "the servers have too many requests and refused this one"),
         Wire::ServerFailed => passing(Unreachable, "the servers failed to do what they were asked"),
         Wire::Unimplemented => {
             refused(Unsupported, "the servers do not know the operation: they have to be ZooKeeper 3.5 or newer")
@@ -84,7 +86,7 @@ mod tests {
             (Wire::TooLarge, ErrorKind::Exhausted, false),
             (Wire::QuotaExceeded, ErrorKind::Exhausted, false),
             (Wire::Closed, ErrorKind::Closed, false),
-            (Wire::Throttled, ErrorKind::Unreachable, true),
+            (Wire::Throttled, ErrorKind::Exhausted, true),
             (Wire::ServerFailed, ErrorKind::Unreachable, true),
             (Wire::Unimplemented, ErrorKind::Unsupported, false),
             (Wire::LocalSession, ErrorKind::Config, false),
