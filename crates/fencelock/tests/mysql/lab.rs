@@ -104,8 +104,8 @@ pub(crate) async fn transactions(admin: &mut Conn, condition: &str) -> u64 {
     admin.query_first(count).await.unwrap().unwrap()
 }
 
-/// Ends so many requests of clients in the midst of their cycles (KILL QUERY), which may end a procedure between two of its statements,
-/// where it runs no handler. No lock is lost, nobody is admitted twice, only errors that another try helps with are told, and no
+/// Ends so many requests of clients in the midst of their cycles (KILL QUERY, and KILL CONNECTION for each twentieth), which may end a procedure
+/// between two of its statements, where it runs no handler. No lock is lost, nobody is admitted twice, only errors that another try helps with are told, and no
 /// transaction stays open.
 pub(crate) async fn end_requests(clients: usize, names: usize, kills: usize) {
     let server = Server::start(Settings::default()).unwrap();
@@ -142,7 +142,8 @@ pub(crate) async fn end_requests(clients: usize, names: usize, kills: usize) {
     let mut ended = 0;
     while ended < kills {
         for id in admin.query::<u64, _>(busy).await.unwrap() {
-            ended += usize::from(admin.query_drop(format!("KILL QUERY {id}")).await.is_ok());
+            let what = if ended % 20 == 19 { "CONNECTION" } else { "QUERY" };
+            ended += usize::from(admin.query_drop(format!("KILL {what} {id}")).await.is_ok());
         }
         let wrong = cycles.try_join_next();
         assert!(wrong.is_none(), "after {ended}: {wrong:?}");

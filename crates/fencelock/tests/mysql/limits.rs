@@ -11,7 +11,7 @@ use crate::lab::{
 
 #[tokio::test]
 async fn requests_that_are_ended_at_the_server_leave_no_transaction_open_and_cost_no_lock() {
-    end_requests(2, 1, 8).await;
+    end_requests(2, 1, 40).await;
 }
 
 /// `ALTER TABLE` waits for whoever uses the table, and everybody behind it waits for `ALTER TABLE`.

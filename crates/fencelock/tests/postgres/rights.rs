@@ -196,3 +196,45 @@ async fn the_statements_that_the_server_shows_do_not_name_the_bell_of_a_session(
         assert!(statements.iter().all(|line| !line.contains(bell)), "{bell}: {log}");
     }
 }
+
+#[tokio::test]
+async fn a_role_that_may_only_call_the_functions_is_refused_wrong_parameters_and_they_change_nothing() {
+    let (owner, database) = database();
+    let role = role(&database).await;
+    Schema::of(&owner).unwrap().migrate(&[&role]).await.unwrap();
+    let user = connection(&owner.replace("fencelock:secret", &format!("{role}:secret"))).await;
+    let admin = connection(&owner).await;
+    for call in
+        ["open(1, 'fencelock_0000000000000001', 60000, 'h', 1, 1)", "enter(1, 1, 'job', 1, 1, 1, 1, true, false, NULL)"]
+    {
+        user.batch_execute(&format!("SELECT fencelock.{call}")).await.unwrap();
+    }
+    let everything = "SELECT string_agg(p::text, ' '), (SELECT string_agg(s::text, ' ') FROM fencelock.session AS s), \
+        (SELECT longest::text FROM fencelock.layout) FROM fencelock.place AS p";
+    let everything = async || {
+        let row = admin.query_one(everything, &[]).await.unwrap();
+        [0, 1, 2].map(|at| row.get::<_, String>(at))
+    };
+    let before = everything().await;
+    for wrong in [
+        "enter(1, 1, 'other', 1, 9, -1, 1, true, false, NULL)",
+        "enter(1, 1, 'other', 1, 9, 0, 1, true, false, NULL)",
+        "enter(1, 1, 'other', 1, 9, 2, 1, true, false, NULL)",
+        "enter(1, 1, 'other', 1, 9, NULL, 1, true, false, NULL)",
+        "enter(1, 1, '', 1, 9, 1, 1, true, false, NULL)",
+        "enter(1, 1, repeat('n', 513), 1, 9, 1, 1, true, false, NULL)",
+        "enter(1, 1, NULL, 1, 9, 1, 1, true, false, NULL)",
+        "open(9, 'fencelock_0000000000000009', 0, 'h', 1, 1)",
+        "open(9, 'fencelock_0000000000000009', -1, 'h', 1, 1)",
+        "open(9, 'fencelock_0000000000000009', 3153686400000, 'h', 1, 1)",
+        "open(9, 'fencelock_0000000000000009', NULL, 'h', 1, 1)",
+        "open(9, 'theirs', 1000, 'h', 1, 1)",
+        "resume(1, -1)",
+        "resume(1, 3153686400000)",
+        "lighten(1, 'job', 1, 1, (SELECT r_seq FROM fencelock.unknown(1, '{}')), 0)",
+    ] {
+        let refused = code(user.batch_execute(&format!("SELECT fencelock.{wrong}")).await);
+        assert!(["22", "23"].iter().any(|class| refused.starts_with(class)), "{wrong}: {refused}");
+        assert_eq!(everything().await, before, "{wrong}");
+    }
+}

@@ -27,7 +27,7 @@ INSERT INTO {schema}.bucket SELECT number, 0 FROM generate_series(0, 4095) AS nu
 
 CREATE {kept} TABLE {schema}.place (
     bucket integer NOT NULL,
-    name text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 512),
     seq bigint NOT NULL,
     granted boolean NOT NULL,
     weight bigint NOT NULL,
@@ -44,7 +44,7 @@ CREATE {kept} TABLE {schema}.place (
 CREATE {kept} TABLE {schema}.session (
     id bigint PRIMARY KEY,
     expires timestamptz NOT NULL,
-    ttl interval NOT NULL,
+    ttl interval NOT NULL CHECK (ttl > '0' AND ttl <= '36500 days'),
     epoch bigint NOT NULL,
     bell text NOT NULL CHECK (bell ~ '^fencelock_[0-9a-f]{16}$'),
     host text NOT NULL,

@@ -8,6 +8,6 @@ mod lab;
 
 /// Two clients for each name, so that the requests of waiters and of those who let them in are ended, too.
 #[tokio::test(flavor = "multi_thread")]
-async fn hundreds_of_requests_that_are_ended_at_the_server_cost_no_lock_and_admit_nobody_twice() {
-    lab::end_requests(8, 4, 500).await;
+async fn thousands_of_requests_that_are_ended_at_the_server_cost_no_lock_and_admit_nobody_twice() {
+    lab::end_requests(8, 4, 3000).await;
 }
