@@ -72,6 +72,11 @@ impl Held {
         })
     }
 
+    /// Whether `holder` is a place of the client that holds this lock.
+    fn is_place(&self, holder: &Contender) -> bool {
+        self.client == Some(holder.id.client)
+    }
+
     /// The failure of a command that would wait for this lock.
     pub(crate) fn is_around(&self, how: &str) -> Failure {
         Failure::new(code::NESTED, format!("{self}: a wait for it{how} would never end"))
@@ -123,26 +128,18 @@ impl Around {
 
     /// Refuses `names` that are held around this process, as `store` has them: under another name, or by another URL of the store.
     pub(crate) async fn refuse_unlike(&self, store: &str, client: &Client, names: &[Name], mode: Mode) -> Outcome<()> {
-        for held in &self.0 {
-            let around = Name::new(&held.name)?;
-            let are_many =
-                matches!((held.mode, mode), (Mode::Shared, Mode::Shared) | (Mode::Permits(..), Mode::Permits(..)));
-            match (held.store == store, names.contains(&around)) {
-                (false, true) if !are_many => {
-                    let queue = client.queue_page(&around, Page { skip: 0, limit: 1000 }).await;
-                    if queue.is_ok_and(|queue| queue.contenders.iter().any(|holder| self.is_holder(holder))) {
-                        return Err(held.is_around(&format!(", by another URL ({store}),")));
-                    }
-                }
-                (true, false) => {
-                    let key = client.key(&around).await?;
-                    for name in names {
-                        if client.key(name).await? == key {
-                            return Err(held.is_around(&format!(", which {name} is in this store,")));
-                        }
-                    }
-                }
-                _ => {}
+        for (held, name) in self.0.iter().flat_map(|held| names.iter().map(move |name| (held, name))) {
+            let is_it = if held.store == store {
+                held.name != name.as_str() && client.key(&Name::new(&held.name)?).await? == client.key(name).await?
+            } else if matches!((held.mode, mode), (Mode::Shared, Mode::Shared) | (Mode::Permits(..), Mode::Permits(..)))
+            {
+                false
+            } else {
+                let queue = client.queue_page(name, Page { skip: 0, limit: 1000 }).await;
+                queue.is_ok_and(|queue| queue.contenders.iter().any(|holder| held.is_place(holder)))
+            };
+            if is_it {
+                return Err(held.is_around(&format!(", which {name} is in {store},")));
             }
         }
         Ok(())
@@ -150,7 +147,7 @@ impl Around {
 
     /// Whether one of them is the place of `holder`, whatever URL its store has.
     pub(crate) fn is_holder(&self, holder: &Contender) -> bool {
-        self.0.iter().any(|held| held.client == Some(holder.id.client))
+        self.0.iter().any(|held| held.is_place(holder))
     }
 
     /// The innermost one that is the lock `name` of `store`.

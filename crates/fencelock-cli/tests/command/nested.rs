@@ -45,7 +45,7 @@ fn a_lock_inside_itself_by_another_url_of_the_store_ends_at_once() {
         for inner in ["run job -- true", "run --quiet --try other job -- true", "acquire job --pid $$", "wait job"] {
             let script = format!("FENCELOCK_STORE='{other}' \"$FL\" {inner}");
             let (code, said) = ended(&mut run(&place, &["job"], &script));
-            assert!(code == 73 && said.contains("by another URL"), "{other} {inner}: {code} {said}");
+            assert!(code == 73 && said.contains("which job is in redis://"), "{other} {inner}: {code} {said}");
         }
         let note = format!("FENCELOCK_STORE='{other}' \"$FL\" note job --set here");
         assert_eq!(ended(&mut run(&place, &["job"], &note)), (0, String::new()));
