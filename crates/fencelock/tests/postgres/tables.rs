@@ -210,6 +210,15 @@ async fn a_table_with_which_two_could_hold_one_lock_is_refused_and_told_what_hel
             ErrorKind::Layout,
             "ADD UNIQUE",
         ),
+        (
+            format!(
+                "CREATE COLLATION any_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false); {}; \
+                 CREATE UNIQUE INDEX ON distributed_lock (lock_key COLLATE any_case)",
+                TABLE.replace(" UNIQUE", "")
+            ),
+            ErrorKind::Layout,
+            "ADD UNIQUE",
+        ),
         (TABLE.replace("expire_time", "expires"), ErrorKind::Layout, "`columns`"),
         (TABLE.replace("lock_value varchar(255)", "lock_value varchar(20)"), ErrorKind::Layout, "36 characters"),
         (TABLE.replace("expire_time timestamptz", "expire_time bigint"), ErrorKind::Layout, "is a timestamp"),

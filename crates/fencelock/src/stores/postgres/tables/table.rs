@@ -108,7 +108,8 @@ impl Table {
             None => WORDS.table(&self.located(connection).await?.0.of),
         };
         let asked = "SELECT a.attname::text, t.typname::text, a.atttypmod, (SELECT min(i.indexrelid::regclass::text) FROM pg_catalog.pg_index AS i WHERE i.indrelid = c.oid AND i.indisunique \
-             AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum), \
+             AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum \
+             AND NOT EXISTS (SELECT FROM pg_catalog.pg_collation AS o WHERE o.oid = i.indcollation[0] AND o.oid <> a.attcollation AND NOT o.collisdeterministic)), \
              c.relpersistence = 'u', has_table_privilege(c.oid, 'SELECT'), (SELECT bool_and(has_table_privilege(c.oid, r)) FROM unnest($2::text[]) AS r), current_setting('TimeZone'), \
              EXISTS (SELECT FROM pg_catalog.pg_roles AS r, pg_catalog.pg_namespace AS n, pg_catalog.pg_database AS d WHERE r.oid = c.relowner AND n.oid = c.relnamespace \
              AND d.datname = current_database() AND (r.rolname = current_user OR r.rolsuper OR r.oid IN (n.nspowner, d.datdba))), \
