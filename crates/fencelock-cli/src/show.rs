@@ -180,6 +180,7 @@ pub(crate) struct Everybody {
     pub(crate) contenders: Vec<Shown>,
     pub(crate) beside: Vec<ShownBeside>,
     pub(crate) strangers: Vec<String>,
+    pub(crate) closed: Option<String>,
     pub(crate) breaks: Vec<Broken>,
     /// The note on the lock, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -310,6 +311,7 @@ impl Everybody {
             contenders: contenders.map(|(contender, position)| Shown::new(&queue.name, position, contender)).collect(),
             beside: ShownBeside::all(queue),
             strangers: queue.strangers.clone(),
+            closed: queue.closed.clone(),
             breaks: breaks.iter().map(Broken::new).collect(),
             note: note.map(|note| Noted::new(note, queue)),
         }

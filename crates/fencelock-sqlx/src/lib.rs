@@ -58,8 +58,7 @@ impl<'a> Hold<'a> {
     }
 
     /// Has the server end the connection when the transaction is idle for so long (its `idle_in_transaction_session_timeout`): from 1 ms to 24
-    /// days, and the nearer of the two for anything else. Without it, a transaction that does nothing keeps everybody waiting, whether or not its client
-    /// is alive.
+    /// days, and the nearer of the two for anything else. Without it, the limit is a minute, unless that setting has another value already.
     pub fn limit(self, limit: Duration) -> Self {
         Self { limit: Some(limit), ..self }
     }

@@ -22,7 +22,7 @@ const BREAKS: usize = 5;
 ///
 /// With --json: an object with `name`, `store`, `queued` (how many are in the queue), `contenders` (those on the page),
 /// `beside` (locks of other clients that may be held at the same time: `what`, `contenders`, and `waits`, "no" or
-/// "perhaps"), `strangers` (things in the store that only look like contenders),
+/// "perhaps"), `strangers` (things in the store that only look like contenders), `closed` (until when the store grants no lock, and why, or null),
 /// `note` (only where there is one: `value`, null if it is not UTF-8, and the `token` of who wrote it) and
 /// `breaks` (grants that `fencelock break` ended, as far as the store keeps them: `at`, `token`, `claim`, `host`, `pid`,
 /// `by_host`, `by_pid`, `reason`). A contender has `position` (from 1), `state` ("holder", "waiter", or of another client
@@ -77,6 +77,7 @@ impl Show {
             print_store(&chosen)?;
             shown.strangers.iter().for_each(|stranger| say(format_args!("not part of the queue: {stranger}")));
         }
+        shown.closed.iter().for_each(say);
         shown.beside.iter().for_each(|beside| say(beside.warning(self.name.as_str())));
         Ok(if shown.beside.is_empty() { 0 } else { BESIDE })
     }

@@ -1,6 +1,9 @@
 //! `fencelock doctor`, on servers that are set up badly.
 
-use fencelock_testbed::{mysql, postgres, redis, zookeeper};
+use std::io::Write as _;
+use std::process::Output;
+
+use fencelock_testbed::{PATIENCE, mysql, postgres, redis, wait_until, zookeeper};
 use fencelock_zookeeper::CreateMode;
 use serde_json::Value;
 
@@ -130,6 +133,59 @@ fn a_postgresql_that_cannot_be_told_from_another_one_is_found_out_and_warned_of_
     let (code, said) = report(&url);
     assert_eq!(code, 1, "{said}");
     assert!(found(&said, "warning", &["may not call pg_control_system()"]), "{said}");
+}
+
+#[test]
+fn a_postgresql_that_grants_nothing_after_a_promotion_says_until_when_in_doctor_show_and_errors() {
+    let primary = postgres::Server::start(postgres::Settings::default()).unwrap();
+    assert_eq!(code(&output(&mut Place::with_store(primary.url()).run(&["job"], "true"))), 0);
+    let settings = postgres::Settings { standby_of: Some(primary.address()), ..postgres::Settings::default() };
+    let standby = postgres::Server::start(settings).unwrap();
+    standby.promote().unwrap();
+    let url = patient(&standby.url());
+    let place = Place::with_store(&url);
+    let says = |done: &Output| {
+        let said = stderr(done);
+        said.contains("no client is granted a lock until 2") && said.contains(", because this server")
+    };
+    // On a busy machine, an error may come before the store said why.
+    assert!(wait_until(PATIENCE, || says(&output(&mut place.run(&["--try", "job"], "true")))));
+    assert!(says(&output(&mut place.fencelock(&["show", "job"]))));
+    let (code, said) = report(&url);
+    assert_eq!(code, 2, "{said}");
+    assert!(found(&said, "problem", &["no client is granted a lock until 2"]), "{said}");
+}
+
+#[test]
+fn a_transaction_that_keeps_the_lock_of_a_dead_holder_is_named_by_doctor_show_and_ls() {
+    let server = postgres::Server::start(postgres::Settings::default()).unwrap();
+    let url = patient(&server.url());
+    let place = Place::with_store(&url);
+    let [new, token] = ["new", "token"].map(|file| place.path(file));
+    let script = format!("echo $FENCELOCK_TOKEN > {0}; mv {0} {1}; sleep 600", new.display(), token.display());
+    let mut holder = place.run(&["job"], &script).spawn().unwrap();
+    assert!(wait_until(PATIENCE, || token.exists()));
+    let token = std::fs::read_to_string(&token).unwrap();
+    let mut psql = std::process::Command::new("psql");
+    psql.args(["-qXd", &format!("{}?application_name=idler", server.url())]).stdin(std::process::Stdio::piped());
+    let mut psql = psql.spawn().unwrap();
+    writeln!(psql.stdin.as_mut().unwrap(), "BEGIN; SELECT fencelock.hold('job', {});", token.trim()).unwrap();
+    let idles = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'idler' AND state = 'idle in transaction' AND state_change < now() - interval '1 second'";
+    assert!(wait_until(PATIENCE, || server.sql(postgres::OWNER, idles).unwrap().trim() == "1"));
+    server.sql(postgres::OWNER, "DELETE FROM fencelock.session").unwrap();
+    let (_, said) = report(&url);
+    assert!(found(&said, "warning", &["idler (process ", "idle in transaction since"]), "{said}");
+    let says = |done: &Output| {
+        let said = stdout(done) + &stderr(done);
+        said.contains("idler (process ") && said.contains("idle in transaction since")
+    };
+    assert!(says(&output(&mut place.fencelock(&["show", "job"]))));
+    assert!(wait_until(PATIENCE, || says(&output(&mut place.run(&["--try", "job"], "true")))));
+    assert!(stdout(&output(&mut place.fencelock(&["ls"]))).contains("job"));
+    psql.kill().unwrap();
+    psql.wait().unwrap();
+    holder.kill().unwrap();
+    holder.wait().unwrap();
 }
 
 #[test]

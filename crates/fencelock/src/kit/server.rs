@@ -20,7 +20,6 @@ use crate::time::{Clock, Moment};
 
 /// A session of such a store: what lives as long as it does, on whichever connection.
 pub(crate) trait ServerSession: Send + Sync + 'static {
-    /// How a connection to the server is made.
     type Dial: Dial;
 
     fn is_over(&self) -> bool;
@@ -38,12 +37,10 @@ pub(crate) struct Core<S: ServerSession + ?Sized> {
     pub(crate) session: Arc<S>,
 }
 
-/// Where a session tells what happens to it.
 pub(crate) type Events = mpsc::UnboundedSender<SessionEvent>;
 
 /// What such a store asks its server about everybody's locks, and how it gets there.
 pub(crate) trait Server: fmt::Debug + Send + Sync + Sized + 'static {
-    /// A session.
     type Session: ServerSession;
     /// How far names were listed.
     type Listed: Default + Send;
@@ -117,12 +114,9 @@ pub(crate) trait Server: fmt::Debug + Send + Sync + Sized + 'static {
 
 /// A session, and its way to the server.
 pub(crate) type SessionOnLink<S> = (Arc<<S as Server>::Session>, Arc<Link<S>>);
-/// The way to the server.
 pub(crate) type Link<S> = Reconnect<<<S as Server>::Session as ServerSession>::Dial>;
-/// What requests are sent on.
 pub(crate) type Wire<S> = <<<S as Server>::Session as ServerSession>::Dial as Dial>::Connection;
 
-/// The store.
 pub(crate) struct ServerStore<S: Server> {
     server: S,
     /// The session opened last: queues are looked at on its connection.

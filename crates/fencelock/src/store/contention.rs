@@ -21,13 +21,15 @@ pub struct Contention {
     pub position: Option<usize>,
     /// How many were in the queue, holders and waiters.
     pub queued: usize,
+    /// Until when the store grants no lock to any client, and why, in words; `None` for a store that grants locks.
+    pub closed: Option<String>,
 }
 
 impl Contention {
     /// When the store could not tell in time.
     #[must_use]
     pub fn unknown(name: Name) -> Self {
-        Self { name, holder: None, holders: 0, position: None, queued: 0 }
+        Self { name, holder: None, holders: 0, position: None, queued: 0, closed: None }
     }
 
     /// How many waited ahead of us, if our position is known.
@@ -48,6 +50,8 @@ pub struct Outline {
     pub queued: usize,
     /// Where those stand who were asked for, in the order in which they were asked for: 1 for the front, `None` for one that is not in the queue.
     pub positions: Vec<Option<usize>>,
+    /// As in [`Contention`].
+    pub closed: Option<String>,
 }
 
 impl Outline {
@@ -64,19 +68,22 @@ impl Outline {
             holders: holders.count(),
             queued: everybody.len(),
             positions: mine.iter().map(|id| places.get(id).copied()).collect(),
+            closed: None,
         }
     }
 
     /// What it says to one who stands at `position`.
     pub(crate) fn contention(&self, name: Name, position: Option<usize>) -> Contention {
-        Contention { name, holder: self.holder.clone(), holders: self.holders, position, queued: self.queued }
+        // At the front may stand a waiter, while the store grants no locks.
+        let holder = self.holder.clone().filter(|holder| holder.grant.is_some());
+        Contention { name, holder, holders: self.holders, position, queued: self.queued, closed: self.closed.clone() }
     }
 }
 
 impl fmt::Display for Contention {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(holder) = &self.holder else {
-            return f.write_str("holder unknown");
+            return f.write_str(self.closed.as_deref().unwrap_or("holder unknown"));
         };
         f.write_str("held by ")?;
         match &holder.owner {
@@ -101,6 +108,7 @@ impl fmt::Display for Contention {
         if let Some(trouble) = holder.trouble(&self.name) {
             write!(f, "; {trouble}")?;
         }
+        self.closed.iter().try_for_each(|closed| write!(f, "; {closed}"))?;
         match self.position {
             Some(position) => write!(f, "; our position was {position} of {}", self.queued),
             None => write!(f, "; {} in the queue", self.queued),

@@ -40,6 +40,8 @@ pub struct Queue {
     pub beside: Vec<Beside>,
     /// Things in the store that look like part of this queue and are not.
     pub strangers: Vec<String>,
+    /// Until when the store grants no lock to any client, and why, in words; `None` for a store that grants locks.
+    pub closed: Option<String>,
 }
 
 impl Queue {
@@ -47,7 +49,8 @@ impl Queue {
     #[must_use]
     pub fn page_of(name: Name, everybody: Vec<Contender>, page: Page) -> Self {
         let queued = everybody.len();
-        Self { name, contenders: page.of(everybody).collect(), queued, beside: Vec::new(), strangers: Vec::new() }
+        let (contenders, beside, strangers) = (page.of(everybody).collect(), Vec::new(), Vec::new());
+        Self { name, contenders, queued, beside, strangers, closed: None }
     }
 }
 

@@ -1,9 +1,61 @@
 //! `fencelock.hold`: the check of the grant and the write in one transaction.
 
-use fencelock::ErrorKind;
 use fencelock::postgres::HOLD;
+use fencelock::{ErrorKind, Name};
 
-use crate::lab::{acquire, acquiring, client, code, connection, database, queued, soon, until, until_queued};
+use crate::lab::{acquire, acquiring, client, code, connection, database, queued, refusals, soon, until, until_queued};
+
+#[tokio::test]
+async fn a_transaction_that_keeps_the_lock_of_a_dead_holder_is_named_by_errors_queues_and_lists() {
+    let (url, _) = database();
+    for (begin, transactions) in [("BEGIN", 1), ("BEGIN", 2), ("BEGIN; SAVEPOINT one", 2)] {
+        let (one, other, admin) = (client(&url, 60_000).await, client(&url, 60_000).await, connection(&url).await);
+        let guard = acquire(&one, "job").await;
+        let token = guard.token().unwrap().to_i64();
+        let users = [connection(&format!("{url}?application_name=idler")).await, connection(&url).await];
+        for user in &users[..transactions] {
+            user.batch_execute(begin).await.unwrap();
+            user.execute(HOLD, &[&"job", &token]).await.unwrap();
+        }
+        let process: i32 = users[0].query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+        let dead = "DELETE FROM fencelock.session WHERE id = (SELECT session FROM fencelock.place WHERE name = 'job')";
+        admin.batch_execute(dead).await.unwrap();
+        let named =
+            [format!("idler (process {process} of the server, idle in transaction since 2"), "`hold`".to_owned()];
+        for error in refusals(&other, "job", "held by").await {
+            assert!(named.iter().all(|part| error.contains(part)), "{error}");
+        }
+        let queue = other.queue(&Name::new("job").unwrap()).await.unwrap();
+        assert!(queue.contenders[0].owner.as_ref().unwrap().to_string().starts_with(&named[0]), "{queue:?}");
+        assert_eq!(other.names("", None, 10).await.unwrap().len(), 1);
+        for user in &users[..transactions] {
+            user.batch_execute("ROLLBACK").await.unwrap();
+        }
+        soon(soon(acquiring(&other, "job")).await.unwrap().unwrap().release()).await.unwrap();
+        drop(guard);
+    }
+}
+
+#[tokio::test]
+async fn hold_limits_an_idle_transaction_to_a_minute_unless_told_otherwise() {
+    let (url, _) = database();
+    let (one, user) = (client(&url, 60_000).await, connection(&url).await);
+    let guard = acquire(&one, "job").await;
+    let token = guard.token().unwrap().to_i64();
+    for (before, argument, limit) in [
+        ("", "", "1min"),
+        ("", ", NULL", "1min"),
+        ("", ", interval '10 minutes'", "10min"),
+        ("", ", '0'", "0"),
+        ("SET LOCAL idle_in_transaction_session_timeout = '2h'", "", "2h"),
+    ] {
+        user.batch_execute(&format!("BEGIN; {before}; SELECT fencelock.hold('job', {token}{argument})")).await.unwrap();
+        let set = user.query_one("SHOW idle_in_transaction_session_timeout", &[]).await.unwrap();
+        assert_eq!(set.get::<_, &str>(0), limit, "{before} {argument}");
+        user.batch_execute("ROLLBACK").await.unwrap();
+    }
+    soon(guard.release()).await.unwrap();
+}
 
 #[tokio::test]
 async fn a_grant_is_held_until_the_transaction_ends_and_nobody_is_granted_meanwhile() {

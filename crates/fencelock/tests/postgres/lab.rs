@@ -92,3 +92,16 @@ pub(crate) async fn connection(url: &str) -> tokio_postgres::Client {
 pub(crate) fn code<T: std::fmt::Debug>(result: Result<T, tokio_postgres::Error>) -> String {
     result.unwrap_err().code().map(SqlState::code).unwrap_or_default().to_owned()
 }
+
+/// What a try, and a short wait, say of a lock that is not granted. On a busy machine, an error may come before the store said why.
+pub(crate) async fn refusals(client: &Client, name: &str, part: &str) -> [String; 2] {
+    let (mutex, limit) = (client.mutex(name).unwrap(), Duration::from_millis(300));
+    let mut said = [String::new(), String::new()];
+    until(&format!("both errors say {part:?}"), async || {
+        let limited = soon(mutex.acquire_within(limit)).await;
+        said = [mutex.try_acquire().await, limited].map(|refused| refused.unwrap_err().to_string());
+        said.iter().all(|said| said.contains(part))
+    })
+    .await;
+    said
+}

@@ -80,6 +80,10 @@ impl Facts {
         self.0.get(name).map_or("", String::as_str)
     }
 
+    pub(super) fn said(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|said| !said.is_empty())
+    }
+
     pub(super) fn number(&self, name: &str) -> Option<f64> {
         self.text(name).parse().ok()
     }
@@ -120,6 +124,15 @@ pub(super) fn judge(server: &str, facts: &Facts, checks: &[Check]) -> Vec<Findin
         Some(Finding { severity, server: Some(server.to_owned()), what, why, set })
     };
     checks.iter().chain([CLOCK]).filter_map(found).collect()
+}
+
+checks! {
+    Problem, |facts| facts.said("closed").map(str::to_owned),
+        "a holder that the server forgot may still be at work", "nothing: wait until then";
+    Warning, |facts| facts.is("tokens", "false").then(|| format!("the layout `{}` has no fencing tokens", facts.text("layout"))),
+        "what a holder writes after a long pause cannot be told from what the next holder writes", "a store or layout with tokens (`fencelock stores`), where the locks protect data";
+    Note, |facts| facts.is("order", "false").then(|| format!("the layout `{}` keeps no order", facts.text("layout"))),
+        "a waiter can be passed by others again and again", "a store or layout that is first come, first served (`fencelock stores`), where that matters";
 }
 
 /// What every store with a clock is asked.

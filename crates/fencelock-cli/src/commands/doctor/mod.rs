@@ -19,7 +19,7 @@ use fencelock::capability::{Order, StoreUrl, Tokens};
 use fencelock::inspect::Page;
 use serde::Serialize;
 
-use self::checks::{Facts, Finding, Severity};
+use self::checks::{Check, Facts, Finding, Severity};
 use super::{StoreArguments, connect, farewell};
 use crate::arguments;
 use crate::output::{Failure, Outcome, code, harmless};
@@ -146,7 +146,7 @@ async fn asked(url: &StoreUrl) -> Vec<(String, Result<Facts, String>)> {
     futures_util::future::join_all(servers.into_iter().map(ask)).await
 }
 
-fn table(scheme: &str) -> &'static [checks::Check] {
+fn table(scheme: &str) -> &'static [Check] {
     match scheme {
         "file" => file::CHECKS,
         "zk" | "zks" => zookeeper::CHECKS,
@@ -180,10 +180,10 @@ impl Report {
         }
         let ttl = client.timing().ttl;
         self.ttl_ms = Some(ttl.as_millis());
-        let mut took = Vec::new();
+        let (mut took, mut closed) = (Vec::new(), None);
         for _ in 0..ROUND_TRIPS {
             let started = Instant::now();
-            client.contention(LOCK).await?;
+            closed = client.contention(LOCK).await?.closed;
             took.push(started.elapsed());
         }
         took.sort();
@@ -192,25 +192,13 @@ impl Report {
         self.round_trip_ms = Some(RoundTrip { median: milliseconds(median), worst: milliseconds(worst) });
         self.findings.extend(checks::slow(worst, ttl));
         self.look_beside(client).await?;
-        let capability = client.capability();
-        if capability.tokens == Tokens::None {
-            self.findings.push(Finding {
-                severity: Severity::Warning,
-                server: None,
-                what: format!("the layout `{}` has no fencing tokens", capability.layout),
-                why: "what a holder writes after a long pause cannot be told from what the next holder writes",
-                set: "a store or layout with tokens (`fencelock stores`), where the locks protect data",
-            });
-        }
-        if capability.order == Order::None {
-            self.findings.push(Finding {
-                severity: Severity::Note,
-                server: None,
-                what: format!("the layout `{}` keeps no order", capability.layout),
-                why: "a waiter can be passed by others again and again",
-                set: "a store or layout that is first come, first served (`fencelock stores`), where that matters",
-            });
-        }
+        let (capability, mut facts) = (client.capability(), Facts::default());
+        facts.set("layout", capability.layout);
+        facts.set("tokens", capability.tokens != Tokens::None);
+        facts.set("order", capability.order != Order::None);
+        closed.iter().for_each(|closed| facts.set("closed", closed));
+        let found = checks::judge("", &facts, checks::CHECKS);
+        self.findings.extend(found.into_iter().map(|finding| Finding { server: None, ..finding }));
         Ok(())
     }
 

@@ -21,19 +21,20 @@ const QUESTIONS: &str = "\
     UNION ALL SELECT 'standbys', (SELECT count(*)::text FROM pg_stat_replication) \
     UNION ALL SELECT 'blind', (SELECT string_agg(f.call, ' and ') FROM pg_proc AS p, (VALUES ('pg_control_system()'), ('pg_walfile_name(pg_lsn)'), \
         ('pg_current_wal_lsn()')) AS f (call) WHERE p.proname = '_mark' AND p.pronargs = 0 AND NOT has_function_privilege(p.proowner, f.call, 'EXECUTE')) \
+    UNION ALL SELECT 'idle', (SELECT string_agg(DISTINCT format('%s (process %s of the server, %s since %s)', a.application_name, a.pid, a.state, a.state_change), ', ') \
+        FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation JOIN pg_stat_activity AS a ON a.pid = l.pid WHERE c.relname = 'place' AND a.datname = current_database() \
+        AND l.mode = 'RowShareLock' AND a.state LIKE 'idle in transaction%' AND a.state_change < clock_timestamp() - interval '1 second') \
     UNION ALL SELECT 'time', (extract(epoch FROM clock_timestamp()) * 1000)::text";
 
 pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String> {
     let said = |error: tokio_postgres::Error| {
-        let why = std::error::Error::source(&error).map(|source| format!(": {source}"));
-        format!("{error}{}", why.unwrap_or_default())
+        std::error::Error::source(&error).map_or(error.to_string(), |why| format!("{error}: {why}"))
     };
     let Way { host, port, user, password, is_encrypted } = Way::of(url, server, "host", 5432)?;
     let tls = is_encrypted.then(|| tls::of(url)).transpose()?;
     let database = Some(url.path().trim_start_matches('/')).filter(|database| !database.is_empty()).unwrap_or(&user);
     let mut config = Config::new();
     config.host(&host).port(port).user(&user).password(password).dbname(database);
-    // Either connection ends with its client.
     let client = match tls {
         None => {
             let (client, connection) = config.connect(NoTls).await.map_err(said)?;
@@ -56,9 +57,7 @@ pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String>
             facts.set(row.get(0).unwrap_or_default(), row.get(1).unwrap_or_default());
         }
     }
-    if let Some(time) = facts.number("time") {
-        facts.set_clock(time, asked);
-    }
+    facts.number("time").into_iter().for_each(|time| facts.set_clock(time, asked));
     Ok(facts)
 }
 
@@ -89,10 +88,10 @@ checks! {
         let count = facts.above_nothing("standbys")?;
         facts.text("synchronous_standby_names").is_empty().then(|| format!("{count} standbys copy this server asynchronously"))
     }, "one that is promoted may not know the last grants: nobody is granted a lock until the longest ttl has passed", "synchronous_standby_names, and synchronous_commit = on";
-    Warning, |facts| {
-        let calls = Some(facts.text("blind")).filter(|calls| !calls.is_empty())?;
-        Some(format!("the owner of the functions of the locks may not call {calls}"))
-    }, "the server is told from a promoted or restored one by its start alone: after each start, no client is granted a lock until the longest ttl has passed",
+    Warning, |facts| Some(format!("a transaction that may hold a lock does nothing: {}", facts.said("idle")?)),
+        "with `hold`, it keeps the lock from every other client, also when its holder is dead", "pg_terminate_backend(process), or a lower limit (the third argument of `hold`)";
+    Warning, |facts| Some(format!("the owner of the functions of the locks may not call {}", facts.said("blind")?)),
+        "the server is told from a promoted or restored one by its start alone: after each start, no client is granted a lock until the longest ttl has passed",
         "GRANT EXECUTE ON FUNCTION for it, to the owner of the schema of the locks";
     Note, |facts| Some(format!("idle_session_timeout is {} ms", facts.above_nothing("idle_session_timeout")?)),
         "fencelock switches it off for its own connections; a session of psql that holds a lock is ended by it", "idle_session_timeout = 0 for the roles that hold locks";

@@ -110,7 +110,6 @@ pub(crate) trait Leased: Served {
     /// Clears away places of dead sessions in some buckets, beginning with `from`. Returns the next bucket.
     fn clear_up(&self, connection: &Connection<Self>, from: u16) -> impl Future<Output = Result<u16>> + Send;
 
-    /// Ends the session.
     fn end(&self, connection: &Connection<Self>) -> impl Future<Output = Result<()>> + Send;
 }
 

@@ -47,7 +47,6 @@ pub(crate) fn contender(id: RequestId, who: String, is_granted: bool) -> Contend
     Contender { owner, grant: is_granted.then(|| Grant::new(None)), foreign, ..Contender::new(id, Claim::MUTEX) }
 }
 
-/// The connection that requests are sent on.
 pub(crate) type OnWire<L> = <<L as SessionLocks>::Dial as Dial>::Connection;
 
 /// The statements of one server for locks of sessions.
@@ -104,7 +103,6 @@ pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
     fn names(&self, connection: &OnWire<Self>) -> impl Future<Output = Result<Vec<Name>>> + Send;
 }
 
-/// The store with these locks.
 pub(crate) fn store<L: SessionLocks>(config: <L::Dial as Reach>::Config, locks: L) -> Arc<dyn Store> {
     Arc::new(ServerStore::new(Locks { config: Arc::new(config), locks: Arc::new(locks) }))
 }

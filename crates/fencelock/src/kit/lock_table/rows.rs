@@ -25,7 +25,6 @@ const NAMES_PER_CALL: i64 = 1000;
 
 const ONLY_MUTEXES: &str = "a lock table knows mutexes only: readers, writers and permits need `layout=fair`";
 
-/// The connection that requests are sent on.
 pub(crate) type OnWire<R> = <<R as Rows>::Dial as Dial>::Connection;
 
 /// The statements of one server for the rows of a lock table.
@@ -86,7 +85,6 @@ pub(crate) trait Rows: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<(String, bool)>>> + Send;
 }
 
-/// The store with the locks of this table.
 pub(crate) fn store<R: Rows>(config: <R::Dial as Reach>::Config, table: R) -> Arc<dyn Store> {
     Arc::new(ServerStore::new(Tables { config: Arc::new(config), table: Arc::new(table) }))
 }

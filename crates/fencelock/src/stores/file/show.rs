@@ -80,7 +80,7 @@ impl Directory {
         let shown = page.of(line.tickets().enumerate());
         let contenders =
             shown.filter_map(|(at, ticket)| self.contender(&slot, ticket, at < granted, &mut roll)).collect();
-        Ok(Queue { name: name.clone(), contenders, queued, beside: Vec::new(), strangers })
+        Ok(Queue { name: name.clone(), contenders, queued, beside: Vec::new(), strangers, closed: None })
     }
 
     /// The queue of `name` in short.
@@ -95,12 +95,9 @@ impl Directory {
             let client = whose.or_else(|| roll.owner(self, key.session).map(|owner| owner.client));
             positions.insert((client, key.number), at + 1);
         }
-        Ok(Outline {
-            holder: head.and_then(|head| self.contender(&slot, head, true, &mut roll)),
-            holders,
-            queued: line.tickets().count(),
-            positions: mine.iter().map(|id| positions.get(&(Some(id.client), id.number)).copied()).collect(),
-        })
+        let positions = mine.iter().map(|id| positions.get(&(Some(id.client), id.number)).copied()).collect();
+        let holder = head.and_then(|head| self.contender(&slot, head, true, &mut roll));
+        Ok(Outline { holder, holders, queued: line.tickets().count(), positions, closed: None })
     }
 
     /// Everybody alive in one queue, who they are, and what only looks like a part of it.

@@ -307,7 +307,7 @@ impl StoreState {
         let queue = self.queues.get(name).unwrap_or(&empty);
         let queued = queue.tickets.len();
         let contenders = page.of(0..queued).map(|index| self.contender(queue, index)).collect();
-        Queue { name: name.clone(), contenders, queued, beside: Vec::new(), strangers: Vec::new() }
+        Queue { name: name.clone(), contenders, queued, beside: Vec::new(), strangers: Vec::new(), closed: None }
     }
 
     fn contender(&self, queue: &StoredQueue, index: usize) -> Contender {

@@ -113,11 +113,10 @@ BEGIN
         -- Another session may have written it meanwhile.
         IF NOT (v_known <=> v_mark) OR v_longest < p_ttl THEN
             IF v_known <> v_mark THEN
-                -- What is left of an earlier time counts too: whoever was forgotten then may live as long.
+                -- A session that ended counts no longer. What is left of an earlier time counts too: whoever was forgotten then may live as long.
+                SELECT COALESCE(MAX(ttl), 0) INTO v_longest FROM fencelock_session;
                 SET v_quiet_for = GREATEST(v_longest, p_ttl, LEAST(v_quiet_until - {us}, v_quiet_for));
                 SET v_quiet_until = {us} + v_quiet_for;
-                -- What was the longest counts once: else one client of a day would cost a day at each change.
-                SELECT COALESCE(MAX(ttl), 0) INTO v_longest FROM fencelock_session;
             END IF;
             UPDATE fencelock_layout SET mark = v_mark, longest = GREATEST(v_longest, p_ttl), quiet_until = v_quiet_until, quiet_for = v_quiet_for WHERE one = 1;
             {one}
@@ -683,7 +682,7 @@ BEGIN
 END
 //
 
--- A queue in short. The first row: 0, 0, how many of the living are in it, and how many of them hold. Further ones: client, number and
+-- A queue in short. The first row: 0, 0, how many of the living are in it, how many of them hold, and why none is granted. Further ones: client, number and
 -- position of those of `p_mine`, as in 'client-number,client-number'.
 CREATE PROCEDURE fencelock_contention(p_name VARBINARY(512), p_mine LONGTEXT) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
@@ -691,10 +690,14 @@ BEGIN
     DECLARE v_now BIGINT DEFAULT {us};
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
-    SELECT 0, 0, COUNT(*), CAST(COALESCE(SUM(p.granted), 0) AS SIGNED) FROM fencelock_place AS p JOIN fencelock_session AS s ON s.id = p.session AND s.expires > v_now
+    SELECT 0, 0, COUNT(*), CAST(COALESCE(SUM(p.granted), 0) AS SIGNED), (
+            SELECT CONCAT('no client is granted a lock until ', DATE_FORMAT(FROM_UNIXTIME(quiet_until DIV 1000000), '%Y-%m-%dT%H:%i:%sZ'),
+                ', because this server may not know all locks that were granted before: it was a replica, or a dump was read in')
+            FROM fencelock_layout WHERE quiet_until > v_now)
+        FROM fencelock_place AS p JOIN fencelock_session AS s ON s.id = p.session AND s.expires > v_now
         WHERE p.b = v_b AND p.name = p_name AND p.seq >= v_head
     UNION ALL
-    SELECT q.client, q.number, q.position, 0 FROM (
+    SELECT q.client, q.number, q.position, 0, NULL FROM (
         SELECT p.client, p.number, ROW_NUMBER() OVER (ORDER BY p.seq) AS position
         FROM fencelock_place AS p JOIN fencelock_session AS s ON s.id = p.session AND s.expires > v_now
         WHERE p_mine <> '' AND p.b = v_b AND p.name = p_name AND p.seq >= v_head) AS q

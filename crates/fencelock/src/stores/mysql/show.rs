@@ -35,10 +35,9 @@ pub(super) async fn queue(connection: &Connection, name: &Name, page: Page) -> R
         }
         contenders.extend(rows.iter().map(contender).collect::<Result<Vec<_>>>()?);
         if rows.len() < wanted || contenders.len() == page.limit {
-            let is_whole = rows.len() < wanted && page.skip == 0;
-            let queued = if is_whole { contenders.len() } else { counts(connection, name, &[]).await?.queued };
-            let (beside, strangers) = (Vec::new(), Vec::new());
-            return Ok(Queue { name: name.clone(), contenders, queued, beside, strangers });
+            let Outline { queued, closed, .. } = counts(connection, name, &[]).await?;
+            let queued = queued.max(contenders.len());
+            return Ok(Queue { queued, closed, ..Queue::page_of(name.clone(), contenders, Page::ALL) });
         }
     }
 }
@@ -62,12 +61,10 @@ async fn counts(connection: &Connection, name: &Name, mine: &[RequestId]) -> Res
         let request = RequestId { client: number(row, 0)?, number: number(row, 1)? };
         positions.insert(request, usize::try_from(number(row, 2)?).unwrap_or(usize::MAX));
     }
-    Ok(Outline {
-        holder: None,
-        holders: usize::try_from(number(first, 3)?).unwrap_or(usize::MAX),
-        queued: usize::try_from(number(first, 2)?).unwrap_or(usize::MAX),
-        positions: mine.iter().map(|id| positions.get(id).copied()).collect(),
-    })
+    let count = |at| number(first, at).map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    let positions = mine.iter().map(|id| positions.get(id).copied()).collect();
+    let closed = column("contention", first, 4)?;
+    Ok(Outline { holder: None, holders: count(3)?, queued: count(2)?, positions, closed })
 }
 
 fn contender(row: &Row) -> Result<Contender> {

@@ -26,9 +26,6 @@ use crate::time::Clock;
 /// The functions by which somebody may be granted, who is told by the call of `ring` that follows in the same message.
 const RINGING: [&str; 4] = ["leave", "lighten", "withdraw", "break_grant"];
 
-/// The code of the warning that the server cannot be told from another one, see `_mark()` in `schema.sql`.
-const BLIND: &str = "FL005";
-
 /// What goes on on a connection.
 #[derive(Default)]
 struct Traffic {
@@ -221,7 +218,8 @@ async fn drive(end: End, wire: tokio_postgres::Connection<Stream, Plain>, silenc
                 Poll::Ready(Some(Ok(AsyncMessage::Notification(told)))) => {
                     end.user.heard(end.number, told.payload().as_bytes());
                 }
-                Poll::Ready(Some(Ok(AsyncMessage::Notice(said)))) if said.code().code() == BLIND => {
+                // The server cannot be told from another one, see `_mark()` in `schema.sql`.
+                Poll::Ready(Some(Ok(AsyncMessage::Notice(said)))) if said.code().code() == "FL005" => {
                     tracing::warn!(server = end.server, "{}", said.message());
                 }
                 Poll::Ready(Some(Ok(_))) => {}

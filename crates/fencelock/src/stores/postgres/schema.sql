@@ -91,11 +91,9 @@ CREATE FUNCTION {schema}.version() RETURNS integer LANGUAGE sql STABLE {secure} 
 -- Functions whose names begin with `_` are called by the others alone, and find things by the path that those have.
 
 -- The first 12 bits of the name's SHA-256.
-CREATE FUNCTION {schema}._home(p_name text) RETURNS integer LANGUAGE plpgsql IMMUTABLE
-AS $$
-DECLARE digest bytea := sha256(convert_to(p_name, 'UTF8'));
+CREATE FUNCTION {schema}._home(p_name text) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    RETURN (get_byte(digest, 0) << 4) | (get_byte(digest, 1) >> 4);
+    RETURN ('x' || left(encode(sha256(convert_to(p_name, 'UTF8')), 'hex'), 3))::bit(12)::integer;
 END $$;
 
 -- Another one after a failover, after a restored backup, and where a dump was read in: grants may be missing that their holders believe in.
@@ -150,13 +148,12 @@ BEGIN
     PERFORM 1 FROM layout FOR UPDATE;
     -- As unlogged tables are after a crash.
     is_empty := NOT EXISTS (SELECT FROM bucket WHERE bucket = 0);
-    -- What is left of an earlier time counts too: whoever was forgotten then may live as long.
-    UPDATE layout SET quiet_for = greatest(longest, p_ttl, least(quiet_until - clock_timestamp(), quiet_for)),
-            longest = coalesce((SELECT max(ttl) FROM session), '0')
+    -- Where sessions are remembered, one that ended counts no longer. What is left of an earlier time counts too: whoever was forgotten then
+    -- may live as long.
+    UPDATE layout SET quiet_until = clock_timestamp() + n.quiet_for, quiet_for = n.quiet_for, longest = coalesce(n.ttl, '0') FROM (
+            SELECT s.ttl, greatest(CASE WHEN is_empty THEN l.longest ELSE s.ttl END, p_ttl, least(l.quiet_until - clock_timestamp(), l.quiet_for)) AS quiet_for
+            FROM layout AS l, (SELECT max(ttl) AS ttl FROM session) AS s) AS n
         WHERE mark <> now_mark OR is_empty;
-    IF FOUND THEN
-        UPDATE layout SET quiet_until = clock_timestamp() + quiet_for;
-    END IF;
     INSERT INTO bucket SELECT number, 0 FROM generate_series(0, 4095) AS number WHERE is_empty;
     UPDATE layout SET mark = now_mark, longest = greatest(longest, p_ttl);
 END $$;
@@ -179,17 +176,12 @@ END $$;
 -- A NOTIFY keeps all other commits with one waiting until its own is done, so it has a commit of its own, which waits for no disk. Names and
 -- reasons are too short for it to refuse one.
 CREATE FUNCTION {schema}.ring() RETURNS void LANGUAGE plpgsql {secure} AS $$
-DECLARE
-    rings text := current_setting('fencelock.rings', true);
-    one text;
+DECLARE rings text := current_setting('fencelock.rings', true);
 BEGIN
-    IF rings IS NULL OR rings = '' THEN
-        RETURN;
+    IF rings <> '' THEN
+        PERFORM set_config('fencelock.rings', '', false);
+        PERFORM pg_notify(split_part(one, chr(31), 1), split_part(one, chr(31), 2)) FROM unnest(string_to_array(rtrim(rings, chr(30)), chr(30))) AS one;
     END IF;
-    PERFORM set_config('fencelock.rings', '', false);
-    FOREACH one IN ARRAY string_to_array(rtrim(rings, chr(30)), chr(30)) LOOP
-        PERFORM pg_notify(split_part(one, chr(31), 1), split_part(one, chr(31), 2));
-    END LOOP;
 END $$;
 
 -- Hears what is told to a session from now on. Whoever knows its bell can tell it things, and pg_stat_activity shows the text of a LISTEN.
@@ -370,10 +362,9 @@ END $$;
 
 -- Places of a session whose requests are not among these.
 CREATE FUNCTION {schema}.unknown(p_session bigint, p_numbers bigint[])
-RETURNS TABLE (r_seq bigint, r_name text, r_client bigint, r_number bigint) LANGUAGE plpgsql {secure} AS $$
-BEGIN
-    RETURN QUERY SELECT seq, name, client, number FROM place WHERE session = p_session AND number <> ALL (p_numbers);
-END $$;
+RETURNS TABLE (r_seq bigint, r_name text, r_client bigint, r_number bigint) LANGUAGE sql {secure} AS $$
+    SELECT seq, name, client, number FROM place WHERE session = p_session AND number <> ALL (p_numbers)
+$$;
 
 -- Keeps a session alive with everything that hangs on it, and tells which of its grants were broken, until it says that it heard. One row
 -- of a number below 0: the session is over.
@@ -608,59 +599,64 @@ BEGIN
     END LOOP;
 END $$;
 
--- A queue in short: how many of the living are in it, how many of them hold, and where these stand, 0 for nowhere.
-CREATE FUNCTION {schema}.contention(p_name text, p_clients bigint[], p_numbers bigint[])
-RETURNS bigint[] LANGUAGE plpgsql STABLE {secure} AS $$
-DECLARE
-    home integer := _home(p_name);
-    floor_seq bigint;
-    moment timestamptz := clock_timestamp();
-    answer bigint[];
+-- The process of the server whose transaction keeps a row, from the row's xmax, in words; NULL where no transaction does.
+CREATE FUNCTION {schema}._keeper(p_xmax xid) RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE holders xid[] := ARRAY[p_xmax];
 BEGIN
-    SELECT low INTO floor_seq FROM bucket WHERE bucket = home;
-    SELECT ARRAY[count(*), count(*) FILTER (WHERE p.granted)] INTO answer
-        FROM place AS p JOIN session AS s ON s.id = p.session AND s.expires > moment
-        WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq;
-    IF cardinality(p_clients) > 0 THEN
-        RETURN answer || (
-            SELECT array_agg(coalesce(q.position, 0) ORDER BY asked.ordinality)
-            FROM unnest(p_clients, p_numbers) WITH ORDINALITY AS asked (client, number, ordinality)
-            LEFT JOIN (
-                SELECT p.client, p.number, row_number() OVER (ORDER BY p.seq) AS position
-                FROM place AS p JOIN session AS s ON s.id = p.session AND s.expires > moment
-                WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq
-            ) AS q ON q.client = asked.client AND q.number = asked.number);
-    END IF;
-    RETURN answer;
+    BEGIN
+        holders := ARRAY(SELECT xid FROM pg_get_multixact_members(p_xmax)) || holders;
+    EXCEPTION WHEN OTHERS THEN
+    END;
+    RETURN (SELECT coalesce('the prepared transaction ' || x.gid, format('%s (process %s of the server%s)', a.application_name, l.pid,
+            ', ' || a.state || ' since ' || to_char(a.state_change AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')))
+        FROM pg_locks AS l LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid LEFT JOIN pg_prepared_xacts AS x ON x.transaction = l.transactionid
+        WHERE l.locktype = 'transactionid' AND l.granted AND l.transactionid = ANY (holders) ORDER BY l.pid LIMIT 1);
 END $$;
 
--- Part of a queue, front first: up to p_limit of the living after the first p_skip.
+-- A queue, front first: places of living sessions, and grants of dead ones whose rows a transaction keeps.
+CREATE FUNCTION {schema}._queue(p_bucket integer, p_name text)
+RETURNS TABLE (
+    seq bigint, client bigint, number bigint, granted boolean, weight bigint, capacity bigint, since timestamptz, purpose text,
+    host text, pid bigint, owner bigint, keeper text
+) LANGUAGE sql AS $$
+    SELECT q.* FROM (
+        SELECT p.seq, p.client, p.number, p.granted, p.weight, p.capacity, p.since, p.purpose, s.host, s.pid, s.client AS owner,
+                CASE WHEN s.id IS NULL AND p.granted THEN {schema}._keeper(p.xmax) END AS keeper
+            FROM {schema}.place AS p LEFT JOIN {schema}.session AS s ON s.id = p.session AND s.expires > pg_catalog.clock_timestamp()
+            WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= (SELECT low FROM {schema}.bucket AS b WHERE b.bucket = p_bucket)) AS q
+    WHERE q.owner IS NOT NULL OR q.keeper IS NOT NULL ORDER BY q.seq
+$$;
+
+-- A queue in short: how many are in it, how many of them hold, and where these stand, 0 for nowhere. And why no client is granted a lock now.
+CREATE FUNCTION {schema}.contention(p_name text, p_clients bigint[], p_numbers bigint[])
+RETURNS TABLE (r_counts bigint[], r_closed text) LANGUAGE sql {secure} AS $$
+    WITH q AS MATERIALIZED (SELECT client, number, granted, row_number() OVER (ORDER BY seq) AS position FROM _queue(_home(p_name), p_name))
+    SELECT ARRAY[count(*), count(*) FILTER (WHERE granted)] || ARRAY(
+            SELECT coalesce(q.position, 0) FROM unnest(p_clients, p_numbers) WITH ORDINALITY AS asked (client, number, ordinality)
+            LEFT JOIN q ON q.client = asked.client AND q.number = asked.number ORDER BY asked.ordinality),
+        (SELECT format('no client is granted a lock until %s, because this server may not know all locks that were granted before: it was promoted or restored, or a crash emptied its unlogged tables',
+            to_char(quiet_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')) FROM layout WHERE quiet_until > clock_timestamp())
+        FROM q
+$$;
+
+-- Part of a queue: up to p_limit after the first p_skip.
 CREATE FUNCTION {schema}.show(p_name text, p_skip bigint, p_limit bigint)
 RETURNS TABLE (
     r_seq bigint, r_client bigint, r_number bigint, r_granted boolean, r_weight bigint, r_capacity bigint, r_since_us bigint,
-    r_purpose text, r_host text, r_pid bigint, r_owner bigint
-) LANGUAGE plpgsql STABLE {secure} AS $$
-DECLARE
-    home integer := _home(p_name);
-    floor_seq bigint;
-BEGIN
-    SELECT low INTO floor_seq FROM bucket WHERE bucket = home;
-    RETURN QUERY SELECT p.seq, p.client, p.number, p.granted, p.weight, p.capacity, floor(extract(epoch FROM p.since) * 1000000)::bigint,
-            p.purpose, s.host, s.pid, s.client
-        FROM place AS p JOIN session AS s ON s.id = p.session AND s.expires > clock_timestamp()
-        WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq
-        ORDER BY p.seq OFFSET p_skip LIMIT p_limit;
-END $$;
+    r_purpose text, r_host text, r_pid bigint, r_owner bigint, r_keeper text
+) LANGUAGE sql {secure} AS $$
+    SELECT seq, client, number, granted, weight, capacity, floor(extract(epoch FROM since) * 1000000)::bigint, purpose, host, pid, owner, keeper
+    FROM _queue(_home(p_name), p_name) OFFSET p_skip LIMIT p_limit
+$$;
 
--- The names of up to p_limit places behind this one, in the order of the buckets, and whether their contenders live.
+-- The names of up to p_limit places behind this one, in the order of the buckets, and whether anything is there that a queue shows.
 CREATE FUNCTION {schema}.names(p_bucket integer, p_name text, p_limit integer)
-RETURNS TABLE (r_bucket integer, r_name text, r_alive boolean) LANGUAGE plpgsql STABLE {secure} AS $$
-BEGIN
-    RETURN QUERY SELECT few.bucket, few.name, bool_or(s.expires IS NOT NULL AND s.expires > clock_timestamp())
-        FROM (SELECT bucket, name, session FROM place WHERE (bucket, name) > (p_bucket, p_name COLLATE "C") ORDER BY bucket, name, seq LIMIT p_limit) AS few
-        LEFT JOIN session AS s ON s.id = few.session
-        GROUP BY few.bucket, few.name ORDER BY few.bucket, few.name;
-END $$;
+RETURNS TABLE (r_bucket integer, r_name text, r_alive boolean) LANGUAGE sql {secure} AS $$
+    SELECT few.bucket, few.name, bool_or(CASE WHEN s.expires > clock_timestamp() THEN true ELSE few.granted AND _keeper(few.xmax) IS NOT NULL END)
+    FROM (SELECT *, place.xmax FROM place WHERE (bucket, name) > (p_bucket, p_name COLLATE "C") ORDER BY bucket, name, seq LIMIT p_limit) AS few
+    LEFT JOIN session AS s ON s.id = few.session
+    GROUP BY few.bucket, few.name ORDER BY few.bucket, few.name
+$$;
 
 -- Breaks exactly this grant, and keeps the record: whether it was there, or this record is kept already. It waits for a transaction that
 -- holds the grant.
@@ -699,10 +695,9 @@ BEGIN
 END $$;
 
 -- The records of broken grants, oldest first.
-CREATE FUNCTION {schema}.breaks(p_name text) RETURNS SETOF text LANGUAGE plpgsql STABLE {secure} AS $$
-BEGIN
-    RETURN QUERY SELECT record FROM broken WHERE name = p_name ORDER BY id;
-END $$;
+CREATE FUNCTION {schema}.breaks(p_name text) RETURNS SETOF text LANGUAGE sql {secure} AS $$
+    SELECT record FROM broken WHERE name = p_name ORDER BY id
+$$;
 
 -- Writes the note on a lock, or deletes it where there is no value, if this grant is current: whether it is. The place is locked as hold()
 -- does it, so that the grant outlasts the commit. Who wrote it is said by the session.
@@ -793,13 +788,13 @@ END $$;
 -- For users' own transactions -----------------------------------------------------------------------------------------------------------
 
 -- Fails unless this grant is current, and keeps it from ending until the transaction does: a release, an expiry and a break wait. The token
--- is that of the guard, as a number. With p_limit, a transaction that is idle for so long is ended by the server.
+-- is that of the guard, as a number. The server ends a transaction that is idle for p_limit, by default for a minute; '0' is no limit.
 CREATE FUNCTION {schema}.hold(p_name text, p_token bigint, p_limit interval DEFAULT NULL) RETURNS void LANGUAGE plpgsql {secure} AS $$
-DECLARE
-    whose bigint;
+DECLARE whose bigint;
 BEGIN
-    IF p_limit IS NOT NULL THEN
-        PERFORM set_config('idle_in_transaction_session_timeout', ceil(extract(epoch FROM p_limit) * 1000)::bigint::text, true);
+    -- A limit that is set already stays.
+    IF p_limit IS NOT NULL OR current_setting('idle_in_transaction_session_timeout') = '0' THEN
+        PERFORM set_config('idle_in_transaction_session_timeout', coalesce(ceil(extract(epoch FROM p_limit) * 1000)::bigint::text, '60000'), true);
     END IF;
     SELECT session INTO whose FROM place WHERE bucket = _home(p_name) AND name = p_name AND seq = p_token AND granted FOR KEY SHARE;
     IF NOT FOUND THEN

@@ -18,7 +18,8 @@ use crate::kit::server::{Events, Server};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{
-    Break, Capability, Contender, Grant, NoteOrder, NoteRead, Opening, Outline, Owner, Page, PlaceId, Queue, RequestId,
+    Break, Capability, Contender, Foreign, Grant, NoteOrder, NoteRead, Opening, Outline, Owner, Page, PlaceId, Queue,
+    RequestId, Waits,
 };
 use crate::token::FencingToken;
 
@@ -62,7 +63,8 @@ impl Server for Postgres {
             future::try_join(show(connection, name, page), counts(connection, name, &[])).await?;
         // Another one may have come or left between the two answers.
         let queued = counted.queued.max(contenders.len());
-        Ok(Queue { name: name.clone(), contenders, queued, beside: Vec::new(), strangers: Vec::new() })
+        let closed = counted.closed;
+        Ok(Queue { name: name.clone(), contenders, queued, beside: Vec::new(), strangers: Vec::new(), closed })
     }
 
     async fn contention(&self, connection: &Connection, name: &Name, mine: &[RequestId]) -> Result<Outline> {
@@ -115,11 +117,14 @@ impl Server for Postgres {
 async fn counts(connection: &Connection, name: &Name, mine: &[RequestId]) -> Result<Outline> {
     let clients: Vec<i64> = mine.iter().map(|id| id.client.cast_signed()).collect();
     let numbers: Vec<i64> = mine.iter().map(|id| id.number.cast_signed()).collect();
-    let answer: Vec<i64> = connection.ask("contention", "contention", &[&name.as_str(), &clients, &numbers]).await?;
+    let rows = connection.call("contention", "contention", &[&name.as_str(), &clients, &numbers]).await?;
+    let row = rows.first().ok_or_else(|| strange("contention"))?;
+    let answer: Vec<i64> = value("contention", row, 0)?;
     let count = |number: i64| usize::try_from(number).unwrap_or(0);
     let [queued, holders, positions @ ..] = answer.as_slice() else { return Err(strange("contention")) };
     let positions = positions.iter().map(|position| Some(count(*position)).filter(|position| *position > 0)).collect();
-    Ok(Outline { holder: None, holders: count(*holders), queued: count(*queued), positions })
+    let closed = value("contention", row, 1)?;
+    Ok(Outline { holder: None, holders: count(*holders), queued: count(*queued), positions, closed })
 }
 
 async fn show(connection: &Connection, name: &Name, page: Page) -> Result<Vec<Contender>> {
@@ -134,8 +139,16 @@ fn contender(row: &Row) -> Result<Contender> {
     let id = RequestId { client: number(1)?, number: number(2)? };
     let claim = Claim::new(part(4)?, part(5)?).map_err(|_| strange("queue"))?;
     let grant = Grant::new(FencingToken::new(number(0)?));
+    // The session is dead, and a transaction keeps the grant (`hold`).
+    let keeper: Option<String> = value("queue", row, 11)?;
+    let foreign = keeper.is_some().then_some(Foreign { what: "a transaction with `hold`", waits: Waits::Yes });
+    let owner = match keeper {
+        Some(keeper) => Owner::new(id.client, keeper, 0),
+        None => Owner { host: value("queue", row, 8)?, pid: part(9)?, client: number(10)? },
+    };
     Ok(Contender {
-        owner: Some(Owner { host: value("queue", row, 8)?, pid: part(9)?, client: number(10)? }),
+        owner: Some(owner),
+        foreign,
         grant: value::<bool>("queue", row, 3)?.then_some(grant),
         since: UNIX_EPOCH.checked_add(Duration::from_micros(number(6)?)),
         purpose: value::<Option<String>>("queue", row, 7)?.map(Into::into),

@@ -97,7 +97,7 @@ pub(super) async fn queue(
     let beside = foreign::beside(&listed.foreign);
     let strangers = strangers(client, home, listed.others).await?;
     let contenders = shown.into_iter().map(|(contender, _)| contender).collect();
-    Ok(Queue { name: name.clone(), contenders, queued: all - gone, beside, strangers })
+    Ok(Queue { name: name.clone(), contenders, queued: all - gone, beside, strangers, closed: None })
 }
 
 /// The queue in short: of all that are in it only the one at its head is read.
@@ -119,12 +119,9 @@ pub(super) async fn contention(
         [] => HashMap::new(),
         _ => line.iter().zip(1..).map(|((_, node), position)| (request_of(node), position)).collect(),
     };
-    Ok(Outline {
-        holder: head.map(|(head, token)| Contender { grant: Some(Grant::new(token)), ..head }),
-        holders: granted(&claims),
-        queued: line.len(),
-        positions: mine.iter().map(|id| places.get(id).copied()).collect(),
-    })
+    let holder = head.map(|(head, token)| Contender { grant: Some(Grant::new(token)), ..head });
+    let positions = mine.iter().map(|id| places.get(id).copied()).collect();
+    Ok(Outline { holder, holders: granted(&claims), queued: line.len(), positions, closed: None })
 }
 
 fn claims(line: &[(QueueNode, String)]) -> impl Iterator<Item = Claim> {

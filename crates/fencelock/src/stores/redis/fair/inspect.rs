@@ -28,7 +28,7 @@ pub(super) async fn queue(connection: &Connection, layout: &Layout, name: &Name,
             let is_whole = shown.at_end && page.skip == 0;
             let queued = if is_whole { contenders.len() } else { shown.queued.saturating_sub(dead) };
             let (beside, strangers) = (Vec::new(), Vec::new());
-            return Ok(Queue { name: name.clone(), contenders, queued, beside, strangers });
+            return Ok(Queue { name: name.clone(), contenders, queued, beside, strangers, closed: None });
         }
     }
 }
@@ -47,7 +47,7 @@ pub(super) async fn contention(
         positions.extend(connection.run("contention", &scripts::contention(layout, name, ids)).await?.positions);
     }
     let holder = short.head.map(contender);
-    Ok(Outline { holder, holders: short.holders, queued: short.queued, positions })
+    Ok(Outline { holder, holders: short.holders, queued: short.queued, positions, closed: None })
 }
 
 fn contender(shown: Shown) -> Contender {
