@@ -59,8 +59,8 @@ pub(crate) struct Acquire {
     until: Moment,
     /// When to ask who holds the lock: a wait that ends needs an answer of the store, or nobody knows why it ended.
     look_at: Moment,
-    /// The store has answered a request for the present place.
-    is_answered: bool,
+    /// Since when the store owes an answer for the present place; never, once it has given one.
+    unanswered_since: Moment,
     look: Option<Answer>,
     failures: Failures,
     /// Places in a row that went away soon after they were taken, although the store answered.
@@ -102,8 +102,8 @@ impl Acquire {
             _ => until,
         };
         let (failures, gone, late_grants) = Default::default();
-        let (is_answered, look, is_told) = (false, None, false);
-        Self { engine, wish, started, until, look_at, is_answered, look, failures, gone, late_grants, is_told }
+        let (unanswered_since, look, is_told) = (started, None, false);
+        Self { engine, wish, started, until, look_at, unanswered_since, look, failures, gone, late_grants, is_told }
     }
 
     /// Acquires, or says why not; goes on from what [`Acquire::now`] began.
@@ -152,7 +152,7 @@ impl Acquire {
                 }
             }
             // What the store said of the place that went away says nothing of the next one.
-            (self.is_answered, self.look) = (false, None);
+            (self.unanswered_since, self.look) = (self.engine.clock.now(), None);
             if self.is_late() {
                 return Err(Box::pin(self.timed_out(None)).await);
             }

@@ -90,7 +90,6 @@ impl Spawner {
         Tasks::on(self.handle.clone())
     }
 
-    /// Starts `task` in the background.
     pub(crate) fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,

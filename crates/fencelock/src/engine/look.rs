@@ -84,12 +84,12 @@ impl Engine {
         Ok(first.into_iter().collect())
     }
 
-    /// What a look told one who waits until then; `None` when the store has said nothing by [`LATEST`] after that, or within a second.
-    pub(crate) async fn told(&self, look: Answer, until: Moment) -> Option<Result<Contention>> {
+    /// What a look told one who waits until then; `None` if it failed, or has no answer by [`LATEST`] after that or within a second.
+    pub(crate) async fn told(&self, look: Answer, until: Moment) -> Option<Contention> {
         let limit = self.clock.now().after(LOOK_LIMIT).min(until.after(LATEST));
         tokio::select! {
             biased;
-            told = look => told.ok(),
+            told = look => told.ok()?.ok(),
             () = self.clock.sleep_until(limit) => None,
         }
     }

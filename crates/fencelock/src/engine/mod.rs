@@ -15,9 +15,11 @@ mod session;
 mod slot;
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 use self::contact::Contact;
@@ -29,7 +31,7 @@ use self::pending::Pending;
 use self::session::Live;
 use self::slot::SessionSlot;
 use crate::error::{Error, ErrorKind, Result, rounded};
-use crate::store::{Capability, Loss, Owner, RequestId, Store};
+use crate::store::{Capability, Loss, Order, Owner, RequestId, Store};
 use crate::time::{Clock, Moment};
 
 /// What all handles of one client share.
@@ -206,16 +208,25 @@ impl Engine {
         self.spawner.run_to_end(counted_work).await
     }
 
+    /// Notes an answer of the store. In a layout without a queue, the client itself gives those that come at once.
+    fn was_answered(&self, at_once: bool) {
+        if !at_once || self.store.capability().order != Order::None {
+            self.contact.answered(self.clock.now());
+        }
+    }
+
     /// `request`, or an error once the request deadline has passed.
     pub(crate) async fn in_time<T>(
         &self,
         operation: &'static str,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let sent = self.clock.now();
+        let (sent, mut request) = (self.clock.now(), pin!(request));
+        let at_once = request.as_mut().now_or_never();
+        let is_at_once = at_once.is_some();
         let answer = tokio::select! {
             biased;
-            answer = request => answer,
+            answer = async { match at_once { Some(answer) => answer, None => request.await } } => answer,
             () = self.clock.sleep_until(sent.after(self.timing.request_deadline)) => Err(Error::new(
                 ErrorKind::Unreachable,
                 operation,
@@ -229,7 +240,7 @@ impl Engine {
             Err(error) if error.is_outage() => self.contact.failed(sent),
             // The client may have known it without the store.
             Err(error) if matches!(error.kind(), ErrorKind::Lost | ErrorKind::Closed | ErrorKind::Config) => {}
-            _ => self.contact.answered(self.clock.now()),
+            _ => self.was_answered(is_at_once),
         }
         answer
     }

@@ -21,7 +21,6 @@ use crate::time::Moment;
 const GRANT: Grant = Grant::new(None);
 
 impl Engine {
-    /// Holds what nobody was asked for.
     pub(crate) fn hold_nowhere(self: &Arc<Self>, wish: &Wish) -> Arc<Hold> {
         let now = self.clock.now();
         let opened = Opened {

@@ -76,7 +76,13 @@ impl Engine {
         openings.in_vain = openings.in_vain.saturating_add(1);
         // A store that panics says nothing at the end.
         let after_this = now.after(self.retry.opening_pause(openings.in_vain));
-        openings.not_before.replace(after_this).unwrap_or(now)
+        let not_before = openings.not_before.replace(after_this).unwrap_or(now);
+        if now.since(not_before) >= self.timing.ttl * 2 {
+            // What failed before a time without requests says nothing of the store now.
+            openings.failed = None;
+            self.contact.answered(Moment::ORIGIN);
+        }
+        not_before
     }
 
     fn opening_ended_with(&self, openings: &mut Openings, opened: &Result<Arc<Live>, Arc<Error>>) {

@@ -36,9 +36,7 @@ pub(crate) struct Live {
     /// When the newest renewal that was answered was sent. What it confirmed may be older: a store may only know the past.
     answered: AtomicU64,
     pub(super) suspect: AtomicBool,
-    /// Why no renewal succeeds, if no retry will help with it.
     refusal: Mutex<Option<Arc<str>>>,
-    /// Whether a lock was held on it.
     used: Arc<AtomicBool>,
     over: OnceLock<Loss>,
     ended: CancellationToken,
@@ -131,7 +129,6 @@ impl Live {
         &self.session
     }
 
-    /// Until when nobody else can have been granted what this session holds.
     pub(crate) fn safe_until(&self) -> Moment {
         Moment::from_nanos(self.safe_until.load(Ordering::Acquire))
     }
@@ -151,7 +148,6 @@ impl Live {
         self.answered.fetch_max(sent.as_nanos(), Ordering::AcqRel);
     }
 
-    /// The earliest end of a hold that has one of its own.
     pub(super) fn next_end(&self) -> Moment {
         Moment::from_nanos(self.next_end.load(Ordering::Acquire))
     }

@@ -15,18 +15,15 @@ pub(super) struct SessionSlot {
 }
 
 impl SessionSlot {
-    /// The session, if one is open and certain.
     pub(super) fn current(&self) -> Option<Arc<Live>> {
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner).clone();
         live.filter(|live| live.over().is_none())
     }
 
-    /// The present session is this one from now on.
     pub(super) fn begin(&self, live: Arc<Live>) {
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live);
     }
 
-    /// There is no present session from now on; gives back the one that there was.
     pub(super) fn take(&self) -> Option<Arc<Live>> {
         self.live.write().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, Operation, VirtualClock};
+use fencelock::store::PlaceId;
 use fencelock::time::Clock;
 use fencelock::{
-    Breaker, BreakerState, Client, ClientBuilder, Error, ErrorKind, GuardState, Io, Loss, OnOutage, Result,
+    Breaker, BreakerState, Client, ClientBuilder, Error, ErrorKind, GuardState, Io, Loss, Name, OnOutage, Result,
 };
 use tokio::task::JoinHandle;
 
@@ -431,6 +432,66 @@ fn a_probe_that_was_too_short_for_an_answer_leaves_the_next_one_to_probe() {
         ends_unanswered(&world, &process, ms(100)).await;
         assert!(is_open(&process));
         late.release();
+        process.client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
+        assert_eq!(process.client.breaker(), Some(BreakerState::Closed));
+    });
+}
+
+#[test]
+fn a_wait_in_which_the_machine_slept_is_no_outage() {
+    on_one_thread(async {
+        let world = World::new();
+        let (process, other) = (with_breaker(&world, 1).await, world.process().await);
+        let held = other.client.mutex("job").unwrap().acquire().await.unwrap();
+        let lock = lock_of(&process, OnOutage::RunWithout);
+        let waits = tokio::spawn(async move { lock.acquire_within(secs(20)).await.map(drop) });
+        world.advance(secs(6)).await;
+        // No request of the first moments after the sleep has an answer in time.
+        let late = [Operation::Contention, Operation::Open, Operation::Other].map(|of| process.store.delay_next(of));
+        world.clock.advance(secs(3600));
+        world.advance(secs(1)).await;
+        let error = waits.await.unwrap().expect_err("a wait that slept past its limit is granted");
+        assert!(error.kind() == ErrorKind::TimedOut, "{error}");
+        assert_eq!(process.client.breaker(), Some(BreakerState::Closed));
+        drop((held, late));
+    });
+}
+
+#[test]
+fn a_place_that_goes_away_at_the_end_of_a_quiet_wait_is_no_outage() {
+    on_one_thread(async {
+        let world = World::new();
+        let options = Client::builder().ttl(secs(30)).request_deadline(ms(500));
+        let process = process(&world, options.breaker(Breaker::default().failures(1))).await;
+        let held = world.process().await.client.mutex("job").unwrap().acquire().await.unwrap();
+        let lock = lock_of(&process, OnOutage::RunWithout);
+        let waits = tokio::spawn(async move { lock.acquire_within(secs(6)).await.map(drop) });
+        world.advance(ms(5_900)).await;
+        let late = process.store.delay_next(Operation::Enter);
+        let waiter = process.client.queue("job").await.unwrap().contenders.remove(1);
+        assert!(process.store.remove(&PlaceId { name: Name::new("job").unwrap(), request: waiter.id }));
+        world.advance(secs(1)).await;
+        let error = waits.await.unwrap().expect_err("a wait for a held lock is granted");
+        assert!(error.kind() == ErrorKind::TimedOut, "{error}");
+        assert_eq!(process.client.breaker(), Some(BreakerState::Closed));
+        drop((held, late));
+    });
+}
+
+#[test]
+fn an_outage_of_an_hour_ago_says_nothing_of_a_wait_that_is_too_short_for_an_answer() {
+    on_one_thread(async {
+        let world = World::new();
+        let options = Client::builder().session_when_needed(true);
+        let process = process(&world, options.breaker(Breaker::default().failures(2))).await;
+        process.store.partition();
+        assert!(fails(&world, &process, "job").await.0.is_outage());
+        process.store.heal();
+        world.advance(secs(3600)).await;
+        let late = process.store.delay_next(Operation::Open);
+        ends_unanswered(&world, &process, ms(4)).await;
+        late.release();
+        world.advance(secs(1)).await;
         process.client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
         assert_eq!(process.client.breaker(), Some(BreakerState::Closed));
     });

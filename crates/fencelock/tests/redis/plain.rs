@@ -329,3 +329,23 @@ async fn who_may_not_run_scripts_is_denied_before_a_lock_is_taken() {
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     assert_eq!(server.ask(&["EXISTS", "job"]).unwrap(), Reply::Int(0), "a lock was taken that cannot be given back");
 }
+
+#[tokio::test]
+async fn short_waits_behind_each_other_for_a_server_that_is_silent_end_as_an_outage() {
+    let (server, url) = plain();
+    let client = client(&format!("{url}&request_deadline_ms=1000"), 60_000).await;
+    let held = takes_ours(&client, "held").await;
+    server.pause();
+    let waits = async |name| {
+        let wait = client.mutex(name).unwrap().acquire_within(Duration::from_millis(50)).await;
+        wait.map(drop).expect_err("a silent server granted a lock").is_outage()
+    };
+    for name in ["job", "held"] {
+        until("a wait for a silent server is an outage", async || waits(name).await).await;
+        for number in 0..20 {
+            assert!(waits(name).await, "{name}: the outage is forgotten at wait {number}");
+        }
+    }
+    server.resume();
+    drop(held);
+}

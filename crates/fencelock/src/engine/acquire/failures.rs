@@ -36,7 +36,6 @@ impl Failures {
         }
     }
 
-    /// When the first one was.
     fn first(&self) -> Option<Moment> {
         self.0.as_ref().map(|streak| streak.first)
     }
@@ -45,7 +44,6 @@ impl Failures {
         self.0.as_mut()?.last.take()
     }
 
-    /// What the one that was counted last was.
     pub(super) fn was(&mut self, error: Option<Error>) {
         if let Some(streak) = &mut self.0 {
             streak.last = error;
@@ -81,8 +79,8 @@ impl Acquire {
 
     pub(super) fn succeeded(&mut self) {
         // A store that answers on the caller's own thread has no request in time.
-        self.engine.contact.answered(self.engine.clock.now());
-        self.is_answered = true;
+        self.engine.was_answered(true);
+        self.unanswered_since = Moment::NEVER;
         self.failures = Failures::default();
     }
 
@@ -107,7 +105,7 @@ impl Acquire {
         let is_spent = now.since(first) >= self.engine.retry.give_up_after;
         if is_spent || !error.is_retryable() || self.engine.is_closed() {
             let is_lost = is_spent && error.is_outage() && error.outcome() == Outcome::Unknown;
-            let is_unanswered = is_lost && !self.is_silent(self.unanswered_since());
+            let is_unanswered = is_lost && !self.is_silent(self.unanswered_since);
             return Err(if is_unanswered { self.unanswered(Some(error)) } else { error.with("name", &self.wish.name) });
         }
         if now < self.until {

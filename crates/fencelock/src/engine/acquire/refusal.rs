@@ -15,7 +15,7 @@ impl Acquire {
             return Ok(());
         }
         let looked = Box::pin(self.looked(Some(mine))).await;
-        let seen = looked.as_ref().ok().and_then(Contention::waiters_ahead);
+        let seen = looked.as_ref().and_then(Contention::waiters_ahead);
         let waiters = seen.map_or(ahead.waiters, |seen| seen.min(ahead.waiters));
         if waiters < limit {
             return Ok(());
@@ -26,8 +26,8 @@ impl Acquire {
 
     /// Why the time is over, by the rule that [`OnOutage`](crate::OnOutage) states: the store's own refusal, its silence, or the limit.
     pub(super) async fn timed_out(&mut self, mine: Option<RequestId>) -> Error {
-        let mut last = self.failures.take_last();
-        if last.is_none() && !self.is_answered {
+        let (mut last, is_answered) = (self.failures.take_last(), self.unanswered_since == Moment::NEVER);
+        if last.is_none() && !is_answered {
             last = self.late_grants.take_last();
         }
         if last.is_none() && self.engine.current().is_none() {
@@ -37,29 +37,24 @@ impl Acquire {
             return if last.is_outage() { self.outage(Some(last)) } else { last.with("name", &self.wish.name) };
         }
         let cause = last.or_else(|| self.late_grants.take_last());
-        if self.is_silent(self.unanswered_since()) {
+        if self.is_silent(self.unanswered_since) {
             return self.outage(cause);
         }
         // Without an answer to this client since the wait began, a look would not be answered either.
-        if !self.is_answered && self.engine.contact.last_answer() <= self.started {
+        if !is_answered && self.engine.contact.last_answer() <= self.started {
             return self.unanswered(cause);
         }
         let look = self.look.take().unwrap_or_else(|| self.engine.look(&self.wish.name, mine));
-        let until = if self.is_overdue() { self.engine.clock.now() } else { self.until };
-        let looked = match self.engine.told(look, until).await {
-            Some(Ok(looked)) => Ok(looked),
-            // The look is the caller's own request without an answer.
-            _ if self.is_silent(Moment::ORIGIN) => return self.outage(cause),
-            _ => Ok(Contention::unknown(self.wish.name.clone())),
-        };
-        let is_answered = self.is_answered || cause.as_ref().is_some_and(Error::is_contention);
+        let is_overdue = self.is_overdue();
+        let until = if is_overdue { self.engine.clock.now() } else { self.until };
+        let looked = self.engine.told(look, until).await;
+        // The look is the caller's own request without an answer. After a pause of the whole process it had no time for one.
+        if looked.is_none() && !is_overdue && self.is_silent(Moment::ORIGIN) {
+            return self.outage(cause);
+        }
+        let is_answered = is_answered || cause.as_ref().is_some_and(Error::is_contention);
         let message = if is_answered { WAIT_IS_OVER } else { NOT_ANSWERED };
         caused(self.contended(ErrorKind::TimedOut, message, looked), cause)
-    }
-
-    /// Since when the store owes this wait an answer; never, if it has answered for the place.
-    pub(super) fn unanswered_since(&self) -> Moment {
-        if self.is_answered { Moment::NEVER } else { self.started }
     }
 
     /// Whether the store has answered nothing to this client for a request deadline by the end of this wait, with `own` a request since then.
@@ -101,16 +96,15 @@ impl Acquire {
     }
 
     /// Who is in the queue, as far as the store tells in time.
-    async fn looked(&self, mine: Option<RequestId>) -> Result<Contention> {
+    async fn looked(&self, mine: Option<RequestId>) -> Option<Contention> {
         let look = self.engine.look(&self.wish.name, mine);
-        let unknown = || Ok(Contention::unknown(self.wish.name.clone()));
         // Who does not queue is done with the answer that refused it.
         let until = if self.wish.queues() { self.until } else { self.engine.clock.now() };
-        self.engine.told(look, until).await.unwrap_or_else(unknown)
+        self.engine.told(look, until).await
     }
 
-    fn contended(&self, kind: ErrorKind, message: &'static str, looked: Result<Contention>) -> Error {
-        let contention = looked.unwrap_or_else(|_| Contention::unknown(self.wish.name.clone()));
+    fn contended(&self, kind: ErrorKind, message: &'static str, looked: Option<Contention>) -> Error {
+        let contention = looked.unwrap_or_else(|| Contention::unknown(self.wish.name.clone()));
         Error::new(kind, "acquire", message).with("name", &self.wish.name).contended(contention)
     }
 
