@@ -73,6 +73,14 @@ const STEPS: &[Step] = &[
         "enter",
         "1, 9, 'old', 1, 7, 1, 1, TRUE, FALSE, NULL",
     ),
+    ("", "open", "8, 'fencelock_0000000000000008', 60000000, 'h', 1, 8"),
+    ("", "enter", "8, 1, 'two', 8, 1, 1, 1, FALSE, FALSE, NULL"),
+    ("", "enter", "1, 9, 'two', 1, 8, 1, 1, TRUE, FALSE, NULL"),
+    (
+        "SET @s = (SELECT MIN(seq) FROM fencelock_place WHERE client = 1); SET @t = (SELECT MAX(seq) FROM fencelock_place WHERE client = 1)",
+        "look",
+        "1, CONCAT('[[\"6f6c64\",', @s, '],[\"74776f\",', @t, ']]')",
+    ),
     ("", "fence", "'stock', 7"),
     ("", "listen", "1, 0, 'fencelock_0000000000000001_1', 0"),
     ("UPDATE fencelock_layout SET mark = 'another'", "open", "7, 'fencelock_0000000000000007', 60000000, 'h', 1, 7"),
@@ -82,8 +90,8 @@ const STEPS: &[Step] = &[
     ("", "version", ""),
 ];
 
-/// Each statement that reads or writes gets a number `n`. With `@fault` 3n it finds or writes nothing; with 3n + 1 and 3n + 2 the procedure waits
-/// before it. `@trace` collects the numbers.
+/// Each statement that reads or writes gets a number `n`. With `@fault` 3n it finds or writes nothing, once, after it ran `@skip` times; with 3n + 1
+/// and 3n + 2 the procedure waits before it. `@trace` collects the numbers.
 fn with_faults(text: &str, count: &mut usize) -> String {
     let (mut out, mut statement) = (String::new(), String::new());
     for line in text.lines().filter(|line| !line.trim_start().starts_with("--")) {
@@ -120,7 +128,7 @@ fn at_fault(number: usize, statement: &str) -> String {
     let trace = format!("SET @trace = CONCAT(@trace, ',', {number});");
     let silently = match silent.as_str() {
         "" => String::new(),
-        silent => format!("IF @fault <=> {silently} THEN {silent} ELSE "),
+        silent => format!("IF @fault <=> {silently} AND (@skip := @skip - 1) <=> -1 THEN {silent} ELSE "),
     };
     let end = if silently.is_empty() { "" } else { " END IF;" };
     // The end of a condition ends the procedure without an error, and that of a statement is one.
@@ -254,6 +262,17 @@ impl Lab {
             ("lighten", Some(1)) => {
                 assert_eq!(self.count(&format!("{place} AND weight = {}", given[5])).await, 1, "{what}")
             }
+            ("look", None) => {
+                // Whether the session lives, then when to look again and one place, for each name.
+                let told: Vec<&str> = row[0].iter().flat_map(|told| told.split(',')).skip(1).collect();
+                let granted = told.chunks(2).filter(|told| told[1] == "0").count();
+                assert!(
+                    self.count(&format!("fencelock_place WHERE session = {} AND granted", given[0])).await
+                        >= granted as u64,
+                    "{what}: {row:?}"
+                );
+                assert!(!told.chunks(2).any(|told| told == ["-1", "1"]), "{what}: a waiter never looks again");
+            }
             ("break", Some(1)) => assert_eq!(self.count("fencelock_broken").await, 1, "{what}"),
             ("break" | "lighten", Some(0)) => panic!("{what}: {row:?}, which is there"),
             ("write_note", Some(held)) => {
@@ -293,8 +312,8 @@ impl Lab {
         );
     }
 
-    /// The numbers of the statements of each step, without a fault.
-    async fn trace(&mut self) -> BTreeMap<(&'static str, usize), usize> {
+    /// The numbers of the statements of each step, without a fault, and how often each had run before in this step.
+    async fn trace(&mut self) -> BTreeMap<(&'static str, usize, usize), usize> {
         let mut first = BTreeMap::new();
         self.up_to(0).await;
         for (at, step) in STEPS.iter().enumerate() {
@@ -304,8 +323,11 @@ impl Lab {
             self.check_answer(&format!("{step:?}"), *step, &rows).await;
             let trace: String = self.conn.query_first("SELECT @trace").await.unwrap().unwrap();
             self.conn.query_drop("SET @trace = NULL").await.unwrap();
+            let mut ran = BTreeMap::new();
             for number in trace.split(',').filter_map(|number| number.parse().ok()) {
-                first.entry((step.1, number)).or_insert(at);
+                let ran = ran.entry(number).or_insert(0);
+                first.entry((step.1, number, *ran)).or_insert(at);
+                *ran += 1;
             }
         }
         first
@@ -316,17 +338,17 @@ impl Lab {
 async fn a_statement_that_is_ended_without_an_error_deletes_and_grants_nothing_and_tells_nothing_that_is_not_so() {
     let mut lab = Lab::new().await;
     let first = lab.trace().await;
-    let met: BTreeSet<usize> = first.keys().map(|(_, number)| *number).collect();
+    let met: BTreeSet<usize> = first.keys().map(|(_, number, _)| *number).collect();
     let missing: Vec<usize> = (0..lab.statements).filter(|number| !met.contains(number)).collect();
     assert!(missing.is_empty(), "no step comes to the statements {missing:?}");
-    for ((procedure, number), at) in first {
-        let (step, what) = (STEPS[at], format!("{procedure}, statement {number}, step {at}"));
+    for ((procedure, number, ran), at) in first {
+        let (step, what) = (STEPS[at], format!("{procedure}, statement {number}, which ran {ran} times, step {at}"));
         lab.up_to(at).await;
         for before in step.0.split("; ").filter(|before| !before.is_empty()) {
             lab.conn.query_drop(before).await.unwrap();
         }
         let before = lab.everything().await;
-        lab.conn.query_drop(format!("SET @next = {}", 3 * number)).await.unwrap();
+        lab.conn.query_drop(format!("SET @next = {}, @skip = {ran}", 3 * number)).await.unwrap();
         match call(&mut lab.conn, ("", step.1, step.2)).await {
             Ok(rows) => {
                 lab.check_answer(&what, step, &rows).await;
@@ -345,9 +367,9 @@ async fn a_statement_that_is_ended_without_an_error_deletes_and_grants_nothing_a
 async fn a_request_that_is_ended_before_any_of_its_statements_changes_nothing() {
     let mut lab = Lab::new().await;
     let mut numbers = BTreeSet::new();
-    let first = lab.trace().await.into_iter().filter(|((_, number), _)| numbers.insert(*number));
+    let first = lab.trace().await.into_iter().filter(|((_, number, _), _)| numbers.insert(*number));
     let faults: Vec<_> = first.flat_map(|fault| [(fault, 1), (fault, 2)]).collect();
-    for (((procedure, number), at), how) in faults {
+    for (((procedure, number, _), at), how) in faults {
         let (step, what) = (STEPS[at], format!("{procedure}, statement {number}, step {at}, way {how}"));
         lab.up_to(at).await;
         for before in step.0.split("; ").filter(|before| !before.is_empty()) {

@@ -1,5 +1,6 @@
 //! Calls of an account that may do nothing but call the procedures.
 
+use fencelock::Name;
 use fencelock_testbed::mysql::{Server, Settings};
 use mysql_async::Row;
 use mysql_async::prelude::Queryable;
@@ -18,6 +19,7 @@ const WRONG: &[(&str, &[&str])] = &[
             "1, 1, 'job', 1, 9, -2, -1, TRUE, FALSE, NULL",
             "1, 1, 'job', 1, 9, NULL, 1, TRUE, FALSE, NULL",
             "1, 1, 'job', 1, 9, 1, NULL, TRUE, FALSE, NULL",
+            "1, 1, 'wide', 1, 9, 1, 4294967296, TRUE, FALSE, NULL",
             "1, 1, '', 1, 9, 1, 1, TRUE, FALSE, NULL",
             "1, 1, NULL, 1, 9, 1, 1, TRUE, FALSE, NULL",
             "1, 1, REPEAT('n', 513), 1, 9, 1, 1, TRUE, FALSE, NULL",
@@ -109,4 +111,18 @@ async fn an_account_that_may_only_call_the_procedures_is_refused_wrong_parameter
             assert_eq!(format!("{:?}", after.unwrap()), format!("{:?}", before.clone().unwrap()), "{call}");
         }
     }
+    for call in [
+        "open(2, 'fencelock_0000000000000002', 60000000, X'68FF', 1, 2)",
+        "enter(2, 1, 'odd', 2, 1, 1, 1, TRUE, FALSE, X'70FF0A00')",
+        "enter(2, 1, X'6FEDA080', 2, 2, 1, 1, TRUE, FALSE, NULL)",
+    ] {
+        guest.query_drop(format!("CALL fencelock_{call}")).await.unwrap();
+    }
+    let looker = client(&server.url(), 60_000).await;
+    let names = looker.names("", None, 10).await.unwrap();
+    let mut names: Vec<&str> = names.iter().map(Name::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["job", "odd"]);
+    let queue = looker.queue(&Name::new("odd").unwrap()).await.unwrap();
+    assert!(queue.contenders[0].grant.is_some() && queue.contenders[0].purpose.is_some(), "{queue:?}");
 }

@@ -86,7 +86,7 @@ fn meant(said: &ServerError) -> Meaning {
         (1461, _) => {
             passing(Exhausted, "the server has as many prepared statements as it may (max_prepared_stmt_count)")
         }
-        (1021 | 1114 | 1041 | 1037 | 1038, _) => passing(Exhausted, "the server's disk or memory is full"),
+        (1021 | 1037 | 1038 | 1041 | 1114 | 1135 | 1206 | 1637, _) => passing(Exhausted, "the server has no room"),
         (1129, _) => passing(Denied, "the server blocks this host after many broken connections (FLUSH HOSTS)"),
         (3159, _) => refused(Denied, "the server asks for TLS: say sslmode=verify-full"),
         (1251, _) => refused(Denied, UNKNOWN_LOGIN),

@@ -406,7 +406,7 @@ BEGIN
     DECLARE v_cleared INT;
     DECLARE v_used DECIMAL(40);
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
-    IF NOT COALESCE(p_name <> '' AND p_epoch > 0 AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_weight BETWEEN 1 AND p_capacity AND p_wait IN (0, 1) AND p_again IN (0, 1), FALSE) {refused}
+    IF NOT COALESCE(p_name <> '' AND p_epoch > 0 AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_weight BETWEEN 1 AND p_capacity AND p_capacity <= 4294967295 AND p_wait IN (0, 1) AND p_again IN (0, 1), FALSE) {refused}
     {begin}
         work: BEGIN
             -- A request that may wait draws its number in the statement that locks the bucket; one that may not draws it once it is admitted. Numbers
@@ -617,9 +617,9 @@ BEGIN
     WHILE v_at < JSON_LENGTH(p_places) DO
         SET v_one = JSON_EXTRACT(p_places, CONCAT('$[', v_at, ']'));
         SET v_name = UNHEX(JSON_UNQUOTE(JSON_EXTRACT(v_one, '$[0]')));
-        SET v_b = CONV(LEFT(SHA2(v_name, 256), 3), 16, 10), v_head = NULL, v_last = NULL, v_room = FALSE;
-        SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = v_name;
-        SET v_head = COALESCE(v_head, 9223372036854775807);
+        SET v_b = CONV(LEFT(SHA2(v_name, 256), 3), 16, 10), v_head = NULL, v_last = NULL, v_room = FALSE, v_some = NULL;
+        SELECT COALESCE(MAX(head), 9223372036854775807) INTO v_head FROM fencelock_queue WHERE b = v_b AND name = v_name;
+        IF v_head IS NULL {interrupted}
         CALL fencelock__front(v_b, v_name, v_head, v_first, v_boundary, v_alone);
         -- A departure that lets in more than are granted at once leaves the others to their looks.
         IF v_first IS NOT NULL AND NOT v_alone THEN
@@ -686,7 +686,7 @@ END
 -- position of those of `p_mine`, as in 'client-number,client-number'.
 CREATE PROCEDURE fencelock_contention(p_name VARBINARY(512), p_mine LONGTEXT) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
-    DECLARE v_head BIGINT;
+    DECLARE v_head BIGINT DEFAULT 0;
     DECLARE v_now BIGINT DEFAULT {us};
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
@@ -708,7 +708,7 @@ END
 -- Part of a queue, front first: up to p_limit of the living after the first p_skip of those behind the number p_after.
 CREATE PROCEDURE fencelock_show(p_name VARBINARY(512), p_after BIGINT, p_skip BIGINT UNSIGNED, p_limit BIGINT UNSIGNED) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
-    DECLARE v_head BIGINT;
+    DECLARE v_head BIGINT DEFAULT 0;
     DECLARE v_now BIGINT DEFAULT {us};
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
@@ -890,12 +890,10 @@ BEGIN
     DECLARE v_why VARCHAR(128) DEFAULT 'acquire first, begin then: the lock was granted after the snapshot of this transaction';
     -- The row changed after the snapshot (innodb_snapshot_isolation).
     DECLARE EXIT HANDLER FOR 1020 BEGIN ROLLBACK; SIGNAL SQLSTATE 'FL001' SET MESSAGE_TEXT = v_why; END;
-    SELECT seq INTO v_held FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_token AND granted LOCK IN SHARE MODE;
-    SELECT seq INTO v_seen FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_token AND granted;
-    IF v_held IS NULL THEN
-        SET v_why = 'the lock is not held under this token: it was released, broken or lost';
-    END IF;
-    IF v_held IS NULL OR v_seen IS NULL THEN
+    SELECT COUNT(*) INTO v_held FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_token AND granted LOCK IN SHARE MODE;
+    SELECT COUNT(*) INTO v_seen FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_token AND granted;
+    SET v_why = CASE WHEN v_held + v_seen IS NULL THEN 'the request was interrupted' WHEN v_held = 0 THEN 'the lock is not held under this token: it was released, broken or lost' ELSE v_why END;
+    IF NOT COALESCE(v_held AND v_seen, FALSE) THEN
         -- Else the gap where the row would be, or the row of a waiter, stays locked until the transaction ends.
         ROLLBACK;
         SIGNAL SQLSTATE 'FL001' SET MESSAGE_TEXT = v_why;

@@ -72,11 +72,12 @@ fn contender(row: &Row) -> Result<Contender> {
     let narrow = |at| u32::try_from(number(at)?).map_err(|_| strange("queue"));
     let id = RequestId { client: number(1)?, number: number(2)? };
     let claim = Claim::new(narrow(4)?, narrow(5)?).map_err(|_| strange("queue"))?;
-    let purpose: Option<String> = column("queue", row, 7)?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let purpose = column::<Option<Vec<u8>>>("queue", row, 7)?.map(text);
     Ok(Contender {
         owner: Some(Owner {
             client: number(10)?,
-            host: column("queue", row, 8)?,
+            host: text(column("queue", row, 8)?),
             pid: u32::try_from(number(9)?).unwrap_or(0),
         }),
         grant: (number(3)? != 0).then_some(Grant::new(FencingToken::new(number(0)?))),
@@ -87,25 +88,25 @@ fn contender(row: &Row) -> Result<Contender> {
 }
 
 /// Up to which name they were listed: its bucket and itself.
-pub(super) struct Listed(i64, String);
+pub(super) struct Listed(i64, Vec<u8>);
 
 impl Default for Listed {
     /// Before the first bucket.
     fn default() -> Self {
-        Self(-1, String::new())
+        Self(-1, Vec::new())
     }
 }
 
 /// Names behind `from` that begin with `prefix`, and how far that came; `None` at the end.
 pub(super) async fn names(connection: &Connection, from: &Listed, prefix: &str) -> Result<(Vec<Name>, Option<Listed>)> {
-    let arguments: Vec<Value> = vec![from.0.into(), from.1.as_str().into(), NAMES_PER_CALL.into()];
+    let arguments: Vec<Value> = vec![from.0.into(), from.1.as_slice().into(), NAMES_PER_CALL.into()];
     let rows = connection.call("names", "names", arguments).await?;
     let mut names = Vec::new();
     let mut last = None;
     for row in &rows {
-        let (bucket, name): (i64, String) = (column("names", row, 0)?, column("names", row, 1)?);
-        if column::<i64>("names", row, 2)? != 0 && name.starts_with(prefix) {
-            names.extend(Name::new(name.clone()));
+        let (bucket, name): (i64, Vec<u8>) = (column("names", row, 0)?, column("names", row, 1)?);
+        if column::<i64>("names", row, 2)? != 0 && name.starts_with(prefix.as_bytes()) {
+            names.extend(String::from_utf8(name.clone()).ok().and_then(|name| Name::new(name).ok()));
         }
         last = Some(Listed(bucket, name));
     }

@@ -95,7 +95,7 @@ impl Table {
         }))
     }
 
-    /// Inserts the row; `None` where another row keeps it out, by this key or by another unique one.
+    /// Inserts the row; `None` where another row keeps it out. `KILL QUERY` may end an insert that then reports success and no row.
     async fn insert(
         &self,
         connection: &Connection,
@@ -105,6 +105,7 @@ impl Table {
     ) -> Result<Option<()>> {
         let known = self.known(operation)?;
         match connection.run(operation, &known.insert, vec![key.into(), holder.into(), ttl.into()], &meant).await {
+            Ok(answer) if answer.matched == 0 => Err(cut_short(operation)),
             Ok(_) => Ok(Some(())),
             Err(error) if is(&error, &["1062"]) => Ok(None),
             Err(error) => Err(error),
