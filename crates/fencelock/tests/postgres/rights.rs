@@ -224,6 +224,10 @@ async fn a_role_that_may_only_call_the_functions_is_refused_wrong_parameters_and
         "enter(1, 1, '', 1, 9, 1, 1, true, false, NULL)",
         "enter(1, 1, repeat('n', 513), 1, 9, 1, 1, true, false, NULL)",
         "enter(1, 1, NULL, 1, 9, 1, 1, true, false, NULL)",
+        "enter(1, 1, 'other', 1, 9, 1, 4294967296, true, false, NULL)",
+        "enter(1, 1, 'other', 1, 9, 1, 1, true, false, repeat('p', 513))",
+        "open(9, 'fencelock_0000000000000009', 1000, 'h', 4294967296, 1)",
+        "open(9, 'fencelock_0000000000000009', 1000, repeat('h', 513), 1, 1)",
         "open(9, 'fencelock_0000000000000009', 0, 'h', 1, 1)",
         "open(9, 'fencelock_0000000000000009', -1, 'h', 1, 1)",
         "open(9, 'fencelock_0000000000000009', 3153686400000, 'h', 1, 1)",
@@ -237,4 +241,30 @@ async fn a_role_that_may_only_call_the_functions_is_refused_wrong_parameters_and
         assert!(["22", "23"].iter().any(|class| refused.starts_with(class)), "{wrong}: {refused}");
         assert_eq!(everything().await, before, "{wrong}");
     }
+}
+
+/// With the number, the role could end the session of another client.
+#[tokio::test]
+async fn a_role_that_may_only_call_the_functions_is_sent_no_number_of_a_session_by_an_error_or_a_plan() {
+    let (owner, database) = database();
+    let role = role(&database).await;
+    Schema::of(&owner).unwrap().migrate(&[&role]).await.unwrap();
+    let user = connection(&owner.replace("fencelock:secret", &format!("{role}:secret"))).await;
+    let admin = connection(&owner).await;
+    let holder = "SELECT fencelock.open(777000777, 'fencelock_0000000000000001', 60000, 'h', 1, 1); \
+        SELECT fencelock.enter(777000777, 1, 'job', 1, 1, 1, 1, true, false, NULL)";
+    admin.batch_execute(holder).await.unwrap();
+    for (record, reason) in
+        [("NULL", "'why'"), ("'r'", "NULL"), ("repeat('r', 65536)", "'why'"), ("'r'", "repeat('w', 513)")]
+    {
+        let broken = format!(
+            "SELECT fencelock.break_grant('job', 1, 1, (SELECT r_seq FROM fencelock.show('job', 0, 1)), {record}, {reason})"
+        );
+        let error = user.batch_execute(&broken).await.unwrap_err();
+        let said = error.as_db_error().unwrap();
+        assert_eq!((said.code().code(), said.detail()), ("22023", None), "{broken}: {said:?}");
+    }
+    let talkative = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace AND prosecdef \
+        AND NOT coalesce('client_min_messages=warning' = ANY (proconfig), false)";
+    assert_eq!(admin.query_one(talkative, &[]).await.unwrap().get::<_, i64>(0), 0);
 }

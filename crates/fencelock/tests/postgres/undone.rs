@@ -95,6 +95,11 @@ async fn under_a_publication_of_all_tables_locks_and_clean_up_work_and_a_lock_ta
     let queue = other.queue(&Name::new("job").unwrap()).await.unwrap();
     other.break_grant("job", &queue.contenders[0], "stuck").await.unwrap();
     soon(guard.lost()).await;
+    let guard = acquire(&one, "last").await;
+    own.sql(OWNER, "ALTER TABLE fencelock.place REPLICA IDENTITY NOTHING").unwrap();
+    let error = soon(guard.release()).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Config && error.to_string().contains("publish whole tables"), "{error}");
+    own.sql(OWNER, "ALTER TABLE fencelock.place REPLICA IDENTITY DEFAULT").unwrap();
     let user = connection(&own.url()).await;
     // As after a promotion: another memory.
     own.sql(OWNER, "UPDATE fencelock.layout SET mark = 'another', longest = '0'").unwrap();

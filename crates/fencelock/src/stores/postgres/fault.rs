@@ -58,6 +58,7 @@ fn meant(code: &str) -> Meaning {
         ),
         "53100" => passing(Exhausted, "the server's disk is full"),
         "FL003" => refused(Config, "the functions of fencelock work in READ COMMITTED transactions alone"),
+        "42P10" | "55000" => refused(Config, "a publication leaves out keys of our tables: publish whole tables"),
         "FL004" => refused(Config, "the tables of the locks are logged in part: a crash would not be noticed"),
         "0A000" | "08P01" | "26000" => refused(Unsupported, POOLED),
         "57P03" => passing(Unreachable, "the server is starting up, shutting down or recovering"),

@@ -36,8 +36,8 @@ CREATE {kept} TABLE {schema}.place (
     client bigint NOT NULL,
     number bigint NOT NULL,
     since timestamptz NOT NULL,
-    purpose text,
-    CHECK (weight >= 1 AND weight <= capacity),
+    purpose text CHECK (octet_length(purpose) <= 512),
+    CHECK (weight >= 1 AND weight <= capacity AND capacity <= 4294967295),
     PRIMARY KEY (bucket, name, seq)
 ) WITH (fillfactor = 70, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_cost_delay = 0);
 
@@ -47,8 +47,8 @@ CREATE {kept} TABLE {schema}.session (
     ttl interval NOT NULL CHECK (ttl > '0' AND ttl <= '36500 days'),
     epoch bigint NOT NULL,
     bell text NOT NULL CHECK (bell ~ '^fencelock_[0-9a-f]{16}$'),
-    host text NOT NULL,
-    pid bigint NOT NULL,
+    host text NOT NULL CHECK (octet_length(host) <= 512),
+    pid bigint NOT NULL CHECK (pid >= 0 AND pid <= 4294967295),
     client bigint NOT NULL
 ) WITH (fillfactor = 30, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_cost_delay = 0);
 
@@ -193,7 +193,6 @@ END $$;
 
 -- Those whose death would let somebody in: the first who hold, and the first who waits.
 CREATE FUNCTION {schema}._first(p_bucket integer, p_name text, p_low bigint) RETURNS TABLE (session bigint) LANGUAGE sql STABLE AS $$
-    -- Those who hold are the first ones, so nobody looks through all who wait.
     SELECT f.session FROM (
         SELECT p.session, p.granted FROM {schema}.place AS p
         WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= p_low ORDER BY p.seq LIMIT 64) AS f
@@ -500,7 +499,6 @@ DECLARE
 BEGIN
     {check}
     IF p_seq IS NOT NULL AND NOT p_patient THEN
-        -- Mostly it is this: a grant of known number.
         DELETE FROM place WHERE ctid = (
             SELECT ctid FROM place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted
                 AND client = p_client AND number = p_number AND session = p_session FOR UPDATE SKIP LOCKED);
@@ -670,8 +668,9 @@ DECLARE
     known text;
 BEGIN
     {check}
-    IF p_reason ~ '[[:cntrl:]]' OR octet_length(p_reason) > 512 THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a reason is one line of at most 512 bytes';
+    -- A constraint of a table would send the row to the caller, with the number of the session.
+    IF (p_reason ~ '[[:cntrl:]]' OR octet_length(p_reason) > 512 OR octet_length(p_record) > 65535) IS NOT FALSE THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a reason is one line of at most 512 bytes, and a record has at most 65535';
     END IF;
     PERFORM 1 FROM broken WHERE name = p_name AND seq = p_seq AND record = p_record;
     IF FOUND THEN

@@ -182,7 +182,9 @@ pub(super) async fn make(connection: &Connection, schema: &Schema, unlogged: boo
 pub(super) fn ddl(schema: &Schema, unlogged: bool) -> String {
     const CHECK: &str = "IF current_setting('transaction_isolation') <> 'read committed' THEN RAISE EXCEPTION USING ERRCODE = 'FL003', \
          MESSAGE = 'the functions of fencelock work in READ COMMITTED transactions alone'; END IF;";
-    const SECURE: &str = "SECURITY DEFINER SET search_path = pg_catalog, {schema}, pg_temp";
+    // The settings of a caller could have plans sent to it, with the numbers of other sessions.
+    const SECURE: &str =
+        "SECURITY DEFINER SET client_min_messages = warning SET search_path = pg_catalog, {schema}, pg_temp";
     let kept = if unlogged { "UNLOGGED" } else { "" };
     let all = include_str!("schema.sql").replace("{check}", CHECK).replace("{secure}", SECURE);
     all.replace("{kept}", kept).replace("{schema}", &schema.quoted())
