@@ -243,9 +243,9 @@ async fn a_role_that_may_only_call_the_functions_is_refused_wrong_parameters_and
     }
 }
 
-/// With the number, the role could end the session of another client.
+/// With the number, the role could end the session of another client; with the bell, tell it of grants that there are not.
 #[tokio::test]
-async fn a_role_that_may_only_call_the_functions_is_sent_no_number_of_a_session_by_an_error_or_a_plan() {
+async fn a_role_that_may_only_call_the_functions_is_sent_neither_number_nor_bell_of_another_session() {
     let (owner, database) = database();
     let role = role(&database).await;
     Schema::of(&owner).unwrap().migrate(&[&role]).await.unwrap();
@@ -264,6 +264,14 @@ async fn a_role_that_may_only_call_the_functions_is_sent_no_number_of_a_session_
         let said = error.as_db_error().unwrap();
         assert_eq!((said.code().code(), said.detail()), ("22023", None), "{broken}: {said:?}");
     }
+    let waiting = "SELECT fencelock.open(5, 'fencelock_0000000000000005', 60000, 'h', 1, 5); \
+        SELECT fencelock.enter(5, 1, 'other', 5, 1, 1, 1, true, false, NULL)";
+    user.batch_execute(waiting).await.unwrap();
+    admin.batch_execute("SELECT fencelock.enter(777000777, 1, 'other', 1, 2, 1, 1, true, false, NULL)").await.unwrap();
+    user.batch_execute("SELECT fencelock.leave(5, 'other', 5, 1, NULL, false)").await.unwrap();
+    let rings = user.query_one("SELECT current_setting('fencelock.rings')", &[]).await.unwrap();
+    let rings: String = rings.get(0);
+    assert!(rings.contains("n other") && !rings.contains("fencelock_0000000000000001"), "{rings}");
     let talkative = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace AND prosecdef \
         AND NOT coalesce('client_min_messages=warning' = ANY (proconfig), false)";
     assert_eq!(admin.query_one(talkative, &[]).await.unwrap().get::<_, i64>(0), 0);

@@ -17,9 +17,9 @@ END $$;
 -- One row. `mark` is of the memory that this was written in, see _mark(); before `quiet_until` nobody is granted, for at most
 -- `quiet_for` from now: the clock may go back. `longest` is the longest ttl of a session.
 CREATE TABLE {schema}.layout (
-    version integer PRIMARY KEY, mark text, quiet_until timestamptz NOT NULL, quiet_for interval NOT NULL, longest interval NOT NULL
+    version integer PRIMARY KEY, mark text, quiet_until timestamptz NOT NULL, quiet_for interval NOT NULL, longest interval NOT NULL, secret text NOT NULL
 );
-INSERT INTO {schema}.layout VALUES (5, NULL, 'epoch', '0', '0');
+INSERT INTO {schema}.layout VALUES (5, NULL, 'epoch', '0', '0', gen_random_uuid()::text);
 
 -- Rows that are locked, and hardly ever updated: nothing alive in a bucket has a number below `low`.
 CREATE {kept} TABLE {schema}.bucket (bucket integer PRIMARY KEY, low bigint NOT NULL) WITH (fillfactor = 50);
@@ -161,26 +161,30 @@ END $$;
 CREATE FUNCTION {schema}._id(p_client bigint, p_number bigint) RETURNS text LANGUAGE sql IMMUTABLE
 AS $$ SELECT pg_catalog.lpad(pg_catalog.to_hex(p_client), 16, '0') || '-' || pg_catalog.to_hex(p_number) $$;
 
+-- Hides a bell in a setting, which its caller can read, or finds it again: only with the same payload, so that the caller can forge none.
+CREATE FUNCTION {schema}._veil(p_bell text, p_payload text) RETURNS text LANGUAGE sql STABLE
+AS $$ SELECT 'fencelock_' || pg_catalog.encode(pg_catalog.int8send((('x' || pg_catalog.right(p_bell, 16))::bit(64)
+    # ('x' || pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(secret || p_payload, 'UTF8')), 'hex'))::bit(64))::bigint), 'hex') FROM {schema}.layout $$;
+
 -- Tells a session something: at the commit, or, `late`, by the call of ring() that follows in the same message.
 CREATE FUNCTION {schema}._tell(p_bell text, p_payload text, p_late boolean) RETURNS void LANGUAGE plpgsql
 AS $$
 BEGIN
     IF p_late THEN
         PERFORM set_config('fencelock.rings',
-            coalesce(current_setting('fencelock.rings', true), '') || p_bell || chr(31) || p_payload || chr(30), false);
+            coalesce(current_setting('fencelock.rings', true), '') || _veil(p_bell, p_payload) || chr(31) || p_payload || chr(30), false);
     ELSE
         PERFORM pg_notify(p_bell, p_payload);
     END IF;
 END $$;
 
--- A NOTIFY keeps all other commits with one waiting until its own is done, so it has a commit of its own, which waits for no disk. Names and
--- reasons are too short for it to refuse one.
+-- A NOTIFY keeps all other commits with one waiting until its own is done, so it has a commit of its own, which waits for no disk.
 CREATE FUNCTION {schema}.ring() RETURNS void LANGUAGE plpgsql {secure} AS $$
 DECLARE rings text := current_setting('fencelock.rings', true);
 BEGIN
     IF rings <> '' THEN
         PERFORM set_config('fencelock.rings', '', false);
-        PERFORM pg_notify(split_part(one, chr(31), 1), split_part(one, chr(31), 2)) FROM unnest(string_to_array(rtrim(rings, chr(30)), chr(30))) AS one;
+        PERFORM pg_notify(_veil(split_part(one, chr(31), 1), split_part(one, chr(31), 2)), split_part(one, chr(31), 2)) FROM unnest(string_to_array(rtrim(rings, chr(30)), chr(30))) AS one;
     END IF;
 END $$;
 
@@ -227,8 +231,7 @@ BEGIN
     IF p_boundary IS NULL THEN
         RETURN -1;
     END IF;
-    -- One that is dead and still there is kept by a transaction that holds it. The first who waits sees to its end. Those behind it look in
-    -- case that one stands still, and so seldom that a crowd of them is no burden.
+    -- A transaction keeps a dead place that is still there. The first waiter looks often, and those behind it seldom.
     IF p_boundary <= moment THEN
         RETURN CASE WHEN EXISTS (SELECT FROM place
             WHERE bucket = p_bucket AND name = p_name AND seq >= p_low AND seq < p_mine AND NOT granted) THEN 1000 ELSE 100 END;
@@ -250,16 +253,14 @@ BEGIN
     RETURN _look_in(p_bucket, p_name, p_low, p_mine, least(front.boundary, (SELECT quiet_until FROM layout WHERE quiet_until > moment)));
 END $$;
 
--- Takes sessions out that expired, so that a renewal which has begun, and waits, finds nothing to renew. One whose row somebody is writing may
--- be renewed already: it counts as living until that is over. Only who is not there any more is dead.
+-- Removes expired sessions, so that a renewal that waits finds nothing to renew. A session whose row is being written counts as living.
 CREATE FUNCTION {schema}._bury(p_sessions bigint[]) RETURNS void LANGUAGE sql AS $$
     DELETE FROM {schema}.session WHERE id IN (
         SELECT id FROM {schema}.session WHERE id = ANY (p_sessions)
             AND expires <= pg_catalog.clock_timestamp() FOR UPDATE SKIP LOCKED)
 $$;
 
--- Whether the first who waits is admitted: a departure that lets in more than are granted at once leaves the others to their looks, and so
--- does a time in which nobody is granted.
+-- Whether the first waiter is admitted: a departure that admits more than are granted at once leaves the others to their looks.
 CREATE FUNCTION {schema}._has_room(p_bucket integer, p_name text, p_low bigint) RETURNS boolean LANGUAGE plpgsql
 AS $$
 DECLARE waits record;
@@ -270,8 +271,7 @@ BEGIN
         WHERE bucket = p_bucket AND name = p_name AND seq >= p_low AND seq < waits.seq) <= waits.capacity;
 END $$;
 
--- Removes the dead who hold, and grants what is admitted from the front on. The bucket is locked. Rows that a transaction holds stay.
--- The number of the places that were granted.
+-- Removes dead holders, grants what is admitted from the front on: how many. The bucket is locked. Rows that a transaction holds stay.
 CREATE FUNCTION {schema}._settle(p_bucket integer, p_name text, p_low bigint, p_late boolean) RETURNS integer LANGUAGE plpgsql
 AS $$
 DECLARE
