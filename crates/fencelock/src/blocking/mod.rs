@@ -27,6 +27,7 @@ use std::thread::Thread;
 
 pub use self::guard::{Guard, PermitGuard, ReadGuard, WriteGuard};
 pub use self::mutex::Mutex;
+#[allow(unused_imports, reason = "unused without the feature jobs")]
 pub(crate) use self::recipes::recipe;
 pub use self::recipes::{Election, Leader, MultiGuard, MultiLock, Once, Window};
 pub use self::reentrant::{ReentrantGuard, ReentrantMutex};
