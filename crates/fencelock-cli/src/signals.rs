@@ -87,7 +87,7 @@ impl Signals {
     }
 }
 
-/// What a shell says of a process that `signal` ended.
+/// The exit code of a process that `signal` ended, as shells have it.
 pub(crate) fn code_of(signal: Signal) -> u8 {
     128 + u8::try_from(signal as i32).unwrap_or(0)
 }

@@ -199,7 +199,7 @@ impl Error {
         self.0.context.iter().map(|(key, value)| (*key, value.as_str()))
     }
 
-    /// Who was ahead, for [`ErrorKind::Busy`], [`ErrorKind::TimedOut`] and [`ErrorKind::QueueFull`]; `None` if the store had not answered.
+    /// The contenders ahead, for [`ErrorKind::Busy`], [`ErrorKind::TimedOut`] and [`ErrorKind::QueueFull`]; `None` if the store had not answered.
     #[must_use]
     pub fn contention(&self) -> Option<&Contention> {
         self.0.contention.as_ref()

@@ -72,7 +72,7 @@ fn examples_in_documents_are_what_the_command_takes_and_name_their_store() {
                 found += parsed(&commands, part);
                 continue;
             }
-            // What has to be the same on each host is named in the midst of text, too.
+            // Commands that must be the same on each host are checked in running text, too.
             for span in part.split('`').skip(1).step_by(2).filter_map(command_in) {
                 let is_of_all_hosts = |word: &String| ["elect", "jobs", "--once-per", "--slot"].contains(&&**word);
                 if span.len() > 2 && span.iter().any(is_of_all_hosts) {

@@ -151,7 +151,7 @@ impl Acquire {
                     self.engine.observers.tell(Event::Requeued { name: &self.wish.name, cause: Loss::Unconfirmed });
                 }
             }
-            // What the store said of the place that went away says nothing of the next one.
+            // The store's answers for the place that went away do not count for the next place.
             (self.unanswered_since, self.look) = (self.engine.clock.now(), None);
             if self.is_late() {
                 return Err(Box::pin(self.timed_out(None)).await);

@@ -84,7 +84,7 @@ impl Engine {
         Ok(first.into_iter().collect())
     }
 
-    /// What a look told one who waits until then; `None` if it failed, or has no answer by [`LATEST`] after that or within a second.
+    /// The answer of a look to a caller that waits until then; `None` if it failed, or has no answer by [`LATEST`] after that or within a second.
     pub(crate) async fn told(&self, look: Answer, until: Moment) -> Option<Contention> {
         let limit = self.clock.now().after(LOOK_LIMIT).min(until.after(LATEST));
         tokio::select! {

@@ -78,7 +78,7 @@ impl Engine {
         let after_this = now.after(self.retry.opening_pause(openings.in_vain));
         let not_before = openings.not_before.replace(after_this).unwrap_or(now);
         if now.since(not_before) >= self.timing.ttl * 2 {
-            // What failed before a time without requests says nothing of the store now.
+            // Failures before a time without requests say nothing of the store now.
             openings.failed = None;
             self.contact.answered(Moment::ORIGIN);
         }

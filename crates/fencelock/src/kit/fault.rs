@@ -1,4 +1,4 @@
-//! What an error of a store's client means. Each store maps all of them in one function, so that no error is retried by accident.
+//! The meaning of each error of a store's client. Each store maps all of them in one function, so that no error is retried by accident.
 
 use crate::error::{Error, ErrorKind};
 

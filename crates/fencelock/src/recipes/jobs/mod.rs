@@ -58,7 +58,7 @@ pub struct Job {
     one_per_host: bool,
 }
 
-/// What the note says to a client that asks.
+/// The answer of the note to a client that asks.
 enum Asked {
     /// This run is due after that one.
     Due(Box<Record>, Option<JobRun>),
@@ -108,7 +108,7 @@ impl Client {
         Ok(Job { lock, slot, retries: 0, one_per_host: false })
     }
 
-    /// What is known of the job `name`, whatever its slots are; `None` if it never ran. Three requests at most.
+    /// The status of the job `name`, whatever its slots are; `None` if it never ran. Three requests at most.
     ///
     /// # Errors
     /// As [`Client::note`] and [`Client::contention`]; [`ErrorKind::Layout`] where the note is none of a job.
@@ -359,7 +359,7 @@ impl Job {
     }
 }
 
-/// What the note on the lock says of the last run, and the store's time.
+/// The last run by the note on the lock, and the store's time.
 async fn read_record(lock: &Mutex) -> Result<(Option<(Record, JobRun)>, SystemTime)> {
     let read = lock.client().note(lock.name()).await?;
     let Some(note) = &read.note else { return Ok((None, read.now)) };

@@ -24,7 +24,7 @@ pub struct JobRun {
     pub slot: String,
     /// How it stands, or how it ended.
     pub state: RunState,
-    /// What was said of its end: an exit code, a reason.
+    /// The text of its end: an exit code, a reason.
     pub detail: Option<String>,
     /// Who ran it.
     pub owner: Owner,
@@ -57,7 +57,7 @@ pub struct EarlierRun {
     pub slot: String,
     /// How it ended.
     pub state: RunState,
-    /// What was said of its end: an exit code, a reason.
+    /// The text of its end: an exit code, a reason.
     pub detail: Option<String>,
     /// The host that ran it; empty where that hides itself.
     pub host: String,
