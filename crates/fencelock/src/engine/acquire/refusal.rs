@@ -53,6 +53,9 @@ impl Acquire {
             return self.outage(cause);
         }
         let is_answered = is_answered || cause.as_ref().is_some_and(Error::is_contention);
+        if !is_answered && looked.is_none() && cause.is_some() {
+            return self.unanswered(cause);
+        }
         let message = if is_answered { WAIT_IS_OVER } else { NOT_ANSWERED };
         caused(self.contended(ErrorKind::TimedOut, message, looked), cause)
     }
@@ -66,10 +69,8 @@ impl Acquire {
 
     /// The wait was too short for an answer: nothing is known of the lock, and nothing is wrong with the store.
     pub(super) fn unanswered(&self, cause: Option<Error>) -> Error {
-        caused(
-            Error::new(ErrorKind::TimedOut, "acquire", NOT_ANSWERED).with("name", &self.wish.name).retryable(),
-            cause,
-        )
+        let error = Error::new(ErrorKind::TimedOut, "acquire", NOT_ANSWERED).with("name", &self.wish.name);
+        caused(error.retryable(), cause)
     }
 
     /// The store was silent or refused, so that the holder is unknown.
@@ -83,7 +84,6 @@ impl Acquire {
         caused(Error::new(ErrorKind::Unreachable, "acquire", message).with("name", &self.wish.name).retryable(), cause)
     }
 
-    /// Somebody is ahead, and we do not queue.
     pub(super) async fn taken(&self) -> Error {
         match self.wish.wait {
             Wait::No(_) => self.refused(ErrorKind::Busy, "the lock is taken", None).await,
