@@ -8,7 +8,7 @@ use crate::client::Client;
 /// **A store is out of reach** when it refuses the connection or the request, or when the client has waited for any answer of it for a
 /// [request deadline](crate::Timing::request_deadline) and got none. Every other wait that ends without the lock is
 /// [`TimedOut`](crate::ErrorKind::TimedOut), however short it was: it counts for no breaker, and no policy applies to it. If the store had not
-/// answered its request, the message says "not answered yet". An outage younger than the deadline may end a wait so, too.
+/// answered its request, the message says "not answered yet". An outage younger than the deadline may end a wait so, too. A grant that came too late to be used counts as an outage.
 ///
 /// **All but `Fail` means that two can hold the lock at once**: somebody who was granted it by the store before the outage, or who
 /// reaches the store while this process does not, or once it is back; and one of each process that went on without. Such a guard says so

@@ -193,7 +193,7 @@ impl MultiLock {
                 Ok(guard) => held.guards.push(guard.into_any()),
                 Err(error) => {
                     is_behind = true;
-                    // What others hold, or an outage, is waited for in its turn, if there is time.
+                    // A lock that others hold, or an outage, is waited for in its turn, if there is time.
                     let is_refusal = !error.is_contention() && !error.is_retryable();
                     if is_refusal || (is_late && error.kind() != ErrorKind::Busy) {
                         fault.get_or_insert_with(|| error.with("name", lock.name()));

@@ -92,7 +92,7 @@ impl<S> Router<S> {
     }
 
     /// Moves the names of `pattern`, which is one of this router's, from its store to the store `to`: during the move each of them is
-    /// held in both, the old one first. Only [`Router::multi_lock`] takes them then, as mutexes: all or nothing, within one limit, and
+    /// held in both, in one order for all programs. Only [`Router::multi_lock`] takes them then, as mutexes: all or nothing, within one limit, and
     /// the loss of either is the loss of both.
     ///
     /// **A move is two roll-outs**, each at any pace. First every program gets the router with `migrate`, which excludes programs without it in

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::words::{Peer, Presumption, Residue};
 
-/// What a store promises, as data: the documents and `fencelock stores` show it, and the conformance suite holds the store to it.
+/// The promises of a store, as data: the documents and `fencelock stores` show it, and the conformance suite holds the store to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capability {

@@ -370,7 +370,7 @@ fn what_cannot_be_degraded_to_is_refused_with_words() {
     });
 }
 
-/// What a client with a breaker and a lock with [`OnOutage::RunWithout`] gets of waits that are too short for an answer.
+/// The results of a client with a breaker and a lock with [`OnOutage::RunWithout`], of waits that are too short for an answer.
 async fn ends_unanswered(world: &World, process: &Process, limit: Duration) {
     let lock = lock_of(process, OnOutage::RunWithout);
     let (ended, took) = timed(world, async move { lock.acquire_within(limit).await.map(drop) }).await;

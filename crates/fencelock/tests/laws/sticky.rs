@@ -322,7 +322,7 @@ fn a_lent_guard_that_ends_after_its_body_leaves_the_next_section_notified_of_its
     });
 }
 
-/// What the tasks of the law below share: the guard of the section that runs, guards that outlive their bodies, and a random number.
+/// The state that the tasks of the law below share: the guard of the section that runs, guards that outlive their bodies, and a random number.
 struct Crew {
     inside: RefCell<Option<Rc<Guard>>>,
     handed_on: RefCell<Vec<Guard>>,

@@ -224,7 +224,7 @@ impl Lab {
         assert_eq!(self.count(empty).await, 0, "{what}: a queue without places");
     }
 
-    /// What the answer says is so.
+    /// Checks that the answer of the procedure is true.
     async fn check_answer(&mut self, what: &str, (_, procedure, arguments): Step, rows: &Rows) {
         let Some(row) = rows.first() else { return };
         let given: Vec<&str> = arguments.split(", ").collect();

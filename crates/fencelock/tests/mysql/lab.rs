@@ -158,7 +158,7 @@ pub(crate) async fn end_requests(clients: usize, names: usize, kills: usize) {
     soon(kept.release()).await.unwrap();
 }
 
-/// What a try, and a short wait, say of a lock that is not granted. On a busy machine, an error may come before the store said why.
+/// The errors of a try, and of a short wait, for a lock that is not granted. On a busy machine, an error may come before the store said why.
 pub(crate) async fn refusals(client: &Client, name: &str, part: &str) -> [String; 2] {
     let (mutex, limit) = (client.mutex(name).unwrap(), Duration::from_millis(300));
     let mut said = [String::new(), String::new()];

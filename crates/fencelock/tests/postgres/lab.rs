@@ -93,7 +93,7 @@ pub(crate) fn code<T: std::fmt::Debug>(result: Result<T, tokio_postgres::Error>)
     result.unwrap_err().code().map(SqlState::code).unwrap_or_default().to_owned()
 }
 
-/// What a try, and a short wait, say of a lock that is not granted. On a busy machine, an error may come before the store said why.
+/// The errors of a try, and of a short wait, for a lock that is not granted. On a busy machine, an error may come before the store said why.
 pub(crate) async fn refusals(client: &Client, name: &str, part: &str) -> [String; 2] {
     let (mutex, limit) = (client.mutex(name).unwrap(), Duration::from_millis(300));
     let mut said = [String::new(), String::new()];

@@ -133,7 +133,7 @@ impl Directory {
         rustix::fs::fsync(&file)
     }
 
-    /// What is recorded and not void, oldest first: of a very long file the end, without the lines that are not understood.
+    /// The records that are not void, oldest first: of a very long file the end, without the lines that are not understood.
     fn lines(&self) -> rustix::io::Result<Vec<RecordLine>> {
         let file = match open_file(&self.root.fd, BREAKS, OFlags::RDONLY) {
             Ok(file) => file,

@@ -1,4 +1,4 @@
-//! What `/proc` says of a session's process. The kernel's lock does not say it: a child may keep the lock, and so does a stopped process.
+//! The state of a session's process by `/proc`. The kernel's lock does not show it: a child may keep the lock, and so does a stopped process.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ use crate::store::{Owner, ProcessState};
 static HAS_OUR_NUMBERS: LazyLock<bool> =
     LazyLock::new(|| fs::read_link("/proc/self").is_ok_and(|own| own == Path::new(&std::process::id().to_string())));
 
-/// What is wrong with the process of a living session, as far as that can be seen: nothing of another host, or of a container with its own name.
+/// The fault of a living session's process, as far as this host sees it: none of another host, or of a container with its own name.
 pub(super) fn state_of(session: u64, owner: &Owner) -> Option<ProcessState> {
     let is_here = || owner.host == rustix::system::uname().nodename().to_string_lossy();
     if owner.pid == 0 || owner.pid == std::process::id() || !is_here() || !*HAS_OUR_NUMBERS {

@@ -49,7 +49,7 @@ fn ended(message: &'static str) -> Meaning {
     Meaning { unknown: true, ..passing(ErrorKind::Unreachable, message) }
 }
 
-/// What the server said. An error of a procedure has undone its transaction, unless it ended the connection or the query.
+/// The server's error. An error of a procedure has undone its transaction, unless it ended the connection or the query.
 fn meant(said: &ServerError) -> Meaning {
     use ErrorKind::{Busy, Config, Denied, Exhausted, Layout, Unreachable, Unsupported};
     match (said.code, &*said.state) {
