@@ -17,6 +17,9 @@ type Rows = Vec<Vec<Option<String>>>;
 const SEQ: &str = "SET @s = (SELECT MAX(seq) FROM fencelock_place WHERE client = 1)";
 const BUCKET: &str = "SET @b = CONV(LEFT(SHA2('rw', 256), 3), 16, 10) DIV 256 * 256";
 
+/// The lock before which a procedure waits. Named locks are the whole server's, and other tests have their own databases there.
+const GATE: &str = "CONCAT('gate ', DATABASE())";
+
 const STEPS: &[Step] = &[
     ("", "open", "1, 'fencelock_0000000000000001', 60000000, 'h', 1, 1"),
     ("", "open", "2, 'fencelock_0000000000000002', 90000000, 'h', 1, 2"),
@@ -132,9 +135,9 @@ fn at_fault(number: usize, statement: &str) -> String {
     };
     let end = if silently.is_empty() { "" } else { " END IF;" };
     // The end of a condition ends the procedure without an error, and that of a statement is one.
-    let between = format!("IF @fault <=> {between} AND GET_LOCK('gate', 600) THEN SET @trace = NULL; END IF;");
+    let between = format!("IF @fault <=> {between} AND GET_LOCK({GATE}, 600) THEN SET @trace = NULL; END IF;");
     let within = format!(
-        "IF @fault <=> {within} THEN SELECT MAX(GET_LOCK('gate', 600)) INTO @trace FROM fencelock_bucket WHERE b < 2; END IF;"
+        "IF @fault <=> {within} THEN SELECT MAX(GET_LOCK({GATE}, 600)) INTO @trace FROM fencelock_bucket WHERE b < 2; END IF;"
     );
     format!("{trace} {between} {within} {silently}{statement}{end}\n")
 }
@@ -172,7 +175,8 @@ impl Lab {
                 conn.query_drop(&text).await.unwrap_or_else(|error| panic!("{error}: {text}"));
             }
         }
-        admin.query_drop("DO GET_LOCK('gate', 0)").await.unwrap();
+        let gate: Option<i64> = admin.query_first(format!("SELECT GET_LOCK({GATE}, 0)")).await.unwrap();
+        assert_eq!(gate, Some(1), "the gate of this database is closed");
         Self { url, conn, admin, statements }
     }
 
