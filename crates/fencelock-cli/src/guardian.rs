@@ -23,6 +23,7 @@ use nix::unistd::{Pid, chdir, setsid};
 
 use crate::die_with_parent::ourselves;
 use crate::output::{Failure, Outcome, never_wait, say};
+use crate::processes::{close, to_close};
 
 /// The hidden verb's name.
 const VERB: &str = "guard";
@@ -39,7 +40,7 @@ impl Guardian {
     pub(crate) fn start(gone: impl FnOnce() + Send + 'static) -> Outcome<Self> {
         let failed = |error: &io::Error| Failure::os("cannot start the guardian of the command", error);
         let mut command = ourselves(VERB)?;
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(to_close()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| failed(&error))?;
         let (Some(orders), Some(mut answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(failed(&io::Error::other("no pipe")));
@@ -116,13 +117,17 @@ impl Order {
 
 /// Not for people: `run` starts this beside a command whose lock can expire.
 #[derive(Debug, Args)]
-pub(crate) struct Guard {}
+pub(crate) struct Guard {
+    /// The descriptors to close.
+    #[arg(long)]
+    close: Vec<i32>,
+}
 
 impl Guard {
     /// Guards the group that it is told until its stdin closes.
-    #[allow(clippy::unused_self, reason = "as every verb")]
     pub(crate) fn run(&self) -> Outcome<u8> {
         let failed = |error: Errno| Failure::os("the guardian cannot guard", &error.into());
+        close(&self.close);
         // No keyboard and no closing terminal reaches a session of its own, and no supervisor's TERM ends it before fencelock.
         SigSet::all().thread_block().map_err(failed)?;
         setsid().map_err(failed)?;

@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 use crate::die_with_parent::ourselves;
 use crate::output::{Failure, Outcome, code};
-use crate::processes::{parent_of, start_of};
+use crate::processes::{parent_of, start_of, to_close};
 
 /// The hidden verb's name.
 const VERB: &str = "keep";
@@ -86,7 +86,7 @@ fn is_ours(pid: i32) -> bool {
 /// What becomes a keeper for `watched`, with the options that are added; [`named`] ends them.
 pub(crate) fn command(watched: &Watched) -> Outcome<Command> {
     let mut command = ourselves(VERB)?;
-    command.arg(watched.pid.to_string()).arg(watched.start.to_string());
+    command.arg(watched.pid.to_string()).arg(watched.start.to_string()).args(to_close());
     Ok(command)
 }
 

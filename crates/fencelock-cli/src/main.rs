@@ -22,6 +22,7 @@ mod warnings;
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::Parser as _;
 use clap::error::ErrorKind;
@@ -30,6 +31,7 @@ use crate::commands::Fencelock;
 use crate::output::{Failure, Outcome, code, say, say_lines};
 
 fn main() -> ExitCode {
+    LazyLock::force(&processes::INHERITED);
     let ended = match Fencelock::try_parse() {
         Ok(fencelock) => dispatch(&fencelock),
         Err(error) => not_parsed(&error),

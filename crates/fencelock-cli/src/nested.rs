@@ -20,6 +20,9 @@ use crate::processes::{parent_of, start_of};
 /// The environment variable with the locks that are held around a command, in JSON, the outermost first.
 pub(crate) const HELD_VARIABLE: &str = "FENCELOCK_HELD";
 
+/// Its longest value, in bytes: the kernel starts no program with a string of 128 KiB or more (execve(2)).
+const MOST_BYTES: usize = 120 * 1024;
+
 /// As what a lock is held, or wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -31,16 +34,21 @@ pub(crate) enum Mode {
 }
 
 /// A lock that a `fencelock run` holds while its command runs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Held {
+    by: Holder,
+    pub(crate) name: String,
+    pub(crate) token: Option<String>,
+}
+
+/// What is the same for all locks that one `fencelock run` holds in one store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Holder {
     /// The store, without secrets.
     store: String,
-    /// The client that holds it.
-    #[serde(default)]
-    client: Option<u64>,
-    pub(crate) name: String,
+    /// The client that holds the locks.
+    client: u64,
     mode: Mode,
-    pub(crate) token: Option<String>,
     /// The process of `fencelock run`, and when it started: a later process may have its number.
     pid: i32,
     start: u64,
@@ -48,33 +56,31 @@ pub(crate) struct Held {
     command: String,
 }
 
-impl Held {
-    /// One that this process has taken just now. `None` where the kernel does not tell when this process started.
-    pub(crate) fn by_us(
-        (store, client): (String, u64),
-        name: &Name,
-        mode: Mode,
-        token: Option<String>,
-        command: String,
-    ) -> Option<Self> {
-        let (name, us) = (name.to_string(), Pid::this());
+/// The locks of one holder, as the variable has them: each name and its token.
+#[derive(Serialize, Deserialize)]
+struct Group {
+    #[serde(flatten)]
+    by: Holder,
+    locks: Vec<(String, Option<String>)>,
+}
+
+impl Holder {
+    /// This process. `None` where the kernel does not tell when this process started.
+    pub(crate) fn this_process((store, client): (String, u64), mode: Mode, command: String) -> Option<Self> {
+        let us = Pid::this();
         let since = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        Some(Self {
-            store,
-            client: Some(client),
-            name,
-            mode,
-            token,
-            pid: us.as_raw(),
-            start: start_of(us)?,
-            since,
-            command,
-        })
+        Some(Self { store, client, mode, pid: us.as_raw(), start: start_of(us)?, since, command })
     }
 
+    pub(crate) fn holds(self, name: &Name, token: Option<String>) -> Held {
+        Held { by: self, name: name.to_string(), token }
+    }
+}
+
+impl Held {
     /// Whether `holder` is a place of the client that holds this lock.
     fn is_place(&self, holder: &Contender) -> bool {
-        self.client == Some(holder.id.client)
+        self.by.client == holder.id.client
     }
 
     /// The failure of a command that would wait for this lock.
@@ -85,8 +91,8 @@ impl Held {
 
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { store, name, pid, since, command, .. } = self;
-        let how = if self.mode == Mode::Shared { " shared" } else { "" };
+        let Self { by: Holder { store, pid, since, command, .. }, name, .. } = self;
+        let how = if self.by.mode == Mode::Shared { " shared" } else { "" };
         write!(f, "the lock {name} in {store} is held{how} by pid {pid} for {command:?} since {since}")?;
         f.write_str(", and this command runs under it")
     }
@@ -100,28 +106,36 @@ impl Around {
     /// Those of this process. What the variable holds otherwise says nothing.
     pub(crate) fn this_process() -> Self {
         let told = env::var(HELD_VARIABLE).unwrap_or_default();
-        let mut held: Vec<Held> = serde_json::from_str(&told).unwrap_or_default();
-        if !held.is_empty() {
+        let mut around = Self::read(&told);
+        if !around.0.is_empty() {
             let ancestors: Vec<_> = successors(Some(getppid()), |process| parent_of(*process)).collect();
-            held.retain(|held| {
-                let pid = Pid::from_raw(held.pid);
-                ancestors.contains(&pid) && start_of(pid) == Some(held.start)
+            around.0.retain(|Held { by, .. }| {
+                let pid = Pid::from_raw(by.pid);
+                ancestors.contains(&pid) && start_of(pid) == Some(by.start)
             });
         }
-        Self(held)
+        around
+    }
+
+    fn read(told: &str) -> Self {
+        let groups: Vec<Group> = serde_json::from_str(told).unwrap_or_default();
+        let locks = |Group { by, locks }| {
+            locks.into_iter().map(move |(name, token)| Held { by: Holder::clone(&by), name, token })
+        };
+        Self(groups.into_iter().flat_map(locks).collect())
     }
 
     /// The holder that shares the lock `name` of `store` with one that wants it as `mode`; `None` where it can be waited for.
     pub(crate) fn sharing(&self, store: &str, name: &Name, mode: Mode) -> Outcome<Option<&Held>> {
-        let same = || self.0.iter().filter(|held| held.store == store && held.name == name.as_str());
+        let same = || self.0.iter().filter(|held| held.by.store == store && held.name == name.as_str());
         let Some(last) = same().next_back() else { return Ok(None) };
-        let permits = |held: &Held| match (held.mode, mode) {
+        let permits = |held: &Held| match (held.by.mode, mode) {
             (Mode::Permits(count, of), Mode::Permits(_, all)) => Some(u64::from(count) * u64::from(of == all)),
             _ => None,
         };
         match (mode, same().map(permits).sum::<Option<u64>>()) {
             (Mode::Permits(count, capacity), Some(held)) if held + u64::from(count) <= capacity.into() => Ok(None),
-            (Mode::Shared, _) if same().all(|held| held.mode == Mode::Shared) => Ok(Some(last)),
+            (Mode::Shared, _) if same().all(|held| held.by.mode == Mode::Shared) => Ok(Some(last)),
             _ => Err(last.is_around("")),
         }
     }
@@ -129,10 +143,12 @@ impl Around {
     /// Refuses `names` that are held around this process, as `store` has them: under another name, or by another URL of the store.
     pub(crate) async fn refuse_unlike(&self, store: &str, client: &Client, names: &[Name], mode: Mode) -> Outcome<()> {
         for (held, name) in self.0.iter().flat_map(|held| names.iter().map(move |name| (held, name))) {
-            let is_it = if held.store == store {
+            let is_it = if held.by.store == store {
                 held.name != name.as_str() && client.key(&Name::new(&held.name)?).await? == client.key(name).await?
-            } else if matches!((held.mode, mode), (Mode::Shared, Mode::Shared) | (Mode::Permits(..), Mode::Permits(..)))
-            {
+            } else if matches!(
+                (held.by.mode, mode),
+                (Mode::Shared, Mode::Shared) | (Mode::Permits(..), Mode::Permits(..))
+            ) {
                 false
             } else {
                 let queue = client.queue_page(name, Page { skip: 0, limit: 1000 }).await;
@@ -152,13 +168,29 @@ impl Around {
 
     /// The innermost one that is the lock `name` of `store`.
     pub(crate) fn holds(&self, store: &str, name: &Name) -> Option<&Held> {
-        self.0.iter().rfind(|held| held.store == store && held.name == name.as_str())
+        self.0.iter().rfind(|held| held.by.store == store && held.name == name.as_str())
     }
 
     /// The variable for a command that runs under `held` as well.
-    pub(crate) fn and(mut self, held: impl IntoIterator<Item = Held>) -> Option<String> {
+    pub(crate) fn and(mut self, held: impl IntoIterator<Item = Held>) -> Outcome<Option<String>> {
         self.0.extend(held);
-        serde_json::to_string(&self.0).ok().filter(|_| !self.0.is_empty())
+        let mut groups: Vec<Group> = Vec::new();
+        for Held { by, name, token } in self.0 {
+            match groups.last_mut().filter(|group| group.by == by) {
+                Some(group) => group.locks.push((name, token)),
+                None => groups.push(Group { by, locks: vec![(name, token)] }),
+            }
+        }
+        let text = serde_json::to_string(&groups).unwrap_or_default();
+        if text.len() > MOST_BYTES {
+            let message = format!(
+                "the names of the locks around this command and of its own take {} bytes in {HELD_VARIABLE}, which has at most {MOST_BYTES}: \
+                 nest fewer locks",
+                text.len()
+            );
+            return Err(Failure::new(code::USAGE, message));
+        }
+        Ok((!groups.is_empty()).then_some(text))
     }
 }
 
@@ -178,8 +210,8 @@ mod tests {
     use super::*;
 
     fn around(modes: &[Mode]) -> Around {
-        let held =
-            |mode: &Mode| Held::by_us(("file:///x".to_owned(), 7), &job(), *mode, None, "sh".to_owned()).unwrap();
+        let by = |mode: &Mode| Holder::this_process(("file:///x".to_owned(), 7), *mode, "sh".to_owned()).unwrap();
+        let held = |mode: &Mode| by(mode).holds(&job(), None);
         Around(modes.iter().map(held).collect())
     }
 
@@ -213,9 +245,9 @@ mod tests {
 
     #[test]
     fn what_is_told_in_the_environment_is_understood_again() {
-        let held = around(&[Mode::Mutex, Mode::Permits(1, 3)]);
-        let again: Vec<Held> = serde_json::from_str(&Around(held.0.clone()).and(None).unwrap()).unwrap();
-        assert_eq!(again, held.0);
-        assert_eq!(Around::default().and(None), None);
+        let held = around(&[Mode::Mutex, Mode::Mutex, Mode::Permits(1, 3)]);
+        let told = Around(held.0.clone()).and(None).unwrap().unwrap();
+        assert_eq!((Around::read(&told).0, told.matches("pid").count()), (held.0, 2));
+        assert!(Around::default().and(None).unwrap().is_none());
     }
 }

@@ -66,6 +66,27 @@ pub(crate) fn start_of(process: Pid) -> Option<u64> {
     stat_of(process)?.get(19)?.parse().ok()
 }
 
+/// The descriptors from 3 up that this process was started with. They belong to its caller and to the command.
+pub(crate) static INHERITED: LazyLock<Vec<i32>> = LazyLock::new(|| {
+    let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers: Vec<i32> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    // The descriptor of the list itself is closed by now.
+    let is_open = |number: &i32| *number > 2 && fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_ok();
+    numbers.into_iter().filter(is_open).collect()
+});
+
+/// The arguments by which a keeper or a guardian is given [`INHERITED`] to close: a lock or a pipe of a script must not outlive the script.
+pub(crate) fn to_close() -> impl Iterator<Item = String> {
+    INHERITED.iter().map(|number| format!("--close={number}"))
+}
+
+/// Closes the descriptors that [`to_close`] names.
+pub(crate) fn close(numbers: &[i32]) {
+    numbers.iter().for_each(|number| {
+        let _ = nix::unistd::close(*number);
+    });
+}
+
 /// Whether `/proc` has the numbers that we have: after `unshare --pid` without `--mount-proc` it has those of other processes.
 static HAS_OUR_NUMBERS: LazyLock<bool> =
     LazyLock::new(|| fs::read_link("/proc/self").is_ok_and(|own| own == Path::new(&Pid::this().to_string())));

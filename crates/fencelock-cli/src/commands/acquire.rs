@@ -19,6 +19,7 @@ use crate::job::ended_early;
 use crate::keeper::{self, HELD, Keeper, Orders, Watched, orders, say_held};
 use crate::nested::{Around, Mode};
 use crate::output::{Failure, Outcome, chain, code, never_wait, say};
+use crate::processes::close;
 use crate::settings::Chosen;
 use crate::show::{Shown, print};
 use crate::signals::{Signals, code_of};
@@ -84,6 +85,9 @@ pub(crate) struct Release {
 pub(crate) struct Keep {
     pid: i32,
     start: u64,
+    /// The descriptors to close.
+    #[arg(long)]
+    close: Vec<i32>,
     #[command(flatten)]
     waiting: Waiting,
     #[arg(long, value_parser = arguments::purpose())]
@@ -168,6 +172,7 @@ impl Acquire {
 
 impl Keep {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
+        close(&self.close);
         let watched = Watched::open(self.pid)?;
         if watched.start != self.start {
             return Err(self.process_ended());

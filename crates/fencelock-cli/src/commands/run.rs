@@ -29,7 +29,7 @@ use super::{SILENCE, StoreArguments, connect, farewell, said_already};
 use crate::arguments::{self, Permits};
 use crate::job::{Job, not_started};
 use crate::kept_signals::asks_for_an_end;
-use crate::nested::{Around, HELD_VARIABLE, Held, Mode};
+use crate::nested::{Around, HELD_VARIABLE, Held, Holder, Mode};
 use crate::output::{Failure, Outcome, chain, code, finish, never_wait, rounded, say};
 use crate::settings::Chosen;
 use crate::signals::{Signals, code_of, die_of};
@@ -492,20 +492,23 @@ impl Run {
         homes: &[Home],
         guard: &MultiGuard,
         run: Option<&jobs::Run>,
-    ) -> [(&'static str, Option<String>); 4] {
+    ) -> Outcome<[(&'static str, Option<String>); 4]> {
         let token_of = |guard: &AnyGuard| guard.token().map(|token| token.to_string());
         // Of one name, there is a guard in each store.
-        let held = guard.guards().iter().zip(homes.iter().cycle()).filter_map(|(guard, Home { chosen, client })| {
-            let holder = (chosen.locks(), client.owner().client);
-            Held::by_us(holder, guard.name(), self.mode(), token_of(guard), purpose_of(&self.command))
+        let by = homes.iter().filter_map(|Home { chosen, client }| {
+            Holder::this_process((chosen.locks(), client.owner().client), self.mode(), purpose_of(&self.command))
         });
+        let by: Vec<_> = by.collect();
+        let guards =
+            (0..by.len()).flat_map(|at| guard.guards().iter().skip(at).step_by(homes.len()).zip(repeat(&by[at])));
+        let held = guards.map(|(guard, by)| by.clone().holds(guard.name(), token_of(guard)));
         let told_of = several::told_of(guard, homes);
-        [
+        Ok([
             (NAME_VARIABLE, lines(told_of.clone(), |guard| Some(guard.name().to_string()))),
             (TOKEN_VARIABLE, lines(told_of, token_of)),
-            (HELD_VARIABLE, Around::this_process().and(held)),
+            (HELD_VARIABLE, Around::this_process().and(held)?),
             (SLOT_VARIABLE, run.map(|run| run.this().slot.clone())),
-        ]
+        ])
     }
 
     /// Runs the command under `guard` to its end, and gives the lock back.
@@ -517,7 +520,7 @@ impl Run {
         is_given_back: &mut bool,
         told: &mut Told,
     ) -> Outcome<Ending> {
-        let variables = self.variables(homes, &guard, run.as_deref());
+        let variables = self.variables(homes, &guard, run.as_deref())?;
         let limits = Limits::new(self.grace, self.grace_after_loss, self.max_hold, several::timing_of(homes));
         // Where the lock does not live on with the command, the command must not live on without fencelock.
         let lives_on = |home: &Home| home.client.capability().liveness == Liveness::Process;

@@ -101,13 +101,30 @@ fn an_environment_that_names_a_process_that_is_another_one_now_refuses_nothing()
     let place = Place::new();
     let told = stdout(&output(&mut run(&place, &["job"], "echo \"$FENCELOCK_HELD\"")));
     let mut held: serde_json::Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((&held[0]["name"], &held[0]["mode"]), (&"job".into(), &"mutex".into()));
+    assert_eq!((&held[0]["locks"][0][0], &held[0]["mode"]), (&"job".into(), &"mutex".into()));
     // Our own process is an ancestor, and started at another time.
     held[0]["pid"] = std::process::id().into();
     let mut stale = place.run(&["--try", "job"], "true");
     assert_eq!(ended(stale.env("FENCELOCK_HELD", held.to_string())).0, 0);
     let mut strange = place.run(&["--try", "job"], "true");
     assert_eq!(ended(strange.env("FENCELOCK_HELD", "[{\"pid\":")).0, 0);
+}
+
+#[test]
+fn commands_with_a_hundred_locks_each_run_inside_each_other_and_names_that_do_not_fit_end_with_64() {
+    let place = Place::new();
+    let nested = |levels: usize, long: &str| {
+        let names = |level: usize| (0..100).map(move |lock| format!("{level}-{lock}-{long}"));
+        let inner = |level: usize| names(level).chain(["--".to_owned()]);
+        let start = |level: usize| [PROGRAM.to_owned(), "run".to_owned()].into_iter().chain(inner(level));
+        let mut arguments: Vec<String> = (0..levels).flat_map(start).skip(1).collect();
+        arguments.push("true".to_owned());
+        ended(place.fencelock(&[]).args(arguments))
+    };
+    assert_eq!(nested(8, "a-name-of-a-lock-that-is-neither-long-nor-short"), (0, String::new()));
+    let (code, said) = nested(4, &"x".repeat(480));
+    assert!(code == 64 && said.contains("FENCELOCK_HELD, which has at most 122880"), "{code} {said}");
+    assert_eq!(ended(&mut place.run(&["--try", "--quiet", "0-0-x"], "true")).0, 0);
 }
 
 #[test]

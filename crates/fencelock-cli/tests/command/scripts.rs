@@ -1,12 +1,13 @@
 //! What scripts have: `acquire` and `release`, `wait`, `note`.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use fencelock_testbed::redis::shared;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::common::{PROGRAM, Place, Running, code, ended, is_alive, output, stderr, stdout, until, written};
+use crate::common::{PROGRAM, Place, Running, children, code, ended, is_alive, output, stderr, stdout, until, written};
 
 /// A script of the shell in which `fencelock` is the program under test.
 fn script(place: &Place, text: &str) -> Command {
@@ -55,6 +56,28 @@ fn holds_a_lock_until_it_is_given_back(place: &Place) {
 fn a_script_holds_a_lock_until_it_is_given_back_or_the_script_ends() {
     holds_a_lock_until_it_is_given_back(&Place::new());
     holds_a_lock_until_it_is_given_back(&Place::with_store(shared().url_with("ttl_ms=60000")));
+}
+
+#[test]
+fn what_a_script_has_open_is_not_kept_open_by_the_keeper_or_the_guardian() {
+    let open = |pid: i32| std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten().map(|file| file.path());
+    let has_own = |pid: i32, own: &Path| open(pid).any(|file| std::fs::read_link(file).is_ok_and(|file| file == own));
+    for place in [Place::new(), Place::with_store(shared().url_with("ttl_ms=60000"))] {
+        let own = place.path("own").canonicalize().unwrap_or_else(|_| place.path("own"));
+        let text = "exec 9> own; fencelock acquire job --pid $$ > /dev/null
+            fencelock run --close other -- sh -c 'test -e /proc/self/fd/9 && echo > ready; sleep 1000'; true";
+        let worker = Running::start(&mut script(&place, text));
+        written(&place.path("ready"));
+        let (keeper, runner) = (keeper(&place, "job"), place.contenders("other")[0]["pid"].as_i64().unwrap());
+        let guardian = children(Pid::from_raw(i32::try_from(runner).unwrap())).into_iter();
+        let guardian = guardian
+            .filter(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap().starts_with(b"fencelock\0guard"));
+        let apart: Vec<_> = guardian.chain([keeper]).collect();
+        assert_eq!(apart.len(), 2);
+        assert!(has_own(worker.pid().as_raw(), &own));
+        until("the descriptor is closed", || (!apart.iter().any(|pid| has_own(*pid, &own))).then_some(()));
+        kill(Pid::from_raw(i32::try_from(runner).unwrap()), Signal::SIGKILL).unwrap();
+    }
 }
 
 #[test]
