@@ -80,11 +80,36 @@ async fn a_token_that_is_not_the_one_of_the_grant_is_refused() {
     for (name, token) in
         [("job", token - 1), ("job", token << 12), ("job", 0), ("other", token), ("Job", token), ("job ", token)]
     {
+        user.query_drop("BEGIN").await.unwrap();
         assert_eq!(state(hold(&mut user, name, token).await), "FL001", "{name} {token}");
     }
+    for fraction in [format!("{token}.4"), format!("'{token}.4'"), format!("{}.6", token - 1)] {
+        user.query_drop("BEGIN").await.unwrap();
+        assert_eq!(
+            state(user.query_drop(format!("CALL fencelock_hold('job', {fraction})")).await),
+            "FL001",
+            "{fraction}"
+        );
+    }
+    user.query_drop("BEGIN").await.unwrap();
     hold(&mut user, "job", token).await.unwrap();
+    user.query_drop("COMMIT").await.unwrap();
     guard.release().await.unwrap();
+    user.query_drop("BEGIN").await.unwrap();
     assert_eq!(state(hold(&mut user, "job", token).await), "FL001");
+}
+
+#[tokio::test]
+async fn a_hold_outside_of_a_transaction_is_an_error() {
+    let url = database();
+    let (one, mut user) = (client(&url, 60_000).await, connection(&url).await);
+    let guard = acquire(&one, "job").await;
+    let token = guard.token().unwrap().to_i64();
+    assert_eq!(state(hold(&mut user, "job", token).await), "25P01");
+    user.query_drop("SET autocommit = 0").await.unwrap();
+    hold(&mut user, "job", token).await.unwrap();
+    user.query_drop("COMMIT").await.unwrap();
+    guard.release().await.unwrap();
 }
 
 /// The gap where the row would be, and the row of one who waits, would else stay locked.
@@ -173,6 +198,8 @@ async fn a_fence_refuses_what_is_older_than_what_it_saw() {
         let said = user.exec_drop("CALL fencelock_fence('stock', ?)", (token,)).await;
         assert_eq!(said.is_err().then(|| state(said)).as_deref(), expected, "{token}");
     }
+    assert_eq!(state(user.query_drop("CALL fencelock_fence('stock', 11.6)").await), "FL002");
+    user.query_drop("CALL fencelock_fence('stock', 11)").await.unwrap();
 }
 
 #[tokio::test]

@@ -883,15 +883,21 @@ END
 
 -- Fails, and rolls the transaction back, unless this grant is current and no later than the transaction's snapshot: what earlier holders wrote
 -- would be missing there. Keeps the grant until the transaction ends: a release, an expiry and a break wait. The token is that of the guard.
-CREATE PROCEDURE fencelock_hold(p_name VARBINARY(512), p_token BIGINT) SQL SECURITY DEFINER READS SQL DATA
+CREATE PROCEDURE fencelock_hold(p_name VARBINARY(512), p_token DECIMAL(38,18)) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
+    -- No grant has the number that a fraction would be rounded to.
+    DECLARE v_token BIGINT DEFAULT IF(p_token = TRUNCATE(p_token, 0), p_token, NULL);
     DECLARE v_held, v_seen BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     DECLARE v_why VARCHAR(128) DEFAULT 'acquire first, begin then: the lock was granted after the snapshot of this transaction';
     -- The row changed after the snapshot (innodb_snapshot_isolation).
     DECLARE EXIT HANDLER FOR 1020 BEGIN ROLLBACK; SIGNAL SQLSTATE 'FL001' SET MESSAGE_TEXT = v_why; END;
-    SELECT COUNT(*) INTO v_held FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_token AND granted LOCK IN SHARE MODE;
-    SELECT COUNT(*) INTO v_seen FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_token AND granted;
+    -- MySQL has no such variable, and reads a comment.
+    /*M! IF NOT @@in_transaction AND @@autocommit THEN
+        SIGNAL SQLSTATE '25P01' SET MESSAGE_TEXT = 'begin a transaction first: without one, hold keeps nothing';
+    END IF; */
+    SELECT COUNT(*) INTO v_held FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_token AND granted LOCK IN SHARE MODE;
+    SELECT COUNT(*) INTO v_seen FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_token AND granted;
     SET v_why = CASE WHEN v_held + v_seen IS NULL THEN 'the request was interrupted' WHEN v_held = 0 THEN 'the lock is not held under this token: it was released, broken or lost' ELSE v_why END;
     IF NOT COALESCE(v_held AND v_seen, FALSE) THEN
         -- Else the gap where the row would be, or the row of a waiter, stays locked until the transaction ends.
@@ -902,15 +908,15 @@ END
 //
 
 -- Refuses a token that is lower than one that was seen for this resource, and remembers the highest.
-CREATE PROCEDURE fencelock_fence(p_resource VARBINARY(512), p_token BIGINT) SQL SECURITY DEFINER
+CREATE PROCEDURE fencelock_fence(p_resource VARBINARY(512), p_token DECIMAL(38,18)) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_token BIGINT;
-    IF p_token IS NOT NULL THEN
+    IF p_token = TRUNCATE(p_token, 0) THEN
         INSERT INTO fencelock_fenced VALUES (p_resource, p_token) ON DUPLICATE KEY UPDATE token = GREATEST(token, p_token);
         SELECT token INTO v_token FROM fencelock_fenced WHERE resource = p_resource FOR UPDATE;
     END IF;
     IF NOT (v_token <=> p_token) OR p_token IS NULL THEN
-        SIGNAL SQLSTATE 'FL002' SET MESSAGE_TEXT = 'the token is older than one that was seen for this resource';
+        SIGNAL SQLSTATE 'FL002' SET MESSAGE_TEXT = 'the token is no whole number, or older than one that was seen for this resource';
     END IF;
 END
 //
