@@ -1,4 +1,4 @@
-//! What the one-page documents name between backticks exists.
+//! Paths and identifiers that documents name between backticks exist.
 
 use std::collections::BTreeSet;
 
@@ -6,20 +6,22 @@ use super::Violation;
 use super::source::identifiers;
 use super::tree::Tree;
 
-const DOCUMENTS: [&str; 5] = ["ARCHITECTURE.md", "GLOSSARY.md", "CONTRIBUTING.md", "STYLE.md", "README.md"];
+/// The changes of the past name what was there then.
+const PAST: &str = "CHANGELOG.md";
 
-/// A path in a document starts at one of these.
-const STARTS: [&str; 2] = ["", "crates/fencelock/src/"];
+/// A path in a document starts at one of these, or at the document's own folder.
+const STARTS: [&str; 3] = ["", "crates/fencelock/src/", "crates/fencelock/"];
 
-/// Names that are somebody else's, so that the tree need not hold them: crates, programs, files on a user's machine.
-const OTHERS: [&str; 6] = ["std", "core", "flock(1)", "/dev/null", "fencelock.toml", "Cargo.lock"];
+/// Names of others, which the tree need not hold: crates, programs, files of a user's machine, items of other clients and servers.
+const OTHERS: &str = "xtask/reviewed/names-of-others.txt";
 
 pub(super) fn exist(tree: &Tree) -> Vec<Violation> {
     let known = known_identifiers(tree);
+    let others: BTreeSet<&str> = tree.text(OTHERS).unwrap_or_default().lines().collect();
     let mut violations = Vec::new();
-    for path in DOCUMENTS {
-        for (line, name) in tree.text(path).into_iter().flat_map(quoted) {
-            if let Some(fault) = fault(tree, &known, name) {
+    for (path, text) in tree.ending(".md").filter(|(path, _)| *path != PAST) {
+        for (line, name) in quoted(text) {
+            if let Some(fault) = fault(tree, &known, path, name).filter(|_| !others.contains(name)) {
                 let fix = "name what is there, or write it without backticks";
                 violations.push(Violation { path: path.to_owned(), line, fault, fix });
             }
@@ -46,8 +48,8 @@ fn quoted(text: &str) -> impl Iterator<Item = (usize, &str)> {
     prose.flat_map(|(index, line)| line.split('`').skip(1).step_by(2).map(move |name| (index + 1, name)))
 }
 
-fn fault(tree: &Tree, known: &BTreeSet<String>, name: &str) -> Option<String> {
-    if OTHERS.contains(&name) || name.contains(['<', '*', '…', '=']) {
+fn fault(tree: &Tree, known: &BTreeSet<String>, document: &str, name: &str) -> Option<String> {
+    if name.contains(['<', '*', '…', '=']) {
         return None;
     }
     if let Some(verb) = name.strip_prefix("cargo xtask ") {
@@ -63,7 +65,9 @@ fn fault(tree: &Tree, known: &BTreeSet<String>, name: &str) -> Option<String> {
         return (!read).then(|| format!("names the variable `{name}`, which nothing reads"));
     }
     if is_path(name) {
-        let found = expand(name).iter().all(|path| STARTS.iter().any(|start| tree.has(&format!("{start}{path}"))));
+        let folder = document.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+        let is_there = |path: &String| STARTS.iter().any(|start| tree.has(&format!("{start}{path}")));
+        let found = expand(name).iter().all(|path| is_there(path) || tree.has(&format!("{folder}{path}")));
         return (!found).then(|| format!("names the path `{name}`, which is not there"));
     }
     let missing = code_words(name)?.into_iter().find(|word| !known.contains(*word))?;
@@ -96,7 +100,7 @@ fn code_words(name: &str) -> Option<Vec<&str>> {
         word.starts_with(|c: char| c.is_ascii_uppercase()) && word.contains(|c: char| c.is_ascii_lowercase())
     };
     let says_so = call.is_some() || path.contains("::") || path.contains('_') || is_type(words[0]);
-    says_so.then(|| words.into_iter().filter(|word| !OTHERS.contains(word)).collect())
+    says_so.then(|| words.into_iter().filter(|word| !matches!(*word, "std" | "core")).collect())
 }
 
 #[cfg(test)]
