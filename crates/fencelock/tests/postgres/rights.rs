@@ -40,7 +40,9 @@ async fn a_role_without_rights_is_told_what_it_lacks_and_with_execute_alone_it_l
     let guard = acquire(&app, "job").await;
     let user = connection(&url).await;
     let token = guard.token().unwrap().to_i64();
+    user.batch_execute("BEGIN").await.unwrap();
     user.execute(fencelock::postgres::HOLD, &[&"job", &token]).await.unwrap();
+    user.batch_execute("COMMIT").await.unwrap();
     for forbidden in [
         "SELECT * FROM fencelock.session",
         "DELETE FROM fencelock.place",
@@ -53,6 +55,23 @@ async fn a_role_without_rights_is_told_what_it_lacks_and_with_execute_alone_it_l
         assert_eq!(code(user.batch_execute(forbidden).await), "42501", "{forbidden}");
     }
     guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_grant_by_a_role_that_may_not_pass_rights_on_is_an_error() {
+    let (owner, database) = database();
+    let (role, other) = (role(&database).await, role(&format!("other_{database}")).await);
+    let table = format!("{owner}?layout=distributed_lock&table=public.mine");
+    for url in [&owner, &table] {
+        let schema = Schema::of(url).unwrap();
+        schema.migrate(&[&role]).await.unwrap();
+        let not_owner = Schema::of(&url.replace("fencelock:secret", &format!("{role}:secret"))).unwrap();
+        assert_eq!(not_owner.migrate(&[]).await.unwrap(), Migration::UpToDate);
+        let error = not_owner.migrate(&[&other]).await.unwrap_err();
+        assert!(error.kind() == ErrorKind::Denied && error.to_string().contains("as the owner"), "{error}");
+        assert_eq!(schema.migrate(&[&other]).await.unwrap(), Migration::UpToDate);
+        assert_eq!(not_owner.migrate(&[&other]).await.unwrap(), Migration::UpToDate);
+    }
 }
 
 #[tokio::test]

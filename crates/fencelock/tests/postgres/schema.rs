@@ -60,6 +60,9 @@ async fn a_schema_of_another_version_or_of_somebody_else_or_damaged_is_refused()
     user.batch_execute("UPDATE fencelock.layout SET version = 5; DROP FUNCTION fencelock.withdraw").await.unwrap();
     let error = refused(&url).await;
     assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("damaged"), "{error}");
+    user.batch_execute("DELETE FROM fencelock.layout").await.unwrap();
+    let error = refused(&url).await;
+    assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("--schema-only"), "{error}");
     user.batch_execute("CREATE SCHEMA other; CREATE TABLE other.things (a int)").await.unwrap();
     let error = refused(&with(&url, "schema=other")).await;
     assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("not ours"), "{error}");

@@ -224,6 +224,19 @@ async fn a_table_with_which_two_could_hold_one_lock_is_refused_and_told_what_hel
         (TABLE.replace("expire_time timestamptz", "expire_time bigint"), ErrorKind::Layout, "is a timestamp"),
         (TABLE.replace("lock_key varchar(64)", "lock_key integer"), ErrorKind::Layout, "are text"),
         (TABLE.replace("CREATE TABLE", "CREATE UNLOGGED TABLE"), ErrorKind::Config, "SET LOGGED"),
+        (
+            format!(
+                "{} PARTITION BY LIST (lock_key); CREATE UNLOGGED TABLE part_one PARTITION OF distributed_lock DEFAULT",
+                TABLE.replace("bigserial PRIMARY KEY", "bigserial")
+            ),
+            ErrorKind::Config,
+            "part_one",
+        ),
+        (
+            format!("{TABLE}; CREATE RULE kept AS ON DELETE TO distributed_lock DO INSTEAD NOTHING"),
+            ErrorKind::Config,
+            "kept",
+        ),
     ] {
         let (_, layout) = with_table(&changed).await;
         let error = Client::connect(&layout).await.unwrap_err();

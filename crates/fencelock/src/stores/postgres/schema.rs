@@ -80,11 +80,10 @@ impl Schema {
         format!("BEGIN;\n{}{granted}COMMIT;\n", ddl(schema, self.unlogged))
     }
 
-    /// Makes the schema unless it is there, and lets these roles use it. All of it, or nothing. The owner of the schema is to do it: what another
-    /// role may not pass on, the server leaves out.
+    /// Makes the schema unless it is there, and lets these roles use it. All of it, or nothing. The owner of the schema is to do it.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) for a role that may not create a schema,
+    /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) for a role that may not create a schema, or not let others use one that is there,
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a role to be granted that there is not, and where tables are to be unlogged that are
     /// there and are not,
     /// [`ErrorKind::Layout`](crate::ErrorKind::Layout) for a schema of another release or program.

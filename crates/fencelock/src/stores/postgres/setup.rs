@@ -129,8 +129,11 @@ async fn find(connection: &Connection, schema: &Schema) -> Result<Option<bool>> 
         }
         found => found?,
     };
-    let found = found.last().and_then(|row| row.get(0)?.parse::<i32>().ok());
-    let found = found.ok_or_else(|| foreign(schema))?;
+    let Some(found) = found.last().and_then(|row| row.get(0)) else {
+        let message = "the schema has no rows, as `pg_dump --schema-only` restores it: DROP SCHEMA … CASCADE, and let a client or `fencelock migrate` make it anew";
+        return Err(Error::new(ErrorKind::Layout, "connect", message).with("schema", schema.name()));
+    };
+    let found = found.parse::<i32>().map_err(|_| foreign(schema))?;
     if found != VERSION {
         let message = "the schema has a layout that this release does not know: name another schema, or use the release that made it";
         return Err(Error::new(ErrorKind::Layout, "connect", message)
@@ -155,7 +158,16 @@ pub(super) async fn make(connection: &Connection, schema: &Schema, unlogged: boo
             let message = "the tables are there, and are logged: while nobody uses them, ALTER TABLE … SET UNLOGGED on `bucket`, `place` and `session` changes that";
             return Err(Error::new(ErrorKind::Config, "migrate", message).with("schema", schema.name()));
         }
-        Some(_) => return connection.simple("migrate", &granted).await.map(|_| false),
+        Some(_) => {
+            let asked = format!(
+                "SELECT pg_catalog.has_schema_privilege({{role}}, n.oid, 'USAGE') AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc AS p WHERE p.pronamespace = n.oid \
+                 AND p.proname NOT LIKE E'\\\\_%' AND NOT pg_catalog.has_function_privilege({{role}}, p.oid, 'EXECUTE')) \
+                 FROM pg_catalog.pg_namespace AS n WHERE n.nspname = {}",
+                literal(schema.name())
+            );
+            connection.simple("migrate", &granted).await?;
+            return check_grants(connection, roles, &asked).await.map(|()| false);
+        }
     }
     // One message is one transaction: a client that stands still in the middle keeps nobody else waiting. Whoever comes second waits, and
     // finds it there.
@@ -176,6 +188,19 @@ pub(super) async fn make(connection: &Connection, schema: &Schema, unlogged: boo
     };
     let told = Error::new(error.kind(), "migrate", message).with("schema", schema.name());
     Err(if error.is_retryable() { told.retryable() } else { told }.with("cause", error))
+}
+
+/// Checks that each role has what was granted, as `asked` says of `{role}`: of a right that the caller may not grant, the server only warns.
+pub(super) async fn check_grants(connection: &Connection, roles: &[&str], asked: &str) -> Result<()> {
+    for role in roles {
+        let rows = connection.simple("migrate", &asked.replace("{role}", &literal(role))).await?;
+        if rows.last().and_then(|row| row.get(0)) != Some("t") {
+            let message =
+                "the user of the URL may not grant these rights: run `fencelock migrate URL --grant ROLE` as the owner";
+            return Err(Error::new(ErrorKind::Denied, "migrate", message).with("role", *role));
+        }
+    }
+    Ok(())
 }
 
 /// The statements that make the schema.

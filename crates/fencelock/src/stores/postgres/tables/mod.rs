@@ -14,7 +14,7 @@ pub(super) use self::url::Layout;
 use super::connection::{Connection, strange, value};
 use super::link::Dialler;
 use super::schema::Migration;
-use super::setup::MAKING;
+use super::setup::{MAKING, check_grants};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::{Meaning, refused};
 use crate::kit::lock_table::{self, Kind, LockTable, Rows};
@@ -40,6 +40,7 @@ pub(super) async fn make(connection: &Connection, table: &Table, unlogged: bool,
     // One message is one transaction; who makes it at the same time waits.
     let alone = format!("SELECT pg_catalog.pg_advisory_xact_lock({MAKING});");
     connection.simple("migrate", &format!("{alone}{made}{granted}")).await?;
+    check_grants(connection, roles, &table.granted()).await?;
     Ok(if is_there { Migration::UpToDate } else { Migration::Made })
 }
 

@@ -38,6 +38,7 @@ const NO_ZONE: &str = "the column of the end has no time zone, and a session of 
 const SHIFTED: &str = "ShedLock writes UTC into this column, which is a `timestamp` in its table: in a timestamptz each session reads another time";
 const A_ZONE: &str = "the column of the end has a time zone: leave the option `zone` out";
 const UNLOGGED: &str = "the lock table is unlogged: a crash of the server empties it, and whoever held a lock would not hear of it. ALTER TABLE … SET LOGGED changes that";
+const RULE: &str = "a rule of the lock table does something else INSTEAD of a write, so a lock could be granted twice or never end: DROP RULE";
 const NO_RIGHTS: &str = "the user may not do with the lock table what this needs";
 const PLANTED: &str = "the lock table belongs to a role that owns neither its schema nor the database, and its triggers would run with this user's rights: name it with its schema, as in table=app.distributed_lock, if that role is trusted";
 
@@ -82,6 +83,14 @@ impl Table {
         format!("GRANT {} ON {} TO {};\n", self.of.rights(), WORDS.table(&self.of), quoted(role))
     }
 
+    /// Asks whether `{role}` may use it.
+    pub(super) fn granted(&self) -> String {
+        let (table, rights) = (literal(&WORDS.table(&self.of)), self.of.rights());
+        format!(
+            "SELECT pg_catalog.bool_and(pg_catalog.has_table_privilege({{role}}, {table}, r)) FROM pg_catalog.unnest(pg_catalog.string_to_array('{rights}', ', ')) AS r"
+        )
+    }
+
     /// The same table with its schema, which the role's own path gives, and whether the table is there. This statement alone runs under that
     /// path.
     pub(super) async fn located(&self, connection: &Connection) -> Result<(Self, bool)> {
@@ -110,11 +119,12 @@ impl Table {
         let asked = "SELECT a.attname::text, t.typname::text, a.atttypmod, (SELECT min(i.indexrelid::regclass::text) FROM pg_catalog.pg_index AS i WHERE i.indrelid = c.oid AND i.indisunique \
              AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum \
              AND NOT EXISTS (SELECT FROM pg_catalog.pg_collation AS o WHERE o.oid = i.indcollation[0] AND o.oid <> a.attcollation AND NOT o.collisdeterministic)), \
-             c.relpersistence = 'u', has_table_privilege(c.oid, 'SELECT'), (SELECT bool_and(has_table_privilege(c.oid, r)) FROM unnest($2::text[]) AS r), current_setting('TimeZone'), \
+             (SELECT min(k.oid::regclass::text) FROM pg_catalog.pg_class AS k WHERE k.relpersistence = 'u' AND (k.oid = c.oid OR k.oid IN (SELECT relid FROM pg_partition_tree(c.oid)))), has_table_privilege(c.oid, 'SELECT'), (SELECT bool_and(has_table_privilege(c.oid, r)) FROM unnest($2::text[]) AS r), current_setting('TimeZone'), \
              EXISTS (SELECT FROM pg_catalog.pg_roles AS r, pg_catalog.pg_namespace AS n, pg_catalog.pg_database AS d WHERE r.oid = c.relowner AND n.oid = c.relnamespace \
              AND d.datname = current_database() AND (r.rolname = current_user OR r.rolsuper OR r.oid IN (n.nspowner, d.datdba))), \
              COALESCE((SELECT o.collname::text FROM pg_catalog.pg_collation AS o WHERE o.oid = a.attcollation AND NOT o.collisdeterministic), \
-             CASE t.typname WHEN 'bpchar' THEN '' END) \
+             CASE t.typname WHEN 'bpchar' THEN '' END), \
+             (SELECT min(w.rulename::text) FROM pg_catalog.pg_rewrite AS w WHERE w.ev_class = c.oid AND w.is_instead) \
              FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
              JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p')";
         let rights: Vec<&str> = self.of.rights().split(", ").collect();
@@ -137,8 +147,10 @@ impl Table {
     fn judge(&self, rows: &[Row], only_looks: bool, table: String) -> Result<Statements> {
         let first = rows.first().ok_or_else(|| self.of.missing(self.ddl().trim_end()))?;
         let is = |column: usize| first.try_get::<_, bool>(column).map_err(|_| strange("connect"));
-        if is(4)? {
-            return Err(self.of.refuse(ErrorKind::Config, UNLOGGED));
+        for (column, of, message) in [(4, "unlogged", UNLOGGED), (10, "rule", RULE)] {
+            if let Some(name) = first.try_get::<_, Option<&str>>(column).map_err(|_| strange("connect"))? {
+                return Err(self.of.refuse(ErrorKind::Config, message).with(of, name));
+            }
         }
         if self.of.name.len() == 1 && !is(8)? {
             return Err(self.of.refuse(ErrorKind::Denied, PLANTED));
