@@ -5,12 +5,12 @@ use std::env;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use fencelock::capability::StoreUrl;
 
 use crate::output::{Failure, Outcome, code, say};
+use crate::trusted;
 
 /// Where a program of PostgreSQL's would look.
 #[derive(Debug, Default)]
@@ -67,6 +67,7 @@ fn complete_from(url: &str, around: &Around) -> Outcome<String> {
                     user = Some(value);
                 }
                 "password" if !has_password => {
+                    around.service_file.as_deref().map_or(Ok(()), trusted::refuse_shared)?;
                     option(&mut url, "password", &value);
                     has_password = true;
                 }
@@ -136,7 +137,7 @@ fn section(file: Option<&Path>, name: &str) -> Outcome<Vec<(String, String)>> {
 /// The password of the first line that fits, in a file that nobody else can read.
 fn password(file: &Path, hosts: &[(String, String)], database: &str, user: &str) -> Option<String> {
     let about = fs::metadata(file).ok()?;
-    if about.mode() & 0o077 != 0 {
+    if trusted::is_shared(&about) {
         say(format_args!("{} is not used, because others may read it: chmod 600", file.display()));
         return None;
     }
@@ -255,7 +256,7 @@ mod tests {
     fn a_service_says_what_the_url_leaves_out() {
         let directory = tempfile::tempdir().unwrap();
         let text = "[other]\nhost=no\n\n[locks]\n# here\nhost = h1\nport=6000\nuser=me\npassword=s:\ndbname=app\n[last]\nhost=/run/x\nuser=you\n";
-        let around = Around { service_file: Some(file(&directory, "services", text, 0o644)), ..Around::default() };
+        let around = Around { service_file: Some(file(&directory, "services", text, 0o600)), ..Around::default() };
         let complete = |url: &str| complete_from(url, &around);
         assert_eq!(
             complete("postgres://?service=locks&ttl_ms=9").unwrap(),
@@ -265,7 +266,10 @@ mod tests {
             complete("postgres://you@h2/mine?service=locks").unwrap(),
             "postgres://you@h2/mine?port=6000&password=s%3A"
         );
+        file(&directory, "services", text, 0o644);
         assert_eq!(complete("postgres:///app?service=last").unwrap(), "postgres:///app?host=/run/x&user=you");
+        let refused = complete("postgres://?service=locks").unwrap_err();
+        assert!(format!("{refused:?}").contains("chmod 600"), "{refused:?}");
         let refused = complete("postgres://?service=none").unwrap_err();
         assert!(format!("{refused:?}").contains("no section"), "{refused:?}");
     }

@@ -167,9 +167,14 @@ impl Chosen {
 
     /// Whether it holds a password; a user alone is no secret.
     pub(crate) fn has_password(&self) -> bool {
-        let password = |url: StoreUrl| url.credentials()?.split_once(':').map(|(_, password)| !password.is_empty());
-        StoreUrl::parse(&self.url).is_ok_and(|url| password(url) == Some(true))
+        has_password(&self.url)
     }
+}
+
+fn has_password(url: &str) -> bool {
+    let Ok(mut url) = StoreUrl::parse(url) else { return false };
+    let given = url.credentials().and_then(|given| given.split_once(':')).map(|(_, password)| password.to_owned());
+    given.or_else(|| url.take("password")).is_some_and(|password| !password.is_empty())
 }
 
 /// A configuration file. Nothing else may stand in it.
@@ -192,7 +197,8 @@ struct Move {
 /// What a configuration file says of stores.
 enum Stores {
     One(String),
-    ByName(Router<String>),
+    /// With all URLs in the file.
+    ByName(Router<String>, Vec<String>),
 }
 
 /// What options say of stores.
@@ -233,7 +239,7 @@ pub(crate) fn choose(options: Options<'_>, around: &Surroundings, names: &[Name]
 fn of_names(stores: Stores, path: PathBuf, names: &[Name]) -> Outcome<Chosen> {
     let router = match stores {
         Stores::One(url) => return Ok(Chosen::new(url, Origin::File(path))),
-        Stores::ByName(router) => router,
+        Stores::ByName(router, _) => router,
     };
     let Some((first, others)) = names.split_first() else {
         let message = format!("{} has a store for each name, and none is named here: give --store URL", path.display());
@@ -286,19 +292,25 @@ fn read(path: &Path, user: u32) -> Outcome<Option<Stores>> {
         let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         wrong(&format!("line {line}: {}; the keys are store = \"URL\" or the table [routes]", error.message()))
     })?;
-    match (file.store, file.routes) {
-        (Some(_), Some(_)) => Err(wrong(&"it has store and [routes]: write the store as the route \"**\"")),
-        (Some(url), None) if url.is_empty() => Err(wrong(&"store is empty")),
-        (Some(url), None) => Ok(Some(Stores::One(url))),
-        (None, Some(routes)) => {
-            routes_of(routes).map(|router| Some(Stores::ByName(router))).map_err(|fault| wrong(&fault))
-        }
-        (None, None) => Ok(None),
+    let stores = match (file.store, file.routes) {
+        (Some(_), Some(_)) => return Err(wrong(&"it has store and [routes]: write the store as the route \"**\"")),
+        (Some(url), None) if url.is_empty() => return Err(wrong(&"store is empty")),
+        (Some(url), None) => Stores::One(url),
+        (None, Some(routes)) => routes_of(routes).map_err(|fault| wrong(&fault))?,
+        (None, None) => return Ok(None),
+    };
+    let urls = match &stores {
+        Stores::One(url) => std::slice::from_ref(url),
+        Stores::ByName(_, urls) => urls,
+    };
+    if urls.iter().any(|url| has_password(url)) {
+        trusted::refuse_shared(path)?;
     }
+    Ok(Some(stores))
 }
 
-/// The router that a table of patterns and URLs is.
-fn routes_of(routes: toml::Value) -> Result<Router<String>, String> {
+/// The stores in a table of patterns and URLs.
+fn routes_of(routes: toml::Value) -> Result<Stores, String> {
     let toml::Value::Table(table) = routes else {
         return Err("routes is a table: [routes], and then lines as \"pay/**\" = \"URL\"".to_owned());
     };
@@ -321,9 +333,10 @@ fn routes_of(routes: toml::Value) -> Result<Router<String>, String> {
             _ => return Err(is_no_url),
         }
     }
+    let urls = routes.iter().chain(&moves).map(|(_, url)| url.clone()).collect();
     let router = Router::new(routes).map_err(|error| error.to_string())?;
     let moved = moves.into_iter().try_fold(router, |router, (pattern, to)| router.migrate(pattern, to));
-    moved.map_err(|error| error.to_string())
+    moved.map(|router| Stores::ByName(router, urls)).map_err(|error| error.to_string())
 }
 
 /// Nothing names a store, and the default was refused.

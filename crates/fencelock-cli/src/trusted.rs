@@ -54,6 +54,24 @@ pub(crate) fn read(path: &Path, user: u32) -> Outcome<Option<String>> {
     Ok(Some(text))
 }
 
+/// Refuses the file at `path`, which holds a secret, where other users can read it.
+pub(crate) fn refuse_shared(path: &Path) -> Outcome<()> {
+    match fs::metadata(path) {
+        Ok(about) if is_shared(&about) => {
+            let shown = path.display();
+            let message = format!("{shown}: other users can read the secret in this file: chmod 600 {shown}");
+            Err(Failure::new(code::CONFIG, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether users can read a file who are not meant to: root may let a group of this process read a file of root's.
+pub(crate) fn is_shared(about: &Metadata) -> bool {
+    let is_lent = about.uid() == 0 && !Uid::effective().is_root();
+    about.mode() & if is_lent { 0o007 } else { 0o077 } != 0
+}
+
 fn not_a_strangers(what: &str, metadata: &Metadata, user: u32) -> Result<(), String> {
     let owner = metadata.uid();
     if owner == user || owner == 0 {

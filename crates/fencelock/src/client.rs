@@ -360,7 +360,7 @@ impl ClientBuilder {
 
     /// Asks for the password anew at each connection, so that one that is changed on the server costs no lock: what `ask` says stands
     /// for the password of the URL, which names the user alone. `ask` runs on a thread of its own and may block, for less than the
-    /// request deadline. The option `password_file` of a URL does the same with a file.
+    /// request deadline. The option `password_file` of a URL does the same with a file, which no other user can read.
     ///
     /// ```
     /// let builder = fencelock::Client::builder().password(|| std::fs::read_to_string("/run/secrets/redis"));

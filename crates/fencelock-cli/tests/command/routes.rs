@@ -1,6 +1,7 @@
 //! A configuration file that gives each name its store.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use crate::common::{Place, code, ended, output, stderr, stdout};
 
@@ -9,6 +10,7 @@ fn place(routes: &str) -> Place {
     let place = Place::new();
     let directory = place.directory.path().display().to_string();
     fs::write(place.path("fencelock.toml"), routes.replace("{}", &directory)).unwrap();
+    fs::set_permissions(place.path("fencelock.toml"), PermissionsExt::from_mode(0o600)).unwrap();
     place
 }
 

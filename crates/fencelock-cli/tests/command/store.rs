@@ -335,6 +335,36 @@ fn a_configuration_that_everybody_may_write_is_not_obeyed() {
 }
 
 #[test]
+fn a_secret_that_other_users_can_read_is_refused_with_the_chmod_that_helps() {
+    let place = Place::new();
+    let (config, secret) = (place.path("fencelock.toml"), place.path("secret"));
+    fs::write(&secret, "0123456789abcdef").unwrap();
+    let from_config = ["run", "--connect-wait", "0", "job", "--", "true"];
+    let url = place.url();
+    let serve = ["--store", &url, "serve", "--token-file", "secret"];
+    let cases = [
+        ("store = \"redis://me:s3cret@127.0.0.1:1\"".to_owned(), &from_config[..], &config, 69),
+        ("store = \"postgres://me@127.0.0.1:1/x?password=s3cret\"".to_owned(), &from_config, &config, 69),
+        ("[routes]\n\"**\" = \"redis://me:s3cret@127.0.0.1:1\"".to_owned(), &from_config, &config, 69),
+        (String::new(), &serve, &secret, 69),
+    ];
+    for (text, arguments, kept, accepted) in cases {
+        fs::write(&config, &text).unwrap();
+        fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).unwrap();
+        for (mode, expected) in [(0o640, 78), (0o604, 78), (0o600, accepted)] {
+            fs::set_permissions(kept, fs::Permissions::from_mode(mode)).unwrap();
+            let (code, said) = ended(binary().current_dir(place.directory.path()).args(arguments));
+            assert_eq!((code, said.contains("chmod 600")), (expected, expected == 78), "{mode:o} {text}: {said}");
+            assert!(!said.contains("s3cret") && !said.contains("0123456789abcdef"), "{said}");
+        }
+    }
+    fs::write(&config, format!("store = \"{}\"\n", place.url())).unwrap();
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o644)).unwrap();
+    let run = ["run", "job", "--", "true"];
+    assert_eq!(ended(binary().current_dir(place.directory.path()).args(run)), (0, String::new()), "it has no secret");
+}
+
+#[test]
 fn the_store_is_named_wherever_waiting_is_said_and_where_locks_are_shown() {
     let place = Place::new();
     fs::write(place.path("fencelock.toml"), format!("store = \"{}\"\n", place.url())).unwrap();

@@ -12,6 +12,7 @@ use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::StoreUrl;
+use crate::store::secret::refuse_shared;
 
 /// How a connection is encrypted.
 #[derive(Clone)]
@@ -89,6 +90,7 @@ fn certificates(option: &'static str, path: &str) -> Result<Vec<CertificateDer<'
 }
 
 fn private_key(path: &str) -> Result<PrivateKeyDer<'static>> {
+    refuse_shared("tls_key", path.as_ref())?;
     PrivateKeyDer::from_pem_file(path)
         .map_err(|error| bad("the private key of tls_key cannot be read").with("path", path).with("cause", error))
 }

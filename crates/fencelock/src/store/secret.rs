@@ -1,14 +1,16 @@
 //! A password: one that was given, or one that is asked for anew at each connection, so that a change of it on the server ends nobody.
 
+#![allow(dead_code, reason = "unused in a build without stores that take a password")]
+
 use std::error::Error as StdError;
 use std::fmt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 
 /// What is said to who gives a password and a way to ask for it.
-#[allow(dead_code, reason = "in a build with some stores only, nobody may ask")]
 pub(crate) const TWO_PASSWORDS: &str =
     "the password is in the URL, and is to be asked for or read from `password_file`: leave one out";
 
@@ -16,7 +18,6 @@ type Ask = dyn Fn() -> Result<String> + Send + Sync;
 
 /// A password, or how to get it.
 #[derive(Clone)]
-#[allow(dead_code, reason = "in a build with some stores only, nobody may ask")]
 pub(crate) enum Secret {
     Given(String),
     /// May block.
@@ -29,15 +30,10 @@ impl Secret {
     where
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        Self::Asked(Arc::new(move || {
-            let failed = |error: E| {
-                let error = error.into();
-                fault("the password could not be had from the program").with("cause", &error).caused_by(error)
-            };
-            ask().map_err(failed).and_then(|given| match given.is_empty() {
-                true => Err(fault("the password that the program gave is empty")),
-                false => Ok(given),
-            })
+        Self::Asked(Arc::new(move || match ask().map_err(Into::into) {
+            Ok(given) if given.is_empty() => Err(fault("the password that the program gave is empty")),
+            Ok(given) => Ok(given),
+            Err(error) => Err(fault("the program gave no password").with("cause", &error).caused_by(error)),
         }))
     }
 
@@ -45,18 +41,15 @@ impl Secret {
     pub(super) fn in_file(path: PathBuf) -> Self {
         Self::Asked(Arc::new(move || {
             let fault = |message| fault(message).with("password_file", path.display());
+            refuse_shared("password_file", &path)?;
             let said = std::fs::read_to_string(&path);
             let said = said.map_err(|error| fault("the file of the password cannot be read").with("cause", error))?;
             let password = said.strip_suffix('\n').map_or(&*said, |line| line.strip_suffix('\r').unwrap_or(line));
-            match password.is_empty() {
-                true => Err(fault("the file of the password is empty")),
-                false => Ok(password.to_owned()),
-            }
+            if password.is_empty() { Err(fault("the file of the password is empty")) } else { Ok(password.to_owned()) }
         }))
     }
 
     /// The password as it is now. Asked on a thread where blocking disturbs nobody.
-    #[allow(dead_code, reason = "in a build with some stores only, nobody may ask")]
     pub(crate) async fn read(&self) -> Result<String> {
         match self {
             Self::Given(password) => Ok(password.clone()),
@@ -75,13 +68,32 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Refuses the file of a secret that other users can read. Root may let a group of this process read a file of root's.
+pub(crate) fn refuse_shared(option: &'static str, path: &std::path::Path) -> Result<()> {
+    let Ok(about) = std::fs::metadata(path) else { return Ok(()) };
+    let is_lent = about.uid() == 0 && !rustix::process::geteuid().is_root();
+    match about.mode() & if is_lent { 0o007 } else { 0o077 } {
+        0 => Ok(()),
+        _ => Err(fault("the file of a secret can be read by other users: chmod 600").with(option, path.display())),
+    }
+}
+
 fn fault(message: &'static str) -> Error {
     Error::new(ErrorKind::Config, "connect", message)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
+
+    /// Makes an empty file that no other user can read.
+    fn private(path: &std::path::Path) {
+        std::fs::write(path, "").unwrap();
+        std::fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+    }
 
     fn read(secret: &Secret) -> Result<String> {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(secret.read())
@@ -92,6 +104,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("password");
         let secret = Secret::in_file(path.clone());
+        private(&path);
         for (content, password) in [("one\n", "one"), ("two", "two"), ("three\r\n", "three"), (" 4 \n\n", " 4 \n")] {
             std::fs::write(&path, content).unwrap();
             assert_eq!(read(&secret).unwrap(), password);
@@ -105,6 +118,21 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         assert!(read(&secret).unwrap_err().to_string().contains("cannot be read"));
+    }
+
+    #[test]
+    fn a_file_that_other_users_can_read_is_refused_with_the_chmod_that_helps() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        private(&path);
+        std::fs::write(&path, "s3cret").unwrap();
+        for (mode, is_private) in [(0o600, true), (0o400, true), (0o640, false), (0o604, false), (0o620, false)] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            match read(&Secret::in_file(path.clone())) {
+                Ok(password) => assert!(is_private && password == "s3cret", "{mode:o}"),
+                Err(error) => assert!(!is_private && error.to_string().contains("chmod 600"), "{mode:o}: {error}"),
+            }
+        }
     }
 
     #[test]

@@ -110,13 +110,9 @@ impl StoreUrl {
     /// # Errors
     /// [`ErrorKind::Config`] when it is not one.
     pub fn take_ms(&mut self, name: &str) -> Result<Option<Duration>> {
-        self.take(name)
-            .map(|value| {
-                value.parse().map(Duration::from_millis).map_err(|_| {
-                    bad("an option that ends in _ms takes a whole number of milliseconds").with("option", name)
-                })
-            })
-            .transpose()
+        let Some(value) = self.take(name) else { return Ok(None) };
+        let wrong = |_| bad("an option that ends in _ms takes a whole number of milliseconds").with("option", name);
+        value.parse().map(|ms| Some(Duration::from_millis(ms))).map_err(wrong)
     }
 
     /// The program is asked for the password at each connection.
@@ -129,9 +125,7 @@ impl StoreUrl {
     pub(crate) fn take_secret(&mut self) -> Result<Option<Secret>> {
         let file = self.take("password_file").map(PathBuf::from);
         match (self.asked.take(), file) {
-            (Some(_), Some(_)) => {
-                Err(bad("the password is asked of the program, or in `password_file`: leave one out"))
-            }
+            (Some(_), Some(_)) => Err(bad("the program gives the password, or `password_file` does: leave one out")),
             (None, Some(file)) if file.is_relative() => {
                 Err(bad("`password_file` is a whole path, from its first slash on"))
             }

@@ -39,6 +39,8 @@ async fn a_password_that_is_read_anew_may_change_while_a_lock_is_held_and_else_t
     let own = server(Settings { asks_passwords: true, ..Settings::default() });
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("password");
+    std::fs::write(&file, "").unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     std::fs::write(&file, "secret\n").unwrap();
     let url = with(&own.url(), "renew_interval_ms=200");
     let asking = with(&url.replace(":secret@", "@"), &format!("password_file={}", file.display()));

@@ -44,6 +44,8 @@ async fn a_password_that_is_asked_for_anew_may_change_while_a_lock_is_held() {
     let server = own_server();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("password");
+    std::fs::write(&file, "").unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     std::fs::write(&file, "one\n").unwrap();
     let options = format!("ttl_ms=60000&password_file={}", file.display());
     let client = Client::connect(&url(&server, "me", &options)).await.unwrap();
@@ -61,10 +63,20 @@ async fn a_password_that_is_asked_for_anew_may_change_while_a_lock_is_held() {
 }
 
 #[tokio::test]
-async fn a_file_of_the_password_that_cannot_be_read_is_told_by_name() {
+async fn a_file_of_the_password_that_cannot_be_read_or_that_other_users_can_read_is_named() {
     let server = own_server();
     let error = Client::connect(&url(&server, "me", "password_file=/no/such/file")).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Config && error.to_string().contains("/no/such/file"), "{error:?}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, "one\n").unwrap();
+    let options = format!("password_file={}", file.path().display());
+    for (mode, is_taken) in [(0o640, false), (0o604, false), (0o600, true)] {
+        std::fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        match Client::connect(&url(&server, "me", &options)).await {
+            Ok(client) => assert!(client.close().await.is_ok() && is_taken, "{mode:o}"),
+            Err(error) => assert!(!is_taken && error.to_string().contains("chmod 600"), "{mode:o}: {error:?}"),
+        }
+    }
 }
 
 /// The kinds of the errors of renewals.

@@ -1,6 +1,7 @@
 //! The ways to a server: TLS, a socket file, a database; and the older protocol, which is refused.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use fencelock::ErrorKind;
@@ -33,6 +34,7 @@ async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
     let directory = directory.path();
     identity(&ours, directory, "127.0.0.1");
     identity(&ours, directory, "client");
+    fs::set_permissions(directory.join("client.key"), Permissions::from_mode(0o600)).unwrap();
     fs::write(directory.join("ours.pem"), ours.pem()).unwrap();
     fs::write(directory.join("other.pem"), other.pem()).unwrap();
     let [certificate, key, trusted] = ["127.0.0.1.crt", "127.0.0.1.key", "ours.pem"].map(|file| directory.join(file));

@@ -158,6 +158,8 @@ async fn a_password_is_read_anew_for_each_connection_and_the_session_goes_on() {
     let proxy = Proxy::start(shared().address()).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("password");
+    std::fs::write(&file, "").unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let url = format!(
         "zk://me@{}{}?tick_ms=500&ttl_ms=60000&password_file={}",
         proxy.address(),

@@ -1,6 +1,7 @@
 //! Locks over TLS, with certificates from files.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use fencelock::{Client, ErrorKind};
@@ -31,6 +32,7 @@ async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
     let directory = directory.path();
     identity(&ours, directory, "127.0.0.1");
     identity(&ours, directory, "client");
+    fs::set_permissions(directory.join("client.key"), Permissions::from_mode(0o600)).unwrap();
     fs::write(directory.join("ours.pem"), ours.pem()).unwrap();
     fs::write(directory.join("other.pem"), other.pem()).unwrap();
     let (identity, trusted) = (directory.join("127.0.0.1.pem"), directory.join("ours.pem"));

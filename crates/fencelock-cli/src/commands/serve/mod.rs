@@ -155,6 +155,7 @@ async fn serve(app: App, listener: TcpListener, looks: impl Future<Output = ()> 
 fn token_in(path: &Path) -> Outcome<String> {
     let wrong = |what: &str| Failure::new(code::CONFIG, format!("{}: {what}", path.display()));
     let text = trusted::read(path, nix::unistd::geteuid().as_raw())?.ok_or_else(|| wrong("there is no such file"))?;
+    trusted::refuse_shared(path)?;
     let token = text.trim();
     if token.len() < SHORTEST_TOKEN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         let allowed = "is no token: one is 16 or more ASCII characters without spaces, as `openssl rand -hex 32` makes";

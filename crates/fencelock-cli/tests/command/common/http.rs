@@ -91,5 +91,6 @@ pub(crate) fn token(place: &Place) -> (&'static str, String) {
     const TOKEN: &str = "0123456789abcdef0123456789abcdef";
     let file = place.path("token");
     std::fs::write(&file, format!("{TOKEN}\n")).unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     (TOKEN, file.display().to_string())
 }

@@ -8,6 +8,7 @@ use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use super::mysql::bad;
 use crate::error::Result;
 use crate::store::StoreUrl;
+use crate::store::secret::refuse_shared;
 
 /// Takes `tls_ca` (instead of what the system trusts), `tls_cert` and `tls_key`: files of PEM blocks. The driver reads them when it connects.
 pub(super) fn encrypted(url: &mut StoreUrl) -> Result<SslOpts> {
@@ -36,6 +37,7 @@ pub(super) fn encrypted(url: &mut StoreUrl) -> Result<SslOpts> {
     let identity = match (url.take("tls_cert"), url.take("tls_key")) {
         (None, None) => None,
         (Some(cert), Some(key)) => {
+            refuse_shared("tls_key", key.as_ref())?;
             Some(ClientIdentity::new(file("tls_cert", cert)?.into(), file("tls_key", key)?.into()))
         }
         _ => return Err(bad("tls_cert and tls_key are given together")),

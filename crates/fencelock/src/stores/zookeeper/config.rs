@@ -11,7 +11,7 @@ use super::layout::Layout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Claim;
 use crate::store::StoreUrl;
-use crate::store::secret::{Secret, TWO_PASSWORDS};
+use crate::store::secret::{Secret, TWO_PASSWORDS, refuse_shared};
 
 /// The options of a `zk:` URL, besides those that every store takes.
 pub(crate) const OPTIONS: &[&str] = &["layout", "tick_ms", "max_frame_bytes", "max_answer_bytes", "password_file"];
@@ -200,6 +200,7 @@ fn limit(given: Option<String>, allowed: &'static str) -> Result<Option<usize>> 
 }
 
 fn tls(url: &mut StoreUrl) -> Result<wire::Tls> {
+    url.clone().take("tls_key").map_or(Ok(()), |key| refuse_shared("tls_key", key.as_ref()))?;
     let mut read = |option| url.take(option).map(|path| read(option, &path)).transpose();
     let (roots, chain, key) = (read("tls_ca")?, read("tls_cert")?, read("tls_key")?);
     let tls = match (chain, key) {
