@@ -165,13 +165,13 @@ fn fields(line: &str) -> Vec<String> {
     fields
 }
 
-fn option(url: &mut String, name: &str, value: &str) {
+pub(crate) fn option(url: &mut String, name: &str, value: &str) {
     let sign = if url.contains('?') { '&' } else { '?' };
     // Writing into a string cannot fail.
     let _ = write!(url, "{sign}{name}={}", encoded(value));
 }
 
-fn encoded(text: &str) -> String {
+pub(crate) fn encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
         match byte {
@@ -183,7 +183,7 @@ fn encoded(text: &str) -> String {
     encoded
 }
 
-fn without_option(url: &str, name: &str) -> String {
+pub(crate) fn without_option(url: &str, name: &str) -> String {
     let Some((base, query)) = url.split_once('?') else { return url.to_owned() };
     let others: Vec<_> =
         query.split('&').filter(|option| option.split('=').next() != Some(name) && !option.is_empty()).collect();

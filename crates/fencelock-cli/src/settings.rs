@@ -12,6 +12,7 @@ use fencelock::recipes::Router;
 use fencelock::{Error, ErrorKind, Name};
 use serde::Deserialize;
 
+use crate::libpq;
 use crate::output::{Failure, Outcome, code};
 use crate::trusted;
 
@@ -105,13 +106,11 @@ impl Chosen {
         if !self.url.starts_with("file:") || !is_right {
             return self.url.clone();
         }
-        let (base, query) = self.url.split_once('?').unwrap_or((&self.url, ""));
-        let others = query.split('&').filter(|option| !option.is_empty() && !option.starts_with("inherit="));
-        let mut options: Vec<_> = others.collect();
+        let mut url = libpq::without_option(&self.url, "inherit");
         if inherit {
-            options.push("inherit=true");
+            libpq::option(&mut url, "inherit", "true");
         }
-        if options.is_empty() { base.to_owned() } else { format!("{base}?{}", options.join("&")) }
+        url
     }
 
     /// Whether it is a directory of which nothing is there, so that nobody can hold a lock in it.
@@ -398,14 +397,7 @@ fn default(around: &Surroundings) -> Outcome<String> {
 fn file_url(directory: &Path) -> Outcome<String> {
     let not_utf8 = || wrong(format!("the directory {directory:?} is not UTF-8: give --store, or set {STORE_VARIABLE}"));
     let path = directory.to_str().ok_or_else(not_utf8)?;
-    let mut url = String::from("file://");
-    for c in path.chars() {
-        match c {
-            '%' | '?' | '#' | '@' => url.push_str(&format!("%{:02X}", u32::from(c))),
-            c => url.push(c),
-        }
-    }
-    Ok(url)
+    Ok(format!("file://{}", libpq::encoded(path)))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! How queues are shown: as tables for people, as JSON for programs.
 
+use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::time::SystemTime;
 
@@ -8,7 +9,7 @@ use fencelock::Name;
 use fencelock::inspect::{Beside, Break, Claim, Contender, Expiry, Note, Owner, ProcessState, Queue, Waits};
 use serde::Serialize;
 
-use crate::output::harmless;
+use crate::output::{Outcome, harmless, say};
 use crate::settings::Chosen;
 
 /// One contender.
@@ -323,6 +324,13 @@ pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
     print(&text)
+}
+
+/// Prints the result of a drill, as JSON or for people, and its `fault`; returns the exit code.
+pub(crate) fn print_judged(result: &(impl Serialize + Display), as_json: bool, fault: Option<String>) -> Outcome<u8> {
+    if as_json { print_json(result) } else { print(&result.to_string()) }?;
+    fault.iter().for_each(say);
+    Ok(u8::from(fault.is_some()))
 }
 
 /// Prints a table; a cell holds nothing that a terminal would obey.

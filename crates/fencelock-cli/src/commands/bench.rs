@@ -6,7 +6,7 @@ mod log;
 mod report;
 mod workers;
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -23,16 +23,13 @@ use super::StoreArguments;
 use super::worker_process::WorkerProcess;
 use crate::arguments;
 use crate::job::ended_early;
-use crate::output::{Failure, Outcome, say};
+use crate::output::{Failure, Outcome};
 use crate::progress::Progress;
 use crate::settings::{Chosen, STORE_VARIABLE};
-use crate::show::print_json;
+use crate::show::print_judged;
 
 /// How often a bar on a terminal is drawn anew.
 const LOOK: Duration = Duration::from_millis(100);
-
-/// What the exit code says when the lock did not do its work.
-const WRONG: u8 = 1;
 
 /// Drill a store: many workers, several processes, one lock, one counter.
 ///
@@ -86,18 +83,7 @@ impl Bench {
         if let Some(mut report) = report {
             report.write_all(report::page(&chosen.name(), &figures, &in_order(&logs)).as_bytes())?;
         }
-        if self.json {
-            print_json(&figures)?
-        } else {
-            io::stdout().lock().write_all(figures.to_string().as_bytes())?
-        }
-        match figures.fault() {
-            None => Ok(0),
-            Some(fault) => {
-                say(fault);
-                Ok(WRONG)
-            }
-        }
+        print_judged(&figures, self.json, figures.fault())
     }
 
     /// Runs the workers and collects what they wrote down.

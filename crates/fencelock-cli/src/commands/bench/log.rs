@@ -1,12 +1,13 @@
-//! What every process of the drill writes down: one line per section, and how often it was woken.
+//! What every process of the drill writes down: its sections, and how often it was woken.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 /// One section. Moments are nanoseconds of the machine's boot clock, the same for all processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Section {
     pub(super) worker: u32,
     /// When the lock was asked for.
@@ -20,7 +21,7 @@ pub(super) struct Section {
 }
 
 /// The sections of one process.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Log {
     pub(super) woken: u64,
     pub(super) sections: Vec<Section>,
@@ -28,35 +29,12 @@ pub(super) struct Log {
 
 impl Log {
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
-        let mut text = format!("{}\n", self.woken);
-        for Section { worker, asked, granted, releasing, token } in &self.sections {
-            let _ = writeln!(text, "{worker} {asked} {granted} {releasing} {token}");
-        }
-        fs::write(path, text)
+        fs::write(path, serde_json::to_vec(self)?)
     }
 
     pub(super) fn read(path: &Path) -> io::Result<Self> {
-        let text = fs::read_to_string(path)?;
-        Self::parse(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a log of workers is not whole"))
+        Ok(serde_json::from_slice(&fs::read(path)?)?)
     }
-
-    fn parse(text: &str) -> Option<Self> {
-        let mut lines = text.lines();
-        let woken = lines.next()?.parse().ok()?;
-        let sections = lines.map(section).collect::<Option<_>>()?;
-        Some(Self { woken, sections })
-    }
-}
-
-fn section(line: &str) -> Option<Section> {
-    let mut fields = line.split(' ');
-    Some(Section {
-        worker: fields.next()?.parse().ok()?,
-        asked: fields.next()?.parse().ok()?,
-        granted: fields.next()?.parse().ok()?,
-        releasing: fields.next()?.parse().ok()?,
-        token: fields.next()?.parse().ok()?,
-    })
 }
 
 #[cfg(test)]
@@ -70,6 +48,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         log.write(file.path()).unwrap();
         assert_eq!(Log::read(file.path()).unwrap(), log);
-        assert_eq!(Log::parse("1\n2 3"), None);
+        fs::write(file.path(), "{").unwrap();
+        assert!(Log::read(file.path()).is_err());
     }
 }

@@ -21,13 +21,10 @@ use self::report::Report;
 pub(crate) use self::worker::VerifyWorker;
 use super::{StoreArguments, connect, farewell};
 use crate::arguments;
-use crate::output::{Failure, Outcome, say};
+use crate::output::{Failure, Outcome};
 use crate::progress::Progress;
 use crate::settings::Chosen;
-use crate::show::{print, print_json};
-
-/// What the exit code says when a lock broke a promise.
-const WRONG: u8 = 1;
+use crate::show::print_judged;
 
 /// How long an acquire, the end of a worker, or what somebody left may take beyond what the store's times explain.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -85,18 +82,7 @@ impl Verify {
         let verified = self.verify(&chosen, &client, &mut asked).await;
         farewell(&client, verified.is_err()).await;
         let report = verified?;
-        if self.json {
-            print_json(&report)?
-        } else {
-            print(&report.to_string())?
-        }
-        match report.fault() {
-            None => Ok(0),
-            Some(fault) => {
-                say(fault);
-                Ok(WRONG)
-            }
-        }
+        print_judged(&report, self.json, report.fault())
     }
 
     async fn verify(&self, chosen: &Chosen, client: &Client, asked: &mut Asked) -> Outcome<Report> {
