@@ -59,12 +59,10 @@ impl Guardian {
         Ok(guardian)
     }
 
-    /// Its process.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
-    /// The group to be ended.
     pub(crate) fn guard(&mut self, group: Pid) {
         self.tell(&Order::Group(group));
     }
@@ -118,7 +116,6 @@ impl Order {
 /// Not for people: `run` starts this beside a command whose lock can expire.
 #[derive(Debug, Args)]
 pub(crate) struct Guard {
-    /// The descriptors to close.
     #[arg(long)]
     close: Vec<i32>,
 }
@@ -140,7 +137,6 @@ impl Guard {
     }
 }
 
-/// The guardian's own state.
 struct Watch {
     timer: TimerFd,
     group: Option<Pid>,

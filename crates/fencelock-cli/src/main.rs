@@ -24,8 +24,8 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
-use clap::Parser as _;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, Parser as _};
 
 use crate::commands::Fencelock;
 use crate::output::{Failure, Outcome, code, say, say_lines};
@@ -61,10 +61,27 @@ fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
 fn not_parsed(error: &clap::Error) -> Outcome<u8> {
     let text = error.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    let advice = advice(error)
+        .filter(|_| !text.contains("tip:"))
+        .map_or_else(String::new, |advice| format!("\n\n  tip: {advice}"));
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         writeln!(std::io::stdout().lock(), "{text}")?;
         return Ok(0);
     }
-    say_lines(text);
+    say_lines(&format!("{text}{advice}"));
     Ok(code::USAGE)
+}
+
+/// What else the user may have meant.
+fn advice(error: &clap::Error) -> Option<String> {
+    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) {
+        let is_like = |verb: &str| verb.len() == word.len() && word.chars().all(|letter| verb.contains(letter));
+        let verbs = Fencelock::command();
+        let meant = verbs.get_subcommands().find(|verb| !verb.is_hide_set() && is_like(verb.get_name()))?;
+        return Some(format!("a similar subcommand exists: '{}'", meant.get_name()));
+    }
+    let words: Vec<String> = std::env::args().skip_while(|word| word != "run" && word != "elect").collect();
+    let [verb, name, command @ ..] = &words[..] else { return None };
+    let is_plain = !command.is_empty() && !words.iter().any(|word| word.starts_with('-'));
+    is_plain.then(|| format!("the command stands behind `--`: fencelock {verb} {name} -- {}", command.join(" ")))
 }

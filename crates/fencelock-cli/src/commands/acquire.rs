@@ -85,7 +85,6 @@ pub(crate) struct Release {
 pub(crate) struct Keep {
     pid: i32,
     start: u64,
-    /// The descriptors to close.
     #[arg(long)]
     close: Vec<i32>,
     #[command(flatten)]

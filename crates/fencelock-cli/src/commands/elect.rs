@@ -79,7 +79,6 @@ pub(super) async fn write_address(homes: &[Home], guard: &MultiGuard, address: O
         }
         let held = holders(client, name).await?;
         let ours = held.iter().find(|holder| holder.owner.as_ref() == Some(client.owner()));
-        // Who holds the lock sees to its loss.
         let Some(ours) = ours else { return Ok(()) };
         match client.write_note_under(name, ours, address.map(str::as_bytes), None).await {
             Err(error) if error.kind() != ErrorKind::Lost => Err(Failure::from(error)),

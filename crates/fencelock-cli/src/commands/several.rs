@@ -17,7 +17,6 @@ pub(super) struct Home {
     pub(super) client: Client,
 }
 
-/// The stores for people.
 pub(super) fn shown<'a>(stores: impl IntoIterator<Item = &'a Chosen>) -> String {
     stores.into_iter().map(Chosen::shown).collect::<Vec<_>>().join(" and ")
 }

@@ -18,8 +18,9 @@ const LOOK_LATER: Duration = Duration::from_secs(1);
 
 /// Wait until nobody holds a lock.
 ///
-/// It takes nothing, and looks every second at most: another one may hold the lock by the time that this ends. Exits with 75 when the limit
-/// has passed, and stderr says who holds it. Without a limit, a wait for a lock that this command runs under exits with 73.
+/// It takes nothing, and looks every second at most: another one may hold the lock by the time that this ends. A sticky lock is waited for in
+/// its queue, so that an idle client gives it up. Exits with 75 when the limit has passed, and stderr says who holds it. Without a limit, a wait
+/// for a lock that this command runs under exits with 73.
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// The lock's name.
@@ -59,8 +60,18 @@ impl Wait {
         let mut pause = LOOK;
         loop {
             let seen = client.contention(&self.name).await?;
-            if seen.holder.is_none() {
-                return Ok(None);
+            let Some(holder) = &seen.holder else { return Ok(None) };
+            if holder.purpose.as_deref().is_some_and(|purpose| purpose.contains("(sticky, kept for "))
+                && pause != LOOK_LATER
+            {
+                let rest = limit.map_or(Duration::MAX, |limit| limit - tokio::time::Instant::now());
+                let lock = client.mutex(&self.name)?.purpose("fencelock wait");
+                match lock.acquire_within(rest).await {
+                    Ok(guard) => return guard.release().await.map(|()| None),
+                    Err(error) if error.is_contention() => return client.contention(&self.name).await.map(Some),
+                    // A user who may only look.
+                    Err(_) => pause = LOOK_LATER,
+                }
             }
             let again = tokio::time::Instant::now() + pause;
             if limit.is_some_and(|limit| limit <= tokio::time::Instant::now()) {

@@ -37,7 +37,6 @@ impl WorkerProcess {
         if answer == "ready\n" { Ok(()) } else { Err(ended_early("a worker", self.end()?)) }
     }
 
-    /// Lets it begin.
     pub(super) fn begin(&mut self) -> Outcome<()> {
         let begun = self.stdin.as_mut().map_or(Ok(()), |stdin| stdin.write_all(b"go\n"));
         begun.map_err(|error| Failure::os("a worker ended early", &error))
@@ -53,7 +52,6 @@ impl WorkerProcess {
         self.child.try_wait().map_err(|error| Failure::os("cannot wait for a worker", &error))
     }
 
-    /// Waits for its end.
     pub(super) fn end(&mut self) -> Outcome<ExitStatus> {
         self.child.wait().map_err(|error| Failure::os("cannot wait for a worker", &error))
     }

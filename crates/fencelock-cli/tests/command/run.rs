@@ -452,3 +452,17 @@ fn a_signal_to_all_processes_of_a_run_releases_nothing_while_the_command_works_o
         }
     }
 }
+
+#[test]
+fn a_command_without_two_dashes_and_a_verb_with_letters_in_another_order_are_told_the_right_line() {
+    let place = Place::new();
+    for (given, told) in [
+        (&["run", "x", "true", "now"][..], "fencelock run x -- true now"),
+        (&["elect", "x", "true"], "fencelock elect x -- true"),
+        (&["rnu", "x", "--", "true"], "'run'"),
+        (&["brake", "x"], "'break'"),
+    ] {
+        let (code, said) = ended(&mut place.fencelock(given));
+        assert!(code == 64 && said.contains(told), "{given:?}: {code} {said}");
+    }
+}

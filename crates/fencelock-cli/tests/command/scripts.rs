@@ -231,6 +231,25 @@ fn a_wait_ends_when_nobody_holds_the_lock_or_says_who_does() {
     assert_eq!(ended(&mut place.fencelock(&["wait", "job", "--timeout", "0"])), (0, String::new()));
 }
 
+fn an_idle_sticky_lock_ends_for_a_wait(place: &Place) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let client = runtime.block_on(fencelock::Client::connect(&place.url())).unwrap();
+    let sticky = client.mutex("job").unwrap().sticky(std::time::Duration::from_secs(36_000));
+    for limit in [&[][..], &["--timeout", "1h"]] {
+        runtime.block_on(async { sticky.acquire().await.unwrap().release().await }).unwrap();
+        assert_eq!(ended(&mut place.fencelock(&["wait", "job", "--timeout", "0"])).0, 75);
+        assert_eq!(ended(&mut place.fencelock(&[&["wait", "job"], limit].concat())), (0, String::new()));
+        assert!(place.contenders("job").is_empty());
+    }
+    runtime.block_on(client.close()).unwrap();
+}
+
+#[test]
+fn an_idle_sticky_lock_is_given_up_for_a_wait() {
+    an_idle_sticky_lock_ends_for_a_wait(&Place::new());
+    an_idle_sticky_lock_ends_for_a_wait(&Place::with_store(shared().url_with("ttl_ms=60000")));
+}
+
 fn writes_and_shows_a_note(place: &Place) {
     assert_eq!(ended(&mut place.fencelock(&["note", "job", "--set", "10.0.0.7:80"])), (0, String::new()));
     assert_eq!(stdout(&output(&mut place.fencelock(&["note", "job"]))), "10.0.0.7:80\n");

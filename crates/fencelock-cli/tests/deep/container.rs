@@ -76,6 +76,21 @@ fn the_lock_of_another_container_with_the_same_host_name_is_waited_for_and_left_
     assert_eq!((holds.code(), waits.code()), (5, 0));
 }
 
+/// As in a container that has the directory of its host read-only.
+#[test]
+fn a_directory_that_is_mounted_read_only_is_looked_at_and_takes_no_locks() {
+    let (place, mut command) = unshared(&["--mount"]);
+    let store = Place::with_store(format!("file://{}", place.path("store").display()));
+    let _holder = store.holder("job");
+    let script = "mount --bind store store && mount -o remount,ro,bind store && for verb in ls 'show job' 'wait job --timeout 0' 'run job --try -- true'
+                  do \"$0\" $verb > out 2> err; echo $? $(cat out err); done";
+    command.env("FENCELOCK_STORE", store.url());
+    let told = stdout(&output(command.args(["sh", "-c", script, PROGRAM])));
+    let lines: Vec<_> = told.lines().collect();
+    assert!(lines[0].starts_with("0 ") && lines[1].starts_with("0 ") && lines[2].starts_with("75 "), "{told}");
+    assert!(lines[1].contains("to test") && lines[3].starts_with("77 "), "{told}");
+}
+
 /// Needs root, which lets a user look who sees only his own processes.
 #[test]
 fn a_holder_that_proc_hides_from_others_is_not_said_to_be_gone() {

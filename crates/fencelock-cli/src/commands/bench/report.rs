@@ -30,7 +30,6 @@ svg line { stroke: var(--line); } svg rect { fill: var(--bar); }
 /// A bar: what it is about, and how long it is.
 type Bar = (String, f64);
 
-/// The page.
 pub(super) fn page(store: &str, figures: &Figures, sections: &[Section]) -> String {
     let cycles = sections.iter().map(|section| section.releasing - section.asked);
     let plots = [

@@ -12,7 +12,6 @@ use super::register::Count;
 /// How many examples of what went wrong are kept.
 const EXAMPLES: usize = 20;
 
-/// What was done.
 pub(super) struct Run {
     pub(super) store: String,
     pub(super) seconds: f64,
@@ -119,7 +118,6 @@ impl Report {
         })
     }
 
-    /// What is wrong, if anything.
     pub(super) fn fault(&self) -> Option<String> {
         let broken: Vec<_> = self.checks.iter().filter(|check| check.broken > 0).collect();
         match broken.as_slice() {

@@ -42,7 +42,6 @@ pub(super) struct Root {
     pub(super) identity: (u64, u64),
 }
 
-/// Which directory `stat` is of.
 pub(super) fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
@@ -101,7 +100,12 @@ impl Root {
         };
         let listed = |name: &'static str| rustix::fs::openat(&fd, name, READ_DIRECTORY, Mode::empty());
         let sessions = part(SESSIONS, modes.directory, listed(SESSIONS))?;
-        let counters = part(COUNTERS, modes.file, open_file(&fd, COUNTERS, OFlags::RDWR))?;
+        // A user without the right to write may look. To take a lock, a client first makes a file for its session, which fails here.
+        let counters = open_file(&fd, COUNTERS, OFlags::RDWR).or_else(|errno| match errno {
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => open_file(&fd, COUNTERS, OFlags::RDONLY),
+            errno => Err(errno),
+        });
+        let counters = part(COUNTERS, modes.file, counters)?;
         part(BUCKETS, modes.directory, listed(BUCKETS))?;
         Ok(Self { sessions, counters, modes, identity: identity(&stat), fd })
     }
