@@ -1,9 +1,12 @@
 //! Code that the stores over databases share. This file has the user of a connection and the way to a server that has none of our tables.
-//! `lease.rs` has the session of our own layout, `session_locks.rs` other programs' locks that last as long as a connection, `url.rs` the
-//! options of URLs.
+//! `session.rs` has the session of our own layout, over `call.rs`, the calls of functions, and `dialect.rs`, in what databases differ.
+//! `session_locks.rs` has other programs' locks that last as long as a connection, `url.rs` the options of URLs.
 
-pub(crate) mod lease;
+pub(crate) mod call;
+pub(crate) mod dialect;
+pub(crate) mod session;
 pub(crate) mod session_locks;
+pub(crate) mod store;
 pub(crate) mod url;
 
 use std::fmt;

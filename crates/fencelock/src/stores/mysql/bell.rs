@@ -11,7 +11,8 @@ use super::connection::{Connection, column};
 use super::link::patient;
 use super::session::MysqlSession;
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::database::lease::{Lease, look};
+use crate::kit::database::call::Calls as _;
+use crate::kit::database::session::FairSession;
 use crate::kit::own_places::over;
 use crate::kit::served::{REPAIR, portions};
 
@@ -21,9 +22,8 @@ const SLEEP: Duration = Duration::from_secs(20);
 pub(super) const POLL: Duration = Duration::from_millis(500);
 
 /// What a session knows of its bell.
+#[derive(Default)]
 pub(super) struct Bell {
-    /// Drawn at random: whoever knew it could take it away.
-    pub(super) name: String,
     /// How often it was heard.
     rings: AtomicU64,
     hears: AtomicBool,
@@ -33,16 +33,6 @@ pub(super) struct Bell {
 }
 
 impl Bell {
-    pub(super) fn new(number: u64) -> Self {
-        Self {
-            name: format!("fencelock_{number:016x}"),
-            rings: AtomicU64::new(0),
-            hears: AtomicBool::new(false),
-            deaf: AtomicBool::new(false),
-            wanted: Notify::new(),
-        }
-    }
-
     /// To be compared before and after a request: what was granted in between may have been rung for before anybody knew that it waits.
     pub(super) fn rings(&self) -> u64 {
         self.rings.load(Ordering::SeqCst)
@@ -58,19 +48,19 @@ impl Bell {
         }
     }
 
-    /// The name of the lock that the session's connection of this number has, and its listening one waits for.
-    pub(super) fn pillow(&self, number: u64) -> String {
-        format!("{}_{number}", self.name)
-    }
-
     pub(super) fn is_deaf(&self) -> bool {
         self.deaf.load(Ordering::SeqCst)
     }
 }
 
+/// The name of the lock that the session's connection of this number has, and its listening one waits for.
+fn pillow(session: &MysqlSession, number: u64) -> String {
+    format!("{}_{number}", session.bell)
+}
+
 /// Listens while places of the session wait. Ends with `main`, the connection of the session.
 pub(super) async fn listen(session: Arc<MysqlSession>, main: Weak<Connection>) {
-    let (bell, clock) = (&session.bell, &session.lease.opening.clock);
+    let (bell, clock) = (&session.ear, &session.opening.clock);
     bell.hears.store(false, Ordering::SeqCst);
     loop {
         bell.wanted.notified().await;
@@ -90,9 +80,9 @@ pub(super) async fn listen(session: Arc<MysqlSession>, main: Weak<Connection>) {
 }
 
 async fn hear(session: &MysqlSession, main: &Weak<Connection>) -> Result<()> {
-    let (bell, places, Lease { opening, session: number, .. }) = (&session.bell, &session.places, &session.lease);
+    let FairSession { ear: bell, places, opening, session: number, .. } = session;
     let ear = patient(&session.config, opening, SLEEP).await?;
-    if !may_ring(&ear, bell, main).await? {
+    if !may_ring(session, &ear, main).await? {
         bell.deaf.store(true, Ordering::SeqCst);
         tracing::warn!(
             "who releases a lock here may not wake who waits (KILL QUERY, GET_LOCK): waiting clients look every {} ms",
@@ -102,7 +92,7 @@ async fn hear(session: &MysqlSession, main: &Weak<Connection>) -> Result<()> {
     }
     let mut mark = -1;
     loop {
-        let Some(pillow) = main.upgrade().map(|main| bell.pillow(main.number)) else { return Ok(()) };
+        let Some(pillow) = main.upgrade().map(|main| pillow(session, main.number)) else { return Ok(()) };
         let seconds = if mark < 0 { 0 } else { SLEEP.as_secs() };
         let arguments = vec![(*number).into(), mark.into(), pillow.into(), seconds.into()];
         let told = ear.sleep(arguments).await?;
@@ -132,16 +122,16 @@ async fn hear(session: &MysqlSession, main: &Weak<Connection>) -> Result<()> {
         bell.rings.fetch_add(1, Ordering::SeqCst);
         bell.hears.store(true, Ordering::SeqCst);
         for asked in portions(places.waiting()) {
-            let look = look(session, &main, &asked).await?;
+            let look = session.look(&main, &asked).await?;
             places.looked(&asked, look, opening.clock.now());
         }
     }
 }
 
 /// Has both connections be found under their names, and tries whether whoever grants may wake the listening one.
-async fn may_ring(ear: &Connection, bell: &Bell, main: &Weak<Connection>) -> Result<bool> {
+async fn may_ring(session: &MysqlSession, ear: &Connection, main: &Weak<Connection>) -> Result<bool> {
     let Some(main) = main.upgrade() else { return Ok(true) };
-    for (connection, name) in [(ear, &bell.name), (&*main, &bell.pillow(main.number))] {
+    for (connection, name) in [(ear, &session.bell), (&*main, &pillow(session, main.number))] {
         match connection.simple("listen", &format!("SELECT GET_LOCK('{name}', 0)")).await {
             Ok(rows) if rows.first().and_then(|row| column("listen", row, 0).ok()) == Some(Some(1)) => {}
             // An older connection of the session has it, until the server notices that it is gone.
@@ -157,6 +147,5 @@ async fn may_ring(ear: &Connection, bell: &Bell, main: &Weak<Connection>) -> Res
             }
         }
     }
-    let refused = main.ask("listen", "try_bell", vec![bell.name.as_str().into()]).await?;
-    Ok(column::<i64>("listen", &refused, 0)? == 0)
+    Ok(main.ask("listen", "try_bell", vec![session.bell.as_str().into()]).await?.signed(0)? == 0)
 }

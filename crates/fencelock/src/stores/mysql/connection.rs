@@ -14,7 +14,8 @@ use tokio::task::AbortHandle;
 
 use super::fault::{cut_short, fault, fault_of, not_sent, panicked};
 use super::url::Config;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
+use crate::kit::database::call::{self, Calls, Cell, Param};
 use crate::kit::database::{Chores, User};
 use crate::kit::fault::Meaning;
 use crate::store::Tasks;
@@ -22,8 +23,6 @@ use crate::time::Clock;
 
 /// How often a request is sent that the server undid in favour of another one (1213).
 const TRIES: u32 = 8;
-/// How often one is sent that waited in vain for somebody's row (1205).
-const WAITS: u32 = 2;
 
 /// The procedure that sleeps, and opens no transaction.
 const SLEEP: &str = "CALL fencelock_listen";
@@ -119,19 +118,6 @@ impl Connection {
         }
     }
 
-    /// Calls a procedure. One that the server undid for the sake of another is called again: nothing of it was done.
-    pub(super) async fn call(
-        &self,
-        operation: &'static str,
-        procedure: &str,
-        arguments: Vec<Value>,
-    ) -> Result<Vec<Row>> {
-        let places = vec!["?"; arguments.len()].join(",");
-        let sql = format!("CALL fencelock_{procedure}({places})");
-        let answer = self.settled(operation, &sql, arguments).await?;
-        answer.map(|answer| answer.rows).map_err(|error| fault(operation, &error))
-    }
-
     /// Runs a statement of which each is a transaction of its own; what the server undid is run again. `meant` says what errors mean here.
     pub(super) async fn run(
         &self,
@@ -144,43 +130,21 @@ impl Connection {
         answer.map_err(|error| fault_of(operation, &error, meant))
     }
 
-    /// Sends a request until the server does not undo it, nor lets it wait in vain, a bounded number of times.
+    /// Sends a request until the server does not undo it, a bounded number of times.
     async fn settled(
         &self,
         operation: &'static str,
         sql: &str,
         arguments: Vec<Value>,
     ) -> Result<Result<Answer, DriverError>> {
-        let (mut undone, mut waited) = (0, 0);
+        let mut undone = 0;
         loop {
             let answer = self.send(sql.to_owned(), Some(arguments.clone())).await;
             match answer.ok_or_else(|| not_sent(operation))? {
                 Err(DriverError::Server(error)) if error.code == 1213 && undone < TRIES => undone += 1,
-                Err(DriverError::Server(error)) if error.code == 1205 && waited + 1 < WAITS => waited += 1,
                 answer => return Ok(answer),
             }
         }
-    }
-
-    /// Calls a procedure that answers one row.
-    pub(super) async fn ask(&self, operation: &'static str, procedure: &str, arguments: Vec<Value>) -> Result<Row> {
-        self.answered(operation, procedure, arguments).await.map(|mut rows| rows.swap_remove(0))
-    }
-
-    /// Calls a procedure that answers one row at least. Without one it was ended half way, which MariaDB may tell as a success; the
-    /// connection ends, for its transaction may be open.
-    pub(super) async fn answered(
-        &self,
-        operation: &'static str,
-        procedure: &str,
-        arguments: Vec<Value>,
-    ) -> Result<Vec<Row>> {
-        let rows = self.call(operation, procedure, arguments).await?;
-        if rows.is_empty() {
-            self.task.abort();
-            return Err(cut_short(operation));
-        }
-        Ok(rows)
     }
 
     /// `None` where the connection ended before the request was sent.
@@ -188,6 +152,65 @@ impl Connection {
         let (reply, answer) = oneshot::channel();
         self.jobs.send(Job { sql, arguments, reply }).ok()?;
         answer.await.ok()
+    }
+}
+
+/// The procedures whose answer may have no row.
+const LISTING: [&str; 3] = ["show", "names", "breaks"];
+
+impl Calls for Connection {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn has_schema(&self) -> bool {
+        self.has_schema()
+    }
+
+    /// What the server undid for the sake of another request is called again: nothing of it was done. An answer without a row means that the
+    /// request was ended half way, which MariaDB may report as a success; the connection ends, for its transaction may be open.
+    async fn call(
+        &self,
+        operation: &'static str,
+        function: &'static str,
+        params: Vec<Param<'_>>,
+    ) -> Result<Vec<call::Row>> {
+        let sql = format!("CALL fencelock_{function}({})", vec!["?"; params.len()].join(","));
+        let answer = self.settled(operation, &sql, params.into_iter().map(value).collect()).await?;
+        let rows = answer.map_err(|error| fault(operation, &error))?.rows;
+        if rows.is_empty() && !LISTING.contains(&function) {
+            self.task.abort();
+            return Err(cut_short(operation));
+        }
+        let cells = |row: &Row| (0..row.len()).filter_map(|at| row.as_ref(at).map(cell)).collect();
+        Ok(rows.iter().map(|row| call::Row { operation, cells: cells(row) }).collect())
+    }
+}
+
+/// A parameter as a procedure takes it.
+fn value(param: Param<'_>) -> Value {
+    match param {
+        Param::Null => Value::NULL,
+        Param::Flag(flag) => flag.into(),
+        Param::Number(number) => number.into(),
+        Param::Signed(number) => number.into(),
+        Param::Text(text) => text.into_owned().into(),
+        Param::Bytes(bytes) => bytes.into(),
+        Param::List(numbers) => {
+            let numbers = numbers
+                .into_iter()
+                .filter_map(|number| if let Param::Number(number) = number { Some(number) } else { None });
+            numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",").into()
+        }
+    }
+}
+
+fn cell(value: &Value) -> Cell {
+    match value {
+        Value::Int(number) => Cell::Number(*number),
+        Value::UInt(number) => Cell::Number(number.cast_signed()),
+        Value::Bytes(text) => Cell::Text(text.clone()),
+        _ => Cell::Null,
     }
 }
 
@@ -199,13 +222,7 @@ impl Drop for Connection {
 
 /// A column of an answer.
 pub(super) fn column<T: FromValue>(operation: &'static str, row: &Row, at: usize) -> Result<T> {
-    row.get_opt(at).and_then(Result::ok).ok_or_else(|| strange(operation))
-}
-
-/// The server answered what none of these procedures answers.
-pub(super) fn strange(operation: &'static str) -> Error {
-    let message = "the server answered what none of these procedures answers: they are of another release, or damaged";
-    Error::new(ErrorKind::Layout, operation, message).outcome_unknown()
+    row.get_opt(at).and_then(Result::ok).ok_or_else(|| call::strange(operation))
 }
 
 /// The task of a connection: everything that is awaited on its behalf.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 
 use super::connection::Connection;
+use super::session::MysqlSession;
 use super::setup::{meet, our_schema};
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Result, rounded};
@@ -36,9 +37,11 @@ pub(super) struct Dialler {
     tasks: Option<Tasks>,
 }
 
-/// A way for `user`, whose session is opened with `opening`, if it has one. Without one it only looks.
-pub(super) fn link(config: &Arc<Config>, user: Arc<dyn User<Connection>>, opening: Option<&Opening>) -> Arc<Link> {
-    dialler(config, user, opening).link()
+/// A way for a session, or for a user that only looks.
+pub(super) fn link(config: &Arc<Config>, session: Option<Arc<MysqlSession>>) -> Arc<Link> {
+    let Some(session) = session else { return dialler(config, Arc::new(Nobody), None).link() };
+    let user = Arc::clone(&session) as Arc<dyn User<Connection>>;
+    dialler(config, user, Some(&session.opening)).link()
 }
 
 fn dialler(config: &Arc<Config>, user: Arc<dyn User<Connection>>, opening: Option<&Opening>) -> Dialler {

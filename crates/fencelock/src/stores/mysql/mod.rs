@@ -10,39 +10,27 @@ mod fault;
 mod get_lock;
 mod layout;
 mod link;
-mod notes;
 mod schema;
 mod session;
 mod setup;
-mod show;
 mod tables;
 mod url;
 
-use std::fmt;
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 
-use self::connection::Connection;
 use self::layout::Layout;
-use self::link::{Link, apart, link};
+use self::link::Dialler;
 pub use self::schema::{Migration, Schema};
-use self::session::MysqlSession;
-use self::show::Listed;
-use self::url::Config;
 #[allow(unused_imports, reason = "a build without TLS does not need it")]
 pub(in crate::stores) use self::url::bad;
 use crate::error::Result;
-use crate::kit::database::lease::FAIR;
-use crate::kit::database::{Nobody, User, session_locks};
+use crate::kit::database::session::FAIR;
+use crate::kit::database::session_locks;
+use crate::kit::database::store::store;
 use crate::kit::lock_table;
-use crate::kit::served::Places;
-use crate::kit::server::{Events, Server, ServerStore};
-use crate::name::Name;
-use crate::store::{
-    Break, Capability, NoteOrder, NoteRead, Opening, Outline, Page, Presumption, Queue, RequestId, Residue, Store,
-    StoreInfo, StoreUrl,
-};
+use crate::store::{Capability, Presumption, Residue, Store, StoreInfo, StoreUrl};
 
 /// What the registry knows of this store.
 pub(crate) const INFO: StoreInfo = StoreInfo {
@@ -75,72 +63,9 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
         let (layout, config) = Layout::and_config(url)?;
         Ok(match layout {
-            Layout::Fair => Arc::new(ServerStore::new(Mysql(Arc::new(config)))) as Arc<dyn Store>,
+            Layout::Fair => store::<Dialler>(config),
             Layout::Table(table) => lock_table::store(config, *table),
             Layout::Named(keys) => session_locks::store(config, keys),
         })
     })
-}
-
-/// Locks on a MariaDB or MySQL server.
-struct Mysql(Arc<Config>);
-
-impl fmt::Debug for Mysql {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
-    }
-}
-
-impl Server for Mysql {
-    type Session = MysqlSession;
-    type Listed = Listed;
-
-    fn capability(&self) -> &Capability {
-        &CAPABILITY
-    }
-
-    fn session(&self, opening: Opening, events: Events) -> Result<(Arc<MysqlSession>, Arc<Link>)> {
-        let session = Arc::new(MysqlSession::new(Arc::clone(&self.0), opening, Places::new(events))?);
-        let user = Arc::clone(&session) as Arc<dyn User<Connection>>;
-        let link = link(&self.0, user, Some(&session.lease.opening));
-        Ok((session, link))
-    }
-
-    fn reader(&self) -> Arc<Link> {
-        link(&self.0, Arc::new(Nobody), None)
-    }
-
-    /// The tables are made by whoever takes the first lock.
-    fn is_unused(&self, connection: &Connection) -> bool {
-        !connection.has_schema()
-    }
-
-    async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {
-        show::queue(connection, name, page).await
-    }
-
-    async fn contention(&self, connection: &Connection, name: &Name, mine: &[RequestId]) -> Result<Outline> {
-        show::contention(connection, name, mine).await
-    }
-
-    async fn names(&self, connection: &Connection, from: Listed, prefix: &str) -> Result<(Vec<Name>, Option<Listed>)> {
-        show::names(connection, &from, prefix).await
-    }
-
-    async fn break_grant(&self, _: &Connection, order: &Break) -> Result<bool> {
-        // A client that only looks may be connected to a replica.
-        show::break_grant(&*apart(&self.0, None).await?, order).await
-    }
-
-    async fn breaks(&self, connection: &Connection, name: &Name) -> Result<Vec<Break>> {
-        show::breaks(connection, name).await
-    }
-
-    async fn write_note(&self, connection: &Connection, order: &NoteOrder) -> Result<bool> {
-        notes::write(connection, order).await
-    }
-
-    async fn note(&self, connection: &Connection, name: &Name) -> Result<NoteRead> {
-        notes::read(connection, name).await
-    }
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use futures_util::future;
 use tokio::task::AbortHandle;
-use tokio_postgres::types::{FromSql, ToSql, Type};
+use tokio_postgres::types::private::BytesMut;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{AsyncMessage, Client, NoTls, Row, SimpleQueryMessage, SimpleQueryRow, Statement};
 
 use super::dial::{Plain, Stream, dial};
@@ -18,8 +19,9 @@ use super::fault::{Own, fault, fault_in};
 use super::link::Dialler;
 use super::setup::{DIRECT, called};
 use super::url::Address;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::kit::database::User;
+use crate::kit::database::call::{self, Calls, Cell, Param};
 use crate::store::Tasks;
 use crate::time::Clock;
 
@@ -131,42 +133,6 @@ impl Connection {
         self.functions.get().is_some()
     }
 
-    /// Calls a function of the schema.
-    pub(super) async fn call(
-        &self,
-        operation: &'static str,
-        name: &str,
-        arguments: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>> {
-        let function =
-            |name: &str| self.functions.get().and_then(|all| all.get(name)).ok_or_else(|| strange(operation));
-        let mut asked = pin!(self.client.query(function(name)?, arguments));
-        let mut ring = match RINGING.contains(&name) {
-            true => Some(Box::pin(self.client.query(function("ring")?, &[]))),
-            false => None,
-        };
-        let answer = poll_fn(|cx| {
-            let answer = asked.as_mut().poll(cx);
-            // Sent in the same message, in a transaction of its own. Nobody waits for its answer.
-            if let Some(mut ring) = ring.take() {
-                let _ = ring.as_mut().poll(cx);
-            }
-            answer
-        });
-        self.answered(answer).await.map_err(|error| fault(operation, &error))
-    }
-
-    /// Calls a function that answers one value.
-    pub(super) async fn ask<T: for<'a> FromSql<'a>>(
-        &self,
-        operation: &'static str,
-        name: &str,
-        arguments: &[&(dyn ToSql + Sync)],
-    ) -> Result<T> {
-        let rows = self.call(operation, name, arguments).await?;
-        value(operation, rows.first().ok_or_else(|| strange(operation))?, 0)
-    }
-
     /// Whether what is told to the session is heard here.
     pub(super) fn hears(&self) -> bool {
         self.ear.try_lock().is_ok_and(|hears| *hears)
@@ -177,7 +143,7 @@ impl Connection {
         let mut hears = self.ear.lock().await;
         match (*hears, is_wanted()) {
             (false, true) => {
-                self.call("listen", "listen", &[&channel]).await?;
+                self.call("listen", "listen", vec![channel.into()]).await?;
                 *hears = true;
             }
             (true, false) => {
@@ -196,16 +162,96 @@ impl Drop for Connection {
     }
 }
 
-/// What stands in a column of an answer.
-pub(super) fn value<'a, T: FromSql<'a>>(operation: &'static str, row: &'a Row, column: usize) -> Result<T> {
-    row.try_get(column).map_err(|_| strange(operation))
+impl Calls for Connection {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn has_schema(&self) -> bool {
+        self.has_schema()
+    }
+
+    async fn call(
+        &self,
+        operation: &'static str,
+        function: &'static str,
+        params: Vec<Param<'_>>,
+    ) -> Result<Vec<call::Row>> {
+        let params: Vec<_> = params.iter().map(|param| param as &(dyn ToSql + Sync)).collect();
+        let statement =
+            |name: &str| self.functions.get().and_then(|all| all.get(name)).ok_or_else(|| call::strange(operation));
+        let mut asked = pin!(self.client.query(statement(function)?, &params));
+        let mut ring = match RINGING.contains(&function) {
+            true => Some(Box::pin(self.client.query(statement("ring")?, &[]))),
+            false => None,
+        };
+        let answer = poll_fn(|cx| {
+            let answer = asked.as_mut().poll(cx);
+            // Sent in the same message, in a transaction of its own. Nobody waits for its answer.
+            if let Some(mut ring) = ring.take() {
+                let _ = ring.as_mut().poll(cx);
+            }
+            answer
+        });
+        let rows = self.answered(answer).await.map_err(|error| fault(operation, &error))?;
+        let cells = |row: &Row| (0..row.len()).map(|at| value(operation, row, at)).collect::<Result<_>>();
+        rows.iter().map(|row| Ok(call::Row { operation, cells: cells(row)? })).collect()
+    }
 }
 
-/// The server answered what none of these functions answers.
-pub(super) fn strange(operation: &'static str) -> Error {
-    let message =
-        "the server answered what none of these functions answers: the schema is of another release, or damaged";
-    Error::new(ErrorKind::Layout, operation, message).outcome_unknown()
+type Refusal = Box<dyn std::error::Error + Sync + Send>;
+
+impl ToSql for Param<'_> {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Refusal> {
+        let number = |number: i64, out: &mut BytesMut| match *ty {
+            Type::INT2 => i16::try_from(number)?.to_sql(ty, out),
+            Type::INT4 => i32::try_from(number)?.to_sql(ty, out),
+            _ => number.to_sql(ty, out),
+        };
+        match self {
+            Self::Null => Ok(IsNull::Yes),
+            Self::Flag(flag) => flag.to_sql(ty, out),
+            Self::Number(value) => number(value.cast_signed(), out),
+            Self::Signed(value) => number(*value, out),
+            Self::Text(text) => text.to_sql(ty, out),
+            Self::Bytes(bytes) => bytes.to_sql(ty, out),
+            Self::List(values) => values.to_sql(ty, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for Cell {
+    fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Refusal> {
+        let wide = |numbers: Vec<i32>| numbers.into_iter().map(i64::from).collect();
+        Ok(match *ty {
+            Type::VOID => Self::Null,
+            Type::BOOL => Self::Number(bool::from_sql(ty, raw)?.into()),
+            Type::INT4 => Self::Number(i32::from_sql(ty, raw)?.into()),
+            Type::INT8 => Self::Number(i64::from_sql(ty, raw)?),
+            Type::INT4_ARRAY => Self::Numbers(wide(Vec::from_sql(ty, raw)?)),
+            Type::INT8_ARRAY => Self::Numbers(Vec::from_sql(ty, raw)?),
+            _ => Self::Text(raw.to_vec()),
+        })
+    }
+
+    fn from_sql_null(_: &Type) -> Result<Self, Refusal> {
+        Ok(Self::Null)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+/// What stands in a column of an answer.
+pub(super) fn value<'a, T: FromSql<'a>>(operation: &'static str, row: &'a Row, column: usize) -> Result<T> {
+    row.try_get(column).map_err(|_| call::strange(operation))
 }
 
 /// Drives a connection until it ends, or is given up.

@@ -57,7 +57,7 @@ pub(super) struct Dialler {
 /// A way for a session, or for somebody who only looks.
 pub(super) fn link(config: &Arc<Config>, session: Option<Arc<PostgresSession>>) -> Arc<Link> {
     let purpose = if session.is_some() { Purpose::Locks } else { Purpose::Looks };
-    let mut dialler = dialler(config, purpose, session.as_deref().map(|session| &session.lease.opening));
+    let mut dialler = dialler(config, purpose, session.as_deref().map(|session| &session.opening));
     if let Some(session) = session {
         dialler.user = session;
     }

@@ -24,27 +24,24 @@ mod connection;
 mod dial;
 mod fault;
 mod link;
-mod notes;
 mod schema;
-mod server;
 mod session;
 mod setup;
 mod tables;
 mod url;
 
-use std::fmt;
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 
+use self::link::Dialler;
 pub use self::schema::{HOLD, Migration, Schema};
 use self::tables::Layout;
-use self::url::Config;
 use crate::error::Result;
-use crate::kit::database::lease::FAIR;
+use crate::kit::database::session::FAIR;
 use crate::kit::database::session_locks;
+use crate::kit::database::store::store;
 use crate::kit::lock_table;
-use crate::kit::server::ServerStore;
 use crate::store::{Capability, Presumption, Residue, Store, StoreInfo, StoreUrl};
 
 /// What the registry knows of this store.
@@ -78,18 +75,9 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
         let (layout, config) = Layout::and_config(url)?;
         Ok(match layout {
-            Layout::Fair => Arc::new(ServerStore::new(Postgres(Arc::new(config)))) as Arc<dyn Store>,
+            Layout::Fair => store::<Dialler>(config),
             Layout::Table(table) => lock_table::store(config, *table),
             Layout::Advisory(keys) => session_locks::store(config, keys),
         })
     })
-}
-
-/// Locks on a PostgreSQL server.
-struct Postgres(Arc<Config>);
-
-impl fmt::Debug for Postgres {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
-    }
 }

@@ -9,12 +9,13 @@ use mysql_async::{Row, Value};
 
 use self::table::Statements;
 pub(super) use self::table::Table;
-use super::connection::{Answer, Connection, column, strange};
+use super::connection::{Answer, Connection, column};
 use super::fault::cut_short;
 use super::link::Dialler;
 use super::schema::Migration;
 use super::setup::account;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::database::call::strange;
 use crate::kit::fault::{Meaning, refused};
 use crate::kit::lock_table::{self, Kind, LockTable, Rows};
 use crate::kit::try_again::Tried;

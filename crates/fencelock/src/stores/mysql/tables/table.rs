@@ -4,9 +4,10 @@ use std::sync::OnceLock;
 
 use mysql_async::Row;
 
-use super::super::connection::{Connection, column, strange};
+use super::super::connection::{Connection, column};
 use super::meant;
 use crate::error::{ErrorKind, Result};
+use crate::kit::database::call::strange;
 use crate::kit::lock_table::{Column, Fit, Kind, LockTable, Words};
 
 /// A table of locks.

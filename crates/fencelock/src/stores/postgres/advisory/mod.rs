@@ -11,9 +11,10 @@ use tokio_postgres::types::FromSql;
 
 use self::key::Key;
 pub(super) use self::key::Keys;
-use super::connection::{Connection, strange, value};
+use super::connection::{Connection, value};
 use super::link::Dialler;
 use crate::error::Result;
+use crate::kit::database::call::strange;
 use crate::kit::database::session_locks::{SessionLocks, contender, least};
 use crate::name::Name;
 use crate::store::{Capability, Contender, Peer, Presumption, RequestId};

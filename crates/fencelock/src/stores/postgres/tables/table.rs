@@ -5,9 +5,10 @@ use std::sync::OnceLock;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::super::connection::{Connection, strange};
+use super::super::connection::Connection;
 use super::super::setup::literal;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::database::call::strange;
 use crate::kit::lock_table::{Column, Fit, Kind, LockTable, Words};
 
 /// A table of locks.

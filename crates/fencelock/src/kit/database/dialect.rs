@@ -1,0 +1,132 @@
+//! In what the databases differ that keep our own layout.
+
+use std::future::{Future, ready};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::call::{Calls, Param, Row};
+use super::session::FairSession;
+use super::{Chores, Reach};
+use crate::error::{Error, Result};
+use crate::kit::reconnect::Reconnect;
+use crate::kit::served::PlacesByName;
+use crate::name::Name;
+use crate::store::{Capability, Opening, Outline, PlaceId, RequestId};
+
+/// A function's name and its parameters.
+pub(crate) type Call<'a> = (&'static str, Vec<Param<'a>>);
+
+/// A duration in the unit of the functions.
+pub(crate) fn units<D: Dialect>(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos() / D::UNIT.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Our own layout in one database.
+pub(crate) trait Dialect: Reach<Connection: Calls> {
+    /// What a session keeps of the way on which the server wakes it.
+    type Ear: Default + Send + Sync;
+
+    /// The unit of durations.
+    const UNIT: Duration;
+    /// The longest ttl of a session, in that unit.
+    const LONGEST_TTL: u64;
+    /// Whether a note has its time to live, in milliseconds, and not its end.
+    const NOTES_SAY_TTL: bool;
+    /// How many contenders one request shows at most.
+    const SHOWN_PER_CALL: usize;
+    /// The function that breaks a grant.
+    const BREAK: &'static str;
+    /// How many places are given up at once.
+    const AT_ONCE: usize;
+    /// In which column `unknown` has the number of a place.
+    const UNKNOWN_SEQ: usize;
+    /// Whether an answer lists the session's places that the request granted.
+    const LISTS_GRANTS: bool;
+
+    fn capability() -> &'static Capability;
+
+    /// A way for a session, or for a reader.
+    fn link(config: &Arc<Self::Config>, session: Option<Arc<FairSession<Self>>>) -> Arc<Reconnect<Self>>;
+
+    /// A separate connection for a request that may wait for another program's transaction. On a shared connection all requests behind it
+    /// would wait too.
+    fn apart(
+        config: &Arc<Self::Config>,
+        opening: Option<&Opening>,
+    ) -> impl Future<Output = Result<Arc<Self::Connection>>> + Send;
+
+    /// The call that gives up a place: the grant or waiter `seq`, or, with `withdraw`, whatever the request has or will have.
+    fn leave<'a>(request: Vec<Param<'a>>, seq: Option<u64>, withdraw: bool) -> Call<'a>;
+
+    /// What the answer to that call says: of the place, 0 missing, 1 left, 2 kept by a transaction; the session's new epoch, 0 for none; and
+    /// the number of a grant that is kept.
+    fn left(answer: &[i64], withdraw: bool) -> Option<(i64, u64, Option<u64>)>;
+
+    /// Gives up a place once the transaction that keeps its row has ended. Returns whether the place was there.
+    fn leave_in_time(
+        session: &FairSession<Self>,
+        place: &PlaceId,
+        seq: Option<u64>,
+    ) -> impl Future<Output = Result<bool>> + Send;
+
+    /// The error of a request that waits for a transaction which keeps the row of a grant.
+    fn kept(operation: &'static str, name: &Name) -> Error;
+
+    /// The error of a break that failed with `error`.
+    fn in_vain(_operation: &'static str, _name: &Name, error: Error) -> Error {
+        error
+    }
+
+    /// The session's places that the request granted, as its answer lists them.
+    fn granted(_row: &Row) -> Result<Vec<(RequestId, u64)>> {
+        Ok(Vec::new())
+    }
+
+    /// The parameters of `look` behind the session.
+    fn look<'a>(asked: &'a PlacesByName, seqs: &[Vec<u64>]) -> Vec<Param<'a>>;
+
+    /// The answer to `look`: for each name the time until the next look, and the state of each place. `None` if the session is over.
+    fn looked(rows: &[Row]) -> Result<Option<Vec<i64>>>;
+
+    /// The parameters of `show`: up to `limit` contenders after the first `skip` of those behind the number `after`.
+    fn show(name: &Name, after: u64, skip: usize, limit: usize) -> Vec<Param<'_>>;
+
+    /// The parameters of `contention`.
+    fn count<'a>(name: &'a Name, mine: &[RequestId]) -> Vec<Param<'a>>;
+
+    /// The answer to `contention`.
+    fn counted(rows: &[Row], mine: &[RequestId]) -> Result<Outline>;
+
+    /// The time of a server that may not have our tables, in microseconds.
+    fn now(connection: &Self::Connection) -> impl Future<Output = Result<Row>> + Send;
+
+    /// When the session looks at a place again, by its ear and by the server.
+    fn look_in(_session: &FairSession<Self>, said: Option<Duration>) -> Option<Duration> {
+        said
+    }
+
+    /// A mark before a request that may wait, for [`hear`](Self::hear).
+    fn mark(session: &FairSession<Self>, connection: &Self::Connection) -> u64;
+
+    /// Has the session be woken: it has a place that waits. Returns when to look at the place, which the server would have looked at in
+    /// `look_in`. A grant since `mark` may have come before anything listened.
+    fn hear(
+        session: &FairSession<Self>,
+        connection: &Self::Connection,
+        mark: u64,
+        look_in: Option<Duration>,
+    ) -> impl Future<Output = Option<Duration>> + Send;
+
+    /// Listens while the session needs it, and not for longer. The sweeper calls this.
+    fn settle_ear(
+        _session: &FairSession<Self>,
+        _connection: &Self::Connection,
+    ) -> impl Future<Output = Result<()>> + Send {
+        ready(Ok(()))
+    }
+
+    /// Listens until the connection ends, where that takes a task.
+    fn listen(_session: &Arc<FairSession<Self>>, _connection: &Arc<Self::Connection>) -> Chores {
+        Box::pin(ready(()))
+    }
+}

@@ -1,0 +1,441 @@
+//! A session of our own layout. The session is a row of the database: a client opens it once, resumes it on each new connection, and renews
+//! it until its end. What databases differ in is [`Dialect`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use futures_util::future;
+use tokio::sync::Notify;
+
+use super::call::{Calls, Param, Row};
+use super::dialect::{Dialect, units};
+use super::{Chores, User};
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::bucket::{bucket_of, first_to_clear};
+use crate::kit::served::{
+    Broken, Enter, Lightened, Look, Looked, Over, Places, PlacesByName, REPAIR, Seen, Served, Withdrawn, portions,
+    repair,
+};
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{Capability, Entry, Liveness, Loss, Opening, Order, Pace, PlaceId, Tokens, Waiters};
+
+/// Into how many parts the deadline of a renewal falls: after the first one it is also sent on a connection of its own.
+const PART: u32 = 3;
+
+/// The capability of our own layout in every database. Each store sets name, presumptions and residue.
+pub(crate) const FAIR: Capability = Capability {
+    store: "",
+    layout: "",
+    liveness: Liveness::Lease,
+    order: Order::Fifo,
+    tokens: Tokens::ClockFlooredCounter,
+    presumes: &[],
+    shared_claims: true,
+    permits: true,
+    notes: true,
+    waiters: Waiters::Looked(Duration::from_millis(100)),
+    // A waiter looks when the lease of a holder may be over.
+    detection_slack: Duration::from_secs(1),
+    wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
+    same_as: &[],
+    residue: &[],
+    pace: Pace::DEFAULT,
+    blocking: false,
+};
+
+pub(crate) struct FairSession<D: Dialect> {
+    pub(crate) config: Arc<D::Config>,
+    /// A random number, and a secret: the number is enough to give up the session's places.
+    pub(crate) session: u64,
+    pub(crate) opening: Opening,
+    pub(crate) places: Arc<Places>,
+    /// Where the server wakes the session. Drawn at random: a client that knew the bell could ring it wrongly, or take it away.
+    pub(crate) bell: String,
+    pub(crate) ear: D::Ear,
+    /// The bucket that is cleared up next.
+    swept: AtomicU16,
+    sweep: Notify,
+}
+
+fn random() -> Result<u64> {
+    getrandom::u64().map_err(|error| {
+        Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
+    })
+}
+
+impl<D: Dialect> FairSession<D> {
+    pub(crate) fn new(config: &Arc<D::Config>, opening: Opening, places: Places) -> Result<Self> {
+        let session = random()?;
+        Ok(Self {
+            config: Arc::clone(config),
+            session,
+            opening,
+            places: Arc::new(places),
+            bell: format!("fencelock_{:016x}", random()?),
+            ear: D::Ear::default(),
+            swept: AtomicU16::new(first_to_clear(session)),
+            sweep: Notify::new(),
+        })
+    }
+
+    /// The request of a place, as functions take it: session, name, client and number.
+    pub(crate) fn request<'a>(&self, PlaceId { name, request }: &'a PlaceId) -> Vec<Param<'a>> {
+        vec![self.session.into(), name.as_str().into(), request.client.into(), request.number.into()]
+    }
+
+    fn ttl(&self) -> u64 {
+        units::<D>(self.opening.ttl).clamp(1, D::LONGEST_TTL)
+    }
+
+    pub(crate) async fn apart(&self) -> Result<Arc<D::Connection>> {
+        D::apart(&self.config, Some(&self.opening)).await
+    }
+
+    /// Opens the session, or resumes it on a new connection. The server then refuses requests that are still on their way on an older one.
+    async fn open_or_resume(&self, connection: &D::Connection) -> Result<()> {
+        let places = &self.places;
+        if places.over() != Over::No {
+            return Ok(());
+        }
+        let sent = self.opening.clock.now();
+        let is_new = places.epoch() == 0;
+        let epoch = if is_new {
+            let owner = &self.opening.owner;
+            let whose = [owner.host.as_str().into(), owner.pid.into(), owner.client.into()];
+            let session = [self.session.into(), self.bell.as_str().into(), self.ttl().into()];
+            connection.ask("open session", "open", session.into_iter().chain(whose).collect()).await?
+        } else {
+            connection.ask("resume session", "resume", vec![self.session.into(), self.ttl().into()]).await?
+        };
+        let epoch = epoch.number(0)?;
+        if epoch == 0 {
+            places.end(Over::There, Loss::Expired);
+            return Ok(());
+        }
+        places.raise(epoch);
+        places.confirm(sent);
+        if is_new { Ok(()) } else { self.reconcile(connection).await }
+    }
+
+    /// Compares the server's places with the client's. After a crash or a failover the server may have an older state: a place that was given
+    /// up may be back, and a granted place may be missing.
+    async fn reconcile(&self, connection: &D::Connection) -> Result<()> {
+        let places = &self.places;
+        let known = places.by_name().into_values().flatten().map(|id| id.number).collect();
+        let rows = connection.call("resume session", "unknown", vec![self.session.into(), known]).await?;
+        let mut unknown = Vec::new();
+        for row in &rows {
+            let seq = row.number(D::UNKNOWN_SEQ)?;
+            // A row with the number 0 says only that the answer is whole.
+            if seq != 0 {
+                unknown.push((row.place(usize::from(D::UNKNOWN_SEQ == 0))?, Some(seq)));
+            }
+        }
+        if let Some((PlaceId { name, .. }, _)) = unknown.first() {
+            let count = unknown.len();
+            tracing::warn!(%name, count, "locks that were given up came back with the server, and are given up again");
+        }
+        self.leave_all(connection, unknown).await?;
+        for held in portions(places.held()) {
+            let look = self.look(connection, &held).await?;
+            let seen = held.iter().flat_map(|(_, ids)| ids).zip(look.names.iter().flat_map(|name| &name.places));
+            seen.filter(|(_, seen)| !matches!(seen, Seen::Granted(_))).for_each(|(id, _)| places.missing(*id));
+        }
+        Ok(())
+    }
+
+    async fn leave_all(&self, connection: &D::Connection, places: Vec<(PlaceId, Option<u64>)>) -> Result<()> {
+        for some in places.chunks(D::AT_ONCE) {
+            let given_up = some.iter().map(async |(place, seq)| {
+                self.leave(connection, place, *seq).await?;
+                self.places.forget(place.request);
+                Ok::<_, Error>(())
+            });
+            future::try_join_all(given_up).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks for the standing of places.
+    pub(crate) async fn look(&self, connection: &D::Connection, asked: &PlacesByName) -> Result<Look> {
+        let seq = |id| self.places.seq(id).unwrap_or(0);
+        let seqs: Vec<Vec<u64>> = asked.iter().map(|(_, ids)| ids.iter().map(|id| seq(*id)).collect()).collect();
+        let mut params = vec![self.session.into()];
+        params.extend(D::look(asked, &seqs));
+        let rows = connection.call("look", "look", params).await?;
+        let Some(numbers) = D::looked(&rows)? else { return Ok(Look { alive: false, names: Vec::new() }) };
+        let mut names = looked(&numbers, &seqs).ok_or_else(|| super::call::strange("look"))?;
+        names.iter_mut().for_each(|name| name.look_in = D::look_in(self, name.look_in));
+        Ok(Look { alive: true, names })
+    }
+
+    /// Renews the session. Returns the broken grants whose numbers are not in `heard`; `None` if the session is over.
+    async fn ask_to_renew(&self, connection: &D::Connection, heard: &[u64]) -> Result<Option<Vec<Broken>>> {
+        let heard = heard.iter().copied().collect();
+        let rows = connection.call("renew", "renew", vec![self.session.into(), self.ttl().into(), heard]).await?;
+        let mut broken = Vec::new();
+        for row in &rows {
+            match row.signed(0)? {
+                ..0 => return Ok(None),
+                0 => {}
+                grant => {
+                    let (place, reason) = (row.place(1)?, row.text(4)?.into());
+                    broken.push(Broken { place, grant: grant.cast_unsigned(), reason });
+                }
+            }
+        }
+        Ok(Some(broken))
+    }
+
+    /// Calls a function that may grant other places of the session. If the answer lists them and is lost, the session looks at its waiting
+    /// places of the name.
+    async fn ask_and_tell(
+        &self,
+        connection: &D::Connection,
+        operation: &'static str,
+        name: &Name,
+        (function, params): (&'static str, Vec<Param<'_>>),
+    ) -> Result<Row> {
+        let mut unheard = D::LISTS_GRANTS.then_some(Unheard { places: &self.places, name: Some(name) });
+        let row = connection.ask(operation, function, params).await?;
+        D::granted(&row)?.into_iter().for_each(|(place, grant)| self.places.told_granted(place, grant));
+        unheard.iter_mut().for_each(|unheard| unheard.name = None);
+        Ok(row)
+    }
+
+    /// Asks once to give up a place. Returns what [`Dialect::left`] reads.
+    pub(crate) async fn ask_to_leave(
+        &self,
+        connection: &D::Connection,
+        place: &PlaceId,
+        seq: Option<u64>,
+        withdraw: bool,
+    ) -> Result<(i64, u64, Option<u64>)> {
+        let operation = if withdraw { "cancel" } else { "leave" };
+        let call = D::leave(self.request(place), seq, withdraw);
+        let row = self.ask_and_tell(connection, operation, &place.name, call).await?;
+        D::left(&row.numbers(), withdraw).ok_or_else(|| row.strange())
+    }
+
+    /// Looks after the waiting places, and clears away what dead sessions left, until the connection ends.
+    fn chores(self: &Arc<Self>, connection: &Arc<D::Connection>) -> Chores {
+        let (weak, eye, sweeper) = (Arc::downgrade(connection), Arc::clone(self), Arc::clone(self));
+        let (places, clock) = (Arc::clone(&self.places), Arc::clone(&self.opening.clock));
+        let look = async move |connection: &D::Connection, asked: &PlacesByName| eye.look(connection, asked).await;
+        let repair = repair(weak.clone(), places, clock, look);
+        let clear_up = async move {
+            loop {
+                sweeper.sweep.notified().await;
+                let Some(connection) = weak.upgrade() else { return };
+                if let Err(error) = sweeper.clear_up(&connection).await {
+                    tracing::debug!(%error, "what dead sessions left could not be cleared away");
+                }
+            }
+        };
+        let listen = D::listen(self, connection);
+        Box::pin(async move {
+            future::join3(repair, clear_up, listen).await;
+        })
+    }
+
+    /// Clears away places of dead sessions in some buckets.
+    async fn clear_up(&self, connection: &D::Connection) -> Result<()> {
+        D::settle_ear(self, connection).await?;
+        let from = u64::from(self.swept.load(Ordering::Relaxed));
+        let row = connection.ask("clear up", "clear_up", vec![from.into()]).await?;
+        self.swept.store(u16::try_from(row.number(0)?).map_err(|_| row.strange())?, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// The wait for an answer that may list grants of the name to this session. If it is dropped before the answer was read, the session looks at
+/// its waiting places of that name; once it was read, there is no name.
+struct Unheard<'a> {
+    places: &'a Places,
+    name: Option<&'a Name>,
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = self.name {
+            self.places.look_at(name);
+        }
+    }
+}
+
+/// The time until the next look, from the server's number: milliseconds, `None` for a number below 0.
+fn look_in(number: i64) -> Option<Duration> {
+    u64::try_from(number).ok().map(Duration::from_millis)
+}
+
+/// The standing of each name's places, whose numbers are `seqs`. The server says for each place: 0 granted, 1 waiting, 2 missing.
+fn looked(numbers: &[i64], seqs: &[Vec<u64>]) -> Option<Vec<Looked>> {
+    let mut numbers = numbers.iter();
+    let mut names = Vec::new();
+    for seqs in seqs {
+        let look_in = look_in(*numbers.next()?);
+        let place = |seq: &u64| {
+            Some(match numbers.next()? {
+                0 => Seen::Granted(*seq),
+                1 => Seen::Waiting(*seq, None),
+                _ => Seen::Missing,
+            })
+        };
+        names.push(Looked { look_in, places: seqs.iter().map(place).collect::<Option<_>>()? });
+    }
+    numbers.next().is_none().then_some(names)
+}
+
+/// Reads the answer to `enter`. The first number is the kind of answer.
+fn entered(answer: &[i64]) -> Option<Enter> {
+    let claim = |number: &i64| u32::try_from(*number).ok();
+    Some(match answer {
+        [0, seq, ..] => Enter::Granted(seq.cast_unsigned()),
+        [1, seq, told, ..] => Enter::Waiting { seq: seq.cast_unsigned(), ahead: None, look_in: look_in(*told) },
+        [2, ..] => Enter::Busy,
+        [3, weight, capacity, ..] => Enter::Conflict(Claim::new(claim(weight)?, claim(capacity)?).ok()?),
+        [4, epoch, ..] => Enter::Stale(epoch.cast_unsigned()),
+        [5, ..] => Enter::Gone,
+        [6, ..] => Enter::Again,
+        _ => return None,
+    })
+}
+
+impl<D: Dialect> User<D::Connection> for FairSession<D> {
+    fn greet(self: Arc<Self>, connection: Arc<D::Connection>) -> BoxFuture<'static, Result<Option<Chores>>> {
+        Box::pin(async move {
+            self.open_or_resume(&connection).await?;
+            self.places.connected(connection.number());
+            if self.places.is_waiting() {
+                D::hear(&self, &connection, 0, None).await;
+            }
+            Ok(Some(self.chores(&connection)))
+        })
+    }
+
+    fn heard(&self, connection: u64, message: &[u8]) {
+        self.places.heard(connection, message);
+    }
+
+    fn disconnected(&self, connection: u64) {
+        self.places.disconnected(connection);
+    }
+}
+
+impl<D: Dialect> Served for FairSession<D> {
+    type Dial = D;
+
+    fn places(&self) -> &Arc<Places> {
+        &self.places
+    }
+
+    fn bucket_of(&self, name: &Name) -> u16 {
+        bucket_of(name)
+    }
+
+    async fn enter(&self, connection: &D::Connection, entry: &Entry, again: bool) -> Result<Enter> {
+        let mark = D::mark(self, connection);
+        let params = vec![
+            self.session.into(),
+            self.places.epoch().into(),
+            entry.name.as_str().into(),
+            entry.id.client.into(),
+            entry.id.number.into(),
+            entry.claim.weight().into(),
+            entry.claim.capacity().into(),
+            entry.wait.into(),
+            again.into(),
+            entry.purpose.as_deref().into(),
+        ];
+        let row = connection.ask("enter", "enter", params).await?;
+        let mut entered = entered(&row.numbers()).ok_or_else(|| row.strange())?;
+        if let Enter::Waiting { look_in, .. } = &mut entered {
+            *look_in = D::hear(self, connection, mark, *look_in).await;
+        }
+        Ok(entered)
+    }
+
+    async fn leave(&self, connection: &D::Connection, place: &PlaceId, seq: Option<u64>) -> Result<bool> {
+        match self.ask_to_leave(connection, place, seq, false).await? {
+            (2, _, kept) => D::leave_in_time(self, place, kept.or(seq)).await,
+            (found, ..) => Ok(found == 1),
+        }
+    }
+
+    async fn lighten(&self, connection: &D::Connection, place: &PlaceId, seq: u64, claim: Claim) -> Result<Lightened> {
+        let mut params = self.request(place);
+        params.extend([seq.into(), claim.weight().into()]);
+        let row = self.ask_and_tell(connection, "downgrade", &place.name, ("lighten", params)).await?;
+        match row.signed(0)? {
+            0 => Ok(Lightened::Missing),
+            1 => Ok(Lightened::Done),
+            _ => Err(D::kept("downgrade", &place.name)),
+        }
+    }
+
+    async fn withdraw(&self, connection: &D::Connection, place: &PlaceId) -> Result<Withdrawn> {
+        let (found, epoch, kept) = self.ask_to_leave(connection, place, None, true).await?;
+        let was_there = if found == 2 { D::leave_in_time(self, place, kept).await? } else { found == 1 };
+        Ok(Withdrawn { epoch: Some(epoch).filter(|epoch| *epoch != 0), was_there })
+    }
+
+    /// Without an answer after a while, the renewal is sent on a second connection as well: on the first one a request may wait for another
+    /// program's transaction.
+    async fn renew(&self, connection: &D::Connection, known: &[(PlaceId, u64)]) -> Result<bool> {
+        let heard: Vec<u64> = known.iter().map(|(_, seq)| *seq).collect();
+        let opening = &self.opening;
+        let once_more = async {
+            opening.clock.sleep_until(opening.clock.now().after(opening.patience() / PART)).await;
+            match self.apart().await {
+                Ok(connection) => self.ask_to_renew(&connection, &heard).await,
+                // Only the first connection can bring an answer then.
+                Err(_) => future::pending().await,
+            }
+        };
+        let told = tokio::select! {
+            biased;
+            told = self.ask_to_renew(connection, &heard) => told?,
+            told = once_more => told?,
+        };
+        let Some(broken) = told else { return Ok(false) };
+        broken.into_iter().for_each(|broken| self.places.told_broken(broken));
+        Ok(true)
+    }
+
+    /// Wakes the sweeper.
+    fn tidy_up(&self) {
+        self.sweep.notify_one();
+    }
+
+    async fn close(&self, connection: &D::Connection) -> Result<()> {
+        let places = &self.places;
+        let mut left = Vec::new();
+        for (name, ids) in places.by_name() {
+            left.extend(ids.into_iter().map(|request| (PlaceId { name: name.clone(), request }, places.seq(request))));
+        }
+        self.leave_all(connection, left).await?;
+        connection.call("close session", "close", vec![self.session.into()]).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_to_a_look_is_taken_apart_and_one_of_another_length_is_refused() {
+        let seqs = [vec![7, 8], vec![9]];
+        let first = Looked {
+            look_in: Some(Duration::from_millis(500)),
+            places: vec![Seen::Granted(7), Seen::Waiting(8, None)],
+        };
+        let second = Looked { look_in: None, places: vec![Seen::Missing] };
+        assert_eq!(looked(&[500, 0, 1, -1, 2], &seqs), Some(vec![first, second]));
+        for answer in [&[][..], &[500, 0, 1, -1], &[500, 0, 1, -1, 2, 0]] {
+            assert_eq!(looked(answer, &seqs), None, "{answer:?}");
+        }
+    }
+}

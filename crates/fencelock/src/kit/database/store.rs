@@ -1,0 +1,220 @@
+//! Our own layout, outside of a session: queues, names, notes, and breaks of grants.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::future;
+
+use super::call::{Calls, Param, Row};
+use super::dialect::{Dialect, units};
+use super::session::FairSession;
+use crate::error::Result;
+use crate::kit::reconnect::Reconnect;
+use crate::kit::record::{self, Record};
+use crate::kit::served::Places;
+use crate::kit::server::{Events, Server, ServerStore};
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{
+    Break, Capability, Contender, Foreign, Grant, Note, NoteOrder, NoteRead, Opening, Outline, Owner, Page, PlaceId,
+    Queue, RequestId, Store, Waits,
+};
+use crate::token::FencingToken;
+
+/// How many names one request looks at.
+const NAMES_PER_CALL: u64 = 500;
+
+/// The store of our own layout in one database.
+pub(crate) fn store<D: Dialect>(config: D::Config) -> Arc<dyn Store> {
+    Arc::new(ServerStore::new(Fair::<D>(Arc::new(config))))
+}
+
+struct Fair<D: Dialect>(Arc<D::Config>);
+
+impl<D: Dialect> fmt::Debug for Fair<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// Up to which name names were listed: its bucket, and the name.
+struct Listed(i64, Vec<u8>);
+
+impl Default for Listed {
+    /// Before the first bucket.
+    fn default() -> Self {
+        Self(-1, Vec::new())
+    }
+}
+
+/// The grant of a place, as functions take it: name, client, number and token.
+fn grant(PlaceId { name, request }: &PlaceId, token: FencingToken) -> Vec<Param<'_>> {
+    vec![name.as_str().into(), request.client.into(), request.number.into(), token.get().into()]
+}
+
+impl<D: Dialect> Server for Fair<D> {
+    type Session = FairSession<D>;
+    type Listed = Listed;
+
+    fn capability(&self) -> &Capability {
+        D::capability()
+    }
+
+    fn session(&self, opening: Opening, events: Events) -> Result<(Arc<FairSession<D>>, Arc<Reconnect<D>>)> {
+        let session = Arc::new(FairSession::new(&self.0, opening, Places::new(events))?);
+        Ok((Arc::clone(&session), D::link(&self.0, Some(session))))
+    }
+
+    fn reader(&self) -> Arc<Reconnect<D>> {
+        D::link(&self.0, None)
+    }
+
+    /// The first client that takes a lock makes the tables.
+    fn is_unused(&self, connection: &D::Connection) -> bool {
+        !connection.has_schema()
+    }
+
+    /// The page comes in portions: a contender that leaves or arrives meanwhile may be shown or not.
+    async fn queue(&self, connection: &D::Connection, name: &Name, page: Page) -> Result<Queue> {
+        let portion = |after, skip, shown| show::<D>(connection, name, after, skip, page.limit - shown);
+        let (mut rows, outline) =
+            future::try_join(portion(0, page.skip, 0), counts::<D>(connection, name, &[])).await?;
+        let mut contenders: Vec<Contender> = Vec::new();
+        loop {
+            let is_last = rows.len() < D::SHOWN_PER_CALL.min(page.limit - contenders.len());
+            contenders.extend(rows.iter().map(contender).collect::<Result<Vec<_>>>()?);
+            let Some(last) = rows.last().filter(|_| !is_last && contenders.len() < page.limit) else { break };
+            rows = portion(last.number(0)?, 0, contenders.len()).await?;
+        }
+        let Outline { queued, closed, .. } = outline;
+        let queued = queued.max(contenders.len());
+        Ok(Queue { queued, closed, ..Queue::page_of(name.clone(), contenders, Page::ALL) })
+    }
+
+    async fn contention(&self, connection: &D::Connection, name: &Name, mine: &[RequestId]) -> Result<Outline> {
+        let head = show::<D>(connection, name, 0, 0, 1);
+        let (outline, head) = future::try_join(counts::<D>(connection, name, mine), head).await?;
+        let holder = head.first().map(contender).transpose()?;
+        Ok(Outline { holder, ..outline })
+    }
+
+    async fn names(
+        &self,
+        connection: &D::Connection,
+        Listed(bucket, from): Listed,
+        prefix: &str,
+    ) -> Result<(Vec<Name>, Option<Listed>)> {
+        let params = vec![bucket.into(), from.as_slice().into(), NAMES_PER_CALL.into()];
+        let (mut names, mut last) = (Vec::new(), None);
+        for row in connection.call("names", "names", params).await? {
+            let name = row.bytes(1)?.unwrap_or_default();
+            if row.signed(2)? != 0 && name.starts_with(prefix.as_bytes()) {
+                names.extend(str::from_utf8(name).ok().and_then(|name| Name::new(name).ok()));
+            }
+            last = Some(Listed(row.signed(0)?, name.to_vec()));
+        }
+        Ok((names, last))
+    }
+
+    /// The break may wait for a transaction that keeps the grant, and a client that only looks may be connected to a replica: the break has a
+    /// connection of its own.
+    async fn break_grant(&self, _: &D::Connection, order: &Break) -> Result<bool> {
+        let record = record::text("break", &Record::of(order))?;
+        // No grant of ours is without a token.
+        let Some(token) = order.token else { return Ok(false) };
+        let mut params = grant(&order.place, token);
+        params.extend([record.into(), (&*order.reason).into()]);
+        let name = &order.place.name;
+        let connection = D::apart(&self.0, None).await?;
+        let answer =
+            connection.ask("break", D::BREAK, params).await.map_err(|error| D::in_vain("break", name, error))?;
+        match answer.signed(0)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(D::kept("break", name)),
+        }
+    }
+
+    async fn breaks(&self, connection: &D::Connection, name: &Name) -> Result<Vec<Break>> {
+        let rows = connection.call("breaks", "breaks", vec![name.as_str().into()]).await?;
+        Ok(rows.iter().filter_map(|row| record::read::<Record>(row.bytes(0).ok()??)?.order(name)).collect())
+    }
+
+    async fn write_note(&self, connection: &D::Connection, order: &NoteOrder) -> Result<bool> {
+        // No grant of ours is without a token, and no grant is there before the tables.
+        let Some(token) = order.grant.token.filter(|_| connection.has_schema()) else { return Ok(false) };
+        let mut params = grant(&order.grant.place, token);
+        params.extend([order.value.as_deref().into(), order.ttl.map(units::<D>).into()]);
+        // There is no answer for a grant without a session.
+        Ok(connection.ask("note", "write_note", params).await?.optional(0)? == Some(1))
+    }
+
+    async fn note(&self, connection: &D::Connection, name: &Name) -> Result<NoteRead> {
+        if !connection.has_schema() {
+            let row = D::now(connection).await?;
+            return Ok(NoteRead { note: None, now: moment(&row, 0)? });
+        }
+        let row = connection.ask("note", "read_note", vec![name.as_str().into()]).await?;
+        let note = row.bytes(1)?.map(|value| note_of::<D>(&row, value)).transpose()?;
+        Ok(NoteRead { note, now: moment(&row, 0)? })
+    }
+}
+
+fn note_of<D: Dialect>(row: &Row, value: &[u8]) -> Result<Note> {
+    let pid = u32::try_from(row.number(4)?).map_err(|_| row.strange())?;
+    let written = moment(row, 6)?;
+    let expires = row.optional(7)?.map(i64::unsigned_abs);
+    Ok(Note {
+        value: value.into(),
+        token: FencingToken::new(row.number(2)?),
+        owner: Owner { host: row.text(3)?.to_owned(), pid, client: row.number(5)? },
+        written,
+        expires: expires.and_then(|expires| match D::NOTES_SAY_TTL {
+            true => written.checked_add(Duration::from_millis(expires)),
+            false => UNIX_EPOCH.checked_add(Duration::from_micros(expires)),
+        }),
+    })
+}
+
+/// A time of the server, in microseconds.
+fn moment(row: &Row, at: usize) -> Result<SystemTime> {
+    let us = u64::try_from(row.signed(at)?).ok();
+    us.and_then(|us| UNIX_EPOCH.checked_add(Duration::from_micros(us))).ok_or_else(|| row.strange())
+}
+
+async fn show<D: Dialect>(
+    connection: &D::Connection,
+    name: &Name,
+    after: u64,
+    skip: usize,
+    limit: usize,
+) -> Result<Vec<Row>> {
+    connection.call("queue", "show", D::show(name, after, skip, limit.min(D::SHOWN_PER_CALL))).await
+}
+
+async fn counts<D: Dialect>(connection: &D::Connection, name: &Name, mine: &[RequestId]) -> Result<Outline> {
+    D::counted(&connection.call("contention", "contention", D::count(name, mine)).await?, mine)
+}
+
+fn contender(row: &Row) -> Result<Contender> {
+    let part = |at| u32::try_from(row.number(at)?).map_err(|_| row.strange());
+    let text = |at| row.bytes(at).map(|text| text.map(|text| String::from_utf8_lossy(text).into_owned()));
+    let id = RequestId { client: row.number(1)?, number: row.number(2)? };
+    let claim = Claim::new(part(4)?, part(5)?).map_err(|_| row.strange())?;
+    // The session is dead, and a transaction keeps the grant (`hold`).
+    let keeper = if row.cells.len() > 11 { text(11)? } else { None };
+    let foreign = keeper.is_some().then_some(Foreign { what: "a transaction with `hold`", waits: Waits::Yes });
+    let owner = match keeper {
+        Some(keeper) => Owner::new(id.client, keeper, 0),
+        None => Owner { host: text(8)?.ok_or_else(|| row.strange())?, pid: part(9)?, client: row.number(10)? },
+    };
+    Ok(Contender {
+        owner: Some(owner),
+        foreign,
+        grant: (row.signed(3)? != 0).then_some(Grant::new(FencingToken::new(row.number(0)?))),
+        since: UNIX_EPOCH.checked_add(Duration::from_micros(row.number(6)?)),
+        purpose: text(7)?.map(Into::into),
+        ..Contender::new(id, claim)
+    })
+}
