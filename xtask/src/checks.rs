@@ -16,6 +16,13 @@ pub(crate) fn clippy() -> Result {
     shell::run(&mut cargo(&args))
 }
 
+/// A million contended cycles over one name, and over 64, in each database.
+pub(crate) fn cycles() -> Result {
+    packages::ensure(packages::GATE, packages::SERVERS)?;
+    let args = ["test", "--release", "--package", "fencelock-bench", "--test", "cycles", "--", "--show-output"];
+    shell::run(cargo(&args).arg("--test-threads=1"))
+}
+
 /// What is published without any feature, and with each one alone; the command and the examples without the unstable one.
 pub(crate) fn features() -> Result {
     for package in published()? {

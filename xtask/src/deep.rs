@@ -54,12 +54,7 @@ const ROWS: &[Row] = &[
     row("laws-postgres", 5, Tests(DEEP, 4, &["laws::postgres::"])),
     row("laws-zookeeper", 5, Tests(DEEP, 4, &["laws::zookeeper::"])),
     row("redis", 5, Tests(DEEP, 4, &["redis::", "--skip", "laws::", "--skip", "servers::"])),
-    row(
-        "mysql",
-        5,
-        Tests(DEEP, 4, &["mysql::", "--skip", "laws::", "--skip", "servers::", "--skip", "mysql::cycles::"]),
-    ),
-    row("mysql-cycles", 15, Tests(DEEP, 1, &["mysql::cycles::"])),
+    row("mysql", 5, Tests(DEEP, 4, &["mysql::", "--skip", "laws::", "--skip", "servers::"])),
     row("postgres", 5, Tests(DEEP, 4, &["postgres::", "--skip", "laws::", "--skip", "servers::"])),
     row("zookeeper", 5, Tests(DEEP, 4, &["zookeeper::", "--skip", "laws::", "--skip", "servers::"])),
     row("policies", 5, Tests(DEEP, 1, &["policies::"])),
@@ -79,6 +74,7 @@ const ROWS: &[Row] = &[
     row("zookeeper-silence", 10, Tests(&["--test", "silence"], 1, &[])),
     row("zookeeper-hosts", 10, Tests(&["--test", "zookeeper_hosts", "--test", "zookeeper_black_holes"], 1, &[])),
     row("bench", 15, Tests(&["--test", "smoke"], 1, &[])),
+    row("cycles", 150, Check(checks::cycles)),
 ];
 
 /// What every row of tests is built with: everything, so that nothing is built twice.

@@ -1,86 +1,64 @@
-//! What every family of rows needs to know: how much to do, where, with whom.
+//! The parameters of a run: how much to do, where, with which contestants.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use clap::ValueEnum;
 
-use crate::Files;
 use crate::contestant::Contestant;
 use crate::machine::Cores;
 use crate::peers::Peers;
 use crate::python;
 use crate::scratch::Scratch;
-use crate::section::Options;
+use crate::what::{Network, Store};
 
-/// The store that is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Store {
-    File,
-    Memory,
-    #[value(name = "zookeeper")]
-    ZooKeeper,
-    Redis,
-    Postgres,
-    Mysql,
-    /// Three masters of Redis.
-    #[value(skip)]
-    Redlock,
+/// How a section is made.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub(crate) struct Options {
+    /// Only shows that it works: the figures say nothing.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Replaces the section of docs/benchmarks.md, besides printing it.
+    #[arg(long, conflicts_with = "quick")]
+    pub(crate) write: bool,
+    /// Rounds in which contestants take turns.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) rounds: Option<u8>,
 }
 
-impl Store {
-    /// As the command line and the document name it.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Memory => "memory",
-            Self::ZooKeeper => "zookeeper",
-            Self::Redis => "redis",
-            Self::Postgres => "postgres",
-            Self::Mysql => "mysql",
-            Self::Redlock => "redlock",
-        }
-    }
-
-    /// Whom contestants are compared with; on `memory:` there is none.
-    pub(crate) const fn floor(self) -> Contestant {
-        match self {
-            Self::File | Self::Memory => Contestant::Floor,
-            Self::ZooKeeper => Contestant::ZkFloorListed,
-            Self::Redis | Self::Redlock => Contestant::RedisFloor,
-            Self::Postgres => Contestant::PgFloor,
-            Self::Mysql => Contestant::MyFloor,
-        }
-    }
-
-    /// Whether clients reach it by way of a server.
-    pub(crate) const fn has_server(self) -> bool {
-        matches!(self, Self::ZooKeeper | Self::Redis | Self::Postgres | Self::Mysql | Self::Redlock)
-    }
+/// Where files are locked, and with which peers.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Files {
+    /// Leaves Python's filelock out, which needs Python and a package index.
+    #[arg(long, conflicts_with = "write")]
+    pub(crate) without_filelock: bool,
+    /// Works in this directory, to measure its file system.
+    #[arg(long)]
+    pub(crate) directory: Option<PathBuf>,
 }
 
 /// How much is done.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
-    /// Rounds in which the contestants of a table take turns.
+    /// Rounds in which contestants take turns.
     pub(crate) rounds: usize,
     /// Cycles per round.
     pub(crate) cycles: u64,
-    /// How long they contend in each round.
+    /// How long contenders take locks in each round.
     pub(crate) contend: Duration,
     /// Hand-overs per round, about.
     pub(crate) hand_overs: u64,
     /// The most waiters in a row about hand-over.
     pub(crate) waiters: u64,
-    /// Locks that are held to see what memory they take.
+    /// Locks held to measure their memory.
     pub(crate) held: u64,
-    /// The whole run is given up after this time, some three times what an idle machine needs.
+    /// The run ends with an error after this time, some three times what an idle machine needs.
     pub(crate) limit: Duration,
 }
 
 impl Effort {
-    pub(crate) const FULL: Self = Self {
+    const FULL: Self = Self {
         rounds: 5,
         cycles: 5000,
         contend: Duration::from_secs(2),
@@ -89,7 +67,7 @@ impl Effort {
         held: 10_000,
         limit: Duration::from_secs(15 * 60),
     };
-    pub(crate) const ZOOKEEPER: Self = Self {
+    const ZOOKEEPER: Self = Self {
         rounds: 3,
         cycles: 400,
         contend: Duration::from_secs(1),
@@ -98,13 +76,10 @@ impl Effort {
         held: 10_000,
         limit: Duration::from_secs(25 * 60),
     };
-    pub(crate) const REDIS: Self =
-        Self { cycles: 2000, hand_overs: 100, limit: Duration::from_secs(60 * 60), ..Self::ZOOKEEPER };
-    /// It takes half of that on a quiet machine: a thousand who ask again and again are served slowly. In five seconds each
-    /// of 32 contenders has some fifty sections on loopback: in one second it has twelve, and one more or less is 0.08.
-    pub(crate) const SQL: Self =
-        Self { contend: Duration::from_secs(5), limit: Duration::from_secs(60 * 60), ..Self::ZOOKEEPER };
-    pub(crate) const QUICK: Self = Self {
+    const REDIS: Self = Self { cycles: 2000, hand_overs: 100, limit: Duration::from_secs(60 * 60), ..Self::ZOOKEEPER };
+    /// Five seconds give each of 32 contenders some fifty sections on loopback; with the twelve of one second, one more or less is 0.08.
+    const SQL: Self = Self { contend: Duration::from_secs(5), limit: Duration::from_secs(60 * 60), ..Self::ZOOKEEPER };
+    const QUICK: Self = Self {
         rounds: 1,
         cycles: 200,
         contend: Duration::from_millis(300),
@@ -113,16 +88,9 @@ impl Effort {
         held: 500,
         limit: Duration::from_secs(10 * 60),
     };
-    /// Clients of other languages may take part, and take long to start.
-    pub(crate) const QUICK_REDIS: Self = Self { limit: Duration::from_secs(10 * 60), ..Self::QUICK };
-    /// Every step is synced to a disk, or sleeps in a proxy.
-    pub(crate) const QUICK_ZOOKEEPER: Self = Self {
-        cycles: 40,
-        contend: Duration::from_millis(200),
-        hand_overs: 10,
-        limit: Duration::from_secs(10 * 60),
-        ..Self::QUICK
-    };
+    /// Each step syncs a disk or waits in a proxy.
+    const QUICK_ZOOKEEPER: Self =
+        Self { cycles: 40, contend: Duration::from_millis(200), hand_overs: 10, ..Self::QUICK };
 }
 
 /// One run.
@@ -139,19 +107,23 @@ pub(crate) struct Bench {
     pub(crate) peers: Option<Peers>,
     /// For how many seconds a transaction is open beside the cycle; `None` for as long as the cycles of ten minutes take.
     pub(crate) open_for: Option<u64>,
+    /// Only these contestants and these networks; all of them where there are none.
+    pub(crate) with: Vec<Contestant>,
+    pub(crate) on: Vec<Network>,
+    /// tokio's multi-thread runtime, and no process keeps to a core.
+    pub(crate) as_used: bool,
 }
 
 impl Bench {
-    /// Prepares a run; its files are in the directory that was asked for, or else beside this program.
+    /// Prepares a run; its files are in the directory of `files`, or else near this program.
     pub(crate) fn new(store: Store, options: &Options, files: &Files) -> Result<Self> {
         let mut effort = match (options.quick, store) {
-            (true, Store::ZooKeeper | Store::Postgres | Store::Mysql) => Effort::QUICK_ZOOKEEPER,
-            (true, Store::Redis | Store::Redlock) => Effort::QUICK_REDIS,
+            (true, store) if store.syncs() => Effort::QUICK_ZOOKEEPER,
             (true, _) => Effort::QUICK,
             (false, Store::Redis | Store::Redlock) => Effort::REDIS,
             (false, Store::ZooKeeper) => Effort::ZOOKEEPER,
             (false, Store::Postgres | Store::Mysql) => Effort::SQL,
-            (false, _) => Effort::FULL,
+            (false, Store::File | Store::Memory) => Effort::FULL,
         };
         effort.rounds = options.rounds.map_or(effort.rounds, usize::from);
         let program = std::env::current_exe().context("where is this program?")?;
@@ -160,30 +132,27 @@ impl Bench {
         let filelock = store == Store::File && !files.without_filelock;
         let python = filelock.then(|| python::interpreter(&built)).transpose()?;
         let (quick, cores) = (options.quick, Cores::available()?);
-        Ok(Self { store, effort, quick, cores, scratch, python, peers: None, open_for: None })
+        let (peers, open_for, with, on, as_used) = (None, None, Vec::new(), Vec::new(), false);
+        Ok(Self { store, effort, quick, cores, scratch, python, peers, open_for, with, on, as_used })
     }
 
-    /// Those of `contestants` who take part: not who has to be installed and is not.
-    pub(crate) fn present(&self, contestants: &[Contestant]) -> Vec<Contestant> {
-        let present = |contestant: &Contestant| match contestant {
-            contestant if !contestant.is_on(self.store) => false,
+    /// The contestants on the store that is measured, without those that need an installation that is missing. Those of `not` take part
+    /// only where the run names its contestants.
+    pub(crate) fn contestants(&self, not: &[Contestant]) -> Vec<Contestant> {
+        use clap::ValueEnum as _;
+        let is_chosen = |who| if self.with.is_empty() { !not.contains(who) } else { self.with.contains(who) };
+        let is_present = |who: &Contestant| match who {
             Contestant::Filelock => self.python.is_some(),
-            contestant => !contestant.is_driven() || self.peers.is_some(),
+            who => !who.is_driven() || self.peers.is_some(),
         };
-        contestants.iter().copied().filter(present).collect()
+        let all = Contestant::value_variants().iter().filter(|who| who.is_on(self.store));
+        all.filter(|who| is_chosen(who) && is_present(who)).copied().collect()
     }
 
-    /// Those who can lock on the store that is measured, and wait for a lock.
-    pub(crate) fn waiting(&self) -> Vec<Contestant> {
-        let mut present = self.present(&Contestant::ALL);
+    /// Those of them that can wait for a lock.
+    pub(crate) fn waiting(&self, not: &[Contestant]) -> Vec<Contestant> {
+        let mut present = self.contestants(not);
         present.retain(|contestant| contestant.waits());
-        present
-    }
-
-    /// Those who can lock on the store that is measured, but for some.
-    pub(crate) fn present_but(&self, not: &[Contestant]) -> Vec<Contestant> {
-        let mut present = self.present(&Contestant::ALL);
-        present.retain(|contestant| !not.contains(contestant));
         present
     }
 }

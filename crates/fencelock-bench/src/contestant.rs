@@ -1,63 +1,58 @@
-//! Who is measured.
+//! The contestants.
 
 use clap::ValueEnum;
 
-use crate::bench::Store;
+use crate::what::Store;
 
-/// A way to lock, or the floor below all of them.
+/// A way to lock, or the floor below all of them, in the order of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Contestant {
+    /// The bare system calls of the layout of `file:`.
+    Floor,
+    /// The bare requests of a lock on ZooKeeper, on our client: create and delete; notified of a deletion, a waiter is next.
+    ZkFloor,
+    /// The same with a list, concurrent with the create and after the deletion.
+    ZkFloorListed,
+    /// The bare scripts of a lock on Redis, on our connection: a release grants the lock to the next waiter and notifies it.
+    RedisFloor,
+    /// The bare commands of `layout=plain` on our connection: `SET NX PX`, and a script that deletes its own key. No waiting.
+    PlainFloor,
+    /// The bare scripts of `layout=redisson` on our connection: the hash, its end, the message of a release. No waiting.
+    RedissonFloor,
+    /// The bare statements of a lock in a database, on one connection: insert and delete. A release before a queue grants the lock to
+    /// the next waiter and wakes it.
+    SqlFloor,
     /// fencelock with `Io::CurrentRuntime`.
     Current,
-    /// fencelock with its I/O thread, on any core.
-    Own,
-    /// fencelock with its I/O thread on the second core.
-    OwnApart,
     /// As [`Contestant::Current`], in the layout of redis-py, redsync and `rslock`: no queue, the same session hands on.
     CurrentPlain,
     /// As [`Contestant::Current`], in the layout of Redisson's `RLock`.
     CurrentRedisson,
-    /// The bare requests of a lock on ZooKeeper, on our client: create and delete; told of a deletion, it is next.
-    ZkFloor,
-    /// The same with a list: beside the create, and after the deletion that it is told of.
-    ZkFloorListed,
+    /// fencelock with its I/O thread, on any core: the default.
+    Own,
+    /// fencelock with its I/O thread on the second core.
+    OwnApart,
     /// The crate `zookeeper-client`.
     ZkCrate,
+    /// The crate `rslock`.
+    Rslock,
+    /// The table of tutorials, by hand, on a pool of 64 connections as services have it. A failed try is repeated after 50 ms.
+    Table,
+    /// The table in MariaDB from a driver that prepares each statement anew, as Go's does by default. No waiting.
+    TableUnprepared,
+    /// The statements of ShedLock's provider, by hand. No waiting.
+    ShedLock,
+    /// PostgreSQL's advisory locks, by hand. Nothing is written.
+    Advisory,
+    /// MariaDB's named locks, by hand. Nothing is written. No waiting.
+    GetLock,
     /// Curator's `InterProcessMutex`.
     Curator,
     /// go-zk's `Lock`.
     GoZk,
     /// kazoo's `Lock`.
     Kazoo,
-    /// The bare scripts of a lock on Redis, on our connection: a release gives the lock to the next one, and says so.
-    RedisFloor,
-    /// The bare commands of `layout=plain` on our connection: `SET NX PX`, and a script that deletes what is ours. Nobody waits.
-    PlainFloor,
-    /// The bare scripts of `layout=redisson` on our connection: the hash, its end, the message of a release. Nobody waits.
-    RedissonFloor,
-    /// The bare statements of a lock in PostgreSQL, on one connection: insert and delete; a release that is waited for gives the lock to the
-    /// next one, and tells it as it commits.
-    PgFloor,
-    /// A table with a unique key, an owner and an expiry, by hand: whoever finds it taken tries again after 50 ms.
-    PgTable,
-    /// The statements of ShedLock's provider for PostgreSQL, by hand. Nobody waits.
-    PgShedLock,
-    /// PostgreSQL's advisory locks, by hand. Nothing is written.
-    PgAdvisory,
-    /// The bare statements of a lock in MariaDB, on one connection: insert and delete; a release that is waited for gives the lock to the
-    /// next one, and wakes its process after the commit.
-    MyFloor,
-    /// The table of tutorials, by hand: delete what has expired, insert, delete. Whoever finds it taken tries again after 50 ms.
-    MyTable,
-    /// The same from a driver that prepares each statement anew, as Go's does where nothing is said. Nobody waits.
-    MyTableUnprepared,
-    /// The statements of ShedLock's provider for MariaDB, by hand. Nobody waits.
-    MyShedLock,
-    /// MariaDB's named locks, by hand. Nothing is written. Nobody waits.
-    MyGetLock,
-    /// The crate `rslock`.
-    Rslock,
-    /// Redisson's plain lock, for the client that hears of a release first.
+    /// Redisson's plain lock, for the client that receives the message of a release first.
     Redisson,
     /// Redisson's fair lock.
     RedissonFair,
@@ -67,8 +62,6 @@ pub(crate) enum Contestant {
     RedisPy,
     /// npm's `redlock`, with its defaults.
     NpmRedlock,
-    /// The bare system calls of the layout of `file:`.
-    Floor,
     /// `flock(2)` of a file that stays open.
     Flock,
     /// Python's `filelock`, with its defaults.
@@ -76,100 +69,65 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Self; 32] = [
-        Self::Floor,
-        Self::ZkFloor,
-        Self::ZkFloorListed,
-        Self::RedisFloor,
-        Self::PlainFloor,
-        Self::RedissonFloor,
-        Self::PgFloor,
-        Self::MyFloor,
-        Self::Current,
-        Self::CurrentPlain,
-        Self::CurrentRedisson,
-        Self::Own,
-        Self::OwnApart,
-        Self::ZkCrate,
-        Self::Rslock,
-        Self::PgTable,
-        Self::PgShedLock,
-        Self::PgAdvisory,
-        Self::MyTable,
-        Self::MyTableUnprepared,
-        Self::MyShedLock,
-        Self::MyGetLock,
-        Self::Curator,
-        Self::GoZk,
-        Self::Kazoo,
-        Self::Redisson,
-        Self::RedissonFair,
-        Self::Redsync,
-        Self::RedisPy,
-        Self::NpmRedlock,
-        Self::Flock,
-        Self::Filelock,
-    ];
+    /// The floor of that store with which contestants are compared.
+    pub(crate) const fn floor(store: Store) -> Self {
+        match store {
+            Store::File | Store::Memory => Self::Floor,
+            Store::ZooKeeper => Self::ZkFloorListed,
+            Store::Redis | Store::Redlock => Self::RedisFloor,
+            Store::Postgres | Store::Mysql => Self::SqlFloor,
+        }
+    }
 
-    /// Whom programs of their languages drive, on any store.
-    pub(crate) const DRIVEN: [Self; 8] = [
-        Self::Curator,
-        Self::GoZk,
-        Self::Kazoo,
-        Self::Redisson,
-        Self::RedissonFair,
-        Self::Redsync,
-        Self::RedisPy,
-        Self::NpmRedlock,
-    ];
-
-    /// As a table names it.
+    /// The name in a table.
     pub(crate) const fn title(self) -> &'static str {
         match self {
-            Self::Current => "fencelock, `Io::CurrentRuntime`",
-            Self::Own => "fencelock, I/O thread",
-            Self::OwnApart => "fencelock, I/O thread apart",
-            Self::CurrentPlain => "fencelock, `Io::CurrentRuntime`, `layout=plain`",
-            Self::CurrentRedisson => "fencelock, `Io::CurrentRuntime`, `layout=redisson`",
+            Self::Floor => "floor: the bare system calls of the layout",
             Self::ZkFloor => "floor: the bare requests, without a list",
             Self::ZkFloorListed => "floor: the bare requests, with a list",
-            Self::ZkCrate => "crate `zookeeper-client`",
-            Self::Curator => "Curator",
-            Self::GoZk => "go-zk",
-            Self::Kazoo => "kazoo",
             Self::RedisFloor => "floor: the bare scripts",
             Self::PlainFloor => "floor of `layout=plain`: the bare commands",
             Self::RedissonFloor => "floor of `layout=redisson`: the bare scripts",
-            Self::PgFloor | Self::MyFloor => "floor: the bare statements",
-            Self::PgTable => "a table with a unique key, by hand",
-            Self::PgShedLock | Self::MyShedLock => "ShedLock's statements, by hand",
-            Self::PgAdvisory => "advisory locks, by hand",
-            Self::MyTable => "the table of tutorials, by hand",
-            Self::MyTableUnprepared => "the same, each statement prepared anew",
-            Self::MyGetLock => "named locks (`GET_LOCK`), by hand",
+            Self::SqlFloor => "floor: the bare statements",
+            Self::Current => "fencelock, `Io::CurrentRuntime`",
+            Self::CurrentPlain => "fencelock, `Io::CurrentRuntime`, `layout=plain`",
+            Self::CurrentRedisson => "fencelock, `Io::CurrentRuntime`, `layout=redisson`",
+            Self::Own => "fencelock, I/O thread",
+            Self::OwnApart => "fencelock, I/O thread apart",
+            Self::ZkCrate => "crate `zookeeper-client`",
             Self::Rslock => "crate `rslock`",
+            Self::Table => "a table with a unique key, by hand",
+            Self::TableUnprepared => "the same, each statement prepared anew",
+            Self::ShedLock => "ShedLock's statements, by hand",
+            Self::Advisory => "advisory locks, by hand",
+            Self::GetLock => "named locks (`GET_LOCK`), by hand",
+            Self::Curator => "Curator",
+            Self::GoZk => "go-zk",
+            Self::Kazoo => "kazoo",
             Self::Redisson => "Redisson",
             Self::RedissonFair => "Redisson, fair lock",
             Self::Redsync => "redsync",
             Self::RedisPy => "redis-py",
             Self::NpmRedlock => "npm `redlock`",
-            Self::Floor => "floor: the bare system calls of the layout",
             Self::Flock => "`flock` of an open file",
             Self::Filelock => "Python's `filelock`",
         }
     }
 
-    /// Whether it is ours.
-    pub(crate) const fn is_fencelock(self) -> bool {
-        matches!(self, Self::Current | Self::Own | Self::OwnApart)
-            || matches!(self, Self::CurrentPlain | Self::CurrentRedisson)
+    /// The name in a goal.
+    pub(crate) fn short(self) -> &'static str {
+        self.title().trim_start_matches("fencelock, ")
     }
 
-    /// Whether it is somebody else's lock on a server.
+    /// Whether it is ours.
+    pub(crate) const fn is_fencelock(self) -> bool {
+        matches!(self, Self::Current | Self::CurrentPlain | Self::CurrentRedisson | Self::Own | Self::OwnApart)
+    }
+
+    /// Whether it is another project's lock on a server.
     pub(crate) const fn is_peer(self) -> bool {
-        matches!(self, Self::ZkCrate | Self::Rslock | Self::PgTable | Self::PgShedLock | Self::PgAdvisory)
-            || matches!(self, Self::MyTable | Self::MyTableUnprepared | Self::MyShedLock | Self::MyGetLock)
+        matches!(self, Self::ZkCrate | Self::Rslock | Self::Table | Self::TableUnprepared)
+            || matches!(self, Self::ShedLock | Self::Advisory | Self::GetLock)
             || self.is_driven()
     }
 
@@ -177,28 +135,26 @@ impl Contestant {
     pub(crate) const fn is_on(self, store: Store) -> bool {
         match self {
             Self::Current | Self::Own | Self::OwnApart => true,
-            Self::ZkFloor | Self::ZkFloorListed => matches!(store, Store::ZooKeeper),
-            Self::ZkCrate | Self::Curator | Self::GoZk | Self::Kazoo => matches!(store, Store::ZooKeeper),
-            Self::RedisFloor | Self::PlainFloor | Self::RedissonFloor => matches!(store, Store::Redis),
-            Self::PgFloor | Self::PgTable | Self::PgShedLock | Self::PgAdvisory => matches!(store, Store::Postgres),
-            Self::MyFloor | Self::MyTable | Self::MyTableUnprepared => matches!(store, Store::Mysql),
-            Self::MyShedLock | Self::MyGetLock => matches!(store, Store::Mysql),
-            Self::Rslock | Self::CurrentPlain | Self::CurrentRedisson => matches!(store, Store::Redis),
-            Self::Redisson | Self::RedissonFair | Self::RedisPy => matches!(store, Store::Redis),
+            Self::ZkFloor | Self::ZkFloorListed | Self::ZkCrate | Self::Curator | Self::GoZk | Self::Kazoo => {
+                matches!(store, Store::ZooKeeper)
+            }
+            Self::SqlFloor | Self::Table | Self::ShedLock => store.is_sql(),
+            Self::Advisory => matches!(store, Store::Postgres),
+            Self::TableUnprepared | Self::GetLock => matches!(store, Store::Mysql),
             Self::Redsync => matches!(store, Store::Redis | Store::Redlock),
             Self::NpmRedlock => matches!(store, Store::Redlock),
             Self::Floor | Self::Flock | Self::Filelock => matches!(store, Store::File),
+            _ => matches!(store, Store::Redis),
         }
     }
 
-    /// Whether it can wait for a lock that somebody else of it holds.
+    /// Whether it can wait for a lock that another task of it holds.
     pub(crate) const fn waits(self) -> bool {
-        !matches!(self, Self::PlainFloor | Self::RedissonFloor | Self::PgAdvisory | Self::PgShedLock)
-            && !matches!(self, Self::MyTableUnprepared | Self::MyShedLock | Self::MyGetLock)
-            && !matches!(self, Self::Floor)
+        !matches!(self, Self::PlainFloor | Self::RedissonFloor | Self::Advisory | Self::ShedLock)
+            && !matches!(self, Self::TableUnprepared | Self::GetLock | Self::Floor)
     }
 
-    /// Whether what it has in a store may outlive its process, with its session.
+    /// Whether its locks may outlive its process, with its session.
     pub(crate) const fn is_session(self) -> bool {
         self.is_fencelock() || !self.is_on(Store::File)
     }
@@ -209,13 +165,8 @@ impl Contestant {
             || matches!(self, Self::Redisson | Self::RedissonFair | Self::Redsync | Self::RedisPy | Self::NpmRedlock)
     }
 
-    /// Whether it asks again and again while it waits: no server comes to rest then.
+    /// Whether it asks again and again while it waits: the server does not come to rest.
     pub(crate) const fn is_restless(self) -> bool {
-        matches!(self, Self::Rslock | Self::Redsync | Self::RedisPy | Self::CurrentPlain) || self.is_table()
-    }
-
-    /// Whether it is a table by hand: each try is a transaction, and a round with a thousand waiters takes minutes.
-    pub(crate) const fn is_table(self) -> bool {
-        matches!(self, Self::PgTable | Self::MyTable)
+        matches!(self, Self::Rslock | Self::Redsync | Self::RedisPy | Self::CurrentPlain | Self::Table)
     }
 }

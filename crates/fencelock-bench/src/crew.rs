@@ -131,14 +131,7 @@ impl Worker {
         if self.contestant.is_driven() || !self.contestant.is_session() {
             return machine::processor_time(self.child.id());
         }
-        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).context("a worker is gone")?;
-        let mut total = Duration::ZERO;
-        for thread in threads {
-            let times = std::fs::read_to_string(thread?.path().join("schedstat")).context("no schedstat")?;
-            let running = times.split(' ').next().unwrap_or_default();
-            total += Duration::from_nanos(running.parse().with_context(|| times.clone())?);
-        }
-        Ok(total)
+        machine::threads_time(self.child.id())
     }
 
     /// The numbers that the last order left.

@@ -120,6 +120,18 @@ pub(crate) fn processor_time(id: u32) -> Result<Duration> {
     Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
+/// Processor time of the threads of another process so far, to the nanosecond, without threads that have ended.
+pub(crate) fn threads_time(id: u32) -> Result<Duration> {
+    let mut total = Duration::ZERO;
+    for thread in std::fs::read_dir(format!("/proc/{id}/task")).context("a process is gone")? {
+        // A thread may end meanwhile.
+        let Ok(times) = read_to_string(thread?.path().join("schedstat")) else { continue };
+        let running = times.split(' ').next().unwrap_or_default();
+        total += Duration::from_nanos(running.parse().with_context(|| times.clone())?);
+    }
+    Ok(total)
+}
+
 /// In user mode and in the kernel. The name of the program, which may contain anything, is in parentheses.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(") ")?;

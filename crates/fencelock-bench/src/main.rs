@@ -6,12 +6,12 @@
 mod bench;
 mod contestant;
 mod crew;
-mod defaults;
 mod families;
 #[cfg(test)]
 mod figures;
 mod goals;
 mod machine;
+mod measured;
 mod peers;
 mod protocol;
 mod python;
@@ -21,18 +21,20 @@ mod scratch;
 mod section;
 mod site;
 mod stats;
+mod tables;
+mod what;
 mod worker;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
 
-use bench::{Bench, Store};
+use bench::{Bench, Files, Options};
+use contestant::Contestant;
 use families::Family;
 use peers::Peers;
-use section::Options;
+use what::{Network, Store};
 
 #[derive(Debug, Parser)]
 #[command(name = "fencelock-bench", about = "Measures fencelock against the floor and against other locks")]
@@ -50,8 +52,8 @@ enum Command {
     /// The store `mysql:` on a server of its own, the bare statements, tables and named locks by hand.
     Mysql(OnServer),
     /// What users get: nothing set, tokio's multi-thread runtime, any core; on every store.
-    Defaults(defaults::Options),
-    /// The table by which textbooks choose a store, on every store with nothing set, beside the code of tutorials.
+    Defaults(Defaults),
+    /// The table by which textbooks choose a store, on every store with nothing set, and the code of tutorials.
     Stores(Options),
     #[command(hide = true)]
     Worker(worker::Args),
@@ -89,17 +91,23 @@ struct Only {
     /// Only these families of rows, for work on one of them; goals without figures are left out.
     #[arg(long, value_enum, conflicts_with = "write")]
     only: Vec<Family>,
+    /// Only these contestants.
+    #[arg(long, value_enum, conflicts_with = "write")]
+    with: Vec<Contestant>,
+    /// Only on these networks.
+    #[arg(long, value_enum, conflicts_with = "write")]
+    on: Vec<Network>,
 }
 
-/// Where files are locked, and with whom.
-#[derive(Debug, Default, clap::Args)]
-struct Files {
-    /// Leaves Python's filelock out, which needs Python and a package index.
-    #[arg(long, conflicts_with = "write")]
-    without_filelock: bool,
-    /// Works in this directory, to measure its file system.
-    #[arg(long)]
-    directory: Option<PathBuf>,
+#[derive(Debug, clap::Args)]
+struct Defaults {
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    files: Files,
+    /// Only these stores; goals of others are "not measured".
+    #[arg(long, value_enum, conflicts_with = "write")]
+    only: Vec<Store>,
 }
 
 fn main() -> ExitCode {
@@ -110,8 +118,8 @@ fn main() -> ExitCode {
         Command::Redis(server) => server.measure(Store::Redis),
         Command::Postgres(server) => server.measure(Store::Postgres),
         Command::Mysql(server) => server.measure(Store::Mysql),
-        Command::Defaults(options) => defaults::measure(&options),
-        Command::Stores(options) => defaults::stores::measure(&options),
+        Command::Defaults(Defaults { options, files, only }) => section::defaults(&options, &files, &only),
+        Command::Stores(options) => section::textbooks(&options),
         Command::Worker(args) => worker::run(args),
     };
     match done {
@@ -124,17 +132,24 @@ fn main() -> ExitCode {
 }
 
 impl Here {
-    fn measure(&self, store: Store) -> Result<()> {
-        section::measure(Bench::new(store, &self.options, &self.files)?, &self.options, &self.only.only)
+    fn measure(self, store: Store) -> Result<()> {
+        self.only.measure(Bench::new(store, &self.options, &self.files)?, &self.options)
     }
 }
 
 impl OnServer {
-    fn measure(&self, store: Store) -> Result<()> {
+    fn measure(self, store: Store) -> Result<()> {
         let mut bench = Bench::new(store, &self.options, &Files::default())?;
         bench.open_for = self.open_for;
         bench.peers = self.peers.then(|| Peers::build(store)).transpose()?;
-        section::measure(bench, &self.options, &self.only.only)
+        self.only.measure(bench, &self.options)
+    }
+}
+
+impl Only {
+    fn measure(self, mut bench: Bench, options: &Options) -> Result<()> {
+        (bench.with, bench.on) = (self.with, self.on);
+        section::measure(bench, options, &self.only)
     }
 }
 

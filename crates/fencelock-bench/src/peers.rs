@@ -6,8 +6,8 @@ use std::process::Command;
 use anyhow::{Result, bail};
 use fencelock_interop::{Built, Foreign, Purpose};
 
-use crate::bench::Store;
 use crate::contestant::Contestant;
+use crate::what::Store;
 
 /// As fencelock's own workers have it.
 const SESSION_TIMEOUT_MS: &str = "60000";

@@ -1,29 +1,46 @@
-//! One run of the benchmarks: whom it measures where, and what other clients failed at.
+//! One run of the benchmarks: its store, its figures, and the failures of other clients.
 
 use std::cell::RefCell;
 
 use anyhow::Result;
 
-use crate::bench::{Bench, Store};
+use crate::bench::Bench;
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
-use crate::families::{Row, take_turns};
+use crate::measured::{Figures, Measured};
 use crate::protocol::Order;
-use crate::site::{Kept, Network, Site, start};
+use crate::site::{Kept, Site, here, mysql, postgres, redis, zookeeper};
+use crate::what::{Network, Store};
+
+/// As few masters as one of which may fail.
+const MASTERS: usize = 3;
 
 /// One run, and the store that it measures.
 pub(crate) struct Run {
     pub(crate) bench: Bench,
     pub(crate) site: Box<dyn Site>,
-    /// What other clients failed at.
+    pub(crate) measured: RefCell<Measured>,
+    /// The failures of other clients.
     pub(crate) faults: RefCell<Vec<String>>,
+}
+
+/// Starts the store's server, which keeps to the second core; or uses the store on this machine.
+fn start(bench: &Bench) -> Result<Box<dyn Site>> {
+    Ok(match bench.store {
+        Store::Redis => Box::new(redis::Redis::start(bench.cores, 1)?),
+        Store::Redlock => Box::new(redis::Redis::start(bench.cores, MASTERS)?),
+        Store::Postgres => Box::new(postgres::Postgres::start(bench.cores)?),
+        Store::Mysql => Box::new(mysql::Mysql::start(bench.cores)?),
+        Store::ZooKeeper => Box::new(zookeeper::ZooKeeper::start(bench.cores)?),
+        store @ (Store::Memory | Store::File) => Box::new(here::Here::new(store, bench.scratch.path())?),
+    })
 }
 
 impl Run {
     /// With the store's server, if it has one.
     pub(crate) fn new(bench: Bench) -> Result<Self> {
         let site = start(&bench)?;
-        Ok(Self { bench, site, faults: RefCell::default() })
+        Ok(Self { bench, site, measured: RefCell::default(), faults: RefCell::default() })
     }
 
     /// Works on another store, on a server of its own that ends afterwards.
@@ -35,18 +52,17 @@ impl Run {
         done
     }
 
-    /// What is measured there: the servers, and the versions of the clients.
+    /// The servers, and the versions of the clients.
     pub(crate) fn description(&self) -> Result<Vec<String>> {
         let mut said: Vec<_> = self.site.describe()?.into_iter().collect();
-        for peer in self.bench.present(&Contestant::DRIVEN) {
+        for peer in self.bench.contestants(&[]).into_iter().filter(|contestant| contestant.is_driven()) {
             let version = || self.crew(peer, 1, Network::Loopback, Placement::Free)?.0[0].version();
             said.push(self.round(peer, "its version", version)?.unwrap_or_else(|| peer.title().to_owned()));
         }
         Ok(said)
     }
 
-    /// What one round of `contestant` found. Another client may fail without ending the run: nothing then, and the report
-    /// says so.
+    /// The result of one round of `contestant`. Another client may fail without ending the run: the report names it.
     pub(crate) fn round<T>(
         &self,
         contestant: Contestant,
@@ -66,35 +82,55 @@ impl Run {
         }
     }
 
-    /// Lets everybody take turns at `what` on `network`, and makes one row of all rounds of a contestant. A round in which
-    /// another client fails has found nothing.
-    pub(crate) fn rows<T, U>(
+    /// Keeps the figures of a round.
+    pub(crate) fn found(&self, contestant: Contestant, network: Network, figures: Figures) {
+        self.measured.borrow_mut().add(self.bench.store, network, contestant, figures);
+    }
+
+    /// Lets contestants take turns, so that a noisy moment affects all of them alike, and keeps their figures.
+    pub(crate) fn turns(
         &self,
         contestants: &[Contestant],
         network: Network,
         what: &str,
-        round: impl Fn(Contestant) -> Result<T>,
-        over: impl Fn(Vec<T>) -> U,
-    ) -> Result<Vec<Row<U>>> {
-        let turn = |contestant| self.round(contestant, what, || round(contestant));
-        let found = take_turns(contestants, self.bench.effort.rounds, turn)?;
-        let row = |(contestant, rounds)| Row { contestant, network, figure: over(rounds) };
-        Ok(found.into_iter().map(row).collect())
-    }
-
-    /// Measures on each way to the store, its server on any core.
-    pub(crate) fn everywhere<T>(&self, measure: impl Fn(Network) -> Result<Vec<T>>) -> Result<Vec<T>> {
-        self.site.keep(Kept::Any)?;
-        let mut rows = Vec::new();
-        for &network in self.site.networks() {
-            self.site.delays(network == Network::Delay);
-            rows.extend(measure(network)?);
+        round: impl Fn(Contestant) -> Result<Figures>,
+    ) -> Result<()> {
+        for _ in 0..self.bench.effort.rounds {
+            for &contestant in contestants {
+                let figures = self.round(contestant, what, || round(contestant))?;
+                self.found(contestant, network, figures.unwrap_or_default());
+            }
         }
-        self.site.is_on(Network::Loopback)?;
-        Ok(rows)
+        Ok(())
     }
 
-    /// Lets a client of another language compile what it runs, which nobody looks at. Nothing is delayed afterwards.
+    /// The networks of the run.
+    pub(crate) fn networks(&self) -> Vec<Network> {
+        let is_chosen = |network: &Network| self.bench.on.is_empty() || self.bench.on.contains(network);
+        self.site.networks().iter().copied().filter(is_chosen).collect()
+    }
+
+    /// Sets `network` up, with the server on a core of its own unless processes keep to none.
+    pub(crate) fn is_on(&self, network: Network) -> Result<()> {
+        self.site.delays(network == Network::Delay);
+        self.site.keep(match network {
+            _ if self.bench.as_used => Kept::Any,
+            Network::OneCore => Kept::First,
+            Network::Loopback | Network::Delay => Kept::Second,
+        })
+    }
+
+    /// Measures on each network, with the server on any core.
+    pub(crate) fn everywhere(&self, measure: impl Fn(Network) -> Result<()>) -> Result<()> {
+        self.site.keep(Kept::Any)?;
+        for network in self.networks() {
+            self.site.delays(network == Network::Delay);
+            measure(network)?;
+        }
+        self.is_on(Network::Loopback)
+    }
+
+    /// Lets a client of another language compile its code before it is measured. Nothing is delayed afterwards.
     pub(crate) fn warm(&self, contestant: Contestant, crew: &mut Crew) -> Result<()> {
         self.site.delays(false);
         if contestant.is_driven() {
@@ -103,7 +139,7 @@ impl Run {
         Ok(())
     }
 
-    /// Workers on something that nobody has locked before.
+    /// Workers on a lock that is new.
     pub(crate) fn crew(
         &self,
         contestant: Contestant,
@@ -111,10 +147,11 @@ impl Run {
         network: Network,
         placement: Placement,
     ) -> Result<Crew> {
+        let placement = if self.bench.as_used { Placement::AsUsed } else { placement };
         Crew::on(&self.bench, contestant, processes, &self.site.target(network), placement)
     }
 
-    /// The same where a server keeps to no core, and workers then neither.
+    /// The same where a server keeps to no core, and workers neither.
     pub(crate) fn crowd(&self, contestant: Contestant, processes: u64, network: Network) -> Result<Crew> {
         let placement = if self.bench.store.has_server() { Placement::Free } else { Placement::Dealt };
         self.crew(contestant, processes, network, placement)

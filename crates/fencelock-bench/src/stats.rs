@@ -18,11 +18,6 @@ impl Times {
         nanos.sort_unstable();
         Ok(Self { p50: percentile(&nanos, 50), p99: percentile(&nanos, 99) })
     }
-
-    /// Of each figure its median over the rounds.
-    pub(crate) fn median(rounds: impl Iterator<Item = Self> + Clone) -> Self {
-        Self { p50: median(rounds.clone().map(|round| round.p50)), p99: median(rounds.map(|round| round.p99)) }
-    }
 }
 
 /// The value that `percent` of the sorted `values` do not exceed.

@@ -1,47 +1,31 @@
-//! The cycle while an open transaction elsewhere in the database keeps everything that is dead from being removed: after as many cycles as
-//! 200 a second make in ten minutes, with some names held throughout; where it is asked for, for as long as they take. The goal
-//! says it; there is no table. The floor takes no part: with a bare insert and delete of one row 53,000 cycles in, a cycle takes 20 ms, and all
-//! of them would take hours.
+//! The cycle while an open transaction elsewhere in the database keeps dead rows from being removed: after as many cycles as 200 a second
+//! make in ten minutes, with some names held throughout; `--open-for` takes the time itself. A goal has the figure; there is no table. The
+//! floor takes no part: with a bare insert and delete of one row 53,000 cycles in, a cycle takes 20 ms, and all of them would take hours.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::Row;
 use crate::contestant::Contestant;
 use crate::crew::Placement;
 use crate::protocol::Order;
 use crate::run::Run;
-use crate::site::Network;
 use crate::stats::Times;
+use crate::what::{Network, What};
 
-/// So many a second, where the time is taken.
+/// Cycles a second, where the time is taken.
 const A_SECOND: u64 = 200;
-/// Ten minutes of them.
+/// Those of ten minutes.
 const CYCLES: u64 = 120_000;
-/// So many at once, and so many are looked at.
+/// Cycles of one order, and those that are looked at.
 const BATCH: u64 = 4000;
 /// Names held meanwhile.
 const HELD: u64 = 50;
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Aged {
-    fresh: f64,
-    old: f64,
-}
-
-impl Aged {
-    pub(crate) fn ratio(&self) -> f64 {
-        self.old / self.fresh
-    }
-}
-
-pub(super) fn measure(run: &Run) -> Result<Vec<Row<Aged>>> {
-    let network = Network::Loopback;
-    run.site.is_on(network)?;
+pub(super) fn measure(run: &Run) -> Result<()> {
+    run.is_on(Network::Loopback)?;
     let batch = if run.bench.quick { BATCH / 20 } else { BATCH };
-    let contestant = Contestant::Current;
-    let mut crew = run.crew(contestant, 1, network, Placement::Dealt)?;
+    let mut crew = run.crew(Contestant::Current, 1, Network::Loopback, Placement::Dealt)?;
     let worker = &mut crew.0[0];
     worker.ask(Order::Hold { count: HELD, tasks: 1 })?;
     let mut cycle = |count| {
@@ -62,5 +46,6 @@ pub(super) fn measure(run: &Run) -> Result<Vec<Row<Aged>>> {
     }
     let old = cycle(batch)?.p50;
     drop(transaction);
-    Ok(vec![Row { contestant, network, figure: Aged { fresh, old } }])
+    run.found(Contestant::Current, Network::Loopback, vec![(What::Aged, old / fresh)]);
+    Ok(())
 }

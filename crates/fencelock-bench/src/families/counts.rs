@@ -1,52 +1,31 @@
-//! What the server has to do: requests and notifications, as it counts them itself. The goals say it; there is no table.
+//! The server's work: requests and notifications, by its own counters. Goals have the figures; there is no table.
 
 use anyhow::Result;
 
-use super::Row;
-use super::hand_over::{Drain, EACH_ITS_OWN, Shape};
+use super::hand_over::{Drain, EACH_ITS_OWN};
 use crate::contestant::Contestant;
 use crate::crew::Placement;
+use crate::measured::Figures;
 use crate::run::Run;
-use crate::site::Network;
+use crate::what::{Network, Shape, What, one};
 
-const TOGETHER: Shape = Shape { waiters: 100, sessions: 1 };
-
-/// Requests and notifications of one queue.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PerRelease {
-    pub(crate) requests: f64,
-    /// Wake-ups of waiters, where the contestant counts them.
-    pub(crate) woken: f64,
-    /// Notifications to whom neither the release was nor the lock: off the way of the hand-over.
-    pub(crate) beside: f64,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Counts {
-    pub(crate) together: PerRelease,
-    /// Each waiter with a session of its own.
-    pub(crate) apart: Option<PerRelease>,
-}
-
-pub(super) fn measure(run: &Run) -> Result<Vec<Row<Counts>>> {
-    let network = Network::Loopback;
-    let mut rows = Vec::new();
-    let mut contestants = run.bench.waiting();
-    contestants.retain(|contestant| !matches!(contestant, Contestant::Own | Contestant::OwnApart));
-    for contestant in contestants {
-        let figure = run.round(contestant, "requests", || counts(run, contestant))?;
-        rows.extend(figure.map(|figure| Row { contestant, network, figure }));
+pub(super) fn measure(run: &Run) -> Result<()> {
+    for contestant in run.bench.waiting(&[Contestant::Own, Contestant::OwnApart]) {
+        let counts = || {
+            let mut figures = per_release(run, contestant, one(100))?;
+            if !contestant.is_driven() {
+                figures.extend(per_release(run, contestant, EACH_ITS_OWN)?);
+            }
+            Ok(figures)
+        };
+        let figures = run.round(contestant, "requests", counts)?;
+        run.found(contestant, Network::Loopback, figures.unwrap_or_default());
     }
-    Ok(rows)
+    Ok(())
 }
 
-fn counts(run: &Run, contestant: Contestant) -> Result<Counts> {
-    let together = per_release(run, contestant, TOGETHER)?;
-    let apart = if contestant.is_driven() { None } else { Some(per_release(run, contestant, EACH_ITS_OWN)?) };
-    Ok(Counts { together, apart })
-}
-
-fn per_release(run: &Run, contestant: Contestant, shape: Shape) -> Result<PerRelease> {
+/// Requests of a queue in one session; of waiters in sessions of their own, notifications.
+fn per_release(run: &Run, contestant: Contestant, shape: Shape) -> Result<Figures> {
     let mut crew = run.crew(contestant, shape.sessions, Network::Loopback, Placement::Dealt)?;
     let drain = Drain::fill(run, &mut crew, contestant, shape)?;
     let own_watches = drain.own_watches as f64;
@@ -54,11 +33,11 @@ fn per_release(run: &Run, contestant: Contestant, shape: Shape) -> Result<PerRel
     run.site.is_quiet()?;
     let (requests, notifications) = run.site.traffic()?.since(drained.before);
     let releases = drained.sections.len() as f64;
+    if shape.sessions == 1 {
+        return Ok(vec![(What::QueueRequests, requests / releases)]);
+    }
     let woken = drained.woken as f64;
-    Ok(PerRelease {
-        requests: requests / releases,
-        // The last release finds nobody.
-        woken: woken / shape.waiters as f64,
-        beside: (notifications - own_watches - woken) / releases,
-    })
+    // The last release finds no waiter. The owner of a node that is deleted receives a notification of its own.
+    let aside = (notifications - own_watches - woken) / releases;
+    Ok(vec![(What::Woken, woken / shape.waiters as f64), (What::Aside, aside)])
 }

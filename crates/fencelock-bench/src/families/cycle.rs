@@ -1,87 +1,65 @@
-//! The uncontended cycle: acquire and release, with nobody else about.
+//! The uncontended cycle: acquire and release by one client. On a database also the processor time of the server.
 
 use anyhow::Result;
 
-use super::{Row, cell, figure};
-use crate::bench::Store;
 use crate::contestant::Contestant;
-use crate::crew::{Crew, Placement};
+use crate::crew::{Placement, Worker};
+use crate::measured::Figures;
 use crate::protocol::Order;
-use crate::report::Table;
 use crate::run::Run;
-use crate::site::Network;
 use crate::stats::Times;
+use crate::what::{Network, Store, What};
 
-/// Everybody takes turns; of each the median over the rounds.
-pub(super) fn measure(run: &Run) -> Result<Vec<Row<Times>>> {
-    let mut rows = Vec::new();
-    // Whether two cores wake each other fast is luck, and more than a request that no disk waits for.
-    let one_core = (run.bench.store == Store::Redis).then_some(Network::OneCore);
-    for &network in one_core.iter().chain(run.site.networks()) {
-        run.site.is_on(network)?;
-        let (count, rounds) = match network {
-            Network::OneCore | Network::Loopback => (run.bench.effort.cycles, run.bench.effort.rounds * 3),
-            Network::Delay => (run.bench.effort.cycles.div_ceil(8), run.bench.effort.rounds + 2),
-        };
-        rows.extend(on(run, network, count, rounds)?);
+pub(super) fn measure(run: &Run) -> Result<()> {
+    // The speed at which two cores wake each other is luck, and more than a request that waits for no disk.
+    let has_one_core = run.bench.store == Store::Redis && !run.bench.as_used;
+    let one_core = has_one_core && (run.bench.on.is_empty() || run.bench.on.contains(&Network::OneCore));
+    for network in one_core.then_some(Network::OneCore).into_iter().chain(run.networks()) {
+        run.is_on(network)?;
+        on(run, network)?;
     }
-    run.site.is_on(Network::Loopback)?;
-    Ok(rows)
+    run.is_on(Network::Loopback)
 }
 
-fn on(run: &Run, network: Network, count: u64, rounds: usize) -> Result<Vec<Row<Times>>> {
+/// All crews stay for all rounds. The first round warms up.
+fn on(run: &Run, network: Network) -> Result<()> {
     let what = format!("cycle, {}", network.title());
+    let effort = run.bench.effort;
+    let (count, rounds) = match network {
+        Network::Delay => (effort.cycles.div_ceil(8), effort.rounds + 2),
+        Network::OneCore | Network::Loopback => (effort.cycles, effort.rounds * 3),
+    };
+    let rounds = if run.bench.as_used { effort.rounds } else { rounds };
     let mut crews = Vec::new();
-    for contestant in run.bench.present_but(&[Contestant::Own]) {
+    for contestant in run.bench.contestants(&[Contestant::Own]) {
         let start = || {
             let mut crew = run.crew(contestant, 1, network, Placement::Dealt)?;
             run.warm(contestant, &mut crew)?;
             Ok(crew)
         };
-        let mut crew = run.round(contestant, &what, start)?;
-        run.site.delays(network == Network::Delay);
-        cycle(run, contestant, &what, &mut crew, count)?;
-        crews.push((contestant, crew, Vec::new()));
+        crews.extend(run.round(contestant, &what, start)?.map(|crew| (contestant, crew)));
     }
-    for _ in 0..rounds {
-        for (contestant, crew, rounds) in &mut crews {
-            rounds.extend(cycle(run, *contestant, &what, crew, count)?);
+    run.site.delays(network == Network::Delay);
+    for round in 0..=rounds {
+        let mut failed = Vec::new();
+        for (contestant, crew) in &mut crews {
+            match run.round(*contestant, &what, || cycle(run, &mut crew.0[0], count))? {
+                None => failed.push(*contestant),
+                Some(figures) if round > 0 => run.found(*contestant, network, figures),
+                Some(_) => {}
+            }
         }
+        crews.retain(|(contestant, _)| !failed.contains(contestant));
     }
-    let measured = crews.into_iter().filter(|(_, _, rounds)| !rounds.is_empty());
-    let row = |(contestant, _, rounds): (_, _, Vec<_>)| Row {
-        contestant,
-        network,
-        figure: Times::median(rounds.into_iter()),
-    };
-    Ok(measured.map(row).collect())
+    Ok(())
 }
 
-/// One round; a crew that fails is sent home.
-fn cycle(run: &Run, contestant: Contestant, what: &str, crew: &mut Option<Crew>, count: u64) -> Result<Option<Times>> {
-    let Some(worker) = crew.as_mut().map(|crew| &mut crew.0[0]) else { return Ok(None) };
-    let times = run.round(contestant, what, || {
-        worker.ask(Order::Cycle { count })?;
-        Times::of(worker.log()?)
-    })?;
-    if times.is_none() {
-        *crew = None;
-    }
-    Ok(times)
-}
-
-/// With a column for each way to the store.
-pub(super) fn table(what: &str, rows: &[Row<Times>], store: Store) -> Table {
-    let networks = [Network::OneCore, Network::Loopback, Network::Delay];
-    let networks: Vec<_> = networks.into_iter().filter(|on| rows.iter().any(|row| row.network == *on)).collect();
-    let head = networks.iter().map(|network| {
-        let (unit, _) = network.unit();
-        if store.has_server() { format!("{}, {unit}", network.title()) } else { unit.to_owned() }
-    });
-    let mut table = Table::new(&[what.to_owned()].into_iter().chain(head).collect::<Vec<_>>());
-    for Row { contestant, .. } in rows.iter().filter(|row| row.network == Network::Loopback) {
-        let cells = networks.iter().map(|network| cell(figure(rows, *contestant, *network), *network));
-        table.row([contestant.title().to_owned()].into_iter().chain(cells));
-    }
-    table
+fn cycle(run: &Run, worker: &mut Worker, count: u64) -> Result<Figures> {
+    let before = run.site.processor_time()?;
+    worker.ask(Order::Cycle { count })?;
+    let server = run.site.processor_time()?.zip(before).map(|(after, before)| after.saturating_sub(before));
+    let times = Times::of(worker.log()?)?;
+    let mut figures = vec![(What::Cycle, times.p50), (What::CycleTail, times.p99)];
+    figures.extend(server.map(|spent| (What::Server, spent.as_nanos() as f64 / count as f64)));
+    Ok(figures)
 }

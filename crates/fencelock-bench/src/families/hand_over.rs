@@ -8,27 +8,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Row, find};
-use crate::bench::Store;
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
+use crate::measured::Figures;
 use crate::protocol::{Order, Section, now};
-use crate::report::Table;
 use crate::run::Run;
-use crate::site::{Network, Traffic};
+use crate::site::Traffic;
 use crate::stats::{Times, hand_overs, in_order, median};
-
-/// How many wait, and in how many sessions, each a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
-    pub(crate) waiters: u64,
-    pub(crate) sessions: u64,
-}
-
-/// Everybody in one session.
-const fn one(waiters: u64) -> Shape {
-    Shape { waiters, sessions: 1 }
-}
+use crate::what::{Network, Shape, Store, What, one};
 
 /// Waiters of four processes, without a server.
 const fn four(waiters: u64) -> Shape {
@@ -40,6 +27,8 @@ pub(super) const EACH_ITS_OWN: Shape = Shape { waiters: 10, sessions: 11 };
 
 const ON_SERVERS: [Shape; 3] = [one(2), one(100), one(1000)];
 const HERE: [Shape; 5] = [one(2), one(100), one(1000), four(100), four(1000)];
+/// Waiters of two processes, dealt out in turns, so that every hand-over is from one process to the other.
+const TWO_CLIENTS: Shape = Shape { waiters: 100, sessions: 2 };
 
 /// What is looked at of a long queue behind the delay, in bytes on their way to the server: a release takes about 100 of
 /// them, and a list half as many.
@@ -54,78 +43,61 @@ const POLL: Duration = Duration::from_millis(50);
 /// The most waiters of tables by hand, and of threads blocked in the kernel, of whom a thousand say nothing that a hundred do not.
 const FEW_WAITERS: u64 = 100;
 
-#[derive(Debug, Clone)]
-pub(crate) struct HandOver {
-    pub(crate) shape: Shape,
-    pub(crate) times: Times,
-    /// Neighbours served in the order of their arrival; from 0 to 1.
-    in_order: f64,
-}
-
-pub(super) fn measure(run: &Run) -> Result<Vec<Row<HandOver>>> {
-    let mut rows = Vec::new();
-    for &network in run.site.networks() {
-        for shape in shapes(run) {
-            let Shape { waiters, sessions } = shape;
-            let what = format!("hand-over, {}, {waiters} waiters in {sessions} sessions", network.title());
+pub(super) fn measure(run: &Run) -> Result<()> {
+    run.is_on(Network::Loopback)?;
+    for network in run.networks() {
+        for shape in shapes(run, network) {
+            let what = format!("{}, {}", What::HandOver(shape).title(), network.title());
             eprintln!("measuring: {what}");
-            let mut contestants = run.bench.waiting();
-            contestants.retain(|contestant| *contestant != Contestant::Own);
+            let mut contestants = run.bench.waiting(&[Contestant::Own]);
             // Eleven Java machines on two cores would measure the machine.
-            contestants.retain(|contestant| sessions == 1 || !contestant.is_driven());
+            contestants.retain(|contestant| shape.sessions == 1 || !contestant.is_driven());
             contestants.retain(|contestant| {
-                waiters <= FEW_WAITERS || *contestant != Contestant::Flock && !contestant.is_table()
+                shape.waiters <= FEW_WAITERS || !matches!(contestant, Contestant::Flock | Contestant::Table)
             });
             // A client that failed with so many waiters fails behind the delay as well, and takes minutes for it.
-            contestants.retain(|contestant| {
-                network == Network::Loopback || of(&rows, *contestant, Network::Loopback, shape).is_some()
-            });
-            let round = |contestant| round(run, contestant, network, shape);
-            rows.extend(run.rows(&contestants, network, &what, round, |rounds| over(shape, &rounds))?);
+            let failed = |contestant| {
+                let near = run.bench.on.is_empty() && network == Network::Delay;
+                let measured = run.measured.borrow();
+                near && measured.row(run.bench.store, Network::Loopback, contestant, What::HandOver(shape)).is_none()
+            };
+            contestants.retain(|contestant| !failed(*contestant));
+            run.turns(&contestants, network, &what, |contestant| round(run, contestant, network, shape))?;
         }
     }
-    Ok(rows)
+    Ok(())
 }
 
-/// Those of the store that there is time for.
-fn shapes(run: &Run) -> Vec<Shape> {
-    let mut shapes = if run.bench.store.has_server() { &ON_SERVERS[..] } else { &HERE }.to_vec();
-    // What one process has in its memory is not for several.
+/// Those of the store that there is time for: a thousand waiters take a minute to queue behind the delay.
+fn shapes(run: &Run, network: Network) -> Vec<Shape> {
+    let mut shapes = match run.bench.store {
+        _ if run.bench.as_used => [one(2), one(100), one(1000), TWO_CLIENTS].to_vec(),
+        store if store.has_server() => ON_SERVERS.to_vec(),
+        _ => HERE.to_vec(),
+    };
+    // The memory of one process is not for several.
     shapes.retain(|shape| run.bench.store != Store::Memory || shape.sessions == 1);
-    shapes.retain(|shape| shape.waiters <= run.bench.effort.waiters);
+    let is_short = run.bench.as_used && network == Network::Delay;
+    let most = if is_short { FEW_WAITERS } else { run.bench.effort.waiters };
+    shapes.retain(|shape| shape.waiters <= most && !(is_short && run.bench.quick));
     shapes
 }
 
-fn round(run: &Run, contestant: Contestant, network: Network, shape: Shape) -> Result<HandOver> {
+/// As often as it takes to see enough hand-overs. A first queue of few waiters is not looked at: it makes threads, watches and caches.
+fn round(run: &Run, contestant: Contestant, network: Network, shape: Shape) -> Result<Figures> {
     let mut crew = run.crew(contestant, shape.sessions, network, Placement::Dealt)?;
     run.warm(contestant, &mut crew)?;
     let few = if run.bench.store.has_server() { shape.waiters.min(10) } else { shape.waiters };
-    queues(run, &mut crew, contestant, network, shape, few)
-}
-
-/// As often as it takes to see enough hand-overs. Nobody looks at a first queue of `few` waiters: threads, watches and caches
-/// are there afterwards.
-pub(crate) fn queues(
-    run: &Run,
-    crew: &mut Crew,
-    contestant: Contestant,
-    network: Network,
-    shape: Shape,
-    few: u64,
-) -> Result<HandOver> {
-    Drain::fill(run, crew, contestant, Shape { waiters: few, ..shape })?.go(run, crew, network)?;
+    Drain::fill(run, &mut crew, contestant, Shape { waiters: few, ..shape })?.go(run, &mut crew, network)?;
     let (mut times, mut order) = (Vec::new(), Vec::new());
     for _ in 0..run.bench.effort.hand_overs.div_ceil(shape.waiters) {
-        let mut drained = Drain::fill(run, crew, contestant, shape)?.go(run, crew, network)?;
+        let mut drained = Drain::fill(run, &mut crew, contestant, shape)?.go(run, &mut crew, network)?;
         times.extend(hand_overs(&mut drained.sections)?);
         order.push(in_order(&drained.sections));
     }
-    Ok(HandOver { shape, times: Times::of(times)?, in_order: median(order) })
-}
-
-fn over(shape: Shape, rounds: &[HandOver]) -> HandOver {
-    let times = Times::median(rounds.iter().map(|round| round.times));
-    HandOver { shape, times, in_order: median(rounds.iter().map(|round| round.in_order)) }
+    let times = Times::of(times)?;
+    let both = [(What::HandOver(shape), times.p50), (What::HandOverTail(shape), times.p99)];
+    Ok(both.into_iter().chain([(What::Order(shape), median(order))]).collect())
 }
 
 /// A queue that is about to move.
@@ -202,43 +174,4 @@ impl Drain {
 fn random(most: Duration) -> Duration {
     let mixed = now().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     most.mul_f64(mixed as f64 / f64::from(u32::MAX))
-}
-
-/// The row of that contestant, network and shape.
-pub(crate) fn of(rows: &[Row<HandOver>], who: Contestant, network: Network, shape: Shape) -> Option<&HandOver> {
-    find(rows, who, network, |figure| figure.shape == shape)
-}
-
-/// The same for so many waiters in one session.
-pub(crate) fn with(rows: &[Row<HandOver>], who: Contestant, network: Network, waiters: u64) -> Option<&HandOver> {
-    of(rows, who, network, one(waiters))
-}
-
-/// With a column for each shape on each way to the store.
-pub(super) fn table(run: &Run, rows: &[Row<HandOver>]) -> Table {
-    let shown = |network, shape| rows.iter().any(|row| row.network == network && row.figure.shape == shape);
-    let networks = run.site.networks().iter().copied();
-    let columns = networks.flat_map(|network| shapes(run).into_iter().map(move |shape| (network, shape)));
-    let columns: Vec<_> = columns.filter(|(network, shape)| shown(*network, *shape)).collect();
-    let head = columns.iter().map(|(network, Shape { waiters, sessions })| {
-        let way = if run.bench.store.has_server() { format!("{}: ", network.title()) } else { String::new() };
-        let of = if *sessions > 1 { format!(" of {sessions} processes") } else { String::new() };
-        format!("{way}{waiters}{of}, {}", network.unit().0)
-    });
-    let head = ["hand-over, p50".to_owned()].into_iter().chain(head).chain(["order kept".to_owned()]);
-    let mut table = Table::new(&head.collect::<Vec<_>>());
-    let mut contestants = run.bench.waiting();
-    contestants.retain(|contestant| rows.iter().any(|row| row.contestant == *contestant));
-    for contestant in contestants {
-        let found = columns.iter().map(|(network, shape)| (of(rows, contestant, *network, *shape), *network));
-        let found: Vec<_> = found.collect();
-        let order = found.iter().filter_map(|(figure, _)| Some(figure.as_ref()?.in_order)).reduce(f64::min);
-        let order = order.map_or_else(|| "–".to_owned(), |order| format!("{:.0} %", 100.0 * order));
-        let cells = found.iter().map(|(figure, network)| {
-            let (_, write) = network.unit();
-            figure.map_or_else(|| "–".to_owned(), |figure| write(figure.times.p50))
-        });
-        table.row([contestant.title().to_owned()].into_iter().chain(cells).chain([order]));
-    }
-    table
 }

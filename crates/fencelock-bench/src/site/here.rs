@@ -7,15 +7,15 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use fencelock_testbed::Proxy;
 
-use super::{Kept, Network, Site, Traffic};
-use crate::bench::Store;
+use super::{Kept, Site, Traffic};
 use crate::crew::Target;
+use crate::what::{Network, Store};
 
 /// Until all processes that have entered a queue sleep.
 const SETTLE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
-pub(super) struct Here {
+pub(crate) struct Here {
     store: Store,
     directory: String,
     made: AtomicU64,
@@ -23,7 +23,7 @@ pub(super) struct Here {
 
 impl Here {
     /// The files of the store, and those that other contestants lock, are made in `directory`.
-    pub(super) fn new(store: Store, directory: &Path) -> Result<Self> {
+    pub(crate) fn new(store: Store, directory: &Path) -> Result<Self> {
         let directory = directory.to_str().context("the path of the scratch directory is not UTF-8")?.to_owned();
         Ok(Self { store, directory, made: AtomicU64::new(0) })
     }

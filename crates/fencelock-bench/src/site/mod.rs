@@ -1,10 +1,10 @@
-//! Where the store of a run is, mostly a server of its own: what is between it and its clients, and what it says of them.
+//! The store of a run, mostly a server of its own: the network to it, and its counters.
 
-mod here;
-mod mysql;
-mod postgres;
-mod redis;
-mod zookeeper;
+pub(crate) mod here;
+pub(crate) mod mysql;
+pub(crate) mod postgres;
+pub(crate) mod redis;
+pub(crate) mod zookeeper;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -13,61 +13,15 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use fencelock_testbed::{Proxy, wait_until};
 
-use crate::bench::{Bench, Store};
 use crate::crew::Target;
 use crate::machine::Cores;
-use crate::report::{micros, millis};
+use crate::what::Network;
 
 /// How long bytes are held, each way.
 const DELAY: Duration = Duration::from_millis(2);
 
 /// Two looks must be so far apart that a request and its answer fit between them, and what is put off by 20 ms.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(40);
-
-/// As few masters as one of which may fail.
-const MASTERS: usize = 3;
-
-/// Starts the store's server, which keeps to the second core; or says that the store is on this machine.
-pub(crate) fn start(bench: &Bench) -> Result<Box<dyn Site>> {
-    Ok(match bench.store {
-        Store::Redis => Box::new(redis::Redis::start(bench.cores, 1)?),
-        Store::Redlock => Box::new(redis::Redis::start(bench.cores, MASTERS)?),
-        Store::Postgres => Box::new(postgres::Postgres::start(bench.cores)?),
-        Store::Mysql => Box::new(mysql::Mysql::start(bench.cores)?),
-        Store::ZooKeeper => Box::new(zookeeper::ZooKeeper::start(bench.cores)?),
-        store @ (Store::Memory | Store::File) => Box::new(here::Here::new(store, bench.scratch.path())?),
-    })
-}
-
-/// What is between a client and the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Network {
-    /// Loopback, and the server keeps to the core of the client.
-    OneCore,
-    /// Loopback, and the server keeps to a core of its own where the client does.
-    Loopback,
-    /// A proxy that holds bytes for [`DELAY`] each way.
-    Delay,
-}
-
-impl Network {
-    /// As a table names it.
-    pub(crate) const fn title(self) -> &'static str {
-        match self {
-            Self::OneCore => "one core",
-            Self::Loopback => "loopback",
-            Self::Delay => "2 ms each way",
-        }
-    }
-
-    /// The unit of a table's times, and nanoseconds in it.
-    pub(crate) const fn unit(self) -> (&'static str, fn(f64) -> String) {
-        match self {
-            Self::OneCore | Self::Loopback => ("µs", micros),
-            Self::Delay => ("ms", millis),
-        }
-    }
-}
 
 /// The cores that a server keeps to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,17 +132,16 @@ pub(crate) trait Site {
         Ok(0)
     }
 
+    /// Processor time of the server's processes so far, where a cycle is charged with it.
+    fn processor_time(&self) -> Result<Option<Duration>> {
+        Ok(None)
+    }
+
     /// Whether the proxy delays; what is not measured need not wait.
     fn delays(&self, delays: bool) {
         for proxy in self.proxies() {
             proxy.delay(if delays { DELAY } else { Duration::ZERO });
         }
-    }
-
-    /// Sets up what `network` says.
-    fn is_on(&self, network: Network) -> Result<()> {
-        self.delays(network == Network::Delay);
-        self.keep(if network == Network::OneCore { Kept::First } else { Kept::Second })
     }
 
     /// Waits until the first proxy has carried so many bytes more to the server, or until nothing comes any more.

@@ -2,17 +2,19 @@
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use fencelock_testbed::Proxy;
 use fencelock_testbed::mysql::{OWNER, Server, Settings};
 
-use super::{Kept, Network, OpenTransaction, Site, Traffic};
+use super::{Kept, OpenTransaction, Site, Traffic};
 use crate::crew::Target;
 use crate::machine::{self, Cores};
+use crate::what::Network;
 
 #[derive(Debug)]
-pub(super) struct Mysql {
+pub(crate) struct Mysql {
     server: Server,
     proxies: [Proxy; 1],
     cores: Cores,
@@ -23,7 +25,7 @@ pub(super) struct Mysql {
 }
 
 impl Mysql {
-    pub(super) fn start(cores: Cores) -> Result<Self> {
+    pub(crate) fn start(cores: Cores) -> Result<Self> {
         let server = Server::start(Settings::default().with("--max-connections=3000")).context("no MariaDB")?;
         let proxy = machine::pinned(&[cores.second], || Ok(Proxy::start(server.address())?))?;
         let mut site =
@@ -88,6 +90,10 @@ impl Site for Mysql {
         let counted = self.status("Questions")?;
         let requests = counted.saturating_sub(self.asked.load(Ordering::Relaxed) * self.each);
         Ok(Traffic { requests, sent: requests })
+    }
+
+    fn processor_time(&self) -> Result<Option<Duration>> {
+        machine::threads_time(self.server.process_id().context("the server is gone")?).map(Some)
     }
 
     fn undone(&self) -> Result<u64> {

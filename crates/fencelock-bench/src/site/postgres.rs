@@ -3,17 +3,19 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use fencelock_testbed::Proxy;
 use fencelock_testbed::postgres::{OWNER, Server, Settings};
 
-use super::{Kept, Network, OpenTransaction, Site, Traffic};
+use super::{Kept, OpenTransaction, Site, Traffic};
 use crate::crew::Target;
 use crate::machine::{self, Cores};
+use crate::what::Network;
 
 #[derive(Debug)]
-pub(super) struct Postgres {
+pub(crate) struct Postgres {
     server: Server,
     proxies: [Proxy; 1],
     cores: Cores,
@@ -21,7 +23,7 @@ pub(super) struct Postgres {
 }
 
 impl Postgres {
-    pub(super) fn start(cores: Cores) -> Result<Self> {
+    pub(crate) fn start(cores: Cores) -> Result<Self> {
         let settings = Settings::default().with("shared_preload_libraries = 'pg_stat_statements'");
         let server = Server::start(settings).context("no PostgreSQL")?;
         server.sql("postgres", "CREATE EXTENSION pg_stat_statements")?;
@@ -79,5 +81,11 @@ impl Site for Postgres {
         let counted = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements WHERE query NOT LIKE '%pg_stat_statements%'";
         let requests = self.number(counted)?;
         Ok(Traffic { requests, sent: requests })
+    }
+
+    /// A process that ends between two looks takes its time along: connections that are measured stay.
+    fn processor_time(&self) -> Result<Option<Duration>> {
+        let times = self.server.processes().into_iter().map(|id| machine::threads_time(id).unwrap_or_default());
+        Ok(Some(times.sum()))
     }
 }

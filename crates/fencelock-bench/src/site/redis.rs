@@ -6,12 +6,13 @@ use anyhow::{Context as _, Result};
 use fencelock_testbed::Proxy;
 use fencelock_testbed::redis::{Server, Settings};
 
-use super::{Kept, Network, Site, Traffic};
+use super::{Kept, Site, Traffic};
 use crate::crew::Target;
 use crate::machine::{self, Cores};
+use crate::what::Network;
 
 #[derive(Debug)]
-pub(super) struct Redis {
+pub(crate) struct Redis {
     servers: Vec<Server>,
     /// One before each server.
     proxies: Vec<Proxy>,
@@ -20,7 +21,7 @@ pub(super) struct Redis {
 }
 
 impl Redis {
-    pub(super) fn start(cores: Cores, masters: usize) -> Result<Self> {
+    pub(crate) fn start(cores: Cores, masters: usize) -> Result<Self> {
         let start = |_| Server::start(Settings::default()).context("no Redis");
         let servers = (0..masters).map(start).collect::<Result<Vec<_>>>()?;
         let before = |server: &Server| machine::pinned(&[cores.second], || Ok(Proxy::start(server.address())?));

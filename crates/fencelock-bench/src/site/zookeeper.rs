@@ -8,15 +8,16 @@ use anyhow::{Context as _, Result, ensure};
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
 use fencelock_testbed::{Proxy, wait_until};
 
-use super::{Kept, Network, Site, Traffic};
+use super::{Kept, Site, Traffic};
 use crate::crew::Target;
 use crate::machine::{self, Cores};
+use crate::what::Network;
 
 /// ZooKeeper's default for `tickTime`.
 const TICK_MS: u64 = 2000;
 
 #[derive(Debug)]
-pub(super) struct ZooKeeper {
+pub(crate) struct ZooKeeper {
     ensemble: Ensemble,
     proxy: Proxy,
     cores: Cores,
@@ -24,7 +25,7 @@ pub(super) struct ZooKeeper {
 }
 
 impl ZooKeeper {
-    pub(super) fn start(cores: Cores) -> Result<Self> {
+    pub(crate) fn start(cores: Cores) -> Result<Self> {
         let java = [
             "-Xmx1g",
             // Empty containers stay for the run: their removal would meet the contestant that is measured just then.

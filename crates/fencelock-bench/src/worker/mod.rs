@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 use crate::contestant::Contestant;
 use crate::machine;
 use crate::protocol::{Order, write_log};
+use crate::what::Store;
 use workload::Workload;
 
 /// How long what a worker has in a store may take to be given back.
@@ -149,30 +150,18 @@ impl Contender {
                 let floor = redis_floor::Floor::connect(args.contestant, &args.url, prefix(args)?).await?;
                 Self::RedisFloor(Workload::new(floor))
             }
-            Contestant::PgFloor | Contestant::PgTable | Contestant::PgShedLock | Contestant::PgAdvisory => {
-                let floor = postgres_floor::Floor::connect(args.contestant, &args.url, prefix(args)?).await?;
+            who if who.is_on(Store::Postgres) && args.url.starts_with("postgres:") => {
+                let floor = postgres_floor::Floor::connect(who, &args.url, prefix(args)?).await?;
                 Self::PostgresFloor(Workload::new(floor))
             }
-            Contestant::MyFloor
-            | Contestant::MyTable
-            | Contestant::MyTableUnprepared
-            | Contestant::MyShedLock
-            | Contestant::MyGetLock => {
-                let floor = mysql_floor::Floor::connect(args.contestant, &args.url, prefix(args)?).await?;
+            who if who.is_on(Store::Mysql) => {
+                let floor = mysql_floor::Floor::connect(who, &args.url, prefix(args)?).await?;
                 Self::MysqlFloor(Workload::new(floor))
             }
             Contestant::Rslock => Self::Rslock(Workload::new(rslock::Rslock::new(&args.url, prefix(args)?))),
             Contestant::Flock => Self::Flock(flock::Flock::new(&args.file)?),
             Contestant::Floor => Self::Floor(floor::Floor::new(&args.file)?),
-            Contestant::Filelock
-            | Contestant::Curator
-            | Contestant::GoZk
-            | Contestant::Kazoo
-            | Contestant::Redisson
-            | Contestant::RedissonFair
-            | Contestant::Redsync
-            | Contestant::RedisPy
-            | Contestant::NpmRedlock => bail!("{} is driven by a program of its own language", args.contestant.title()),
+            who => bail!("{} is driven by a program of its own language", who.title()),
         })
     }
 

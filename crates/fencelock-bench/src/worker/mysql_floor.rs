@@ -1,9 +1,9 @@
-//! The floor of `mysql:`, on the same driver as the store's and one connection: the statements that nobody can do without. And locks that
-//! services have: the table of tutorials, the statements of ShedLock, and named locks, by hand.
+//! The floor of `mysql:`, on the same driver as the store's and one connection: the statements that every lock needs. And locks that
+//! services have: the table of tutorials with a pool of connections, the statements of ShedLock, and named locks, by hand.
 //!
-//! A free lock is a row that is inserted and deleted. A lock that is waited for is one procedure that takes it or queues, and one that gives
-//! it to the next in the queue and, after its commit, wakes the process of that one (`KILL QUERY`), which reads who it is. Nothing dies
-//! here, so nobody looks for the dead.
+//! A free lock is a row that is inserted and deleted. A lock with waiters is one procedure that takes it or queues, and one that grants it
+//! to the next waiter in the queue and, after its commit, wakes the process of that waiter (`KILL QUERY`), which reads its name. Nothing
+//! dies here, so no client looks for the dead.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Opts, OptsBuilder};
 
-use super::waiters::{Held, Waiters};
+use super::waiters::{Held, Lent, Pool, Waiters};
 use super::workload::{Lock, Take};
 use crate::contestant::Contestant;
 
@@ -81,7 +81,8 @@ const TABLES: &[&str] = &[
 #[derive(Clone)]
 pub(super) struct Floor {
     contestant: Contestant,
-    connection: Arc<tokio::sync::Mutex<Conn>>,
+    options: Opts,
+    connections: Arc<Pool<Conn>>,
     name: Arc<str>,
     prefix: Arc<str>,
     waiters: Waiters,
@@ -92,7 +93,7 @@ impl Floor {
         let options = OptsBuilder::from_opts(Opts::from_url(&format!("{url}?prefer_socket=false"))?);
         let options = match contestant {
             // Each statement is prepared, run and forgotten.
-            Contestant::MyTableUnprepared => options.stmt_cache_size(Some(0)),
+            Contestant::TableUnprepared => options.stmt_cache_size(Some(0)),
             _ => options,
         };
         let options = Opts::from(options);
@@ -107,43 +108,57 @@ impl Floor {
         let waiters = Waiters::new(format!("{prefix}_{}", std::process::id()));
         let bell = &*waiters.channel;
         match contestant {
-            Contestant::MyFloor => {
+            Contestant::SqlFloor => {
                 connection.exec_drop("INSERT IGNORE INTO floor_lock VALUES (?, '')", (&*name,)).await?;
                 connection.exec_drop("INSERT IGNORE INTO floor_bell VALUES (?, 0, '')", (bell,)).await?;
                 connection.query_drop(format!("SELECT GET_LOCK('{bell}_', 0)")).await?;
-                let mut ear = Conn::new(options).await?;
+                let mut ear = Conn::new(options.clone()).await?;
                 ear.query_drop(format!("SELECT GET_LOCK('{bell}', 0)")).await?;
                 tokio::spawn(listen(ear, waiters.clone()));
             }
             // A provider that has met a name inserts no row any more.
-            Contestant::MyShedLock => {
+            Contestant::ShedLock => {
                 let row = "INSERT IGNORE INTO shedlock VALUES (?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), '')";
                 connection.exec_drop(row, (&*name,)).await?;
             }
             _ => {}
         }
-        let connection = Arc::new(tokio::sync::Mutex::new(connection));
-        Ok(Self { contestant, connection, name, prefix: prefix.into(), waiters })
+        let connections = Arc::new(Pool::new(connection, contestant == Contestant::Table));
+        Ok(Self { contestant, options, connections, name, prefix: prefix.into(), waiters })
+    }
+
+    async fn connection(&self) -> Result<Lent<Conn>> {
+        self.connections.lend(self.open()).await
+    }
+
+    async fn open(&self) -> Result<Conn> {
+        Ok(Conn::new(self.options.clone()).await?)
     }
 
     /// Whether one try had it.
     async fn take(&self, owner: &str) -> Result<bool> {
-        let mut connection = self.connection.lock().await;
+        let mut connection = self.connection().await?;
         let taken = match self.contestant {
-            Contestant::MyTable | Contestant::MyTableUnprepared => {
+            Contestant::Table | Contestant::TableUnprepared => {
                 let expired = "DELETE FROM distributed_lock WHERE expire_time < NOW()";
                 let insert = "INSERT INTO distributed_lock (lock_key, lock_value, expire_time) VALUES (?, ?, NOW() + INTERVAL 60 SECOND)";
-                match connection.exec_drop(expired, ()).await {
-                    Ok(()) => connection.exec_drop(insert, (&*self.name, owner)).await,
-                    undone => undone,
+                loop {
+                    let done = match connection.exec_drop(expired, ()).await {
+                        Ok(()) => connection.exec_drop(insert, (&*self.name, owner)).await,
+                        undone => undone,
+                    };
+                    // The server undid one of several (a deadlock).
+                    if !matches!(&done, Err(Error::Server(error)) if error.code == 1213) {
+                        break done;
+                    }
                 }
             }
-            Contestant::MyShedLock => {
+            Contestant::ShedLock => {
                 let update = "UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, 60000000, UTC_TIMESTAMP(3)), locked_at = UTC_TIMESTAMP(3), locked_by = ? WHERE name = ? AND lock_until <= UTC_TIMESTAMP(3)";
                 connection.exec_drop(update, (owner, &*self.name)).await?;
                 return Ok(connection.affected_rows() == 1);
             }
-            Contestant::MyGetLock => {
+            Contestant::GetLock => {
                 let got: Option<Option<u8>> = connection.exec_first("SELECT GET_LOCK(?, 0)", (&*self.name,)).await?;
                 return Ok(got.flatten() == Some(1));
             }
@@ -151,23 +166,23 @@ impl Floor {
         };
         match taken {
             Ok(()) => Ok(true),
-            // The row is there, or the server undid one of several (a deadlock).
-            Err(Error::Server(error)) if matches!(error.code, 1062 | 1213) => Ok(false),
+            // The row is there.
+            Err(Error::Server(error)) if error.code == 1062 => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Gives back what [`Floor::take`] had.
     async fn drop(&self, owner: &str) -> Result<bool> {
-        let mut connection = self.connection.lock().await;
+        let mut connection = self.connection().await?;
         let statement = match self.contestant {
-            Contestant::MyTable | Contestant::MyTableUnprepared => {
+            Contestant::Table | Contestant::TableUnprepared => {
                 "DELETE FROM distributed_lock WHERE lock_key = ? AND lock_value = ?"
             }
-            Contestant::MyShedLock => {
+            Contestant::ShedLock => {
                 "UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3) WHERE name = ? AND locked_by = ?"
             }
-            Contestant::MyGetLock => {
+            Contestant::GetLock => {
                 let free: Option<Option<u8>> = connection.exec_first("SELECT RELEASE_LOCK(?)", (&*self.name,)).await?;
                 return Ok(free.flatten() == Some(1));
             }
@@ -185,7 +200,7 @@ impl Floor {
     }
 
     async fn call(&self, procedure: &str, owner: &str) -> Result<bool> {
-        let mut connection = self.connection.lock().await;
+        let mut connection = self.connection().await?;
         let said: Option<Option<u8>> =
             connection.exec_first(format!("CALL {procedure}(?, ?)"), (&*self.name, owner)).await?;
         Ok(said.flatten() == Some(1))
@@ -217,7 +232,7 @@ impl Take for Floor {
 
     async fn acquire(&self) -> Result<Held> {
         let place = self.waiters.place();
-        if self.contestant != Contestant::MyFloor {
+        if self.contestant != Contestant::SqlFloor {
             self.waiters.again(|| self.take(&place)).await?;
             return Ok(Held { place, alone: true });
         }
@@ -254,11 +269,14 @@ impl Lock for Floor {
         self.waiters.until_queued(count).await
     }
 
-    /// The row of a name that ShedLock's provider has met.
+    /// The row of a name that ShedLock's provider has met, or a connection of a service's.
     async fn prepare(&self) -> Result<()> {
-        if self.contestant == Contestant::MyShedLock {
+        if self.contestant == Contestant::ShedLock {
             let row = "INSERT IGNORE INTO shedlock VALUES (?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), '')";
-            self.connection.lock().await.exec_drop(row, (&*self.name,)).await?;
+            self.connection().await?.exec_drop(row, (&*self.name,)).await?;
+        }
+        if self.contestant == Contestant::Table {
+            self.connections.warm(self.open()).await?;
         }
         Ok(())
     }

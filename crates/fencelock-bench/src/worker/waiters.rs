@@ -1,15 +1,79 @@
-//! Who waits in the queue of a floor: the server tells this process whose turn it is.
+//! The waiters in the queue of a floor, which the server notifies, and the connections of locks by hand.
 
 use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 /// How long whoever finds a lock without a queue taken waits before it tries again.
 const AGAIN: Duration = Duration::from_millis(50);
+
+/// The connections of a service.
+const POOL: usize = 64;
+
+/// Connections, of which each statement takes one for itself: the last that is idle, else a new one, up to a limit.
+pub(super) struct Pool<C> {
+    room: Arc<Semaphore>,
+    idle: Arc<Mutex<Vec<C>>>,
+}
+
+/// A connection that returns to its pool.
+pub(super) struct Lent<C> {
+    connection: Option<C>,
+    idle: Arc<Mutex<Vec<C>>>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl<C> Pool<C> {
+    /// With a first connection: the only one, or one of a service's.
+    pub(super) fn new(first: C, is_service: bool) -> Self {
+        let room = Arc::new(Semaphore::new(if is_service { POOL } else { 1 }));
+        Self { room, idle: Arc::new(Mutex::new(vec![first])) }
+    }
+
+    pub(super) async fn lend(&self, open: impl Future<Output = Result<C>>) -> Result<Lent<C>> {
+        let room = Arc::clone(&self.room).acquire_owned().await?;
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => open.await?,
+        };
+        Ok(Lent { connection: Some(connection), idle: Arc::clone(&self.idle), _room: room })
+    }
+
+    /// Opens a connection more, unless the pool is full: of a service that has run for a while.
+    pub(super) async fn warm(&self, open: impl Future<Output = Result<C>>) -> Result<()> {
+        if self.idle.lock().unwrap_or_else(PoisonError::into_inner).len() < self.room.available_permits() {
+            let connection = open.await?;
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        }
+        Ok(())
+    }
+}
+
+impl<C> Deref for Lent<C> {
+    type Target = C;
+
+    fn deref(&self) -> &C {
+        self.connection.as_ref().expect("a connection is there until it is dropped")
+    }
+}
+
+impl<C> DerefMut for Lent<C> {
+    fn deref_mut(&mut self) -> &mut C {
+        self.connection.as_mut().expect("a connection is there until it is dropped")
+    }
+}
+
+impl<C> Drop for Lent<C> {
+    fn drop(&mut self) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).extend(self.connection.take());
+    }
+}
 
 /// A lock that is held.
 pub(super) struct Held {

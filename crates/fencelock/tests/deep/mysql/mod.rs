@@ -1,7 +1,6 @@
 //! The store `mysql:` under contention, and while its server is killed and its requests are ended.
 
 mod contended;
-mod cycles;
 #[allow(dead_code, reason = "a helper of the gate's tests that no test here needs")]
 #[path = "../../mysql/lab.rs"]
 mod lab;
