@@ -61,17 +61,14 @@ fn shown(value: &OsStr) -> String {
     }
 }
 
-/// The name of a lock.
 pub(crate) fn name() -> Text<Name> {
     Text::new(|text| Name::new(text).map_err(|error| error.to_string()))
 }
 
-/// The slots of a job.
 pub(crate) fn slot() -> Text<Slot> {
     Text::new(|text| text.parse::<Slot>().map_err(|error| error.to_string()))
 }
 
-/// One slot, by its name.
 pub(crate) fn named_slot() -> Text<Slot> {
     Text::new(|text| Slot::named(text).map_err(|error| error.to_string()))
 }
@@ -89,7 +86,6 @@ pub(crate) fn store() -> Text<String> {
     }
 }
 
-/// What a lock is taken for, as others see it.
 pub(crate) fn purpose() -> Text<String> {
     Text::new(|text| purpose_fault(text).map_or_else(|| Ok(text.to_owned()), Err))
 }
@@ -103,7 +99,6 @@ pub(crate) fn address() -> Text<String> {
     })
 }
 
-/// Why a lock is broken.
 pub(crate) fn reason() -> Text<String> {
     Text::new(|text| {
         if text.trim().is_empty() {
@@ -121,14 +116,12 @@ pub(crate) fn purpose_fault(text: &str) -> Option<String> {
     text.contains(char::is_control).then(|| "it holds control characters".to_owned())
 }
 
-/// So many permits of a semaphore with so many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Permits {
     pub(crate) count: u32,
     pub(crate) capacity: u32,
 }
 
-/// Where to listen.
 #[cfg(feature = "serve")]
 pub(crate) fn listen() -> Text<std::net::SocketAddr> {
     Text::new(|text| {
@@ -138,7 +131,6 @@ pub(crate) fn listen() -> Text<std::net::SocketAddr> {
     })
 }
 
-/// Which names a class of locks has.
 #[cfg(feature = "serve")]
 pub(crate) fn pattern() -> Text<String> {
     Text::new(|text| match text {
@@ -164,7 +156,6 @@ fn permits_of(text: &str) -> Result<Permits, String> {
     parsed.filter(fits).ok_or_else(|| ALLOWED.to_owned())
 }
 
-/// How much is told of what happens underneath.
 pub(crate) fn level() -> Text<LevelFilter> {
     Text::new(level_of)
 }
@@ -181,7 +172,6 @@ pub(crate) fn duration() -> Text<Duration> {
     })
 }
 
-/// A duration that may be nothing.
 pub(crate) fn duration_or_zero() -> Text<Duration> {
     Text::new(any_duration)
 }

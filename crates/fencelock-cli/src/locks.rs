@@ -2,19 +2,20 @@
 
 use fencelock::inspect::{Contender, Page, Queue};
 use fencelock::{Client, Name};
+use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
 
-use crate::output::{Failure, Outcome};
+use crate::output::{Failure, Outcome, code};
+use crate::settings::Chosen;
 use crate::show::{Shown, ShownBeside, told};
 
 /// How many contenders at the head of a queue a list looks at.
 pub(crate) const HEAD: usize = 100;
 
-/// How many queues are read at a time.
 pub(crate) const READS: usize = 16;
 
 /// The head of the queue of `name`, and how many hold the lock; `None` when all contenders have gone since the names were listed.
-pub(crate) async fn head(client: &Client, name: &Name) -> Outcome<Option<(Queue, usize)>> {
+async fn head(client: &Client, name: &Name) -> Outcome<Option<(Queue, usize)>> {
     let queue = client.queue_page(name, Page { skip: 0, limit: HEAD }).await?;
     if queue.queued == 0 && queue.beside.is_empty() {
         return Ok(None);
@@ -28,7 +29,29 @@ pub(crate) async fn head(client: &Client, name: &Name) -> Outcome<Option<(Queue,
     Ok(Some((queue, holders)))
 }
 
-/// One lock in a list.
+/// Reads the head of each queue whose name begins with `prefix`, of `most` at most; returns how many more there are.
+pub(crate) async fn heads(
+    client: &Client,
+    (chosen, prefix, most): (&Chosen, &str, usize),
+    mut each: impl FnMut(&Name, Outcome<(Queue, usize)>),
+) -> Outcome<usize> {
+    let named = client.names(prefix, None, usize::MAX).await;
+    let mut names = named.map_err(|error| error.with("store from", &chosen.origin))?;
+    let left_out = names.len().saturating_sub(most);
+    names.truncate(most);
+    let look = |name| async move { (head(client, &name).await.transpose(), name) };
+    let mut heads = stream::iter(names.into_iter().map(look)).buffered(READS);
+    while let Some((head, name)) = heads.next().await {
+        match head {
+            // The others would take as long to say the same.
+            Some(Err(failure)) if failure.code == code::UNAVAILABLE => return Err(failure),
+            Some(head) => each(&name, head),
+            None => {}
+        }
+    }
+    Ok(left_out)
+}
+
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Lock {
     pub(crate) name: String,
@@ -70,7 +93,6 @@ impl Lock {
         }
     }
 
-    /// A lock whose queue cannot be read.
     pub(crate) fn unread(name: &Name, store: &str, failure: &Failure) -> Self {
         Self { name: name.to_string(), store: store.to_owned(), error: failure.message.clone(), ..Self::default() }
     }
@@ -88,7 +110,7 @@ impl Lock {
 
     pub(crate) fn row(&self) -> Vec<String> {
         if let Some(error) = &self.error {
-            return [&self.name, "unreadable", "-", "-", error, "-"].map(str::to_owned).to_vec();
+            return [&self.name, "unreadable", "-", "-", error, "-", &self.store].map(str::to_owned).to_vec();
         }
         let holder = self.holders.first();
         let more = self.holders.len().saturating_sub(1);
@@ -100,6 +122,7 @@ impl Lock {
             told(holder.and_then(|holder| holder.age.as_ref())),
             holder.and_then(|holder| holder.purpose.clone()).unwrap_or_default(),
             self.waiting.to_string(),
+            self.store.clone(),
         ]
     }
 }

@@ -4,7 +4,6 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use crate::terminal::undisturbed;
 
-/// How many characters the bar has.
 const WIDTH: usize = 30;
 
 /// The bar. Gone from the screen when it is dropped.

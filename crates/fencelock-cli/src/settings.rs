@@ -16,7 +16,6 @@ use crate::libpq;
 use crate::output::{Failure, Outcome, code};
 use crate::trusted;
 
-/// The environment variable that names the store.
 pub(crate) const STORE_VARIABLE: &str = "FENCELOCK_STORE";
 /// The configuration file's name, wherever it stands.
 const FILE: &str = "fencelock.toml";
@@ -38,7 +37,6 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Those of this process.
     pub(crate) fn of_this_process() -> Self {
         Self {
             store: env::var_os(STORE_VARIABLE),
@@ -52,7 +50,6 @@ impl Surroundings {
     }
 }
 
-/// Where the URL came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
     Option,
@@ -193,14 +190,21 @@ struct Move {
     to: String,
 }
 
-/// What a configuration file says of stores.
 enum Stores {
     One(String),
     /// With all URLs in the file.
     ByName(Router<String>, Vec<String>),
 }
 
-/// What options say of stores.
+impl Stores {
+    fn urls(&self) -> &[String] {
+        match self {
+            Self::One(url) => std::slice::from_ref(url),
+            Self::ByName(_, urls) => urls,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Options<'a> {
     pub(crate) store: Option<&'a str>,
@@ -210,13 +214,30 @@ pub(crate) struct Options<'a> {
 /// Chooses the store of `names`: the options, else the environment, else the first configuration file that names one, else the
 /// directory of this user on this host.
 pub(crate) fn choose(options: Options<'_>, around: &Surroundings, names: &[Name]) -> Outcome<Chosen> {
+    let (stores, origin) = named(options, around)?;
+    of_names(stores, origin, names)
+}
+
+/// All stores that the place has which names one: those of all routes, or one.
+pub(crate) fn choose_every(options: Options<'_>, around: &Surroundings) -> Outcome<Vec<Chosen>> {
+    let (stores, origin) = named(options, around)?;
+    let mut every: Vec<Chosen> = Vec::new();
+    for url in stores.urls() {
+        let chosen = Chosen::new(url, origin.clone());
+        if !every.iter().any(|other| other.url == chosen.url || other.locks() == chosen.locks()) {
+            every.push(chosen);
+        }
+    }
+    Ok(every)
+}
+
+fn named(options: Options<'_>, around: &Surroundings) -> Outcome<(Stores, Origin)> {
     if let Some(url) = options.store {
-        return Ok(Chosen::new(url, Origin::Option));
+        return Ok((Stores::One(url.to_owned()), Origin::Option));
     }
     if let Some(path) = options.config {
         let missing = || wrong(format!("{} (named by --config) is not there, or names no store", path.display()));
-        let stores = read(path, around.user)?.ok_or_else(missing)?;
-        return of_names(stores, path.to_owned(), names);
+        return Ok((read(path, around.user)?.ok_or_else(missing)?, Origin::File(path.to_owned())));
     }
     if let Some(value) = &around.store {
         let wrong = |what| wrong(format!("{STORE_VARIABLE} {what}: set it to a store URL, or unset it"));
@@ -224,44 +245,39 @@ pub(crate) fn choose(options: Options<'_>, around: &Surroundings, names: &[Name]
         if url.is_empty() {
             return Err(wrong("is empty"));
         }
-        return Ok(Chosen::new(url, Origin::Environment));
+        return Ok((Stores::One(url.to_owned()), Origin::Environment));
     }
     for path in files(around) {
         if let Some(stores) = read(&path, around.user)? {
-            return of_names(stores, path, names);
+            return Ok((stores, Origin::File(path)));
         }
     }
-    Ok(Chosen::new(default(around)?, Origin::Default))
+    Ok((Stores::One(default(around)?), Origin::Default))
 }
 
-/// The one store that all of `names` have, by the file at `path`.
-fn of_names(stores: Stores, path: PathBuf, names: &[Name]) -> Outcome<Chosen> {
+/// The one store that all of `names` have, by the place that is called `origin`.
+fn of_names(stores: Stores, origin: Origin, names: &[Name]) -> Outcome<Chosen> {
     let router = match stores {
-        Stores::One(url) => return Ok(Chosen::new(url, Origin::File(path))),
+        Stores::One(url) => return Ok(Chosen::new(url, origin)),
         Stores::ByName(router, _) => router,
     };
     let Some((first, others)) = names.split_first() else {
-        let message = format!("{} has a store for each name, and none is named here: give --store URL", path.display());
+        let message = format!("{origin} has a store for each name, and none is named here: give --store URL");
         return Err(Failure::new(code::USAGE, message));
     };
-    let routed = |name: &Name| {
-        let stores = router.stores(name);
-        stores.map_err(|error| wrong(format!("{}: {error}", path.display())))
-    };
+    let routed = |name: &Name| router.stores(name).map_err(|error| wrong(format!("{origin}: {error}")));
     let urls = routed(first)?;
     for other in others {
         if routed(other)? != urls {
-            let message = format!(
-                "{} gives {first} and {other} different stores; one command takes locks of one store",
-                path.display()
-            );
+            let message =
+                format!("{origin} gives {first} and {other} different stores; one command takes locks of one store");
             return Err(Failure::new(code::USAGE, message));
         }
     }
-    let chosen = Chosen::new(&urls[0], Origin::File(path));
+    let chosen = Chosen::new(&urls[0], origin.clone());
     let chosen = Chosen { new_url: urls.get(1).cloned(), ..chosen };
     if chosen.new_store().is_some_and(|new| new.locks() == chosen.locks()) {
-        return Err(wrong(format!("{} moves {first} from {} to the same store", chosen.origin, chosen.name())));
+        return Err(wrong(format!("{origin} moves {first} from {} to the same store", chosen.name())));
     }
     Ok(chosen)
 }
@@ -298,11 +314,7 @@ fn read(path: &Path, user: u32) -> Outcome<Option<Stores>> {
         (None, Some(routes)) => routes_of(routes).map_err(|fault| wrong(&fault))?,
         (None, None) => return Ok(None),
     };
-    let urls = match &stores {
-        Stores::One(url) => std::slice::from_ref(url),
-        Stores::ByName(_, urls) => urls,
-    };
-    if urls.iter().any(|url| has_password(url)) {
+    if stores.urls().iter().any(|url| has_password(url)) {
         trusted::refuse_shared(path)?;
     }
     Ok(Some(stores))
@@ -347,7 +359,6 @@ pub(crate) fn none_is_named() -> Failure {
     ))
 }
 
-/// The configuration is wrong or missing.
 fn wrong(message: String) -> Failure {
     Failure::new(code::CONFIG, message)
 }
@@ -378,7 +389,6 @@ pub(crate) fn make_parents(url: &str) -> Outcome<()> {
     }
 }
 
-/// The store of this user on this host.
 fn default(around: &Surroundings) -> Outcome<String> {
     let directory = if around.user == 0 {
         PathBuf::from(ROOT_STATE)

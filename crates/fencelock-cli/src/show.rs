@@ -12,7 +12,6 @@ use serde::Serialize;
 use crate::output::{Outcome, harmless, say};
 use crate::settings::Chosen;
 
-/// One contender.
 #[derive(Debug, Serialize)]
 pub(crate) struct Shown {
     pub(crate) position: usize,
@@ -130,7 +129,6 @@ fn state(contender: &Contender) -> &'static str {
     }
 }
 
-/// What a contender is.
 fn kind(claim: Claim) -> &'static str {
     match claim {
         Claim::MUTEX => "mutex",
@@ -150,7 +148,6 @@ pub(crate) fn age(since: SystemTime, now: SystemTime) -> Option<String> {
     Some(format!("{} ago", humantime::format_duration(std::time::Duration::from_secs(age.as_secs()))))
 }
 
-/// When a grant ends, as people say it.
 fn expires(expiry: Expiry) -> Option<String> {
     match expiry {
         Expiry::Never => Some("never".to_owned()),
@@ -183,12 +180,10 @@ pub(crate) struct Everybody {
     pub(crate) strangers: Vec<String>,
     pub(crate) closed: Option<String>,
     pub(crate) breaks: Vec<Broken>,
-    /// The note on the lock, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<Noted>,
 }
 
-/// A note on a lock.
 #[derive(Debug, Serialize)]
 pub(crate) struct Noted {
     /// Its text; nothing where it is none.
@@ -260,7 +255,6 @@ impl ShownBeside {
     }
 }
 
-/// A grant that was broken.
 #[derive(Debug, Serialize)]
 pub(crate) struct Broken {
     at: String,
@@ -319,7 +313,6 @@ impl Everybody {
     }
 }
 
-/// Prints `value` as JSON, and a line break.
 pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');

@@ -31,7 +31,10 @@ fn every_alert_reads_what_is_counted_and_has_its_section() {
     for start in rules.match_indices("fencelock_").map(|(start, _)| start) {
         let name = rules[start..].split(|letter| !is_of_a_name(letter)).next().unwrap();
         let name = name.trim_end_matches("_bucket");
-        assert!(counted.contains(&format!("\"{name}\"")), "nothing counts {name}");
+        // `serve` puts the same beginning before the names of all its figures.
+        let counts =
+            [name, name.trim_start_matches("fencelock_store_")].map(|name| counted.contains(&format!("\"{name}\"")));
+        assert!(counts.contains(&true), "nothing counts {name}");
     }
     let runbook = read("docs/operating.md");
     let alerts: Vec<_> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();

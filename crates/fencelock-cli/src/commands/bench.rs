@@ -86,7 +86,6 @@ impl Bench {
         print_judged(&figures, self.json, figures.fault())
     }
 
-    /// Runs the workers and collects what they wrote down.
     fn drill(&self, chosen: &Chosen, directory: &Path, counter: &Path) -> Outcome<Vec<Log>> {
         let name = match &self.name {
             Some(name) => name.clone(),

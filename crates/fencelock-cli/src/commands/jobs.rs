@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use clap::Args;
 use fencelock::jobs::{EarlierRun, JobStatus, RunState};
-use fencelock::{Client, ErrorKind, Name};
+use fencelock::{ErrorKind, Name};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Serialize;
 
-use super::StoreArguments;
+use super::{Failures, StoreArguments, watch_at};
 use crate::arguments;
 use crate::locks::READS;
 use crate::output::Outcome;
+use crate::settings::Chosen;
 use crate::show::{age, hex, print_json, print_store, print_table, told};
 
 /// What `jobs --check` exits with when something is wrong.
@@ -19,7 +20,7 @@ const WRONG: u8 = 1;
 
 /// Show the last run of jobs, as `run --once-per` and `run --slot` leave it in the store, which must be named.
 ///
-/// Without names, all jobs that have a record. The table shows up to five runs of each, the last one first.
+/// Without names, all jobs that have a record, in all stores where the configuration has routes. The table shows up to five runs of each, the last one first.
 ///
 /// With --json: an array of objects with `name`, `store`, `state` ("running", "succeeded", "failed", "died", or "never": no run is
 /// known), `slot`, `schedule` (null for a slot of --slot), `host`, `pid` and `client` (who ran it), `token` (a string), `began` (RFC 3339, by
@@ -42,36 +43,59 @@ pub(crate) struct Jobs {
 
 impl Jobs {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        let (chosen, client) = store.named().connect_to_watch(&self.names).await?;
-        let found = self.look(&client).await;
-        super::farewell(&client, found.is_err()).await;
-        let found = found.map_err(|error| error.with("store from", &chosen.origin))?;
-        let shown: Vec<_> =
-            found.iter().map(|(name, status)| Shown::new(name, status.as_ref(), &chosen.name())).collect();
+        let store = store.named();
+        // Each store, and the jobs that are asked for in it.
+        let mut stores: Vec<(Chosen, Vec<Name>)> = match self.names.is_empty() {
+            true => store.choose_every()?.into_iter().map(|chosen| (chosen, Vec::new())).collect(),
+            false => Vec::new(),
+        };
+        for name in &self.names {
+            let chosen = store.choose(true, std::slice::from_ref(name))?;
+            chosen.refuse_memory()?;
+            match stores.iter_mut().find(|(other, _)| other.url == chosen.url) {
+                Some((_, names)) => names.push(name.clone()),
+                None => stores.push((chosen, vec![name.clone()])),
+            }
+        }
+        let (mut shown, mut failures) = (Vec::new(), Failures::default());
+        for (chosen, names) in &stores {
+            shown.extend(failures.note(look(chosen, names).await).into_iter().flatten());
+        }
+        if failures.0.is_some() && (stores.len() == 1 || self.check) {
+            return failures.0.map_or(Ok(0), Err);
+        }
         if self.json {
             print_json(&shown)?;
         } else {
-            let heads = ["JOB", "STATE", "SLOT", "WHO", "BEGAN", "TOOK", "ATTEMPT", "MISSED", "DETAIL"];
-            print_table(&heads, shown.iter().flat_map(Shown::rows))?;
-            print_store(&chosen)?;
+            let heads = ["JOB", "STATE", "SLOT", "WHO", "BEGAN", "TOOK", "ATTEMPT", "MISSED", "DETAIL", "STORE"];
+            let cells = heads.len() - usize::from(stores.len() == 1);
+            print_table(&heads[..cells], shown.iter().flat_map(Shown::rows).map(|row| row[..cells].to_vec()))?;
+            stores.iter().try_for_each(|(chosen, _)| print_store(chosen))?;
         }
-        Ok(if self.check && shown.iter().any(Shown::is_wrong) { WRONG } else { 0 })
-    }
-
-    async fn look(&self, client: &Client) -> fencelock::Result<Vec<(Name, Option<JobStatus>)>> {
-        let all = self.names.is_empty();
-        let names = if all { client.job_names().await? } else { self.names.clone() };
-        let looks = stream::iter(names).map(async |name| match client.job_status(&name).await {
-            // Its record was deleted, and its lock may have another note by now.
-            Err(error) if all && error.kind() == ErrorKind::Layout => Ok(None),
-            Ok(None) if all => Ok(None),
-            status => Ok(Some((name, status?))),
-        });
-        looks.buffered(READS).try_filter_map(async |found| Ok(found)).try_collect().await
+        let is_wrong = self.check && shown.iter().any(Shown::is_wrong);
+        failures.0.map_or(Ok(if is_wrong { WRONG } else { 0 }), Err)
     }
 }
 
-/// One job.
+/// The jobs called `names` in the store `chosen`; all that have a record where none is named.
+async fn look(chosen: &Chosen, names: &[Name]) -> Outcome<Vec<Shown>> {
+    let client = watch_at(chosen).await?;
+    let look = async |name: Name| match client.job_status(&name).await {
+        // Its record was deleted, and its lock may have another note by now.
+        Err(error) if names.is_empty() && error.kind() == ErrorKind::Layout => Ok(None),
+        Ok(None) if names.is_empty() => Ok(None),
+        status => Ok(Some(Shown::new(&name, status?.as_ref(), &chosen.name()))),
+    };
+    let found = async {
+        let names = if names.is_empty() { client.job_names().await? } else { names.to_vec() };
+        let looks = stream::iter(names).map(look).buffered(READS);
+        looks.try_filter_map(async |found| Ok(found)).try_collect().await
+    };
+    let found: fencelock::Result<_> = found.await;
+    super::farewell(&client, found.is_err()).await;
+    Ok(found.map_err(|error| error.with("store from", &chosen.origin))?)
+}
+
 #[derive(Debug, Serialize)]
 struct Shown {
     name: String,
@@ -133,7 +157,6 @@ impl Shown {
         !matches!(&*self.state, "running" | "succeeded") || has_missed || self.ahead == Some(true)
     }
 
-    /// The last run, and those before it.
     fn rows(&self) -> impl Iterator<Item = Vec<String>> {
         let took = |ms: Option<u64>| told(ms.map(|ms| humantime::format_duration(Duration::from_millis(ms))).as_ref());
         let last = vec![
@@ -146,12 +169,13 @@ impl Shown {
             told(self.attempt.as_ref()),
             told(self.missed.as_ref()),
             self.detail.clone().unwrap_or_default(),
+            self.store.clone(),
         ];
         let before = self.earlier.iter().map(move |run| {
-            let [name, attempt, missed] = [const { String::new() }; 3];
+            let [name, attempt, missed, store] = [const { String::new() }; 4];
             let (state, began, detail) = (word(run.state), run.began.clone(), run.detail.clone());
             let (slot, host) = (run.slot.clone(), run.host.clone());
-            vec![name, state, slot, host, began, took(run.took_ms), attempt, missed, detail.unwrap_or_default()]
+            vec![name, state, slot, host, began, took(run.took_ms), attempt, missed, detail.unwrap_or_default(), store]
         });
         [last].into_iter().chain(before)
     }

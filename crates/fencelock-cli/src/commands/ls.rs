@@ -3,17 +3,16 @@
 use std::time::Duration;
 
 use clap::Args;
-use fencelock::{Client, Name};
-use futures_util::{StreamExt as _, stream};
+use fencelock::Client;
 
-use super::{BESIDE, SILENCE, StoreArguments};
+use super::{BESIDE, Failures, SILENCE, StoreArguments, look_at};
 use crate::arguments;
-use crate::locks::{self, Lock, READS};
-use crate::output::{Failure, Outcome, code, say};
+use crate::locks::{self, Lock};
+use crate::output::{Failure, Outcome, say};
 use crate::settings::Chosen;
 use crate::show::{print_json, print_store, print_table};
 
-/// List the locks that somebody holds or waits for.
+/// List the locks that somebody holds or waits for, in all stores where the configuration has routes.
 ///
 /// A lock whose queue cannot be read is a row of its own, and the exit code is that of the first such fault; a store that cannot
 /// be reached any more ends the list. Exits with 1
@@ -34,33 +33,55 @@ pub(crate) struct Ls {
 
 impl Ls {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        let mut found = Found::default();
-        let (chosen, client) = store.connect_to_look(true, &[]).await?;
-        if let Some(client) = client {
-            let look = found.look(&client, &self.prefix, &chosen);
-            let kept = if chosen.url.starts_with("redis") { "keys" } else { "names" };
-            slowly(look, SILENCE, || say(format_args!("going through all {kept} of {}", chosen.name()))).await;
-            super::farewell(&client, found.failure.is_some()).await;
+        let stores = store.choose_every()?;
+        let (mut locks, mut failures) = (Vec::new(), Failures::default());
+        for chosen in &stores {
+            match look_at(chosen).await {
+                Ok(Some(client)) => {
+                    self.look(&client, chosen, &mut locks, &mut failures).await;
+                    super::farewell(&client, failures.0.is_some()).await;
+                }
+                Ok(None) => {}
+                Err(failure) if stores.len() == 1 => return Err(failure),
+                Err(failure) => drop(failures.note::<()>(Err(failure))),
+            }
         }
-        let Found { locks, failure } = found;
         if self.json {
             print_json(&locks)?;
         } else {
-            let heads = ["NAME", "HELD AS", "HOLDER", "SINCE", "PURPOSE", "WAITING"];
-            print_table(&heads, locks.iter().map(Lock::row))?;
+            let heads = ["NAME", "HELD AS", "HOLDER", "SINCE", "PURPOSE", "WAITING", "STORE"];
+            let shown = heads.len() - usize::from(stores.len() == 1);
+            let rows = locks.iter().map(|lock| lock.row().into_iter().take(shown).collect());
+            print_table(&heads[..shown], rows)?;
             for lock in &locks {
                 lock.holders.iter().try_for_each(|holder| holder.print_trouble(&lock.name))?;
             }
-            print_store(&chosen)?;
+            stores.iter().try_for_each(print_store)?;
         }
         for lock in &locks {
             lock.beside.iter().for_each(|beside| say(beside.warning(&lock.name)));
         }
-        match failure {
+        match failures.0 {
             Some(failure) => Err(failure),
             None if locks.iter().any(|lock| !lock.beside.is_empty()) => Ok(BESIDE),
             None => Ok(0),
         }
+    }
+
+    async fn look(&self, client: &Client, chosen: &Chosen, locks: &mut Vec<Lock>, failures: &mut Failures) {
+        let store = chosen.name();
+        let mut unread = None;
+        let look = locks::heads(client, (chosen, &self.prefix, usize::MAX), |name, head| match head {
+            Ok((queue, holders)) => locks.push(Lock::new(&queue, holders, &store)),
+            Err(failure) => {
+                locks.push(Lock::unread(name, &store, &failure));
+                let message = format!("not every lock can be read, {name} for one");
+                unread.get_or_insert(Failure::new(failure.code, message));
+            }
+        });
+        let kept = if chosen.url.starts_with("redis") { "keys" } else { "names" };
+        let looked = slowly(look, SILENCE, || say(format_args!("going through all {kept} of {store}"))).await;
+        failures.note(looked.and(unread.map_or(Ok(()), Err)));
     }
 }
 
@@ -73,48 +94,6 @@ async fn slowly<T>(work: impl Future<Output = T>, silence: Duration, word: impl 
         () = tokio::time::sleep(silence) => word(),
     }
     work.await
-}
-
-/// What was found, and the first thing that went wrong.
-#[derive(Default)]
-struct Found {
-    locks: Vec<Lock>,
-    failure: Option<Failure>,
-}
-
-impl Found {
-    async fn look(&mut self, client: &Client, prefix: &str, chosen: &Chosen) {
-        let names = match client.names(prefix, None, usize::MAX).await {
-            Ok(names) => names,
-            Err(error) => {
-                self.failure.get_or_insert(error.with("store from", &chosen.origin).into());
-                return;
-            }
-        };
-        let looks = stream::iter(&names).map(|name| async move { (name, look(client, name, chosen).await) });
-        let mut looks = looks.buffered(READS);
-        while let Some((name, lock)) = looks.next().await {
-            match lock {
-                Ok(lock) => self.locks.extend(lock),
-                // The others would take as long to say the same.
-                Err(failure) if failure.code == code::UNAVAILABLE => {
-                    self.failure = Some(failure);
-                    return;
-                }
-                Err(failure) => {
-                    self.locks.push(Lock::unread(name, &chosen.name(), &failure));
-                    let message = format!("not every lock can be read, {name} for one");
-                    self.failure.get_or_insert(Failure::new(failure.code, message));
-                }
-            }
-        }
-    }
-}
-
-/// The lock `name`; `None` when all contenders have gone since the names were listed.
-async fn look(client: &Client, name: &Name, chosen: &Chosen) -> Outcome<Option<Lock>> {
-    let head = locks::head(client, name).await?;
-    Ok(head.map(|(queue, holders)| Lock::new(&queue, holders, &chosen.name())))
 }
 
 #[cfg(test)]

@@ -215,8 +215,25 @@ impl StoreArguments {
 
     /// The store that is meant for `names`, as [`StoreArguments::choose`] has it; while they move, the old and the new one.
     fn choose_all(&self, quiet: bool, names: &[Name]) -> Outcome<Vec<Chosen>> {
-        let options = Options { store: self.store.as_deref(), config: self.config.as_deref() };
-        let mut chosen = settings::choose(options, &Surroundings::of_this_process(), names)?;
+        let mut chosen = settings::choose(self.options(), &Surroundings::of_this_process(), names)?;
+        let new = chosen.new_store();
+        chosen.new_url = None;
+        self.complete(std::iter::once(chosen).chain(new).collect(), quiet)
+    }
+
+    /// All stores that are meant where no name is given: those of all routes, or one. None of them is the memory of a process.
+    fn choose_every(&self) -> Outcome<Vec<Chosen>> {
+        let every = settings::choose_every(self.options(), &Surroundings::of_this_process())?;
+        every.iter().try_for_each(Chosen::refuse_memory)?;
+        self.complete(every, true)
+    }
+
+    fn options(&self) -> Options<'_> {
+        Options { store: self.store.as_deref(), config: self.config.as_deref() }
+    }
+
+    fn complete(&self, mut all: Vec<Chosen>, quiet: bool) -> Outcome<Vec<Chosen>> {
+        let chosen = &all[0];
         if chosen.origin == Origin::Default {
             if self.require_store {
                 return Err(settings::none_is_named());
@@ -233,9 +250,6 @@ impl StoreArguments {
                 "the password in --store can be read in the list of processes: use {STORE_VARIABLE} or a file"
             ));
         }
-        let new = chosen.new_store();
-        chosen.new_url = None;
-        let mut all: Vec<_> = std::iter::once(chosen).chain(new).collect();
         for chosen in &mut all {
             chosen.url = libpq::complete(&chosen.url)?;
         }
@@ -246,28 +260,43 @@ impl StoreArguments {
     async fn connect_to_look(&self, quiet: bool, names: &[Name]) -> Outcome<(Chosen, Option<Client>)> {
         let chosen = self.choose(quiet, names)?;
         chosen.refuse_memory()?;
-        if chosen.is_missing() {
-            // A typing mistake would look like a store in which nothing is locked.
-            if chosen.origin != Origin::Default {
-                let message =
-                    format!("{} is not there (named by {}); `fencelock run` makes it", chosen.name(), chosen.origin);
-                return Err(Failure::new(code::UNAVAILABLE, message));
-            }
-            return Ok((chosen, None));
-        }
-        let client = connect(Client::builder().session_when_needed(true), &chosen, false).await?;
-        Ok((chosen, Some(client)))
+        let client = look_at(&chosen).await?;
+        Ok((chosen, client))
     }
+}
 
-    /// As [`StoreArguments::connect_to_look`], where a directory that is not there is a failure.
-    async fn connect_to_watch(&self, names: &[Name]) -> Outcome<(Chosen, Client)> {
-        match self.connect_to_look(true, names).await? {
-            (chosen, Some(client)) => Ok((chosen, client)),
-            (chosen, None) => {
-                let message = format!("{} is not there yet: `fencelock run` makes it", chosen.name());
-                Err(Failure::new(code::UNAVAILABLE, message))
-            }
+/// A client of `chosen`, to look only; no client of a default directory that nobody has used yet.
+async fn look_at(chosen: &Chosen) -> Outcome<Option<Client>> {
+    if !chosen.is_missing() {
+        return connect(Client::builder().session_when_needed(true), chosen, false).await.map(Some);
+    }
+    // A typing mistake would look like a store in which nothing is locked.
+    if chosen.origin != Origin::Default {
+        let message = format!("{} is not there (named by {}); `fencelock run` makes it", chosen.name(), chosen.origin);
+        return Err(Failure::new(code::UNAVAILABLE, message));
+    }
+    Ok(None)
+}
+
+/// As [`look_at`], where a directory that is not there is a failure.
+async fn watch_at(chosen: &Chosen) -> Outcome<Client> {
+    let missing = || format!("{} is not there yet: `fencelock run` makes it", chosen.name());
+    look_at(chosen).await?.ok_or_else(|| Failure::new(code::UNAVAILABLE, missing()))
+}
+
+/// The first failure of several stores, which is told when the others have been asked.
+#[derive(Default)]
+struct Failures(Option<Failure>);
+
+impl Failures {
+    /// What went well. A failure after the first is said at once.
+    fn note<T>(&mut self, ended: Outcome<T>) -> Option<T> {
+        match ended {
+            Ok(done) => return Some(done),
+            Err(failure) if self.0.is_none() => self.0 = Some(failure),
+            Err(failure) => failure.message.into_iter().for_each(say),
         }
+        None
     }
 }
 

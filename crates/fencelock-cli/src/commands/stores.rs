@@ -59,7 +59,6 @@ struct Known {
     layouts: Vec<Layout>,
 }
 
-/// Another layout than the default.
 #[derive(Serialize)]
 struct Layout {
     asked_by: &'static str,
@@ -146,14 +145,11 @@ impl Promises {
     }
 }
 
-/// The sentences of `said`, in one.
 fn listed(said: &[impl ToString]) -> String {
     said.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// What a line may hold.
 const COLUMNS: usize = 80;
-/// Where the second column starts.
 const INDENT: usize = 12;
 
 /// `what` and what is `said` of it, broken between words where a line would be too long.

@@ -9,7 +9,7 @@ use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Style, Stylize as _};
-use ratatui::text::Line;
+use ratatui::text::{Line, Text};
 use ratatui::widgets::{Row, Table};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -21,10 +21,9 @@ use crate::arguments;
 use crate::output::{Failure, Outcome, code, harmless};
 use crate::show::{print, print_table};
 
-/// Over how long rates are counted.
 const RATED: Duration = Duration::from_secs(10);
 
-const HEADS: [&str; 6] = ["NAME", "WAITING", "HELD FOR", "HELD AS", "HOLDER", "PURPOSE"];
+const HEADS: [&str; 7] = ["NAME", "WAITING", "HELD FOR", "HELD AS", "HOLDER", "PURPOSE", "STORE"];
 
 /// Show the locks of the store as they change, those that most wait for first.
 ///
@@ -51,32 +50,37 @@ impl Top {
         if !(self.once || io::stdout().is_terminal() && io::stdin().is_terminal()) {
             return Err(Failure::new(code::USAGE, "this is no terminal: give --once to print the list"));
         }
-        let (chosen, client) = store.or_named(self.url.as_ref()).connect_to_watch(&[]).await?;
-        let (sender, seen) = watch::channel(Seen::nothing(&chosen, &client));
-        let classes = Classes::new(&[]);
-        let looks =
-            tokio::spawn(Watch::new(client.clone(), chosen, self.prefix.clone(), classes, self.every).run(sender));
+        let stores = store.or_named(self.url.as_ref()).choose_every()?;
+        let (sender, seen) = watch::channel(Seen::nothing(&stores).await?);
+        let looks = tokio::spawn(Watch::all(stores, (self.prefix.clone(), Classes::new(&[]), self.every), sender));
+        let last = seen.clone();
         let ended = if self.once { once(seen).await } else { on_a_terminal(seen).await };
         looks.abort();
-        super::farewell(&client, ended.is_err()).await;
+        let last = last.borrow().clone();
+        Seen::close(&last, ended.is_err()).await;
         ended.map(|()| 0)
     }
 }
 
-/// Prints what the first look finds.
-async fn once(mut seen: watch::Receiver<Seen>) -> Outcome<()> {
-    let seen = seen.wait_for(|seen| seen.at.is_some()).await.map(|seen| seen.clone());
+async fn once(mut seen: watch::Receiver<Vec<Seen>>) -> Outcome<()> {
+    let seen = seen.wait_for(|seen| seen.iter().all(|seen| seen.at.is_some())).await.map(|seen| seen.clone());
     let seen = seen.map_err(|_| Failure::new(code::SOFTWARE, "nobody looks at the store any more"))?;
-    if let Some(error) = &seen.error {
-        return Err(Failure::new(code::UNAVAILABLE, error.to_string()));
-    }
-    print_table(&HEADS, sorted(&seen).into_iter().map(|lock| cells(lock, &seen).to_vec()))?;
+    let shown = columns(&seen);
+    print_table(&HEADS[..shown], sorted(&seen).into_iter().map(|(lock, now)| cells(lock, now)[..shown].to_vec()))?;
     print(&format!("{}\n", summary(&seen, None)))?;
-    Ok(())
+    match seen.iter().find_map(|seen| seen.error.as_ref()) {
+        Some(error) => Err(Failure::new(code::UNAVAILABLE, error.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// How many columns there are: the store is shown where there are several.
+fn columns(seen: &[Seen]) -> usize {
+    HEADS.len() - usize::from(seen.len() == 1)
 }
 
 /// Shows each look until somebody has seen enough.
-async fn on_a_terminal(mut seen: watch::Receiver<Seen>) -> Outcome<()> {
+async fn on_a_terminal(mut seen: watch::Receiver<Vec<Seen>>) -> Outcome<()> {
     let failed = |error: io::Error| Failure::os("cannot use this terminal", &error);
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut terminal = ratatui::try_init().map_err(failed)?;
@@ -94,7 +98,7 @@ async fn on_a_terminal(mut seen: watch::Receiver<Seen>) -> Outcome<()> {
             },
             key = keys.recv() => match key {
                 Some(Event::Key(key)) if ends(key) => break Ok(()),
-                Some(Event::Key(key)) if key.kind == KeyEventKind::Press => view.moved(key.code, now.locks.len()),
+                Some(Event::Key(key)) if key.kind == KeyEventKind::Press => view.moved(key.code, count(&now)),
                 Some(_) => {}
                 // The terminal is gone.
                 None => break Ok(()),
@@ -124,23 +128,27 @@ fn ends(key: KeyEvent) -> bool {
     is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
 }
 
-/// Those that most wait for first, else by name.
-fn sorted(seen: &Seen) -> Vec<&Looked> {
-    let mut locks: Vec<_> = seen.locks.iter().collect();
-    locks.sort_by_key(|lock| std::cmp::Reverse(lock.row.waiting));
+fn count(seen: &[Seen]) -> usize {
+    seen.iter().map(|seen| seen.locks.len()).sum()
+}
+
+/// Those that most wait for first, else by name; each with the time at which it was seen.
+fn sorted(seen: &[Seen]) -> Vec<(&Looked, Option<SystemTime>)> {
+    let mut locks: Vec<_> = seen.iter().flat_map(|seen| seen.locks.iter().map(|lock| (lock, seen.at))).collect();
+    locks.sort_by_key(|(lock, _)| std::cmp::Reverse(lock.row.waiting));
     locks
 }
 
 /// A row of the list; nothing in it is obeyed by a terminal.
-fn cells(lock: &Looked, seen: &Seen) -> [String; HEADS.len()] {
-    let look::Row { name, held_as, holders, holder, waiting, purpose, error, .. } = &lock.row;
+fn cells(lock: &Looked, now: Option<SystemTime>) -> [String; HEADS.len()] {
+    let look::Row { name, store, held_as, holders, holder, waiting, purpose, error, .. } = &lock.row;
     let others = if *holders > 1 { format!(" and {} more", holders - 1) } else { String::new() };
     let holder = holder.as_ref().map_or_else(|| "-".to_owned(), |holder| format!("{holder}{others}"));
-    let now = seen.at.unwrap_or(SystemTime::UNIX_EPOCH);
-    let age = lock.oldest_hold.and_then(|since| now.duration_since(since).ok());
+    let age = lock.oldest_hold.and_then(|since| now?.duration_since(since).ok());
     let age = age.map_or_else(|| "-".to_owned(), |age| span(age.as_secs()));
     let why = error.clone().or_else(|| purpose.clone()).unwrap_or_default();
-    [name.clone(), waiting.to_string(), age, held_as.clone(), holder, why].map(|cell| harmless(&cell, false))
+    [name.clone(), waiting.to_string(), age, held_as.clone(), holder, why, store.clone()]
+        .map(|cell| harmless(&cell, false))
 }
 
 fn span(seconds: u64) -> String {
@@ -153,28 +161,26 @@ fn span(seconds: u64) -> String {
 }
 
 /// The sums, and how many grants there are in a second where that is known.
-fn summary(seen: &Seen, rate: Option<f64>) -> String {
-    let (holders, waiting) = seen.contenders();
+fn summary(seen: &[Seen], rate: Option<f64>) -> String {
+    let (holders, waiting) = seen.iter().map(Seen::contenders).fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
+    let left_out: usize = seen.iter().map(|seen| seen.left_out).sum();
     let rate = rate.map_or_else(String::new, |rate| format!(", {rate:.1} grants/s"));
-    let more = if seen.left_out > 0 { format!(", {} more are not looked at", seen.left_out) } else { String::new() };
-    format!("{} locks, {holders} holders, {waiting} waiting{rate}{more}", seen.locks.len())
+    let more = if left_out > 0 { format!(", {left_out} more are not looked at") } else { String::new() };
+    format!("{} locks, {holders} holders, {waiting} waiting{rate}{more}", count(seen))
 }
 
-/// What is shown of what was seen.
 #[derive(Default)]
 struct View {
-    /// How many rows are above the screen.
     skipped: usize,
-    /// How many fit on it.
     rows: usize,
     /// How many grants had been seen, and when.
     granted: VecDeque<(Instant, u64)>,
 }
 
 impl View {
-    fn count(&mut self, seen: &Seen) {
+    fn count(&mut self, seen: &[Seen]) {
         let now = Instant::now();
-        self.granted.push_back((now, seen.grants.granted()));
+        self.granted.push_back((now, seen.iter().map(|seen| seen.grants.granted()).sum()));
         while self.granted.front().is_some_and(|(then, _)| now.duration_since(*then) > RATED) {
             self.granted.pop_front();
         }
@@ -200,26 +206,29 @@ impl View {
         .min(last);
     }
 
-    fn draw(&mut self, frame: &mut Frame<'_>, seen: &Seen) {
+    fn draw(&mut self, frame: &mut Frame<'_>, seen: &[Seen]) {
+        let stores = Constraint::Length(u16::try_from(seen.len()).unwrap_or(u16::MAX));
         let [head, sums, list] =
-            Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
+            Layout::vertical([stores, Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
         let time = |time: SystemTime| humantime::format_rfc3339_seconds(time).to_string();
-        let state = match (&seen.error, seen.since, seen.at) {
-            (_, _, None) => "not looked at yet".to_owned(),
-            (Some(error), Some(since), _) => format!("cannot be read since {}: {error}", time(since)),
-            (..) => format!("answers in {} ms", seen.took.as_millis()),
-        };
-        let line = harmless(&format!("{}: {state}", seen.store), false);
-        let style = if seen.error.is_some() { Style::new().reversed() } else { Style::new().bold() };
-        frame.render_widget(Line::styled(line, style), head);
+        let lines = seen.iter().map(|seen| {
+            let state = match (&seen.error, seen.since, seen.at) {
+                (_, _, None) => "not looked at yet".to_owned(),
+                (Some(error), Some(since), _) => format!("cannot be read since {}: {error}", time(since)),
+                (..) => format!("answers in {} ms", seen.took.as_millis()),
+            };
+            let style = if seen.error.is_some() { Style::new().reversed() } else { Style::new().bold() };
+            Line::styled(harmless(&format!("{}: {state}", seen.store), false), style)
+        });
+        frame.render_widget(Text::from_iter(lines), head);
         frame.render_widget(Line::raw(summary(seen, self.rate())), sums);
         self.rows = usize::from(list.height.saturating_sub(1));
-        self.skipped = self.skipped.min(seen.locks.len().saturating_sub(self.rows));
+        self.skipped = self.skipped.min(count(seen).saturating_sub(self.rows));
         // What does not fit is left out from the right.
         let columns = match list.width {
             0..40 => 2,
             40..70 => 4,
-            _ => HEADS.len(),
+            _ => columns(seen),
         };
         let widths = [
             Constraint::Min(8),
@@ -228,9 +237,10 @@ impl View {
             Constraint::Length(12),
             Constraint::Max(32),
             Constraint::Max(32),
+            Constraint::Max(24),
         ];
         let locks = sorted(seen).into_iter().skip(self.skipped).take(self.rows);
-        let rows = locks.map(|lock| Row::new(cells(lock, seen).into_iter().take(columns)));
+        let rows = locks.map(|(lock, now)| Row::new(cells(lock, now).into_iter().take(columns)));
         let table = Table::new(rows, widths.into_iter().take(columns));
         frame.render_widget(table.header(Row::new(HEADS.into_iter().take(columns)).bold()), list);
     }

@@ -30,7 +30,6 @@ impl WorkerProcess {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
-    /// Waits until it is connected.
     pub(super) fn ready(&mut self) -> Outcome<()> {
         let mut answer = String::new();
         self.answers.read_line(&mut answer)?;
@@ -47,7 +46,6 @@ impl WorkerProcess {
         self.stdin = None;
     }
 
-    /// How it ended, if it did.
     pub(super) fn ended(&mut self) -> Outcome<Option<ExitStatus>> {
         self.child.try_wait().map_err(|error| Failure::os("cannot wait for a worker", &error))
     }

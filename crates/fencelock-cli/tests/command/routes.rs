@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 
-use crate::common::{Place, code, ended, output, stderr, stdout};
+use crate::common::http::{Served, ask, token};
+use crate::common::{Place, Running, code, ended, output, stderr, stdout, until};
 
 /// A place whose store no variable names, with this configuration; `{}` is its directory.
 fn place(routes: &str) -> Place {
@@ -35,8 +37,91 @@ fn each_name_is_locked_and_shown_in_its_own_store() {
     assert_eq!(ended(&mut fencelock(&place, &["run", "pay/1", "pay/2", "--", "true"])), (0, String::new()));
     let (code, said) = ended(&mut fencelock(&place, &["run", "stock", "pay/2", "--", "true"]));
     assert!(code == 64 && said.contains("stock and pay/2 different stores"), "{said}");
-    let (code, said) = ended(&mut fencelock(&place, &["ls"]));
+    let (code, said) = ended(&mut fencelock(&place, &["bench"]));
     assert!(code == 64 && said.contains("a store for each name") && said.contains("--store"), "{said}");
+}
+
+#[test]
+fn what_is_listed_is_of_all_stores_and_each_row_says_of_which() {
+    let place = place(TWO);
+    let store = |name: &str| format!("file://{}/{name}", place.directory.path().display());
+    for name in ["pay/job", "job"] {
+        assert_eq!(ended(&mut fencelock(&place, &["run", "--slot", "a", name, "--", "true"])), (0, String::new()));
+    }
+    let script = "for verb in 'ls' 'ls --json' 'top --once' 'jobs' 'jobs --json' 'jobs job pay/job' 'doctor --json'
+        do \"$0\" $verb; echo ---; done";
+    let mut both = fencelock(&place, &["run", "pay/7", "--", "sh", "-c"]);
+    both.args(["\"$0\" run stock -- sh -c \"$1\" \"$0\"", crate::common::PROGRAM, script]);
+    let done = output(&mut both);
+    let text = stdout(&done);
+    let parts: Vec<_> = text.split("---\n").collect();
+    let row = |part: usize, name: &str| parts[part].lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    for part in [0, 2] {
+        assert!(parts[part].lines().next().unwrap().ends_with("STORE"), "{text}");
+        for (name, of) in [("pay/7 ", "safe"), ("stock ", "fast")] {
+            assert!(row(part, name).ends_with(&store(of)), "{text}");
+        }
+    }
+    for part in [3, 5] {
+        for (name, of) in [("pay/job ", "safe"), ("job ", "fast")] {
+            assert!(row(part, name).contains("succeeded") && row(part, name).ends_with(&store(of)), "{text}");
+        }
+    }
+    for (part, names) in [(1, ["stock", "pay/7"]), (4, ["job", "pay/job"])] {
+        let json: serde_json::Value = serde_json::from_str(parts[part]).unwrap();
+        let listed: Vec<_> = json.as_array().unwrap().iter().map(|row| (&row["name"], &row["store"])).collect();
+        let expected = [(names[0].into(), store("fast").into()), (names[1].into(), store("safe").into())];
+        assert_eq!(listed, expected.iter().map(|(name, store)| (name, store)).collect::<Vec<_>>(), "{text}");
+    }
+    let reports: serde_json::Value = serde_json::from_str(parts[6]).unwrap();
+    assert_eq!((&reports[0]["store"], &reports[1]["store"]), (&store("fast").into(), &store("safe").into()), "{text}");
+    fs::remove_dir_all(place.path("safe")).unwrap();
+    let listed = output(&mut fencelock(&place, &["run", "stock", "--", crate::common::PROGRAM, "ls"]));
+    assert!(code(&listed) == 69 && stdout(&listed).contains("stock "), "{}{}", stdout(&listed), stderr(&listed));
+    assert!(stderr(&listed).contains("safe is not there"), "{}", stderr(&listed));
+}
+
+#[test]
+fn the_page_the_figures_and_the_json_of_serve_are_of_all_stores() {
+    let place = place(TWO);
+    let store = |name: &str| format!("file://{}/{name}", place.directory.path().display());
+    let hold = |name: &str, url: &str| {
+        let mut command = fencelock(&place, &["--store", url, "run", name, "--", "cat"]);
+        let holder = Running::start(command.stdin(Stdio::piped()));
+        until("it is held", || {
+            let shown = output(&mut fencelock(&place, &["--store", url, "show", name]));
+            stdout(&shown).contains("holder").then_some(())
+        });
+        holder
+    };
+    // A name that a program with other routes holds in another store is seen in both.
+    let _holders = [hold("pay/7", &store("safe")), hold("pay/7", &store("fast")), hold("stock", &store("fast"))];
+    let (token, file) = token(&place);
+    let mut command = fencelock(&place, &["serve", "--every", "20ms", "--listen", "127.0.0.1:0"]);
+    let served = Served::of(command.args(["--allow-break", "--token-file", &file]), &store("fast"));
+    let bearer = format!("Bearer {token}");
+    let with = [("Authorization", bearer.as_str())];
+    let get = |path: &str| ask(served.address, "GET", path, &with, "");
+    let figure = |of: &str, count: u32| {
+        let line = format!("fencelock_store_locks{{store=\"{}\",class=\"other\"}} {count}\n", store(of));
+        until(&line, || get("/metrics").body.contains(&line).then_some(()));
+    };
+    figure("safe", 1);
+    figure("fast", 2);
+    let text = get("/metrics").body;
+    assert_eq!(text.matches("# TYPE fencelock_store_locks gauge").count(), 1, "{text}");
+    let listed = get("/api/locks?contains=pay").json();
+    let stores: Vec<_> = listed["locks"].as_array().unwrap().iter().map(|row| row["store"].as_str().unwrap()).collect();
+    assert_eq!((stores, served.get("/healthz").status), (vec![&*store("fast"), &*store("safe")], 200));
+    let request =
+        |of: &str| get(&format!("/api/locks/pay%2F7?store={}", store(of))).json()["contenders"][0]["request"].clone();
+    assert_ne!(request("safe"), request("fast"));
+    let order = serde_json::json!({ "request": request("safe"), "reason": "stuck" });
+    assert_eq!(served.post("/api/locks/pay%2F7/break", &with, &order.to_string()).status, 400, "which store?");
+    let order = serde_json::json!({ "store": store("safe"), "request": request("safe"), "reason": "stuck" });
+    assert_eq!(served.post("/api/locks/pay%2F7/break", &with, &order.to_string()).status, 200);
+    figure("safe", 0);
+    figure("fast", 2);
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn a_port_that_is_taken_is_said() {
 fn is_a_figure(line: &str) -> bool {
     let Some((series, value)) = line.rsplit_once(' ') else { return false };
     let (name, labels) = series.split_once('{').map_or((series, ""), |(name, labels)| (name, labels));
-    let is_closed = labels.is_empty() || (labels.starts_with("class=\"") && labels.ends_with("\"}"));
+    let is_closed = labels.is_empty() || (labels.starts_with("store=\"") && labels.ends_with("\"}"));
     name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') && is_closed && value.parse::<f64>().is_ok()
 }
 
@@ -159,8 +159,8 @@ fn the_last_success_of_each_job_and_whether_it_failed_are_figures() {
     let last_success = "fencelock_store_job_last_success_timestamp_seconds";
     served.counts(&format!("{last_success}{{name=\"re\\\"port\"}}"), "0");
     let text = served.get("/metrics").body;
-    let of_mail =
-        text.lines().find_map(|line| line.strip_prefix(&format!("{last_success}{{name=\"mail\"}} "))).unwrap();
+    let of_mail = text.lines().find(|line| line.starts_with(last_success) && line.contains("name=\"mail\"")).unwrap();
+    let (_, of_mail) = of_mail.rsplit_once(' ').unwrap();
     assert!(of_mail.parse::<f64>().unwrap() > 1.7e9, "{text}");
 }
 
@@ -255,7 +255,9 @@ fn a_signal_ends_it_although_somebody_reads_events() {
     let mut lines = BufReader::new(stream).lines();
     let mut read = || lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("data: {"))).unwrap().unwrap();
     let event: serde_json::Value = serde_json::from_str(&read()["data: ".len()..]).unwrap();
-    assert!(event["store"].as_str().unwrap().starts_with("file://") && event["classes"][0]["class"] == "other");
+    assert!(
+        event["stores"][0]["store"].as_str().unwrap().starts_with("file://") && event["classes"][0]["class"] == "other"
+    );
     served.counts("fencelock_store_viewers", "1");
     served.running.signal(Signal::SIGTERM);
     assert_eq!(served.running.code(), 0);
@@ -277,8 +279,10 @@ fn contenders_of_other_clients_are_counted_and_shown_and_not_broken() {
         let authorization = ("Authorization", format!("Bearer {token}"));
         let authorization = [(authorization.0, authorization.1.as_str())];
         let get = |path: &str| ask(served.address, "GET", path, &authorization, "");
-        for figure in ["foreign_contenders{class=\"other\"} 2", "beside_contenders{class=\"other\"} 1"] {
-            until(figure, || get("/metrics").body.contains(&format!("fencelock_store_{figure}\n")).then_some(()));
+        let store = place.url().split('?').next().unwrap().to_owned();
+        for (figure, count) in [("foreign", 2), ("beside", 1)] {
+            let line = format!("fencelock_store_{figure}_contenders{{store=\"{store}\",class=\"other\"}} {count}\n");
+            until(&line, || get("/metrics").body.contains(&line).then_some(()));
         }
         let listed = get("/api/locks").json();
         let warned = listed["locks"][0]["error"].as_str().unwrap();

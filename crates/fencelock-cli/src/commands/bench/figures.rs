@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use super::log::{Log, Section};
 
-/// The figures of one drill.
 #[derive(Debug, Serialize)]
 pub(super) struct Figures {
     workers: u32,
@@ -90,7 +89,6 @@ impl Figures {
         self.workers
     }
 
-    /// What is wrong, if anything.
     pub(super) fn fault(&self) -> Option<String> {
         if !self.exact {
             let counter = self.counter.map_or_else(|| "no number".to_owned(), |counter| counter.to_string());
@@ -132,7 +130,6 @@ pub(super) fn hand_overs(sections: &[Section]) -> Vec<u64> {
         .collect()
 }
 
-/// How many sections each worker had.
 pub(super) fn served(sections: &[Section], workers: u32) -> Vec<u64> {
     let mut counts = vec![0_u64; workers as usize];
     for section in sections {

@@ -10,17 +10,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Section {
     pub(super) worker: u32,
-    /// When the lock was asked for.
     pub(super) asked: u64,
-    /// When it was had.
     pub(super) granted: u64,
-    /// Just before it was released.
     pub(super) releasing: u64,
     /// The fencing token; 0 where there is none.
     pub(super) token: i64,
 }
 
-/// The sections of one process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Log {
     pub(super) woken: u64,

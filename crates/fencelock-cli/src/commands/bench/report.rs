@@ -12,7 +12,6 @@ const HEIGHT: f64 = 180.0;
 const LEFT: f64 = 70.0;
 const BELOW: f64 = 34.0;
 
-/// How many bars a plot has at most.
 const MOST_BARS: usize = 200;
 
 /// Into how many spans the drill is cut for its throughput.
@@ -27,7 +26,6 @@ svg { width: 100%; height: auto; } svg text { fill: var(--dim); font: 11px sans-
 svg line { stroke: var(--line); } svg rect { fill: var(--bar); }
 ";
 
-/// A bar: what it is about, and how long it is.
 type Bar = (String, f64);
 
 pub(super) fn page(store: &str, figures: &Figures, sections: &[Section]) -> String {
@@ -104,7 +102,6 @@ fn served(counts: &[u64]) -> Vec<Bar> {
     bars.map(|(at, counts)| ((at * together).to_string(), mean(counts))).collect()
 }
 
-/// A plot of `bars`, with `unit` behind the numbers below them.
 fn plot(title: &str, about: &str, unit: &str, bars: &[Bar]) -> String {
     let most = bars.iter().map(|(_, value)| *value).fold(0.0, f64::max);
     let mut drawn = String::new();

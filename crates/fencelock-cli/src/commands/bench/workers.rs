@@ -78,7 +78,6 @@ impl Workers {
     }
 }
 
-/// Counts how often waiters were woken.
 struct Wakes(AtomicU64);
 
 impl Observer for Wakes {

@@ -35,7 +35,6 @@ pub(super) struct Finding {
 /// A row of a store's table.
 pub(super) struct Check {
     pub(super) severity: Severity,
-    /// What is wrong, if anything.
     pub(super) judge: fn(&Facts) -> Option<String>,
     pub(super) why: &'static str,
     pub(super) set: &'static str,
@@ -68,14 +67,12 @@ impl Facts {
         self.set("clock_ms", (theirs - ours).round());
     }
 
-    /// Lines such as `name:value` or `name=value`.
     pub(super) fn read(&mut self, text: &str, between: char) {
         for (name, value) in text.lines().filter_map(|line| line.split_once(between)) {
             self.set(name.trim(), value.trim());
         }
     }
 
-    /// Empty for what is not known.
     pub(super) fn text(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
     }
@@ -92,12 +89,10 @@ impl Facts {
         self.text(name) == value
     }
 
-    /// A judgement of a setting that must not be `value`.
     pub(super) fn must_not(&self, name: &str, value: &str) -> Option<String> {
         self.is(name, value).then(|| format!("{name} is {value}"))
     }
 
-    /// A judgement of a number that must not be above nothing.
     pub(super) fn above_nothing(&self, name: &str) -> Option<f64> {
         self.number(name).filter(|number| *number > 0.0)
     }
@@ -110,13 +105,11 @@ impl Facts {
 
     /// The ttl that clients ask for here.
     pub(super) fn ttl_ms(&self) -> f64 {
-        /// What the library takes when nothing is said.
         const DEFAULT: f64 = 10_000.0;
         self.number("url_ttl_ms").unwrap_or(DEFAULT)
     }
 }
 
-/// What `checks` find in `facts`.
 pub(super) fn judge(server: &str, facts: &Facts, checks: &[Check]) -> Vec<Finding> {
     let found = |check: &Check| {
         let what = (check.judge)(facts)?;

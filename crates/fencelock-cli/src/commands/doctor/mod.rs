@@ -20,16 +20,14 @@ use fencelock::inspect::Page;
 use serde::Serialize;
 
 use self::checks::{Check, Facts, Finding, Severity};
-use super::{StoreArguments, connect, farewell};
+use super::{Failures, StoreArguments, connect, farewell};
 use crate::arguments;
 use crate::output::{Failure, Outcome, code, harmless};
 use crate::settings::Chosen;
 use crate::show::{ShownBeside, print, print_json, print_store};
 
-/// The lock that is taken to try.
 const LOCK: &str = "fencelock-doctor";
 
-/// How many requests are timed.
 const ROUND_TRIPS: usize = 10;
 
 /// How many names are looked at for locks of other clients.
@@ -46,7 +44,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Exits with 0 when nothing is worse than a note, 1 when there is a warning, 2 when there is a problem: something that can cost a
 /// lock, or that keeps locks from being taken. A store that cannot be reached ends it with 69.
 ///
-/// With --json: an object with `store`, `ttl_ms`, `round_trip_ms` (`median` and `worst`; null when no lock could be taken) and `findings`, an
+/// With routes in the configuration, all its stores, one after the other.
+///
+/// With --json: an object, or of several stores an array of objects, with `store`, `ttl_ms`, `round_trip_ms` (`median` and `worst`; null when no lock could be taken) and `findings`, an
 /// array of objects with `severity` ("problem", "warning" or "note"), `server` (null for the store as a whole), `what`, `why` and
 /// `set`.
 #[derive(Debug, Args)]
@@ -75,11 +75,36 @@ struct RoundTrip {
 
 impl Doctor {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        let chosen = store.or_named(self.url.as_ref()).choose(true, &[])?;
-        chosen.refuse_memory()?;
+        let stores = store.or_named(self.url.as_ref()).choose_every()?;
+        let (mut reports, mut failures) = (Vec::new(), Failures::default());
+        for chosen in &stores {
+            if let Some(report) = failures.note(Report::of(chosen).await) {
+                if !self.json {
+                    report.print(chosen)?;
+                }
+                reports.push(report);
+            }
+        }
+        match &reports[..] {
+            [report] if self.json && stores.len() == 1 => print_json(report)?,
+            [_, ..] if self.json => print_json(&reports)?,
+            _ => {}
+        }
+        let worst = reports.iter().filter_map(|report| Some(report.findings.first()?.severity)).min();
+        let code = match worst {
+            Some(Severity::Problem) => 2,
+            Some(Severity::Warning) => 1,
+            Some(Severity::Note) | None => 0,
+        };
+        failures.0.map_or(Ok(code), Err)
+    }
+}
+
+impl Report {
+    async fn of(chosen: &Chosen) -> Outcome<Self> {
         let url = StoreUrl::parse(&chosen.url)?;
         let mut report = Report { store: chosen.name(), ttl_ms: None, round_trip_ms: None, findings: Vec::new() };
-        match connect(Client::builder(), &chosen, false).await {
+        match connect(Client::builder(), chosen, false).await {
             Ok(client) => {
                 let tried = report.try_a_lock(&client).await;
                 farewell(&client, tried.is_err()).await;
@@ -102,16 +127,10 @@ impl Doctor {
             }
         }
         report.findings.sort_by_key(|finding| finding.severity);
-        report.print(self.json, &chosen)?;
-        Ok(match report.findings.first().map(|finding| finding.severity) {
-            Some(Severity::Problem) => 2,
-            Some(Severity::Warning) => 1,
-            Some(Severity::Note) | None => 0,
-        })
+        Ok(report)
     }
 }
 
-/// What each server says of itself.
 async fn asked(url: &StoreUrl) -> Vec<(String, Result<Facts, String>)> {
     let servers: Vec<String> = match url.scheme() {
         "file" => vec![url.path().to_owned()],
@@ -221,11 +240,7 @@ impl Report {
         Ok(())
     }
 
-    fn print(&self, as_json: bool, chosen: &Chosen) -> Outcome<()> {
-        if as_json {
-            print_json(self)?;
-            return Ok(());
-        }
+    fn print(&self, chosen: &Chosen) -> Outcome<()> {
         for finding in &self.findings {
             print(&finding.paragraph())?;
         }

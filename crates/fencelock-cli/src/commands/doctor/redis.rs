@@ -8,33 +8,24 @@ use redis::{AsyncConnectionConfig, ConnectionAddr, IntoConnectionInfo as _, Redi
 
 use super::checks::{Check, Facts, Severity, checks};
 use super::tls;
+use super::way::Way;
 
 /// What INFO leaves out.
 const SETTINGS: [&str; 3] = ["timeout", "save", "appendfsync"];
 
 pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String> {
     let said = |error: redis::RedisError| error.to_string();
-    let address = if url.scheme() == "redis+unix" {
-        ConnectionAddr::Unix(server.into())
-    } else {
-        let (host, port) =
-            server.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).unwrap_or((server, "6379"));
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        ConnectionAddr::Tcp(host.to_owned(), port.parse().unwrap_or(6379))
-    };
+    if url.credentials().is_some_and(|given| given.contains('@')) {
+        return Err("each master has credentials of its own".to_owned());
+    }
+    let Way { host, port, user, password, .. } = Way::of(url, server, "", 6379)?;
     let mut identity = RedisConnectionInfo::default();
-    if let Some(given) = url.credentials() {
-        if given.contains('@') {
-            return Err("each master has credentials of its own".to_owned());
-        }
-        let (user, password) = given.split_once(':').unwrap_or((given, ""));
-        identity = if user.is_empty() { identity } else { identity.set_username(user) };
-        identity = if password.is_empty() { identity } else { identity.set_password(password) };
-    }
-    if let Some(file) = url.clone().take("password_file") {
-        let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
-        identity = identity.set_password(text.trim_end_matches(['\r', '\n']));
-    }
+    identity = if user.is_empty() { identity } else { identity.set_username(user) };
+    identity = if password.is_empty() { identity } else { identity.set_password(password) };
+    let address = match url.scheme() {
+        "redis+unix" => ConnectionAddr::Unix(server.into()),
+        _ => ConnectionAddr::Tcp(host, port),
+    };
     let mut connection = match address {
         ConnectionAddr::Tcp(host, port) if matches!(url.scheme(), "rediss" | "redlocks") => {
             let stream = tls::dial(Some(&tls::of(url)?), &host, port).await?;

@@ -12,7 +12,6 @@ use axum::extract::Request;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 
-/// What every answer carries.
 pub(super) const HEADERS: [(&str, &str); 6] = [
     (
         "content-security-policy",
@@ -34,7 +33,6 @@ pub(super) struct Admission {
     token: Option<Arc<str>>,
 }
 
-/// Why a request is refused.
 pub(super) type Refusal = (StatusCode, &'static str);
 
 impl Admission {

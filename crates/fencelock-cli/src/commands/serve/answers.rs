@@ -30,26 +30,23 @@ use crate::commands::watch::grants;
 use crate::commands::watch::look::{Looked, Row, Seen};
 use crate::output::{Failure, code};
 
-/// The longest request.
 const LONGEST: usize = 16 * 1024;
 
 /// How many locks are listed at once, at most.
 const ROWS: usize = 1000;
 
-/// What requests are answered from.
 #[derive(Clone)]
 pub(super) struct App {
-    pub(super) client: Client,
     pub(super) classes: Classes,
     pub(super) allow_break: bool,
     pub(super) admission: Admission,
-    pub(super) seen: watch::Receiver<Seen>,
-    /// How many streams of events are open.
+    pub(super) seen: watch::Receiver<Vec<Seen>>,
     pub(super) viewers: Arc<AtomicUsize>,
 }
 
 impl App {
-    fn seen(&self) -> Seen {
+    /// Of each store.
+    fn seen(&self) -> Vec<Seen> {
         self.seen.borrow().clone()
     }
 }
@@ -87,7 +84,6 @@ async fn with_headers(mut response: Response) -> Response {
     response
 }
 
-/// An error, as JSON.
 fn refused(status: StatusCode, why: impl Into<String>) -> Response {
     (status, json(&serde_json::json!({ "error": why.into() }))).into_response()
 }
@@ -107,28 +103,21 @@ async fn figures(State(app): State<App>) -> impl IntoResponse {
 /// Nothing about the store but whether it answers: nobody needs a token for this.
 async fn health(State(app): State<App>) -> (StatusCode, &'static str) {
     let seen = app.seen();
-    match (seen.at, seen.is_up()) {
-        (None, _) => (StatusCode::SERVICE_UNAVAILABLE, "the store has not been looked at yet\n"),
+    match (seen.iter().all(|seen| seen.at.is_some()), seen.iter().all(Seen::is_up)) {
+        (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "the store has not been looked at yet\n"),
         (_, true) => (StatusCode::OK, "ok\n"),
         (_, false) => (StatusCode::SERVICE_UNAVAILABLE, "the store cannot be read\n"),
     }
 }
 
-/// Which locks are listed.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Wanted {
     prefix: String,
     contains: String,
     class: Option<String>,
     skip: usize,
-    limit: usize,
-}
-
-impl Default for Wanted {
-    fn default() -> Self {
-        Self { prefix: String::new(), contains: String::new(), class: None, skip: 0, limit: 100 }
-    }
+    limit: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -157,36 +146,49 @@ async fn list(State(app): State<App>, wanted: Result<Query<Wanted>, QueryRejecti
             && name.starts_with(&wanted.prefix)
             && name.contains(&wanted.contains)
     };
-    let matching: Vec<_> = seen.locks.iter().filter(is_wanted).map(|lock| &lock.row).collect();
+    let matching: Vec<_> =
+        seen.iter().flat_map(|seen| seen.locks.iter()).filter(is_wanted).map(|lock| &lock.row).collect();
     json(&List {
-        up: seen.is_up(),
+        up: seen.iter().all(Seen::is_up),
         matching: matching.len(),
-        left_out: seen.left_out,
-        locks: matching.into_iter().skip(wanted.skip).take(wanted.limit.min(ROWS)).collect(),
+        left_out: seen.iter().map(|seen| seen.left_out).sum(),
+        locks: matching.into_iter().skip(wanted.skip).take(wanted.limit.unwrap_or(100).min(ROWS)).collect(),
     })
 }
 
-async fn show(State(app): State<App>, Path(name): Path<String>) -> Response {
+/// Of which store a lock is shown.
+#[derive(Deserialize)]
+struct Of {
+    store: Option<String>,
+}
+
+async fn show(State(app): State<App>, Path(name): Path<String>, Query(of): Query<Of>) -> Response {
     if let Err(error) = Name::new(&name) {
         return refused(StatusCode::BAD_REQUEST, error.to_string());
     }
     let seen = app.seen();
-    let Ok(at) = seen.locks.binary_search_by(|lock| lock.row.name.as_str().cmp(&name)) else {
+    let in_store = |seen: &&Seen| of.store.as_deref().is_none_or(|store| store == &*seen.store);
+    let find = |seen: &Seen| {
+        let at = seen.locks.binary_search_by(|lock| lock.row.name.as_str().cmp(&name)).ok()?;
+        Some((Arc::clone(&seen.locks), at))
+    };
+    let Some((locks, at)) = seen.iter().filter(in_store).find_map(find) else {
         return refused(StatusCode::NOT_FOUND, format!("nobody holds or waits for {name}"));
     };
-    match (&seen.locks[at].everybody, &seen.locks[at].row.error) {
+    match (&locks[at].everybody, &locks[at].row.error) {
         (Some(everybody), _) => json(everybody),
         (None, why) => refused(StatusCode::BAD_GATEWAY, why.clone().unwrap_or_default()),
     }
 }
 
-/// Which grant is broken.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Order {
     /// The holder's request, as the queue shows it.
     request: String,
     reason: String,
+    /// The lock's store, where several are served.
+    store: Option<String>,
 }
 
 async fn end(State(app): State<App>, Path(path): Path<String>, headers: HeaderMap, body: Bytes) -> Response {
@@ -212,7 +214,13 @@ async fn end(State(app): State<App>, Path(path): Path<String>, headers: HeaderMa
     if let Some(fault) = fault {
         return refused(StatusCode::BAD_REQUEST, format!("the reason: {fault}"));
     }
-    match broken(&app.client, name, &order).await {
+    let seen = app.seen();
+    let seen_alone = seen.len() == 1;
+    let meant = seen.iter().find(|seen| order.store.as_deref().map_or(seen_alone, |store| store == &*seen.store));
+    let Some(client) = meant.and_then(|seen| seen.client.as_ref()) else {
+        return refused(StatusCode::BAD_REQUEST, "which store is meant must be said, and it must have been reached");
+    };
+    match broken(client, name, &order).await {
         Ok(()) => json(&serde_json::json!({ "broken": true })),
         Err((status, why)) => refused(status, why),
     }
@@ -248,17 +256,22 @@ async fn broken(client: &Client, name: &str, order: &Order) -> Result<(), (Statu
 /// What the page shows at its top, and what happened since the last event.
 #[derive(Serialize)]
 struct News<'a> {
-    now: String,
-    store: &'a str,
-    layout: &'static str,
-    up: bool,
-    since: Option<String>,
-    error: Option<&'a str>,
-    took_ms: u128,
+    stores: Vec<Store<'a>>,
     allow_break: bool,
     left_out: usize,
     classes: Vec<Class<'a>>,
     timeline: Vec<&'a grants::Event>,
+}
+
+#[derive(Serialize)]
+struct Store<'a> {
+    store: &'a str,
+    layout: &'a str,
+    now: String,
+    up: bool,
+    since: Option<String>,
+    error: Option<&'a str>,
+    took_ms: u128,
 }
 
 #[derive(Serialize)]
@@ -271,33 +284,38 @@ struct Class<'a> {
 
 impl<'a> News<'a> {
     /// With the events of the timeline that come after the one with the number `told`.
-    fn new(app: &'a App, seen: &'a Seen, told: u64) -> Self {
+    fn new(app: &'a App, seen: &'a [Seen], told: u64) -> Self {
         let time = |time: SystemTime| humantime::format_rfc3339_millis(time).to_string();
         let class = |class| Class { class, locks: 0, holders: 0, waiting: 0 };
         let mut classes: Vec<_> = app.classes.names().map(class).collect();
-        for lock in seen.locks.iter() {
+        for lock in seen.iter().flat_map(|seen| seen.locks.iter()) {
             let class = &mut classes[lock.class];
             class.locks += 1;
             class.holders += lock.row.holders;
             class.waiting += lock.row.waiting;
         }
-        Self {
-            now: time(SystemTime::now()),
+        let store = |seen: &'a Seen| Store {
             store: &seen.store,
-            layout: seen.layout,
+            layout: seen.client.as_ref().map_or("not reached yet", |client| client.capability().layout),
+            now: time(SystemTime::now()),
             up: seen.is_up(),
             since: seen.since.map(time),
             error: seen.error.as_deref(),
             took_ms: seen.took.as_millis(),
+        };
+        let mut timeline: Vec<_> = seen.iter().flat_map(|seen| &seen.grants.events).map(Arc::as_ref).collect();
+        timeline.retain(|event| event.number > told);
+        timeline.sort_by_key(|event| event.number);
+        Self {
+            stores: seen.iter().map(store).collect(),
             allow_break: app.allow_break,
-            left_out: seen.left_out,
+            left_out: seen.iter().map(|seen| seen.left_out).sum(),
             classes,
-            timeline: seen.grants.events.iter().map(Arc::as_ref).filter(|event| event.number > told).collect(),
+            timeline,
         }
     }
 }
 
-/// One who reads events, as long as it is there.
 struct Viewer(Arc<AtomicUsize>);
 
 impl Viewer {
@@ -323,7 +341,8 @@ async fn events(State(app): State<App>) -> Sse<impl Stream<Item = Result<Event, 
         seen.changed().await.ok()?;
         let now = seen.borrow_and_update().clone();
         let event = serde_json::to_string(&News::new(&app, &now, told)).ok()?;
-        let told = now.grants.events.back().map_or(told, |event| event.number);
+        let last = now.iter().filter_map(|seen| Some(seen.grants.events.back()?.number)).max();
+        let told = last.unwrap_or(told);
         Some((Ok(Event::default().data(event)), (app, seen, viewer, told)))
     });
     Sse::new(stream).keep_alive(KeepAlive::new().interval(ALIVE))

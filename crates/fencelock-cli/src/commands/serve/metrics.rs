@@ -1,41 +1,48 @@
 //! The figures of the store in Prometheus' text format.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::time::{Duration, SystemTime};
 
-use fencelock::Name;
-use fencelock::jobs::{JobStatus, RunState};
+use fencelock::jobs::RunState;
 
 use crate::commands::watch::classes::Classes;
-use crate::commands::watch::grants::BOUNDS;
+use crate::commands::watch::grants::{BOUNDS, Counts};
 use crate::commands::watch::look::{Looked, Seen};
 
-/// What the format is called in `Content-Type`.
 pub(super) const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// All figures. What is counted by class is left out while the store does not answer: old figures would pass for new ones.
-pub(super) fn text(seen: &Seen, classes: &Classes, viewers: usize) -> String {
+pub(super) fn text(stores: &[Seen], classes: &Classes, viewers: usize) -> String {
     let mut text = Text::default();
-    text.one("fencelock_store_up", "gauge", "Whether the last look at the store succeeded.", u8::from(seen.is_up()));
+    for seen in stores {
+        let of = [("store", &*seen.store)];
+        of_looks(&mut text, seen, &of);
+        for (number, class) in classes.names().enumerate() {
+            let of = [of[0], ("class", class)];
+            if seen.is_up() {
+                by_class(&mut text, seen, number, &of);
+            }
+            seen.grants.counts.get(number).into_iter().for_each(|counts| counted(&mut text, counts, &of));
+        }
+        of_jobs(&mut text, seen, of[0]);
+    }
+    text.put("viewers", "gauge", "Open streams of events.", &[], viewers);
+    text.0.into_iter().map(|(_, lines)| lines).collect()
+}
+
+fn of_looks(text: &mut Text, seen: &Seen, of: &[(&str, &str)]) {
+    text.put("up", "gauge", "Whether the last look at the store succeeded.", of, u8::from(seen.is_up()));
     let at = seen.at.filter(|_| seen.is_up()).map_or(Duration::ZERO, since_epoch);
     if !at.is_zero() {
         let help = "When the store was read last, in seconds since 1970.";
-        text.one("fencelock_store_read_timestamp_seconds", "gauge", help, at.as_secs_f64());
+        text.put("read_timestamp_seconds", "gauge", help, of, at.as_secs_f64());
+        text.put("locks_left_out", "gauge", "Locks beyond those that are counted.", of, seen.left_out);
     }
-    text.one("fencelock_store_look_seconds", "gauge", "How long the last look took.", seen.took.as_secs_f64());
-    text.one("fencelock_store_looks_total", "counter", "Looks at the store.", seen.looks);
-    text.one("fencelock_store_failed_looks_total", "counter", "Looks that failed.", seen.failed);
-    text.one("fencelock_store_viewers", "gauge", "Open streams of events.", viewers);
-    if seen.is_up() {
-        text.one("fencelock_store_locks_left_out", "gauge", "Locks beyond those that are counted.", seen.left_out);
-        by_class(&mut text, seen, classes);
-    }
-    counted(&mut text, seen, classes);
-    of_jobs(&mut text, &seen.jobs);
-    text.0
+    text.put("look_seconds", "gauge", "How long the last look took.", of, seen.took.as_secs_f64());
+    text.put("looks_total", "counter", "Looks at the store.", of, seen.looks);
+    text.put("failed_looks_total", "counter", "Looks that failed.", of, seen.failed);
 }
 
-/// A figure of one lock.
 type Figure = fn(&Looked) -> usize;
 
 /// The figures that are sums over the locks of a class.
@@ -57,66 +64,42 @@ const AGES: [(&str, &str, Moment); 2] = [
     ("oldest_hold_seconds", "How long the longest holder has held; 0 without one.", |lock| lock.oldest_hold),
 ];
 
-fn by_class(text: &mut Text, seen: &Seen, classes: &Classes) {
+fn by_class(text: &mut Text, seen: &Seen, class: usize, of: &[(&str, &str)]) {
+    let locks = || seen.locks.iter().filter(|lock| lock.class == class);
     for (name, help, figure) in SUMS {
-        let mut sums = vec![0; classes.names().len()];
-        seen.locks.iter().for_each(|lock| sums[lock.class] += figure(lock));
-        text.head(&format!("fencelock_store_{name}"), "gauge", help);
-        for (class, sum) in classes.names().zip(sums) {
-            text.line(&format!("fencelock_store_{name}"), ("class", class), "", sum);
-        }
+        text.put(name, "gauge", help, of, locks().map(figure).sum::<usize>());
     }
     let now = seen.at.unwrap_or(SystemTime::UNIX_EPOCH);
     for (name, help, moment) in AGES {
-        let mut ages = vec![Duration::ZERO; classes.names().len()];
-        for lock in seen.locks.iter() {
-            let age = moment(lock).and_then(|since| now.duration_since(since).ok()).unwrap_or_default();
-            ages[lock.class] = age.max(ages[lock.class]);
-        }
-        text.head(&format!("fencelock_store_{name}"), "gauge", help);
-        for (class, age) in classes.names().zip(ages) {
-            text.line(&format!("fencelock_store_{name}"), ("class", class), "", age.as_secs_f64());
-        }
+        let oldest = locks().filter_map(moment).min().and_then(|since| now.duration_since(since).ok());
+        text.put(name, "gauge", help, of, oldest.unwrap_or_default().as_secs_f64());
     }
 }
 
 /// What was counted since the start, which an outage does not make wrong.
-fn counted(text: &mut Text, seen: &Seen, classes: &Classes) {
-    let counts = || classes.names().zip(&seen.grants.counts);
-    let name = "fencelock_store_grants_total";
-    text.head(name, "counter", "Grants that were seen to begin; those between two looks are not.");
-    for (class, counts) in counts() {
-        text.line(name, ("class", class), "", counts.granted);
+fn counted(text: &mut Text, counts: &Counts, of: &[(&str, &str)]) {
+    let help = "Grants that were seen to begin; those between two looks are not.";
+    text.put("grants_total", "counter", help, of, counts.granted);
+    let (name, help) = ("hold_seconds", "How long locks were held, as far as looks tell.");
+    let mut sum = 0;
+    for (bound, count) in BOUNDS.iter().zip(counts.holds) {
+        sum += count;
+        text.part(name, "_bucket", "histogram", help, &[of, &[("le", &bound.to_string())]].concat(), sum);
     }
-    let name = "fencelock_store_hold_seconds";
-    text.head(name, "histogram", "How long locks were held, as far as looks tell.");
-    for (class, counts) in counts() {
-        let mut sum = 0;
-        for (bound, count) in BOUNDS.iter().zip(counts.holds) {
-            sum += count;
-            text.line(&format!("{name}_bucket"), ("class", class), &format!(",le=\"{bound}\""), sum);
-        }
-        text.line(&format!("{name}_bucket"), ("class", class), ",le=\"+Inf\"", counts.ended);
-        text.line(&format!("{name}_sum"), ("class", class), "", counts.held.as_secs_f64());
-        text.line(&format!("{name}_count"), ("class", class), "", counts.ended);
-    }
+    text.part(name, "_bucket", "histogram", help, &[of, &[("le", "+Inf")]].concat(), counts.ended);
+    text.part(name, "_sum", "histogram", help, of, counts.held.as_secs_f64());
+    text.part(name, "_count", "histogram", help, of, counts.ended);
 }
 
-fn of_jobs(text: &mut Text, jobs: &[(Name, JobStatus)]) {
-    let (succeeded, failed) = ("fencelock_store_job_last_success_timestamp_seconds", "fencelock_store_job_failed");
-    text.head(succeeded, "gauge", "When the last run that succeeded ended, in seconds since 1970; 0 without one.");
-    for (name, job) in jobs {
-        text.line(
-            succeeded,
-            ("name", name.as_str()),
-            "",
-            job.succeeded.map_or(0.0, |end| since_epoch(end).as_secs_f64()),
-        );
-    }
-    text.head(failed, "gauge", "Whether the last run of a job failed or died.");
-    for (name, job) in jobs {
+fn of_jobs(text: &mut Text, seen: &Seen, store: (&str, &str)) {
+    for (name, job) in seen.jobs.iter() {
+        let of = [store, ("name", name.as_str())];
+        let help = "When the last run that succeeded ended, in seconds since 1970; 0 without one.";
+        let end = job.succeeded.map_or(0.0, |end| since_epoch(end).as_secs_f64());
+        text.put("job_last_success_timestamp_seconds", "gauge", help, &of, end);
         let has_failed = matches!(job.last.state, RunState::Failed | RunState::Died);
-        text.line(failed, ("name", name.as_str()), "", u8::from(has_failed));
+        let help = "Whether the last run of a job failed or died.";
+        text.put("job_failed", "gauge", help, &of, u8::from(has_failed));
     }
 }
 
@@ -124,22 +107,33 @@ fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
+/// Each metric with its lines, which stand together.
 #[derive(Default)]
-struct Text(String);
+struct Text(Vec<(&'static str, String)>);
 
 impl Text {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
+    fn put(&mut self, name: &'static str, kind: &str, help: &str, of: &[(&str, &str)], value: impl Display) {
+        self.part(name, "", kind, help, of, value);
+    }
+
+    fn part(
+        &mut self,
+        name: &'static str,
+        part: &str,
+        kind: &str,
+        help: &str,
+        of: &[(&str, &str)],
+        value: impl Display,
+    ) {
+        let at = self.0.iter().position(|(other, _)| *other == name).unwrap_or_else(|| {
+            let head = format!("# HELP fencelock_store_{name} {help}\n# TYPE fencelock_store_{name} {kind}\n");
+            self.0.push((name, head));
+            self.0.len() - 1
+        });
+        let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let labels: Vec<_> = of.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         // Writing to a string does not fail.
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
-        self.head(name, kind, help);
-        let _ = writeln!(self.0, "{name} {value}");
-    }
-
-    fn line(&mut self, name: &str, (label, of): (&str, &str), labels: &str, value: impl std::fmt::Display) {
-        let of = of.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        let _ = writeln!(self.0, "{name}{{{label}=\"{of}\"{labels}}} {value}");
+        let _ = writeln!(self.0[at].1, "fencelock_store_{name}{part}{labels} {value}");
     }
 }

@@ -27,6 +27,7 @@ use super::watch::classes::Classes;
 use super::watch::look::{Seen, Watch};
 use crate::arguments;
 use crate::output::{Failure, Outcome, code};
+use crate::settings::Chosen;
 use crate::show::print;
 use crate::trusted;
 
@@ -44,7 +45,8 @@ const SHORTEST_TOKEN: usize = 16;
 /// 100; slashes in NAME may be written %2F), /api/events streams what the page shows, and POST /api/locks/NAME/break with
 /// {"request": "…", "reason": "…"} ends a grant, where --allow-break is given.
 ///
-/// The store is looked at once per --every, however many look at the page. Up to 10000 locks are shown.
+/// The store is looked at once per --every, however many look at the page. Up to 10000 locks are shown. With routes in the configuration,
+/// all its stores are served; ?store=URL, as the list gives it, chooses among locks of one name.
 ///
 /// Everybody on this host can open 127.0.0.1, and sees the names of locks, their holders and purposes. Another address and
 /// --allow-break need --token-file. There is no TLS: put a proxy before an address that others reach.
@@ -81,22 +83,24 @@ impl Serve {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let token = self.token_file.as_deref().map(token_in).transpose()?;
         self.refuse_what_anybody_could_reach(token.is_some())?;
-        let (chosen, client) = store.or_named(self.url.as_ref()).connect_to_watch(&[]).await?;
+        let stores = store.or_named(self.url.as_ref()).choose_every()?;
+        let nothing = Seen::nothing(&stores).await?;
         let listener = TcpListener::bind(self.listen).await.map_err(|error| self.not_heard(&error))?;
         let address = listener.local_addr().map_err(|error| self.not_heard(&error))?;
-        let (sender, seen) = watch::channel(Seen::nothing(&chosen, &client));
+        let (sender, seen) = watch::channel(nothing);
         let app = App {
-            client: client.clone(),
             classes: Classes::new(&self.classes),
             allow_break: self.allow_break,
             admission: Admission::new(&self.hosts, token),
-            seen,
+            seen: seen.clone(),
             viewers: Default::default(),
         };
-        let watch = Watch::new(client.clone(), chosen.clone(), self.prefix.clone(), app.classes.clone(), self.every);
-        print(&format!("serving {} on http://{address}/\n", chosen.shown()))?;
-        let served = serve(app, listener, watch.run(sender)).await;
-        super::farewell(&client, served.is_err()).await;
+        let shown: Vec<_> = stores.iter().map(Chosen::shown).collect();
+        print(&format!("serving {} on http://{address}/\n", shown.join(", ")))?;
+        let looks = Watch::all(stores, (self.prefix.clone(), app.classes.clone(), self.every), sender);
+        let served = serve(app, listener, looks).await;
+        let seen = seen.borrow().clone();
+        Seen::close(&seen, served.is_err()).await;
         served.map(|()| 0)
     }
 
@@ -167,15 +171,11 @@ fn token_in(path: &Path) -> Outcome<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Origin;
 
     #[tokio::test]
     async fn who_serves_what_nobody_looks_at_any_more_fails() {
-        let client = fencelock::Client::connect("memory:").await.unwrap();
-        let chosen = crate::settings::Chosen { url: "memory:".to_owned(), origin: Origin::Option, new_url: None };
-        let (_sender, seen) = watch::channel(Seen::nothing(&chosen, &client));
+        let (_sender, seen) = watch::channel(Vec::new());
         let app = App {
-            client,
             classes: Classes::new(&[]),
             allow_break: false,
             admission: Admission::new(&[], None),

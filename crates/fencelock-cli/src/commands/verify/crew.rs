@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
+use serde::Serialize;
 
 use super::Random;
 use super::register::Register;
@@ -13,11 +14,9 @@ use crate::die_with_parent::ourselves;
 use crate::output::{Failure, Outcome, code};
 use crate::settings::{Chosen, STORE_VARIABLE};
 
-/// How often it is looked whether a worker has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What was done.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct Toll {
     pub(super) kills: u64,
     pub(super) pauses: u64,
@@ -32,7 +31,6 @@ pub(super) struct Crew<'a> {
     prefix: &'a str,
     names: u32,
     limit: Duration,
-    /// The workers, each with its number.
     workers: Vec<(u64, WorkerProcess)>,
     started: u64,
     pub(super) toll: Toll,
@@ -58,7 +56,6 @@ impl<'a> Crew<'a> {
         Ok(())
     }
 
-    /// Lets those begin that were started.
     pub(super) fn begin(&mut self) -> Outcome<()> {
         self.workers.iter_mut().try_for_each(|(_, worker)| worker.begin())
     }

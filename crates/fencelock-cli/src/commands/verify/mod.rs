@@ -29,7 +29,6 @@ use crate::show::print_judged;
 /// How long an acquire, the end of a worker, or what somebody left may take beyond what the store's times explain.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often the run is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Verify that a store keeps its promises here: several processes, several locks, and counts.
@@ -76,7 +75,7 @@ pub(crate) struct Verify {
 impl Verify {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let chosen = store.or_named(self.url.as_ref()).choose(false, &[])?;
-        let mut asked = Asked::new()?;
+        let mut asked = asked()?;
         // A connection made here reports a wrong URL once, and looks at what is left in the end.
         let client = connect(Client::builder(), &chosen, false).await?;
         let verified = self.verify(&chosen, &client, &mut asked).await;
@@ -85,7 +84,7 @@ impl Verify {
         print_judged(&report, self.json, report.fault())
     }
 
-    async fn verify(&self, chosen: &Chosen, client: &Client, asked: &mut Asked) -> Outcome<Report> {
+    async fn verify(&self, chosen: &Chosen, client: &Client, asked: &mut [Signal; 3]) -> Outcome<Report> {
         let directory = tempfile::Builder::new().prefix("fencelock-verify-").tempdir()?;
         let prefix = format!("fencelock-verify-{}-{:08x}", std::process::id(), Random::of_now().next() as u32);
         let registers: io::Result<Vec<_>> =
@@ -102,7 +101,7 @@ impl Verify {
             .then(|| ttl.mul_f64(1.25) + capability.detection_slack);
         let started = Instant::now();
         let toll = self.hurt(&mut crew, &registers, past, asked).await?;
-        let seconds = started.elapsed().as_secs_f64();
+        let seconds = (started.elapsed().as_secs_f64() * 10.0).round() / 10.0;
         let unfinished = crew.end(limit + PATIENCE).await?;
         let left = self.left(client, &prefix, ttl + capability.detection_slack + PATIENCE).await?;
         let counts = |what: Count| -> io::Result<u64> { registers.iter().map(|register| register.counted(what)).sum() };
@@ -124,14 +123,14 @@ impl Verify {
         crew: &mut Crew<'_>,
         registers: &[Register],
         past: Option<Duration>,
-        asked: &mut Asked,
+        asked: &mut [Signal; 3],
     ) -> Outcome<Toll> {
         let (progress, started) = (Progress::new(), Instant::now());
         let mut random = Random::of_now();
         let mut rest = Duration::ZERO;
         loop {
             let left = self.duration.saturating_sub(started.elapsed());
-            if left.is_zero() || asked.run_until_over(rest.max(LOOK).min(left)).await {
+            if left.is_zero() || is_over(asked, rest.max(LOOK).min(left)).await {
                 return Ok(crew.toll);
             }
             crew.look_for_the_dead()?;
@@ -167,30 +166,18 @@ fn name_of(prefix: &str, number: u32) -> fencelock::Result<Name> {
     Name::new(format!("{prefix}-n{number}"))
 }
 
-/// Signals that ask for the end; and a handler for the end of workers, which the kernel reaps where our parent ignores SIGCHLD.
-struct Asked {
-    interrupt: Signal,
-    terminate: Signal,
-    _children: Signal,
+/// Signals that ask for the end; and SIGCHLD, whose handler keeps the kernel from reaping workers where our parent ignores it.
+fn asked() -> Outcome<[Signal; 3]> {
+    let hear = |kind| signal(kind).map_err(|error| Failure::os("cannot wait for signals", &error));
+    Ok([hear(SignalKind::interrupt())?, hear(SignalKind::terminate())?, hear(SignalKind::child())?])
 }
 
-impl Asked {
-    fn new() -> Outcome<Self> {
-        let hear = |kind| signal(kind).map_err(|error| Failure::os("cannot wait for signals", &error));
-        Ok(Self {
-            interrupt: hear(SignalKind::interrupt())?,
-            terminate: hear(SignalKind::terminate())?,
-            _children: hear(SignalKind::child())?,
-        })
-    }
-
-    /// Rests for `rest`; whether somebody asked for the end meanwhile.
-    async fn run_until_over(&mut self, rest: Duration) -> bool {
-        tokio::select! {
-            _ = self.interrupt.recv() => true,
-            _ = self.terminate.recv() => true,
-            () = tokio::time::sleep(rest) => false,
-        }
+/// Rests for `rest`; returns whether a signal asked for the end meanwhile.
+async fn is_over([interrupt, terminate, _]: &mut [Signal; 3], rest: Duration) -> bool {
+    tokio::select! {
+        _ = interrupt.recv() => true,
+        _ = terminate.recv() => true,
+        () = tokio::time::sleep(rest) => false,
     }
 }
 

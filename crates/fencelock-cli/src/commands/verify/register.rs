@@ -9,15 +9,13 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
 
-/// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Count {
-    /// Acquires that were begun.
     Waits,
     /// Sections that were entered by a holder whose guard said it holds.
     Sections,
-    /// Sections with a token.
     WithToken,
     /// Sections whose worker had waited in the queue, as the store had said.
     Queued,
@@ -27,7 +25,6 @@ pub(super) enum Count {
     NotRising,
     /// Grants before that of one who waited already when the other asked.
     OutOfOrder,
-    /// Acquires that did not end in time.
     Stuck,
     /// Writes of who knew by then that its lock was lost, refused by their token.
     LateRefused,
@@ -45,11 +42,9 @@ pub(super) enum Count {
     Failed,
 }
 
-/// How many there are.
 const COUNTS: usize = Count::Failed as usize + 1;
 
-/// What a register has in its file.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct State {
     newest: u64,
     /// The worker that is in there, counted from 1.
@@ -61,31 +56,12 @@ struct State {
     counts: [u64; COUNTS],
 }
 
-/// How many bytes that takes.
-const BYTES: usize = (4 + COUNTS) * 8;
+/// How many bytes its JSON has, with spaces behind it: 20 digits for each number.
+const BYTES: usize = 128 + 21 * (4 + COUNTS);
 
 impl State {
     fn count(&mut self, what: Count) {
         self.counts[what as usize] += 1;
-    }
-
-    fn to_bytes(self) -> [u8; BYTES] {
-        let mut bytes = [0; BYTES];
-        let head = [self.newest, self.occupant, self.valid_until, self.latest_asked];
-        for (place, number) in bytes.chunks_exact_mut(8).zip(head.iter().chain(&self.counts)) {
-            place.copy_from_slice(&number.to_le_bytes());
-        }
-        bytes
-    }
-
-    fn from_bytes(bytes: &[u8; BYTES]) -> Self {
-        let number = |at: usize| {
-            let mut number = [0; 8];
-            number.copy_from_slice(&bytes[at * 8..at * 8 + 8]);
-            u64::from_le_bytes(number)
-        };
-        let counts = std::array::from_fn(|at| number(4 + at));
-        Self { newest: number(0), occupant: number(1), valid_until: number(2), latest_asked: number(3), counts }
     }
 }
 
@@ -99,7 +75,6 @@ pub(super) struct Grant {
     pub(super) queued: Option<u64>,
 }
 
-/// The register of one name.
 #[derive(Debug)]
 pub(super) struct Register {
     name: String,
@@ -119,20 +94,20 @@ impl Register {
         Ok(Self { name: name.to_owned(), state: open(&format!("register-{name}"))?, doomed: open("doomed")?, faults })
     }
 
-    /// Does `work` with the state while nobody else can.
     fn change<T>(&self, work: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
         let locked = Flock::lock(self.state.try_clone()?, FlockArg::LockExclusive);
         let _locked = locked.map_err(|(_, error)| io::Error::from(error))?;
         let mut state = self.read()?;
         let done = work(&mut state)?;
-        self.state.write_all_at(&state.to_bytes(), 0)?;
+        let text = serde_json::to_string(&state)?;
+        self.state.write_all_at(format!("{text:<BYTES$}").as_bytes(), 0)?;
         Ok(done)
     }
 
     fn read(&self) -> io::Result<State> {
         let mut bytes = [0; BYTES];
         match self.state.read_exact_at(&mut bytes, 0) {
-            Ok(()) => Ok(State::from_bytes(&bytes)),
+            Ok(()) => Ok(serde_json::from_slice(&bytes)?),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(State::default()),
             Err(error) => Err(error),
         }
@@ -217,7 +192,6 @@ impl Register {
         Ok(())
     }
 
-    /// The worker is done.
     pub(super) fn leave(&self, worker: u64) -> io::Result<()> {
         self.change(|state| {
             if state.occupant == worker {
@@ -227,7 +201,6 @@ impl Register {
         })
     }
 
-    /// Counts what happened outside of it.
     pub(super) fn count(&self, what: Count) -> io::Result<()> {
         self.change(|state| {
             state.count(what);
@@ -240,12 +213,10 @@ impl Register {
         self.change(|state| self.fault(state, what, grant, said))
     }
 
-    /// What was counted so far.
     pub(super) fn counted(&self, what: Count) -> io::Result<u64> {
         Ok(self.read()?.counts[what as usize])
     }
 
-    /// The worker that is in there.
     pub(super) fn occupant(&self) -> io::Result<Option<u64>> {
         Ok(Some(self.read()?.occupant).filter(|worker| *worker != 0))
     }

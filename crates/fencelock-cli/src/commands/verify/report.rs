@@ -12,19 +12,19 @@ use super::register::Count;
 /// How many examples of what went wrong are kept.
 const EXAMPLES: usize = 20;
 
+#[derive(Debug, Serialize)]
 pub(super) struct Run {
     pub(super) store: String,
     pub(super) seconds: f64,
     pub(super) processes: u32,
     pub(super) names: u32,
+    #[serde(flatten)]
     pub(super) toll: Toll,
 }
 
 /// What there was when everybody should have been gone.
 pub(super) struct End {
-    /// Workers that had not ended.
     pub(super) unfinished: u64,
-    /// Contenders.
     pub(super) left: u64,
     /// What went wrong, a line each.
     pub(super) examples: String,
@@ -32,13 +32,8 @@ pub(super) struct End {
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    store: String,
-    seconds: f64,
-    processes: u32,
-    names: u32,
-    kills: u64,
-    pauses: u64,
-    long_pauses: u64,
+    #[serde(flatten)]
+    run: Run,
     sections: u64,
     lost: u64,
     failed: u64,
@@ -56,7 +51,6 @@ struct LateWrites {
     unfenced: u64,
 }
 
-/// How often a promise was broken.
 #[derive(Debug, Serialize)]
 struct Check {
     promise: &'static str,
@@ -94,15 +88,8 @@ impl Report {
         let waits = counted(Count::Waits)?;
         checks.push(Check::new("no waiter is stuck", counted(Count::Stuck)? + end.unfinished, waits));
         checks.push(Check::new("nothing is left in the queues", end.left, waits));
-        let Toll { kills, pauses, long_pauses } = run.toll;
         Ok(Self {
-            store: run.store,
-            seconds: (run.seconds * 10.0).round() / 10.0,
-            processes: run.processes,
-            names: run.names,
-            kills,
-            pauses,
-            long_pauses,
+            run,
             sections,
             lost: counted(Count::Lost)?,
             failed: counted(Count::Failed)?,
@@ -133,7 +120,8 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seconds, processes, names, sections, kills, pauses, long_pauses, .. } = self;
+        let (Run { seconds, processes, names, toll, .. }, sections) = (&self.run, self.sections);
+        let Toll { kills, pauses, long_pauses } = toll;
         writeln!(f, "{sections} sections in {seconds} s: {names} locks, {processes} processes")?;
         writeln!(f, "{kills} were killed, {pauses} stopped for a while, {long_pauses} of these beyond the ttl")?;
         for Check { promise, broken, of, fewer_than } in &self.checks {

@@ -20,7 +20,6 @@ use super::{Random, name_of};
 use crate::commands::{StoreArguments, connect, farewell};
 use crate::output::{Failure, Outcome, chain, code};
 
-/// How often a section writes.
 const WRITES: usize = 2;
 
 /// How long a section rests before each write, and a worker between two sections, at most.
@@ -41,7 +40,6 @@ pub(crate) struct VerifyWorker {
     /// The number of this worker, counted from 1, which no other one has or had.
     #[arg(long)]
     number: u64,
-    /// How long an acquire may take.
     #[arg(long)]
     limit_seconds: u64,
 }
@@ -121,7 +119,6 @@ impl Observer for Waits {
     }
 }
 
-/// One lock of one client.
 struct Worker {
     number: u64,
     lock: Mutex,

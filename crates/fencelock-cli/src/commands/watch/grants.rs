@@ -2,28 +2,26 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 
 use super::look::{Held, Looked};
 
-/// How many events are kept.
 const KEPT: usize = 200;
 
 /// The upper bounds of the histogram of hold times, in seconds.
 pub(crate) const BOUNDS: [u64; 8] = [1, 5, 15, 60, 300, 1_800, 7_200, 86_400];
 
-/// What was seen since the start.
 #[derive(Clone, Default)]
 pub(crate) struct Grants {
-    /// The last events, oldest first.
     pub(crate) events: VecDeque<Arc<Event>>,
-    /// By class.
     pub(crate) counts: Vec<Counts>,
     held: Arc<HashMap<Key, Since>>,
     begun: bool,
-    last: u64,
+    store: Arc<str>,
+    last: Arc<AtomicU64>,
 }
 
 /// A grant: the lock, the request, and the token, as a place can be granted anew.
@@ -44,13 +42,14 @@ struct Since {
 /// Something that happened between two looks.
 #[derive(Debug, Serialize)]
 pub(crate) struct Event {
-    /// They are numbered without a gap.
+    /// They are numbered without a gap, over all stores.
     pub(crate) number: u64,
     /// When it was noticed, RFC 3339.
     at: String,
     /// `granted` or `ended`.
     what: &'static str,
     name: String,
+    store: String,
     who: String,
     claim: String,
     token: Option<String>,
@@ -69,8 +68,9 @@ pub(crate) struct Counts {
 }
 
 impl Grants {
-    pub(crate) fn new(classes: usize) -> Self {
-        Self { counts: vec![Counts::default(); classes], ..Self::default() }
+    /// Those in `store`, whose events are numbered with those of other stores.
+    pub(crate) fn new(store: Arc<str>, classes: usize, last: Arc<AtomicU64>) -> Self {
+        Self { store, counts: vec![Counts::default(); classes], last, ..Self::default() }
     }
 
     /// How many were seen to begin.
@@ -109,13 +109,13 @@ impl Grants {
     }
 
     fn happened(&mut self, what: &'static str, key: &Key, since: &Since, held: Option<Duration>, now: SystemTime) {
-        self.last += 1;
         let (name, _, token) = key;
         self.events.push_back(Arc::new(Event {
-            number: self.last,
+            number: self.last.fetch_add(1, Ordering::Relaxed) + 1,
             at: humantime::format_rfc3339_millis(now).to_string(),
             what,
             name: name.to_string(),
+            store: self.store.to_string(),
             who: since.who.to_string(),
             claim: since.claim.to_string(),
             token: token.as_ref().map(ToString::to_string),

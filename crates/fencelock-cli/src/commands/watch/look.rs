@@ -12,12 +12,12 @@ use tokio::sync::watch;
 
 use super::classes::Classes;
 use super::grants::Grants;
+use crate::commands::{Failures, farewell, watch_at};
 use crate::locks::{self, Lock, READS};
 use crate::output::{Failure, Outcome, code};
 use crate::settings::Chosen;
 use crate::show::{Everybody, Shown};
 
-/// How many locks are looked at.
 const MOST: usize = 10_000;
 /// How long a look at the jobs counts.
 const JOBS_EVERY: Duration = Duration::from_secs(30);
@@ -26,19 +26,18 @@ const JOBS_EVERY: Duration = Duration::from_secs(30);
 #[derive(Clone, Default)]
 pub(crate) struct Seen {
     pub(crate) store: Arc<str>,
-    pub(crate) layout: &'static str,
+    /// Since the store was reached first.
+    pub(crate) client: Option<Client>,
     /// When it was looked at last, with whatever success; `None` before the first look has ended.
     pub(crate) at: Option<SystemTime>,
     pub(crate) took: Duration,
     /// Since when it has answered all looks, or none.
     pub(crate) since: Option<SystemTime>,
-    /// Why the last look failed.
     pub(crate) error: Option<Arc<str>>,
     pub(crate) looks: u64,
     pub(crate) failed: u64,
     /// Those of the last look that succeeded, by name.
     pub(crate) locks: Arc<[Looked]>,
-    /// How many more there are.
     pub(crate) left_out: usize,
     pub(crate) grants: Arc<Grants>,
     /// The jobs of the last look at them that succeeded.
@@ -46,8 +45,28 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    pub(crate) fn nothing(chosen: &Chosen, client: &Client) -> Self {
-        Self { store: chosen.name().into(), layout: client.capability().layout, ..Self::default() }
+    /// Nothing yet, of each of `stores`. Fails if none can be reached, or if one of them is wrong.
+    pub(crate) async fn nothing(stores: &[Chosen]) -> Outcome<Vec<Self>> {
+        let mut all = Vec::new();
+        let mut failures = Failures::default();
+        for chosen in stores {
+            let client = match watch_at(chosen).await {
+                Err(failure) if failure.code != code::UNAVAILABLE => return Err(failure),
+                connected => failures.note(connected),
+            };
+            all.push(Self { store: chosen.name().into(), client, ..Self::default() });
+        }
+        match failures.0 {
+            Some(failure) if all.iter().all(|seen| seen.client.is_none()) => Err(failure),
+            _ => Ok(all),
+        }
+    }
+
+    /// Ends the sessions.
+    pub(crate) async fn close(all: &[Self], has_failed: bool) {
+        for client in all.iter().filter_map(|seen| seen.client.as_ref()) {
+            farewell(client, has_failed).await;
+        }
     }
 
     /// Everybody who holds, and everybody who waits.
@@ -62,7 +81,6 @@ impl Seen {
     }
 }
 
-/// One lock.
 #[derive(Default)]
 pub(crate) struct Looked {
     pub(crate) class: usize,
@@ -78,14 +96,13 @@ pub(crate) struct Looked {
     pub(crate) beside: usize,
 }
 
-/// One lock in a list.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
+    pub(crate) store: String,
     class: String,
     pub(crate) held_as: String,
     pub(crate) holders: usize,
-    /// The first of them.
     pub(crate) holder: Option<String>,
     since: Option<String>,
     pub(crate) purpose: Option<String>,
@@ -94,7 +111,6 @@ pub(crate) struct Row {
     pub(crate) error: Option<String>,
 }
 
-/// One holder.
 pub(crate) struct Held {
     pub(crate) request: String,
     pub(crate) token: Option<String>,
@@ -119,6 +135,7 @@ impl Looked {
         let first = lock.holders.first();
         let row = Row {
             name: queue.name.to_string(),
+            store: chosen.name(),
             class: classes.name(class).to_owned(),
             held_as: lock.held_as(),
             holders,
@@ -140,12 +157,12 @@ impl Looked {
         }
     }
 
-    /// One that cannot be read.
-    fn unread(name: &Name, failure: &Failure, classes: &Classes) -> Self {
+    fn unread(name: &Name, failure: &Failure, chosen: &Chosen, classes: &Classes) -> Self {
         let class = classes.of(name.as_str());
         let error = failure.message.clone().unwrap_or_else(|| "it cannot be read".to_owned());
         let row = Row {
             name: name.to_string(),
+            store: chosen.name(),
             class: classes.name(class).to_owned(),
             held_as: "unreadable".to_owned(),
             error: Some(error),
@@ -155,10 +172,11 @@ impl Looked {
     }
 }
 
-/// Who looks.
+/// What looks at one of the stores.
 pub(crate) struct Watch {
-    client: Client,
     chosen: Chosen,
+    /// Where the store stands among those that are seen.
+    at: usize,
     prefix: String,
     classes: Classes,
     every: Duration,
@@ -166,24 +184,44 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(client: Client, chosen: Chosen, prefix: String, classes: Classes, every: Duration) -> Self {
-        let grants = Grants::new(classes.names().len());
-        Self { client, chosen, prefix, classes, every, grants }
+    /// Looks at all of `stores` for ever, with rests of `every` in between. Ends when one of the looks ends.
+    pub(crate) async fn all(
+        stores: Vec<Chosen>,
+        (prefix, classes, every): (String, Classes, Duration),
+        seen: watch::Sender<Vec<Seen>>,
+    ) {
+        let number = Arc::default();
+        let looks = stores.into_iter().enumerate().map(|(at, chosen)| {
+            let grants = Grants::new(chosen.name().into(), classes.names().len(), Arc::clone(&number));
+            let watch = Self { chosen, at, prefix: prefix.clone(), classes: classes.clone(), every, grants };
+            Box::pin(watch.run(&seen))
+        });
+        futures_util::future::select_all(looks).await;
     }
 
-    /// Looks for ever, with rests in between.
-    pub(crate) async fn run(mut self, seen: watch::Sender<Seen>) {
+    async fn run(mut self, seen: &watch::Sender<Vec<Seen>>) {
         let mut jobs_due = Instant::now();
         loop {
             let started = Instant::now();
-            let looked = self.look().await;
-            seen.send_modify(|seen| self.note(looked, started.elapsed(), seen));
-            if started >= jobs_due
-                && let Ok(jobs) = self.jobs().await
+            let client = seen.borrow()[self.at].client.clone();
+            let connected = match client {
+                Some(client) => Ok(client),
+                None => watch_at(&self.chosen).await,
+            };
+            let (client, looked) = match connected {
+                Ok(client) => (Some(client.clone()), self.look(&client).await),
+                Err(failure) => (None, Err(failure)),
+            };
+            seen.send_modify(|seen| {
+                seen[self.at].client.clone_from(&client);
+                self.note(looked, started.elapsed(), &mut seen[self.at]);
+            });
+            if let Some(client) = client.filter(|_| started >= jobs_due)
+                && let Ok(jobs) = self.jobs(&client).await
             {
                 jobs_due = started + JOBS_EVERY;
                 seen.send_if_modified(|seen| {
-                    seen.jobs = jobs.into();
+                    seen[self.at].jobs = jobs.into();
                     false
                 });
             }
@@ -212,34 +250,24 @@ impl Watch {
         }
     }
 
-    async fn jobs(&self) -> fencelock::Result<Vec<(Name, JobStatus)>> {
-        let mut names = self.client.job_names().await?;
+    async fn jobs(&self, client: &Client) -> fencelock::Result<Vec<(Name, JobStatus)>> {
+        let mut names = client.job_names().await?;
         names.retain(|name| name.as_str().starts_with(&self.prefix));
-        let looks = stream::iter(names).map(async |name| (self.client.job_status(&name).await, name));
+        let looks = stream::iter(names).map(async |name| (client.job_status(&name).await, name));
         let jobs = looks.buffered(READS).filter_map(async |(status, name)| Some((name, status.ok()??)));
         Ok(jobs.collect().await)
     }
 
     /// The locks by name, and how many more there are.
-    async fn look(&self) -> Outcome<(Vec<Looked>, usize)> {
-        let mut names = self.client.names(&self.prefix, None, usize::MAX).await?;
-        let left_out = names.len().saturating_sub(MOST);
-        names.truncate(MOST);
-        let mut locks = Vec::with_capacity(names.len());
-        let client = &self.client;
-        let looks = names.into_iter().map(|name| async move {
-            let head = locks::head(client, &name).await;
-            (name, head)
+    async fn look(&self, client: &Client) -> Outcome<(Vec<Looked>, usize)> {
+        let (mut looked, chosen, classes) = (Vec::new(), &self.chosen, &self.classes);
+        let left_out = locks::heads(client, (chosen, &self.prefix, MOST), |name, head| {
+            looked.push(match head {
+                Ok((queue, holders)) => Looked::new(&queue, holders, chosen, classes),
+                Err(failure) => Looked::unread(name, &failure, chosen, classes),
+            });
         });
-        let mut heads = stream::iter(looks).buffered(READS);
-        while let Some((name, head)) = heads.next().await {
-            match head {
-                Ok(Some((queue, holders))) => locks.push(Looked::new(&queue, holders, &self.chosen, &self.classes)),
-                Ok(None) => {}
-                Err(failure) if failure.code == code::UNAVAILABLE => return Err(failure),
-                Err(failure) => locks.push(Looked::unread(&name, &failure, &self.classes)),
-            }
-        }
-        Ok((locks, left_out))
+        let left_out = left_out.await?;
+        Ok((looked, left_out))
     }
 }

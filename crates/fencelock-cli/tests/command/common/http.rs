@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::{Place, Running, until};
@@ -51,6 +51,8 @@ pub(crate) fn ask(to: SocketAddr, method: &str, path: &str, headers: &[(&str, &s
 pub(crate) struct Served {
     pub(crate) running: Running,
     pub(crate) address: SocketAddr,
+    /// What the figures are labelled with, besides what a test says.
+    store: String,
 }
 
 impl Served {
@@ -59,7 +61,12 @@ impl Served {
         if !options.contains(&"--listen") {
             command.args(["--listen", "127.0.0.1:0"]);
         }
-        let mut running = Running::start(command.args(options).stdout(Stdio::piped()));
+        Self::of(command.args(options), place.url().split('?').next().unwrap())
+    }
+
+    /// What `command` starts, whose figures are of `store` first.
+    pub(crate) fn of(command: &mut Command, store: &str) -> Self {
+        let mut running = Running::start(command.stdout(Stdio::piped()));
         let mut line = String::new();
         BufReader::new(running.0.as_mut().unwrap().stdout.take().unwrap()).read_line(&mut line).unwrap();
         let (_, url) = line.trim_end().split_once(" on http://").unwrap_or_else(|| panic!("{line:?}"));
@@ -67,7 +74,8 @@ impl Served {
         if address.ip().is_unspecified() {
             address.set_ip([127, 0, 0, 1].into());
         }
-        Self { running, address }
+        let store = format!("store=\"{store}\"");
+        Self { running, address, store }
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
@@ -82,7 +90,9 @@ impl Served {
     /// Waits until the figure called `name`, with its labels, is `value`.
     pub(crate) fn counts(&self, name: &str, value: &str) {
         let line = format!("{name} {value}");
-        until(&line, || self.get("/metrics").body.lines().any(|said| said == line).then_some(()));
+        let without_store =
+            |said: &str| said.replace(&format!("{},", self.store), "").replace(&format!("{{{}}}", self.store), "");
+        until(&line, || self.get("/metrics").body.lines().any(|said| without_store(said) == line).then_some(()));
     }
 }
 

@@ -9,7 +9,7 @@ let token = sessionStorage.getItem(TOKEN) ?? '';
 let news = null; // the last event
 let skip = 0;
 let cls = null; // the class that is shown, or all
-let chosen = null; // the name whose queue is shown
+let chosen = null; // the name and the store of the lock whose queue is shown
 let meant = null; // the grant that the dialog is about
 let events = []; // of the timeline, oldest first
 let lastEvent = 0;
@@ -60,8 +60,13 @@ function span(ms) {
   return `${Math.floor(s / 86400)} d`;
 }
 
-/** How long ago, by the clock of the server. */
-const age = (since) => (since && news ? span(Date.parse(news.now) - Date.parse(since)) : '');
+/** How long ago, by the clock of the store. */
+function age(since, store) {
+  const of = news?.stores.find((one) => one.store === store);
+  return since && of ? span(Date.parse(of.now) - Date.parse(since)) : '';
+}
+/** The store's name, where there are several. */
+const named = (store) => (news?.stores.length > 1 ? store : '');
 const clock = (time) => new Date(time).toLocaleTimeString();
 const joined = (parts) => parts.filter(Boolean).join(' · ');
 
@@ -72,11 +77,12 @@ function health(state, text) {
 }
 
 function showNews() {
-  say($('store'), `${news.store} (${news.layout})`);
+  say($('store'), news.stores.map((one) => `${one.store} (${one.layout})`).join(', '));
   // Not in the text of the state: that is read out whenever it changes.
-  say($('took'), `last look ${news.took_ms} ms`);
-  if (news.up) health('up', 'the store answers');
-  else if (news.error) health('down', `the store cannot be read since ${clock(news.since)}: ${news.error}`);
+  say($('took'), `last look ${Math.max(...news.stores.map((one) => one.took_ms))} ms`);
+  const down = news.stores.find((one) => one.error);
+  if (down) health('down', `${named(down.store) || 'the store'} cannot be read since ${clock(down.since)}: ${down.error}`);
+  else if (news.stores.every((one) => one.up)) health('up', named('all stores answer') || 'the store answers');
   else health('unknown', 'the store has not been looked at yet');
   const all = { class: null, locks: 0, holders: 0, waiting: 0 };
   for (const one of news.classes) for (const what of ['locks', 'holders', 'waiting']) all[what] += one[what];
@@ -102,7 +108,7 @@ function showTimeline() {
     const held = event.held_ms === null ? '' : `held for ${span(event.held_ms)}`;
     item.append(element('span', `${clock(event.at)} ${event.name}`, 'head'));
     const what = `${event.what}: ${event.who} as ${event.claim}`;
-    item.append(element('span', joined([what, event.token && `token ${event.token}`, held]), 'more'));
+    item.append(element('span', joined([what, event.token && `token ${event.token}`, held, named(event.store)]), 'more'));
     return item;
   }, () => {});
 }
@@ -130,29 +136,30 @@ async function showLocks() {
   $('pages').hidden = list.matching <= PAGE;
   $('back').disabled = skip === 0;
   $('next').disabled = end >= list.matching;
-  reconcile($('locks'), list.locks, (lock) => lock.name, (lock) => {
+  reconcile($('locks'), list.locks, (lock) => JSON.stringify([lock.store, lock.name]), (lock) => {
     const item = element('li');
     const button = element('button', lock.name, 'head');
-    button.addEventListener('click', () => { chosen = lock.name; refresh(); });
+    button.addEventListener('click', () => { chosen = { name: lock.name, store: lock.store }; refresh(); });
     item.append(button, element('span', '', 'more'), element('span', '', 'more wrong'));
     return item;
   }, (item, lock) => {
     const [button, more, wrong] = item.children;
-    button.setAttribute('aria-pressed', String(lock.name === chosen));
+    button.setAttribute('aria-pressed', String(lock.name === chosen?.name && lock.store === chosen.store));
     const others = lock.holders > 1 ? ` and ${lock.holders - 1} more` : '';
     const who = lock.holder ? `${lock.holder}${others}` : 'nobody';
-    const since = lock.since && `for ${age(lock.since)}`;
-    say(more, joined([`${lock.held_as}: ${who}`, since, lock.purpose, `${lock.waiting} waiting`]));
+    const since = lock.since && `for ${age(lock.since, lock.store)}`;
+    say(more, joined([`${lock.held_as}: ${who}`, since, lock.purpose, `${lock.waiting} waiting`, named(lock.store)]));
     say(wrong, lock.error ?? '');
   });
 }
 
 async function showQueue() {
   if (chosen === null) return;
-  const name = chosen;
-  const response = await ask(`/api/locks/${encodeURIComponent(name)}`);
+  const shown = chosen;
+  const { name, store } = shown;
+  const response = await ask(`/api/locks/${encodeURIComponent(name)}?${new URLSearchParams({ store })}`);
   const queue = await response.json();
-  if (name !== chosen) return;
+  if (shown !== chosen) return;
   const contenders = response.ok ? queue.contenders : [];
   const rest = response.ok && queue.queued > contenders.length ? `, the first ${contenders.length} shown` : '';
   say($('queue-note'), response.ok ? `${name}: ${queue.queued} in the queue${rest}` : queue.error);
@@ -162,7 +169,7 @@ async function showQueue() {
     if (news?.allow_break && one.state === 'holder' && !one.foreign) {
       const button = element('button', 'Break…');
       button.setAttribute('aria-label', `Break the grant of ${who(one)}`);
-      button.addEventListener('click', () => askToBreak(name, one));
+      button.addEventListener('click', () => askToBreak(shown, one));
       item.append(button);
     }
     return item;
@@ -172,7 +179,7 @@ async function showQueue() {
     if (head.children.length === 0) head.append(element('span'), element('span', '', 'state'));
     say(head.children[0], `${one.position}. ${who(one)} `);
     say(head.children[1], one.state);
-    const since = one.since && `for ${age(one.since)}`;
+    const since = one.since && `for ${age(one.since, store)}`;
     const token = one.token && `token ${one.token}`;
     const process = one.process && `its process is ${one.process}`;
     const expires = one.expires && `expires ${one.expires}`;
@@ -185,9 +192,9 @@ function who(one) {
   return one.host ?? (one.client ? `client ${one.client}` : 'an unknown owner');
 }
 
-function askToBreak(name, one) {
-  meant = { name, request: one.request };
-  say($('break-whose'), joined([name, `held by ${who(one)}`, one.purpose]));
+function askToBreak({ name, store }, one) {
+  meant = { name, store, request: one.request };
+  say($('break-whose'), joined([name, named(store), `held by ${who(one)}`, one.purpose]));
   say($('break-error'), '');
   $('reason').value = '';
   $('break').showModal();
@@ -195,7 +202,7 @@ function askToBreak(name, one) {
 }
 
 async function breakIt() {
-  const body = JSON.stringify({ request: meant.request, reason: $('reason').value });
+  const body = JSON.stringify({ store: meant.store, request: meant.request, reason: $('reason').value });
   const path = `/api/locks/${encodeURIComponent(meant.name)}/break`;
   const response = await ask(path, { method: 'POST', body, headers: { 'Content-Type': 'application/json' } });
   if (response.ok) $('break').close();
