@@ -22,7 +22,7 @@ use tokio::sync::watch;
 
 use super::admission::{Admission, HEADERS};
 use super::connections::ALIVE;
-use super::{metrics, page};
+use super::metrics;
 use crate::arguments;
 use crate::commands::r#break::holders;
 use crate::commands::watch::classes::Classes;
@@ -31,6 +31,13 @@ use crate::commands::watch::look::{Looked, Row, Seen};
 use crate::output::{Failure, code};
 
 const LONGEST: usize = 16 * 1024;
+
+/// The files of the page, which need nothing else.
+const PAGE: [(&str, &str, &str); 3] = [
+    ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
+    ("/page.js", "text/javascript; charset=utf-8", include_str!("page/page.js")),
+    ("/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
+];
 
 /// How many locks are listed at once, at most.
 const ROWS: usize = 1000;
@@ -52,11 +59,10 @@ impl App {
 }
 
 pub(super) fn router(app: App) -> Router {
-    Router::new()
-        .route("/", get(page::html))
-        .route("/page.js", get(page::script))
-        .route("/page.css", get(page::style))
-        .route("/metrics", get(figures))
+    let page = PAGE.into_iter().fold(Router::new(), |page, (path, kind, text)| {
+        page.route(path, get(move || std::future::ready(([(CONTENT_TYPE, kind)], text))))
+    });
+    page.route("/metrics", get(figures))
         .route("/healthz", get(health))
         .route("/api/events", get(events))
         .route("/api/locks", get(list))

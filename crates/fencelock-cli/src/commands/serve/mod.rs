@@ -6,7 +6,6 @@ mod admission;
 mod answers;
 mod connections;
 mod metrics;
-mod page;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
