@@ -76,8 +76,11 @@ pub const CHROMIUM: Package = Package {
 pub const SUDO: Package =
     Package { server: "sudo", files: &[("/usr/bin/sudo", "sudo"), ("/usr/bin/setpriv", "util-linux")] };
 
-/// Prometheus' tool that checks rules and tries alerts.
-pub const PROMETHEUS: Package = Package { server: "promtool", files: &[("/usr/bin/promtool", "prometheus")] };
+/// Prometheus, and its tool that checks rules and tries alerts.
+pub const PROMETHEUS: Package = Package {
+    server: "Prometheus",
+    files: &[("/usr/bin/promtool", "prometheus"), ("/usr/bin/prometheus", "prometheus")],
+};
 
 impl Package {
     /// The packages that are not installed.

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use fencelock::capability::{Capability, Liveness, Order, Pace, Peer, StoreInfo, Tokens, stores};
 
+use crate::common::http::Served;
+use crate::common::{Place, output};
+
 const BEGIN: &str = "<!-- made by `cargo xtask docs`: begin -->";
 const END: &str = "<!-- made by `cargo xtask docs`: end -->";
 
@@ -25,6 +28,32 @@ fn says(document: &str, made: &str) {
 #[test]
 fn the_stores_have_the_capabilities_that_their_document_lists() {
     says("stores.md", &format!("{}\n{}\n{}", table(stores()), layouts(stores()), options(stores())));
+}
+
+#[test]
+fn all_figures_of_programs_and_of_serve_stand_in_one_table() {
+    let code = document("crates/fencelock/src/metrics.rs");
+    let of_programs =
+        code.lines().filter_map(|line| line.strip_prefix("/// ").filter(|line| line.starts_with("| `fencelock_")));
+    let mut table = "| figure | kind | labels | what |\n|---|---|---|---|\n".to_owned();
+    of_programs.for_each(|line| table.extend([line, "\n"]));
+    let place = Place::new();
+    let _ = output(&mut place.run(&["--slot", "a", "nightly"], "true"));
+    let _holder = place.holder("job");
+    let served = Served::start(&place, &[]);
+    served.counts("fencelock_store_job_failed{name=\"nightly\"}", "0");
+    let text = served.get("/metrics").body;
+    for about in text.split("# HELP ").skip(1) {
+        let (head, lines) = about.split_once("\n# TYPE ").unwrap();
+        let ((name, help), mut lines) = (head.split_once(' ').unwrap(), lines.lines());
+        let kind = lines.next().unwrap().rsplit_once(' ').unwrap().1;
+        let labels = lines.next().and_then(|line| line.split_once('{')).map_or("", |(_, labels)| labels);
+        let labels: Vec<_> =
+            labels.split("\"").step_by(2).filter_map(|label| label.trim_start_matches(',').strip_suffix('=')).collect();
+        let labels: Vec<_> = labels.iter().filter(|label| **label != "le").map(|label| format!("`{label}`")).collect();
+        let _ = writeln!(table, "| `{name}` | {kind} | {} | {} |", labels.join(", "), help.trim_end_matches('.'));
+    }
+    says("operating.md", &table);
 }
 
 #[test]

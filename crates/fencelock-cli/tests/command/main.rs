@@ -14,6 +14,7 @@ mod nested;
 mod outage;
 mod page;
 mod postgres;
+mod prometheus;
 mod readme;
 mod redis;
 mod routes;

@@ -32,7 +32,6 @@ pub(super) struct Finding {
     pub(super) set: &'static str,
 }
 
-/// A row of a store's table.
 pub(super) struct Check {
     pub(super) severity: Severity,
     pub(super) judge: fn(&Facts) -> Option<String>,
@@ -51,7 +50,6 @@ macro_rules! checks {
 
 pub(super) use checks;
 
-/// What a server said of itself, by name.
 #[derive(Debug, Default)]
 pub(super) struct Facts(BTreeMap<String, String>);
 
@@ -128,7 +126,6 @@ checks! {
         "a waiter can be passed by others again and again", "a store or layout that is first come, first served (`fencelock stores`), where that matters";
 }
 
-/// What every store with a clock is asked.
 const CLOCK: &Check = &Check {
     severity: Severity::Warning,
     judge: |facts| {
@@ -141,7 +138,6 @@ const CLOCK: &Check = &Check {
     set: "a time service (chrony) on the server and on this host",
 };
 
-/// What the slowest request says beside the ttl.
 pub(super) fn slow(worst: Duration, ttl: Duration) -> Option<Finding> {
     let severity = match worst {
         _ if worst > ttl / 4 => Severity::Problem,

@@ -175,7 +175,6 @@ fn table(scheme: &str) -> &'static [Check] {
     }
 }
 
-/// The store does not let us, and says why.
 fn refused(failure: &Failure) -> Finding {
     Finding {
         severity: Severity::Problem,

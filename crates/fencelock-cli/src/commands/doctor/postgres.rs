@@ -61,7 +61,6 @@ pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String>
     Ok(facts)
 }
 
-/// A connection on which TLS can begin.
 async fn asked_for_tls(host: &str, port: u16) -> io::Result<TcpStream> {
     /// The request that every conversation over TLS begins with: its length and a number.
     const REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];

@@ -27,7 +27,6 @@ pub(super) async fn dial(tls: Option<&Tls>, host: &str, port: u16) -> Result<Box
     }
 }
 
-/// Encrypts `stream` to `host`.
 pub(super) async fn wrap(tls: &Tls, stream: TcpStream, host: &str) -> Result<Box<dyn Stream>, String> {
     tls.wrap(Box::new(stream), host).await.map_err(|error| error.to_string())
 }

@@ -52,7 +52,6 @@ pub(super) struct App {
 }
 
 impl App {
-    /// Of each store.
     fn seen(&self) -> Vec<Seen> {
         self.seen.borrow().clone()
     }
@@ -162,7 +161,6 @@ async fn list(State(app): State<App>, wanted: Result<Query<Wanted>, QueryRejecti
     })
 }
 
-/// Of which store a lock is shown.
 #[derive(Deserialize)]
 struct Of {
     store: Option<String>,
@@ -193,7 +191,6 @@ struct Order {
     /// The holder's request, as the queue shows it.
     request: String,
     reason: String,
-    /// The lock's store, where several are served.
     store: Option<String>,
 }
 

@@ -22,7 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a stream of events says something when nothing happens.
 pub(super) const ALIVE: Duration = Duration::from_secs(10);
 
-/// Takes connections as long as there are not too many.
 pub(super) struct Connections {
     listener: TcpListener,
     free: Arc<Semaphore>,

@@ -26,42 +26,57 @@ pub(super) fn text(stores: &[Seen], classes: &Classes, viewers: usize) -> String
         }
         of_jobs(&mut text, seen, of[0]);
     }
-    text.put("viewers", "gauge", "Open streams of events.", &[], viewers);
+    text.put("fencelock_store_viewers", "gauge", "Open streams of events.", &[], viewers);
     text.0.into_iter().map(|(_, lines)| lines).collect()
 }
 
 fn of_looks(text: &mut Text, seen: &Seen, of: &[(&str, &str)]) {
-    text.put("up", "gauge", "Whether the last look at the store succeeded.", of, u8::from(seen.is_up()));
+    text.put(
+        "fencelock_store_up",
+        "gauge",
+        "Whether the last look at the store succeeded.",
+        of,
+        u8::from(seen.is_up()),
+    );
     let at = seen.at.filter(|_| seen.is_up()).map_or(Duration::ZERO, since_epoch);
     if !at.is_zero() {
         let help = "When the store was read last, in seconds since 1970.";
-        text.put("read_timestamp_seconds", "gauge", help, of, at.as_secs_f64());
-        text.put("locks_left_out", "gauge", "Locks beyond those that are counted.", of, seen.left_out);
+        text.put("fencelock_store_read_timestamp_seconds", "gauge", help, of, at.as_secs_f64());
+        text.put("fencelock_store_locks_left_out", "gauge", "Locks beyond those that are counted.", of, seen.left_out);
     }
-    text.put("look_seconds", "gauge", "How long the last look took.", of, seen.took.as_secs_f64());
-    text.put("looks_total", "counter", "Looks at the store.", of, seen.looks);
-    text.put("failed_looks_total", "counter", "Looks that failed.", of, seen.failed);
+    text.put("fencelock_store_look_seconds", "gauge", "How long the last look took.", of, seen.took.as_secs_f64());
+    text.put("fencelock_store_looks_total", "counter", "Looks at the store.", of, seen.looks);
+    text.put("fencelock_store_failed_looks_total", "counter", "Looks that failed.", of, seen.failed);
 }
 
 type Figure = fn(&Looked) -> usize;
 
-/// The figures that are sums over the locks of a class.
 const SUMS: [(&str, &str, Figure); 6] = [
-    ("locks", "Locks that somebody holds or waits for.", |_| 1),
-    ("holders", "Grants that are held.", |lock| lock.row.holders),
-    ("waiters", "Contenders that wait.", |lock| lock.row.waiting),
-    ("foreign_contenders", "Contenders of other clients, among the first 100 of each queue.", |lock| lock.foreign),
-    ("beside_contenders", "Contenders of other clients that may hold a lock beside its holder.", |lock| lock.beside),
-    ("unreadable_locks", "Locks whose queue cannot be read.", |lock| usize::from(lock.everybody.is_none())),
+    ("fencelock_store_locks", "Locks that somebody holds or waits for.", |_| 1),
+    ("fencelock_store_holders", "Grants that are held.", |lock| lock.row.holders),
+    ("fencelock_store_waiters", "Contenders that wait.", |lock| lock.row.waiting),
+    ("fencelock_store_foreign_contenders", "Contenders of other clients, among the first 100 of each queue.", |lock| {
+        lock.foreign
+    }),
+    (
+        "fencelock_store_beside_contenders",
+        "Contenders of other clients that may hold a lock beside its holder.",
+        |lock| lock.beside,
+    ),
+    ("fencelock_store_unreadable_locks", "Locks whose queue cannot be read.", |lock| {
+        usize::from(lock.everybody.is_none())
+    }),
 ];
 
-/// The moment that the age of a lock counts from.
 type Moment = fn(&Looked) -> Option<SystemTime>;
 
-/// The figures that are the greatest age in a class.
 const AGES: [(&str, &str, Moment); 2] = [
-    ("oldest_wait_seconds", "How long the longest waiter has waited; 0 without one.", |lock| lock.oldest_wait),
-    ("oldest_hold_seconds", "How long the longest holder has held; 0 without one.", |lock| lock.oldest_hold),
+    ("fencelock_store_oldest_wait_seconds", "How long the longest waiter has waited; 0 without one.", |lock| {
+        lock.oldest_wait
+    }),
+    ("fencelock_store_oldest_hold_seconds", "How long the longest holder has held; 0 without one.", |lock| {
+        lock.oldest_hold
+    }),
 ];
 
 fn by_class(text: &mut Text, seen: &Seen, class: usize, of: &[(&str, &str)]) {
@@ -79,8 +94,8 @@ fn by_class(text: &mut Text, seen: &Seen, class: usize, of: &[(&str, &str)]) {
 /// What was counted since the start, which an outage does not make wrong.
 fn counted(text: &mut Text, counts: &Counts, of: &[(&str, &str)]) {
     let help = "Grants that were seen to begin; those between two looks are not.";
-    text.put("grants_total", "counter", help, of, counts.granted);
-    let (name, help) = ("hold_seconds", "How long locks were held, as far as looks tell.");
+    text.put("fencelock_store_grants_total", "counter", help, of, counts.granted);
+    let (name, help) = ("fencelock_store_hold_seconds", "How long locks were held, as far as looks tell.");
     let mut sum = 0;
     for (bound, count) in BOUNDS.iter().zip(counts.holds) {
         sum += count;
@@ -96,10 +111,10 @@ fn of_jobs(text: &mut Text, seen: &Seen, store: (&str, &str)) {
         let of = [store, ("name", name.as_str())];
         let help = "When the last run that succeeded ended, in seconds since 1970; 0 without one.";
         let end = job.succeeded.map_or(0.0, |end| since_epoch(end).as_secs_f64());
-        text.put("job_last_success_timestamp_seconds", "gauge", help, &of, end);
+        text.put("fencelock_store_job_last_success_timestamp_seconds", "gauge", help, &of, end);
         let has_failed = matches!(job.last.state, RunState::Failed | RunState::Died);
         let help = "Whether the last run of a job failed or died.";
-        text.put("job_failed", "gauge", help, &of, u8::from(has_failed));
+        text.put("fencelock_store_job_failed", "gauge", help, &of, u8::from(has_failed));
     }
 }
 
@@ -126,7 +141,7 @@ impl Text {
         value: impl Display,
     ) {
         let at = self.0.iter().position(|(other, _)| *other == name).unwrap_or_else(|| {
-            let head = format!("# HELP fencelock_store_{name} {help}\n# TYPE fencelock_store_{name} {kind}\n");
+            let head = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
             self.0.push((name, head));
             self.0.len() - 1
         });
@@ -134,6 +149,6 @@ impl Text {
         let labels: Vec<_> = of.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
         let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         // Writing to a string does not fail.
-        let _ = writeln!(self.0[at].1, "fencelock_store_{name}{part}{labels} {value}");
+        let _ = writeln!(self.0[at].1, "{name}{part}{labels} {value}");
     }
 }

@@ -17,7 +17,6 @@ impl Classes {
         Self(patterns.chain([OTHER.to_owned()]).collect())
     }
 
-    /// The class of `name`, by its number.
     pub(crate) fn of(&self, name: &str) -> usize {
         let last = self.0.len() - 1;
         self.0[..last].iter().position(|pattern| fits(pattern, name)).unwrap_or(last)

@@ -27,13 +27,10 @@ pub(crate) struct Grants {
 /// A grant: the lock, the request, and the token, as a place can be granted anew.
 type Key = (Arc<str>, Arc<str>, Option<Arc<str>>);
 
-/// Since when a grant is held.
 #[derive(Clone)]
 struct Since {
     class: usize,
-    /// When it was seen first.
     seen: Instant,
-    /// How old it was then, where that was at the start.
     age: Duration,
     who: Arc<str>,
     claim: Arc<str>,
@@ -44,20 +41,16 @@ struct Since {
 pub(crate) struct Event {
     /// They are numbered without a gap, over all stores.
     pub(crate) number: u64,
-    /// When it was noticed, RFC 3339.
     at: String,
-    /// `granted` or `ended`.
     what: &'static str,
     name: String,
     store: String,
     who: String,
     claim: String,
     token: Option<String>,
-    /// How long it was held, of one that ended.
     held_ms: Option<u64>,
 }
 
-/// Figures of one class.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counts {
     pub(crate) granted: u64,
@@ -73,7 +66,6 @@ impl Grants {
         Self { store, counts: vec![Counts::default(); classes], last, ..Self::default() }
     }
 
-    /// How many were seen to begin.
     pub(crate) fn granted(&self) -> u64 {
         self.counts.iter().map(|counts| counts.granted).sum()
     }

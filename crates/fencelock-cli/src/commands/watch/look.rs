@@ -19,7 +19,6 @@ use crate::settings::Chosen;
 use crate::show::{Everybody, Shown};
 
 const MOST: usize = 10_000;
-/// How long a look at the jobs counts.
 const JOBS_EVERY: Duration = Duration::from_secs(30);
 
 /// What was seen of the store; cheap to clone.
@@ -40,7 +39,6 @@ pub(crate) struct Seen {
     pub(crate) locks: Arc<[Looked]>,
     pub(crate) left_out: usize,
     pub(crate) grants: Arc<Grants>,
-    /// The jobs of the last look at them that succeeded.
     pub(crate) jobs: Arc<[(Name, JobStatus)]>,
 }
 
@@ -62,20 +60,17 @@ impl Seen {
         }
     }
 
-    /// Ends the sessions.
     pub(crate) async fn close(all: &[Self], has_failed: bool) {
         for client in all.iter().filter_map(|seen| seen.client.as_ref()) {
             farewell(client, has_failed).await;
         }
     }
 
-    /// Everybody who holds, and everybody who waits.
     pub(crate) fn contenders(&self) -> (usize, usize) {
         let sum = |(holders, waiting), lock: &Looked| (holders + lock.row.holders, waiting + lock.row.waiting);
         self.locks.iter().fold((0, 0), sum)
     }
 
-    /// Whether the last look succeeded.
     pub(crate) fn is_up(&self) -> bool {
         self.at.is_some() && self.error.is_none()
     }
@@ -86,7 +81,6 @@ pub(crate) struct Looked {
     pub(crate) class: usize,
     pub(crate) row: Row,
     pub(crate) everybody: Option<Everybody>,
-    /// Those who hold it, as far as they were read.
     pub(crate) held: Vec<Held>,
     pub(crate) oldest_hold: Option<SystemTime>,
     pub(crate) oldest_wait: Option<SystemTime>,
