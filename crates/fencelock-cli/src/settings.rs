@@ -141,7 +141,7 @@ impl Chosen {
             let user = user.filter(|user| !user.is_empty()).or_else(|| url.take("user"));
             locks.extend([" database=".to_owned(), user.unwrap_or_default()]);
         }
-        for option in ["layout", "prefix", "schema", "fence", "table", "key", "db", "host", "port"] {
+        for option in ["prefix", "schema", "fence", "table", "key", "db", "host", "port"] {
             if let Some(value) = url.take(option) {
                 locks.push_str(&format!(" {option}={value}"));
             }

@@ -80,10 +80,7 @@ pub enum BreakerState {
         since: SystemTime,
     },
     /// One acquire probes the store; the others fail at once.
-    HalfOpen {
-        /// When it opened.
-        since: SystemTime,
-    },
+    HalfOpen { since: SystemTime },
 }
 
 /// The breaker itself. As an observer of its client it hears when a probe got into the queue: the store answered then.
@@ -100,7 +97,6 @@ struct State {
     failures: u32,
     /// Since when it is not closed.
     opened: Option<Opened>,
-    /// The last failure.
     last: Option<Error>,
 }
 

@@ -309,6 +309,8 @@ pub struct ClientBuilder {
     connect_timeout: Option<Duration>,
     only_when_needed: bool,
     password: Option<Secret>,
+    /// The store's URL, for errors.
+    url: Option<String>,
 }
 
 impl ClientBuilder {
@@ -437,6 +439,7 @@ impl ClientBuilder {
     /// compiled in, and whatever the store says.
     pub async fn connect(mut self, url: impl AsRef<str>) -> Result<Client> {
         let mut url = StoreUrl::parse(url.as_ref())?;
+        self.url = Some(url.to_string());
         self.timing.fill_from(&mut url)?;
         let opaque = match url.take("owner").as_deref() {
             None => None,
@@ -476,7 +479,9 @@ impl ClientBuilder {
         if let Some(circuit) = &circuit {
             self.observers.add(Arc::clone(circuit) as Arc<dyn Observer>);
         }
-        let engine = Arc::new(Engine::new(store, clock, timing, self.retry, owner, self.observers, spawner));
+        let mut engine = Engine::new(store, clock, timing, self.retry, owner, self.observers, spawner);
+        engine.url = self.url.unwrap_or(engine.url);
+        let engine = Arc::new(engine);
         let (lifeline, sticky) = (Arc::new(Lifeline(Arc::clone(&engine))), Arc::default());
         let client = Client { lifeline, engine, circuit, sticky };
         if self.only_when_needed {

@@ -14,7 +14,7 @@ macro_rules! recipe {
         $(#[$attribute:meta])* $of:literal $recipe:ident($inner:ty);
         $make:ident($($given:ident: $given_type:ty),*);
         $(with $option:ident($value:ident: $value_type:ty);)*
-        $(asks $name:ident() -> $result:ty, $wrap:expr;)*
+        $(asks $name:ident($($arg:ident: $arg_type:ty)?) -> $result:ty, $wrap:expr;)*
     ) => {
         #[doc = concat!("A [`crate::", $of, "`] for code that blocks.")]
         ///
@@ -40,7 +40,7 @@ macro_rules! recipe {
                     Self(self.0.$option($value))
                 }
             )*
-            waits! { $of; $($name() -> $result, $wrap;)* }
+            waits! { $of; $($name($($arg: $arg_type)?) -> $result, $wrap;)* }
         }
     };
 }
@@ -50,10 +50,12 @@ pub(crate) use recipe;
 
 recipe! { "recipes::Window" Window(recipes::Window);
     window(name: impl AsRef<str>, length: Duration);
+    with timeout(limit: Duration);
     asks pass() -> Passage, |passage| passage;
 }
 recipe! { "recipes::Once" Once(recipes::Once);
     once(name: impl AsRef<str>, version: &str);
+    with timeout(limit: Duration);
     asks get() -> Option<Arc<[u8]>>, |made| made;
 }
 recipe! { "recipes::MultiLock" MultiLock(recipes::MultiLock);
@@ -68,6 +70,7 @@ recipe! { "recipes::Election" Election(recipes::Election);
     with address(address: impl AsRef<[u8]>);
     with purpose(purpose: impl AsRef<str>);
     asks campaign() -> Leader, Leader;
+    asks campaign_within(limit: Duration) -> Leader, Leader;
     asks leader() -> Option<Leading>, |leading| leading;
 }
 

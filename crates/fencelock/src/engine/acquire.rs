@@ -34,14 +34,11 @@ pub(crate) struct Wish {
     pub(crate) max_waiters: Option<u32>,
 }
 
-/// How long an acquire queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// Not at all; the answer is awaited for so long, and for the request deadline at most.
     No(Duration),
-    /// At most this long.
     For(Duration),
-    /// As long as it takes.
     Forever,
 }
 

@@ -20,7 +20,6 @@ impl Default for Contact {
 }
 
 impl Contact {
-    /// The store has answered a request.
     pub(super) fn answered(&self, now: Moment) {
         self.answered.fetch_max(now.as_nanos(), Ordering::AcqRel);
         self.failed.store(Moment::NEVER.as_nanos(), Ordering::Release);

@@ -45,7 +45,6 @@ pub(crate) struct Hold {
     engine: Arc<Engine>,
     live: Arc<Live>,
     id: PlaceId,
-    /// What it was granted as.
     claim: Claim,
     token: Option<FencingToken>,
     /// A margin before the end of the grant's own validity; never, where its session says all.
@@ -72,7 +71,6 @@ pub(crate) struct Hold {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Outside {
-    /// In another store.
     Elsewhere = 1,
     Nowhere,
 }
@@ -271,7 +269,6 @@ impl Hold {
         }
     }
 
-    /// Tells those that wait for the end, which has come.
     fn tell_end(&self) {
         fence(Ordering::SeqCst);
         if let Some(ending) = self.ending.get() {
@@ -283,7 +280,6 @@ impl Hold {
         self.phase.get().cause()
     }
 
-    /// Why the grant was broken, if it was.
     pub(crate) fn reason(&self) -> Option<&str> {
         self.ending.get()?.reason.get().map(|reason| &**reason)
     }
@@ -323,7 +319,6 @@ impl Hold {
         }
     }
 
-    /// Observers were told of the grant.
     pub(super) fn grant_was_told(&self) {
         if self.told.granted()
             && let Some(loss) = self.cause()
@@ -359,12 +354,10 @@ impl Hold {
         self.guards.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Whether one guard is all there is of it.
     pub(crate) fn has_one_guard(&self) -> bool {
         self.guards.load(Ordering::Acquire) == 1
     }
 
-    /// Whether every guard was given back.
     pub(crate) fn is_unshared(&self) -> bool {
         self.guards.load(Ordering::Acquire) == 0
     }

@@ -80,12 +80,10 @@ impl Spawner {
         }
     }
 
-    /// Whether work goes to a thread of ours.
     pub(crate) fn has_own_thread(&self) -> bool {
         self.own_thread
     }
 
-    /// Where the tasks of a store run.
     pub(crate) fn tasks(&self) -> Tasks {
         Tasks::on(self.handle.clone())
     }

@@ -62,7 +62,6 @@ impl Keeper {
         }
     }
 
-    /// Runs until the session is over.
     pub(crate) async fn run(mut self, mut events: BoxStream<'static, SessionEvent>) {
         let mut events_go_on = true;
         let live = Arc::clone(&self.live);

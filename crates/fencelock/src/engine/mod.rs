@@ -38,6 +38,8 @@ use crate::time::{Clock, Moment};
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
+    /// The store's URL, without secrets, for errors; the store's name where there is none.
+    pub(crate) url: String,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) timing: Timing,
     pub(crate) retry: Retry,
@@ -66,6 +68,7 @@ impl Engine {
     ) -> Self {
         let promised = Arc::new(store.capability().clone());
         Self {
+            url: promised.store.to_owned(),
             store,
             clock,
             timing,
@@ -83,17 +86,14 @@ impl Engine {
         }
     }
 
-    /// A request id that was never used before.
     pub(crate) fn next_request(&self) -> RequestId {
         RequestId { client: self.owner.client, number: self.requests.fetch_add(1, Ordering::Relaxed) + 1 }
     }
 
-    /// What the store promises, as far as is known by now.
     pub(crate) fn capability(&self) -> Arc<Capability> {
         self.slot.refined().unwrap_or_else(|| Arc::clone(&self.promised))
     }
 
-    /// The session, if one is open and certain.
     pub(crate) fn current(&self) -> Option<Arc<Live>> {
         self.slot.current()
     }
@@ -143,7 +143,6 @@ impl Engine {
         }
     }
 
-    /// Releases everything, and ends the session.
     pub(crate) async fn close(self: &Arc<Self>) -> Result<()> {
         self.closed.cancel();
         let closed = self.close_current().await;
@@ -182,7 +181,6 @@ impl Engine {
         });
     }
 
-    /// Runs `work` in the background, counted.
     pub(crate) fn clean_up(&self, work: impl Future<Output = ()> + Send + 'static) {
         if self.spawner.is_elsewhere() {
             return;
@@ -233,6 +231,7 @@ impl Engine {
                 "the store did not answer within the request deadline",
             )
             .with("request_deadline", rounded(self.timing.request_deadline))
+            .with("store", &self.url)
             .outcome_unknown()
             .retryable()),
         };

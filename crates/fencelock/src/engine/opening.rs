@@ -31,7 +31,6 @@ pub(super) struct Openings {
     not_before: Option<Moment>,
     /// If the last one succeeded: when, and whether a lock was held since.
     opened: Option<(Moment, Arc<AtomicBool>)>,
-    /// If it failed: why.
     failed: Option<Arc<Error>>,
 }
 
@@ -60,7 +59,6 @@ impl Engine {
         opening.await.map_err(|error| error.again())
     }
 
-    /// Why there is no session, if the last opening failed.
     pub(super) fn why_no_session(&self) -> Option<Error> {
         self.slot.openings().failed.as_ref().map(|error| error.again())
     }

@@ -95,7 +95,6 @@ impl WaitSlot {
         }
     }
 
-    /// Completes when the place is gone.
     pub(crate) async fn lost(&self) -> Loss {
         poll_fn(|context| {
             self.waiter.register(context.waker());
@@ -152,7 +151,6 @@ impl Live {
         Moment::from_nanos(self.next_end.load(Ordering::Acquire))
     }
 
-    /// Whether anything of it ends unless it is renewed.
     pub(super) fn can_lapse(&self) -> bool {
         self.safe_until() != Moment::NEVER || self.next_end() != Moment::NEVER
     }
@@ -176,7 +174,6 @@ impl Live {
         self.session.over().unwrap_or(Loss::Expired)
     }
 
-    /// Whether a renewal is overdue.
     pub(crate) fn is_suspect(&self) -> bool {
         let overdue = self.answered().after(self.timing.renew_interval * 2);
         self.suspect.load(Ordering::Acquire) || (self.can_lapse() && self.clock.now() >= overdue)
@@ -194,7 +191,6 @@ impl Live {
         *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
     }
 
-    /// Completes when the session is over.
     pub(crate) async fn ended(&self) -> Loss {
         self.ended.cancelled().await;
         self.over.get().copied().unwrap_or(Loss::Expired)
@@ -204,7 +200,6 @@ impl Live {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a waiting place under renewal.
     pub(crate) fn track_waiting(&self, id: PlaceId) -> Arc<WaitSlot> {
         let slot = Arc::new(WaitSlot::default());
         self.places().insert(id.request, Tracked::Waiting(id.name, Arc::clone(&slot)));
@@ -247,7 +242,6 @@ impl Live {
         );
     }
 
-    /// Takes a waiting place out of renewal.
     pub(crate) fn untrack_waiting(&self, request: RequestId) {
         self.take(request, |tracked| matches!(tracked, Tracked::Waiting(..)));
     }
@@ -260,12 +254,10 @@ impl Live {
         }
     }
 
-    /// Whether a lock was ever held on the session; outlives it.
     pub(crate) fn used(&self) -> &Arc<AtomicBool> {
         &self.used
     }
 
-    /// How many places hang on the session.
     pub(crate) fn len(&self) -> usize {
         self.places().len()
     }
@@ -312,7 +304,6 @@ impl Live {
         true
     }
 
-    /// One place is gone, if it is the one that is meant.
     pub(super) fn lose(
         &self,
         request: RequestId,

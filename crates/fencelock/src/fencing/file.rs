@@ -115,7 +115,6 @@ impl FencedFile {
         Ok(register)
     }
 
-    /// The path with this behind it.
     fn beside(&self, ending: &str) -> PathBuf {
         let mut path = OsString::from(&self.path);
         path.push(ending);

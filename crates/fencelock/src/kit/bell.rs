@@ -36,7 +36,6 @@ impl Bell {
         self.rung.swap(false, Ordering::AcqRel)
     }
 
-    /// From now on this waker is woken, and no other.
     pub(crate) fn listen(&self, waker: &Waker) {
         self.listener.register(waker);
     }

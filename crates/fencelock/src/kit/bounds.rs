@@ -13,7 +13,6 @@ const READER_TTL: Duration = Duration::from_secs(10);
 
 pub(crate) struct Bounds {
     pub(crate) clock: Arc<dyn Clock>,
-    /// How long a connection may take to be made.
     pub(crate) patience: Duration,
     /// How long it may give no answer.
     pub(crate) silence: Duration,

@@ -4,7 +4,6 @@ use hmac_sha256::Hash;
 
 use crate::name::Name;
 
-/// How many buckets there are.
 pub(crate) const BUCKETS: u16 = 4096;
 
 /// The bucket of a name, below [`BUCKETS`]: the first 12 bits of its digest.
@@ -20,7 +19,6 @@ pub(crate) fn first_to_clear(session: u64) -> u16 {
     (session % 16) as u16 * (BUCKETS / 16)
 }
 
-/// SHA-256.
 pub(crate) fn digest(text: &str) -> [u8; 32] {
     Hash::hash(text.as_bytes())
 }

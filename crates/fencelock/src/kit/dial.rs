@@ -171,7 +171,6 @@ pub(crate) fn unreachable(shown: &dyn Display, error: &io::Error) -> Error {
     if denied { error } else { error.retryable() }
 }
 
-/// The error of a server whose address is not known.
 fn nameless(shown: &dyn Display, cause: &dyn Display) -> Error {
     Error::new(ErrorKind::Unreachable, "connect", "the name of the server cannot be resolved")
         .with("server", shown)

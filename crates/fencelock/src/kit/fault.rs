@@ -6,9 +6,7 @@ use crate::error::{Error, ErrorKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meaning {
     pub(crate) kind: ErrorKind,
-    /// Another try can help.
     pub(crate) retryable: bool,
-    /// The request may have taken effect.
     pub(crate) unknown: bool,
     pub(crate) message: &'static str,
 }
@@ -24,7 +22,6 @@ pub(crate) const fn passing(kind: ErrorKind, message: &'static str) -> Meaning {
 }
 
 impl Meaning {
-    /// The error of `operation` that means this.
     pub(crate) fn of(&self, operation: &'static str) -> Error {
         let mut error = Error::new(self.kind, operation, self.message);
         if self.retryable {

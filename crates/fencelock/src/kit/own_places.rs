@@ -4,7 +4,6 @@ use crate::error::{Error, ErrorKind};
 use crate::name::Name;
 use crate::store::{Loss, PlaceId, PlaceList, RequestId};
 
-/// The error of what only a living session can do.
 pub(crate) fn over(operation: &'static str) -> Error {
     Error::new(ErrorKind::Lost, operation, "the session is over")
 }

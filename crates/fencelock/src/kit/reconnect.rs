@@ -26,7 +26,6 @@ pub(crate) trait Dial: Send + Sync + 'static {
     /// The error of a connection that was not made within this time.
     fn too_slow(&self, within: Duration) -> Error;
 
-    /// Whether requests can still be sent on it.
     fn is_alive(connection: &Self::Connection) -> bool;
 
     /// Closes it, where its last drop does not do that.
@@ -37,7 +36,6 @@ pub(crate) trait Dial: Send + Sync + 'static {
 pub(crate) struct Reconnect<D: Dial> {
     dial: D,
     pub(crate) clock: Arc<dyn Clock>,
-    /// How long a connection may take to be made.
     patience: Duration,
     dialing: SharedCall<Result<Arc<D::Connection>, Arc<Error>>>,
     state: Mutex<State<D::Connection>>,
@@ -47,7 +45,6 @@ struct State<C> {
     current: Option<Arc<C>>,
     failures: u32,
     not_before: Option<Moment>,
-    /// How many connections were tried.
     tried: u64,
 }
 
@@ -69,7 +66,6 @@ impl<D: Dial> Reconnect<D> {
         self.current().is_some()
     }
 
-    /// Closes the connection, if there is one.
     pub(crate) fn hang_up(&self) {
         let current = self.lock().current.take();
         current.into_iter().for_each(|current| D::hang_up(&current));

@@ -18,7 +18,6 @@ const VERSION: u32 = 1;
 /// What a store keeps of a broken grant. The name of the lock is not in it: the store says beside the record whose it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// The version of the format.
     fencelock: u32,
     at_ms: u64,
     /// In hexadecimal digits: many programs keep numbers of JSON in 53 bits.
@@ -26,7 +25,6 @@ pub(crate) struct Record {
     number: u64,
     /// As text, for the same reason.
     grant: Option<String>,
-    /// Weight and capacity.
     claim: [u32; 2],
     owner: Option<Identity<'static>>,
     by: Identity<'static>,
@@ -77,12 +75,10 @@ pub(crate) fn text(operation: &'static str, value: &impl Serialize) -> Result<St
         .map_err(|error| Error::new(ErrorKind::Internal, operation, "a record cannot be written").caused_by(error))
 }
 
-/// What JSON says; `None` for what says something else.
 pub(crate) fn read<T: DeserializeOwned>(text: &[u8]) -> Option<T> {
     serde_json::from_slice(text).ok()
 }
 
-/// The time of a record.
 pub(crate) fn milliseconds(at: SystemTime) -> u64 {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

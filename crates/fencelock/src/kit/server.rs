@@ -13,8 +13,8 @@ use super::reconnect::{Dial, Reconnect};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, NoteOrder, NoteRead, Opened, Opening, Outline, Page, Queue, RequestId, Session, SessionEvent,
-    Store, breaks_nothing, keeps_no_notes,
+    Break, Capability, NoteOrder, NoteRead, Opened, Opening, Outline, Page, PlaceId, Queue, RequestId, Session,
+    SessionEvent, Store, breaks_nothing, keeps_no_notes,
 };
 use crate::time::{Clock, Moment};
 
@@ -35,6 +35,18 @@ pub(crate) trait ServerSession: Send + Sync + 'static {
 pub(crate) struct Core<S: ServerSession + ?Sized> {
     pub(crate) link: Arc<Reconnect<S::Dial>>,
     pub(crate) session: Arc<S>,
+    pub(crate) waited: tokio::sync::Mutex<Waited>,
+}
+
+/// The last look at the grants that others may wait behind, for a server that is asked about all of them at once.
+#[derive(Default)]
+pub(crate) struct Waited {
+    /// When the next look is due; `None` at first.
+    pub(crate) due: Option<Moment>,
+    /// The grants that the next look is for.
+    pub(crate) asked: Vec<PlaceId>,
+    /// The grants that others waited behind.
+    pub(crate) found: Vec<RequestId>,
 }
 
 pub(crate) type Events = mpsc::UnboundedSender<SessionEvent>;
@@ -42,7 +54,6 @@ pub(crate) type Events = mpsc::UnboundedSender<SessionEvent>;
 /// What such a store asks its server about everybody's locks, and how it gets there.
 pub(crate) trait Server: fmt::Debug + Send + Sync + Sized + 'static {
     type Session: ServerSession;
-    /// How far names were listed.
     type Listed: Default + Send;
 
     fn capability(&self) -> &Capability;
@@ -150,7 +161,7 @@ impl<S: Server> ServerStore<S> {
             return Err(Error::new(ErrorKind::Unreachable, "open session", message).retryable());
         }
         let (confirmed, capability) = (session.confirmed(), self.server.learned(&session));
-        let core = Arc::new(Core { link, session });
+        let core = Arc::new(Core { link, session, waited: Default::default() });
         *self.newest() = Arc::downgrade(&core);
         let events = Box::pin(stream::poll_fn(move |cx| events.poll_recv(cx)));
         Ok(Opened { session: S::Session::handle(core), events, ttl: Some(ttl), confirmed, capability })

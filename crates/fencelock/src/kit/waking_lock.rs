@@ -24,7 +24,6 @@ impl<T: AsMut<Vec<Waker>>> WakingLock<T> {
     }
 }
 
-/// The lock, taken.
 #[derive(Debug)]
 pub(crate) struct Locked<'a, T: AsMut<Vec<Waker>>> {
     // Dropped in this order.

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
@@ -34,6 +35,12 @@ impl Once {
     pub const MAX_VERSION: usize = 128;
     /// The longest value that can be made, in bytes.
     pub const MAX_VALUE: usize = Note::MAX_BYTES - Self::MAX_VERSION - 1;
+
+    /// How long [`Once::get_or_make`] waits for another client that makes it; for ever unless set.
+    #[must_use]
+    pub fn timeout(self, limit: Duration) -> Self {
+        Self { lock: self.lock.timeout(limit), ..self }
+    }
 
     /// What was made, if it was for this version. One request.
     ///

@@ -75,6 +75,12 @@ impl Client {
 }
 
 impl Window {
+    /// How long [`Window::pass`] waits for the lock, which others take for a moment; for ever unless set.
+    #[must_use]
+    pub fn timeout(self, limit: Duration) -> Self {
+        Self { lock: self.lock.timeout(limit), ..self }
+    }
+
     /// Asks to be let in. It takes the lock of that name for a moment, and costs four requests, or three where it is refused.
     ///
     /// # Errors

@@ -211,7 +211,8 @@ impl fmt::Display for StoreUrl {
             let hidden = if self.credentials.is_some() { HIDDEN } else { "" };
             write!(f, "{hidden}{}", self.authority)?;
         }
-        f.write_str(&self.path)
+        f.write_str(&self.path)?;
+        self.options.get("layout").map_or(Ok(()), |layout| write!(f, "?layout={layout}"))
     }
 }
 

@@ -44,7 +44,15 @@ fn one_is_let_into_a_window_and_one_value_is_made() {
     everywhere(|one, other| {
         let passages = [one, other].map(|client| client.window("order", secs(3600)).unwrap().pass().unwrap());
         assert!(matches!(passages, [Passage::First { .. }, Passage::Refused { .. }]), "{passages:?}");
+        let held = one.mutex("order").unwrap().acquire().unwrap();
+        let refused = other.window("order", secs(3600)).unwrap().timeout(ms(20)).pass().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::TimedOut);
+        held.release().unwrap();
         let [made, same] = [one, other].map(|client| client.once("cache", "v1").unwrap());
+        let held = one.mutex("cache").unwrap().acquire().unwrap();
+        let refused = same.clone().timeout(ms(20)).get_or_make(|| Ok::<_, Error>(Vec::new())).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::TimedOut);
+        held.release().unwrap();
         assert_eq!(same.get().unwrap(), None);
         assert!(made.get_or_make(|| -> Made<_> { Err("not yet".into()) }).is_err());
         // What is made may lock something itself.
@@ -76,6 +84,7 @@ fn a_candidate_leads_once_the_leader_resigns() {
         let [first, second] = [one, other].map(|client| client.election("chief").unwrap());
         let leader = first.address("here").campaign().unwrap();
         assert!(!leader.must_step_down());
+        assert_eq!(second.campaign_within(ms(20)).unwrap_err().kind(), ErrorKind::TimedOut);
         let seen = second.leader().unwrap().unwrap();
         assert_eq!((seen.term, seen.address.as_deref()), (leader.term(), Some(&b"here"[..])));
         std::thread::scope(|scope| {

@@ -70,7 +70,7 @@ impl Acquire {
     /// The wait was too short for an answer: nothing is known of the lock, and nothing is wrong with the store.
     pub(super) fn unanswered(&self, cause: Option<Error>) -> Error {
         let error = Error::new(ErrorKind::TimedOut, "acquire", NOT_ANSWERED).with("name", &self.wish.name);
-        caused(error.retryable(), cause)
+        caused(error.with("store", &self.engine.url).retryable(), cause)
     }
 
     /// The store was silent or refused, so that the holder is unknown.
@@ -81,7 +81,8 @@ impl Acquire {
             Some(_) => "the store could not be used before the time was up",
             None => "the store did not answer before the time was up",
         };
-        caused(Error::new(ErrorKind::Unreachable, "acquire", message).with("name", &self.wish.name).retryable(), cause)
+        let error = Error::new(ErrorKind::Unreachable, "acquire", message).with("name", &self.wish.name);
+        caused(error.with("store", &self.engine.url).retryable(), cause)
     }
 
     pub(super) async fn taken(&self) -> Error {

@@ -55,7 +55,6 @@ impl Phase {
     }
 }
 
-/// The phase that a hold is in.
 pub(super) struct Current(AtomicU8);
 
 impl Current {
@@ -102,7 +101,6 @@ impl Current {
         let _ = self.go_on(|phase| (phase == Leaving).then_some(GivenUp));
     }
 
-    /// The place was left.
     pub(super) fn left(&self) {
         let _ = self.go_on(|phase| (!phase.is_end()).then_some(Left));
     }

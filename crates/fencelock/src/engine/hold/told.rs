@@ -7,7 +7,6 @@ const GRANTED: u8 = 1;
 /// It was lost before its grant was told.
 const LOSS_WAITS: u8 = 2;
 
-/// What observers were told of a hold.
 pub(super) struct Told(AtomicU8);
 
 impl Told {

@@ -20,7 +20,10 @@ use crate::kit::served::{
 };
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Capability, Entry, Liveness, Loss, Opening, Order, Pace, PlaceId, Tokens, Waiters};
+use crate::store::{Capability, Entry, Liveness, Loss, Opening, Order, Pace, PlaceId, RequestId, Tokens, Waiters};
+
+/// How many grants one call asks about.
+const LOOKED_AT: usize = 1024;
 
 /// Into how many parts the deadline of a renewal falls: after the first one it is also sent on a connection of its own.
 const PART: u32 = 3;
@@ -403,6 +406,20 @@ impl<D: Dialect> Served for FairSession<D> {
         let Some(broken) = told else { return Ok(false) };
         broken.into_iter().for_each(|broken| self.places.told_broken(broken));
         Ok(true)
+    }
+
+    async fn waited_for(&self, connection: &D::Connection, grants: &[PlaceId]) -> Result<Vec<RequestId>> {
+        let mut found = Vec::new();
+        for some in grants.chunks(LOOKED_AT) {
+            let names: PlacesByName = some.iter().map(|place| (place.name.clone(), Vec::new())).collect();
+            let mut params = D::look(&names, &vec![Vec::new(); names.len()]);
+            params.truncate(1);
+            for row in connection.call("look", "waited_for", params).await? {
+                let at = usize::try_from(row.number(0)?).unwrap_or_default();
+                found.extend(some.get(at.wrapping_sub(1)).map(|place| place.request));
+            }
+        }
+        Ok(found)
     }
 
     /// Wakes the sweeper.

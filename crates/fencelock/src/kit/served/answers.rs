@@ -23,7 +23,6 @@ pub(crate) enum Enter {
     Waiting {
         /// Its number, which its grant will have.
         seq: u64,
-        /// Who is ahead, where the server tells.
         ahead: Option<Ahead>,
         /// In what time somebody ahead could be found dead.
         look_in: Option<Duration>,
@@ -83,6 +82,5 @@ pub(crate) enum Lightened {
 pub(crate) struct Withdrawn {
     /// The epoch that requests need from now on; `None` when the session is over, which lets none in.
     pub(crate) epoch: Option<u64>,
-    /// Whether the place was there.
     pub(crate) was_there: bool,
 }

@@ -29,7 +29,7 @@ use super::server::{Core, ServerSession};
 use crate::error::Result;
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Entry, PlaceId, Session};
+use crate::store::{Entry, PlaceId, RequestId, Session};
 use crate::time::{Clock, Moment};
 
 /// A session of such a store: what lives as long as it does, on whichever connection, and what its server is asked.
@@ -111,6 +111,16 @@ pub(crate) trait Served: Send + Sync + 'static {
     ) -> impl Future<Output = Result<bool>> + Send {
         let _ = (connection, place, seq);
         async { Ok(true) }
+    }
+
+    /// Which of these grants others wait behind, where the session is not told.
+    fn waited_for(
+        &self,
+        connection: &Connection<Self>,
+        grants: &[PlaceId],
+    ) -> impl Future<Output = Result<Vec<RequestId>>> + Send {
+        let _ = (connection, grants);
+        async { Ok(Vec::new()) }
     }
 
     /// Has some of what the dead left be cleared away, soon. Nobody waits for it.

@@ -35,7 +35,6 @@ pub(crate) struct HeldIn {
 /// How far a session is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Over {
-    /// It lives.
     No = 0,
     /// We gave it up; the server may have it still.
     Here = 1,
@@ -43,7 +42,6 @@ pub(crate) enum Over {
     There = 2,
 }
 
-/// The places of one session.
 pub(crate) struct Places {
     inner: Mutex<Inner>,
     events: mpsc::UnboundedSender<SessionEvent>,
@@ -270,27 +268,22 @@ impl Places {
         lost.iter().for_each(|slot| self.set(slot, Stand::Gone(Loss::Removed)));
     }
 
-    /// The places that it holds, by name.
     pub(crate) fn held(&self) -> HashMap<Name, Vec<RequestId>> {
         by_name(self.lock().slots.values().filter(|slot| matches!(slot.stand(), Stand::Granted { .. })))
     }
 
-    /// Whether it holds, waits or asks for anything.
     pub(crate) fn has_places(&self) -> bool {
         !self.lock().slots.is_empty()
     }
 
-    /// The places that wait, by name.
     pub(crate) fn waiting(&self) -> HashMap<Name, Vec<RequestId>> {
         by_name(self.lock().waiting.values())
     }
 
-    /// Whether it waits for anything.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.lock().waiting.is_empty()
     }
 
-    /// What is known of a place.
     pub(crate) fn slot(&self, id: RequestId) -> Option<Arc<Slot>> {
         self.lock().slots.get(&id).cloned()
     }
@@ -302,7 +295,6 @@ impl Places {
         }
     }
 
-    /// The number of a place, once it is known.
     pub(crate) fn seq(&self, id: RequestId) -> Option<u64> {
         self.lock().slots.get(&id).and_then(|slot| slot.seq())
     }
@@ -323,12 +315,10 @@ impl Places {
         })
     }
 
-    /// All places of the session, by name.
     pub(crate) fn by_name(&self) -> HashMap<Name, Vec<RequestId>> {
         by_name(self.lock().slots.values())
     }
 
-    /// A message came on this connection.
     pub(crate) fn heard(&self, connection: u64, message: &[u8]) {
         if self.connection.load(Ordering::Acquire) != connection {
             return;
@@ -342,13 +332,11 @@ impl Places {
         }
     }
 
-    /// Somebody else took a grant of ours out of the store.
     pub(crate) fn told_removed(&self, place: PlaceId, grant: u64) {
         self.missing(place.request);
         self.tell(SessionEvent::Gone(GrantId { place, token: FencingToken::new(grant) }, Loss::Removed));
     }
 
-    /// A place of ours was granted.
     pub(crate) fn told_granted(&self, id: RequestId, grant: u64) {
         let Some(slot) = self.slot(id) else { return };
         let mut is_ours = false;

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
@@ -14,6 +15,10 @@ use crate::kit::own_places::over;
 use crate::kit::server::Core;
 use crate::name::Name;
 use crate::store::{Entered, Entry, Loss, PlaceId, PlaceList, Renewal, RequestId, Session};
+use crate::time::Moment;
+
+/// How often a session looks where its server tells of no waiters.
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 impl<S: Served> Core<S> {
     /// Refuses what only a living session can do.
@@ -76,6 +81,31 @@ impl<S: Served> Core<S> {
         }
     }
 
+    /// Looks every [`LOOK`] until others wait behind the place. One look is for all grants of the session that are looked after.
+    async fn looked_for(&self, place: &PlaceId) -> Result<()> {
+        let clock = &self.link.clock;
+        loop {
+            self.alive("look")?;
+            if self.session.places().slot(place.request).is_none() {
+                return Ok(());
+            }
+            let mut waited = self.waited.lock().await;
+            if waited.due.is_none_or(|due| due <= clock.now()) {
+                waited.asked.push(place.clone());
+                let connection = self.link.connection().await?;
+                waited.found = self.session.waited_for(&connection, &waited.asked).await?;
+                (waited.asked, waited.due) = (Vec::new(), Some(clock.now().after(LOOK)));
+            }
+            if waited.found.contains(&place.request) {
+                return Ok(());
+            }
+            waited.asked.push(place.clone());
+            let due = waited.due.unwrap_or(Moment::NEVER);
+            drop(waited);
+            clock.sleep_until(due).await;
+        }
+    }
+
     async fn close(&self) -> Result<()> {
         let places = self.session.places();
         if places.over() != Over::There {
@@ -113,7 +143,10 @@ impl<S: Served> Session for ServedSession<S> {
     }
 
     fn waited_for<'a>(&'a self, place: &'a PlaceId) -> Option<BoxFuture<'a, Result<()>>> {
-        if self.0.session.tells_of_waiters() { Some(Box::pin(self.0.waited_for(place))) } else { None }
+        match self.0.session.tells_of_waiters() {
+            true => Some(Box::pin(self.0.waited_for(place))),
+            false => Some(Box::pin(self.0.looked_for(place))),
+        }
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {

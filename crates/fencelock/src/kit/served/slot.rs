@@ -11,11 +11,18 @@ use crate::token::FencingToken;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stand {
     /// It was sent and not answered; messages may have told of a grant already, and of the break of this or another one.
-    Sent { told: Option<u64>, broken: Option<u64> },
+    Sent {
+        told: Option<u64>,
+        broken: Option<u64>,
+    },
     /// It waits, under this number; who is ahead, where the server tells.
-    Waiting { seq: u64, ahead: Option<Ahead> },
-    /// It holds, under this number.
-    Granted { seq: u64 },
+    Waiting {
+        seq: u64,
+        ahead: Option<Ahead>,
+    },
+    Granted {
+        seq: u64,
+    },
     /// It is gone, unasked.
     Gone(Loss),
 }
@@ -25,14 +32,12 @@ pub(crate) enum Stand {
 pub(crate) enum Ring {
     /// The connection ended on which it was to be told.
     Disconnected,
-    /// Somebody waits.
     Waiter,
 }
 
 /// One place of the session, shared with the task that waits for it.
 pub(crate) struct Slot {
     pub(crate) place: PlaceId,
-    /// The bucket of the name.
     pub(crate) bucket: u16,
     state: Mutex<SlotState>,
 }
@@ -55,7 +60,6 @@ impl SlotState {
 }
 
 impl Slot {
-    /// A place whose request is about to be sent.
     pub(crate) fn new(place: PlaceId, bucket: u16) -> Self {
         let stand = Stand::Sent { told: None, broken: None };
         let state = SlotState { stand, waker: None, due: Moment::NEVER, rung: None };
@@ -107,7 +111,6 @@ impl Slot {
         Poll::Pending
     }
 
-    /// Rings the holder.
     pub(crate) fn ring(&self, ring: Ring) {
         let waker = self.change(|state| {
             state.rung = state.rung.max(Some(ring));

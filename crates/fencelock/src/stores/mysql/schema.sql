@@ -705,6 +705,14 @@ BEGIN
 END
 //
 
+-- Which of these names a place waits for, by their numbers in the list.
+CREATE PROCEDURE fencelock_waited_for(p_names LONGTEXT) SQL SECURITY DEFINER READS SQL DATA
+BEGIN
+    SELECT n.i FROM JSON_TABLE(p_names, '$[*]' COLUMNS (i FOR ORDINALITY, hex VARCHAR(1024) PATH '$[0]')) AS n
+        WHERE EXISTS (SELECT 1 FROM fencelock_place AS p WHERE p.b = CONV(LEFT(SHA2(UNHEX(n.hex), 256), 3), 16, 10) AND p.name = UNHEX(n.hex) AND NOT p.granted);
+END
+//
+
 -- Part of a queue, front first: up to p_limit of the living after the first p_skip of those behind the number p_after.
 CREATE PROCEDURE fencelock_show(p_name VARBINARY(512), p_after BIGINT, p_skip BIGINT UNSIGNED, p_limit BIGINT UNSIGNED) SQL SECURITY DEFINER READS SQL DATA
 BEGIN

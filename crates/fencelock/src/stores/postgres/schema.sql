@@ -637,6 +637,12 @@ RETURNS TABLE (r_counts bigint[], r_closed text) LANGUAGE sql {secure} AS $$
         FROM q
 $$;
 
+-- Which of these names a place waits for, by their numbers in the list.
+CREATE FUNCTION {schema}.waited_for(p_names text[]) RETURNS SETOF bigint LANGUAGE sql {secure} AS $$
+    SELECT n.i FROM unnest(p_names) WITH ORDINALITY AS n (name, i)
+    WHERE EXISTS (SELECT FROM place AS p WHERE p.bucket = _home(n.name) AND p.name = n.name AND NOT p.granted)
+$$;
+
 -- Part of a queue: up to p_limit after the first p_skip.
 CREATE FUNCTION {schema}.show(p_name text, p_skip bigint, p_limit bigint)
 RETURNS TABLE (

@@ -156,7 +156,6 @@ pub(super) fn segment_fault(segment: &str) -> Option<&'static str> {
     )
 }
 
-/// User and password.
 fn credentials(given: Option<&str>, secret: Option<Secret>) -> Result<Option<(String, Secret)>> {
     match (given.map(|given| given.split_once(':').unwrap_or((given, ""))), secret) {
         (None, None) => Ok(None),

@@ -28,7 +28,6 @@ pub(super) struct NodeData {
 
 #[derive(Serialize, Deserialize)]
 struct Json<'a> {
-    /// The version of the layout.
     fencelock: u32,
     #[serde(flatten)]
     owner: Identity<'a>,

@@ -35,7 +35,6 @@ pub(super) struct Doubts {
     listener: AtomicWaker,
 }
 
-/// One of them.
 struct Doubt {
     name: Name,
     request: RequestId,

@@ -33,7 +33,6 @@ struct Joining<'e> {
     layout: Layout,
 }
 
-/// What is to be created.
 struct Draft {
     prefix: String,
     path: String,
@@ -112,7 +111,6 @@ impl Joining<'_> {
         Err(Error::new(ErrorKind::Busy, "enter", "another client keeps deleting the lock's parent node").retryable())
     }
 
-    /// What our node is called.
     fn own_name(&self, node: Node) -> String {
         numbered(self.layout.prefix(self.entry.id, node.claim, self.home.key), node.number)
     }

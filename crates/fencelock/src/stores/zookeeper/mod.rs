@@ -62,7 +62,6 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     open: Some(open),
 };
 
-/// The same over TLS.
 pub(crate) const TLS_INFO: StoreInfo = StoreInfo {
     scheme: "zks",
     feature: "zookeeper-tls",

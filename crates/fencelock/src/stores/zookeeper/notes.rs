@@ -25,7 +25,6 @@ use crate::token::FencingToken;
 /// How often a note is written or read again that others write meanwhile.
 const ROUNDS: usize = 64;
 
-/// The version of the format.
 const VERSION: u32 = 1;
 
 /// The first line of a version; the value follows.
@@ -128,7 +127,6 @@ pub(super) fn note_of(content: &[u8], written_ms: i64) -> Option<Note> {
     Some(Note { value: value.into(), token, owner: head.owner.owner()?, written, expires })
 }
 
-/// A time as the servers keep it.
 pub(super) fn time(ms: i64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_millis(u64::try_from(ms).ok()?))
 }

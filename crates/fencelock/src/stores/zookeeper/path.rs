@@ -15,12 +15,10 @@ pub(super) struct Home<'n> {
 }
 
 impl Home<'_> {
-    /// The parent as requests name it.
     pub(super) fn parent(&self) -> &str {
         if self.parent.is_empty() { "/" } else { &self.parent }
     }
 
-    /// The path of one of its nodes.
     pub(super) fn child(&self, node: &str) -> String {
         format!("{}/{node}", self.parent)
     }

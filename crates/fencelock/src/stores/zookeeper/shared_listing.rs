@@ -80,7 +80,6 @@ struct Queues {
     many: usize,
 }
 
-/// One of them.
 pub(super) struct Queue {
     turns: Semaphore,
     /// The listing that is asked for as soon as one of those on their way was answered.

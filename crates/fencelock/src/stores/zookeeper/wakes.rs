@@ -36,7 +36,6 @@ use crate::store::Loss;
 
 /// What a waiter knows of those ahead. Whatever future is dropped half-way leaves it as it was, or asks for a new look.
 pub(super) struct Waiter {
-    /// What is known of the queue in this session.
     queue: Arc<Queue>,
     /// Under which parent our node is.
     parent: Parent,
@@ -65,7 +64,6 @@ enum Whose {
     Parent,
 }
 
-/// What a waiter heard.
 pub(super) enum Heard {
     /// The last one ahead that kept it out is gone, and our own node was there when it went.
     Granted,
@@ -121,7 +119,6 @@ impl ZooKeeperPlace {
         Ok(())
     }
 
-    /// Lists the queue.
     async fn look(&mut self) -> Result<Option<Heard>> {
         let Some(waiter) = &self.waiter else { return Ok(None) };
         let home = self.session.config.home(&self.id.name)?;
@@ -189,7 +186,6 @@ impl ZooKeeperPlace {
         Ok(Some(wanted))
     }
 
-    /// Sets these watches, all in one go.
     async fn listen(&mut self, missing: Vec<(Whose, String)>) -> Result<Option<Heard>> {
         if let [(Whose::Parent, path)] = &missing[..] {
             return self.watch_parent(path).await;
