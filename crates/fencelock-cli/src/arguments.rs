@@ -164,7 +164,6 @@ pub(crate) fn level_of(text: &str) -> Result<LevelFilter, String> {
     text.parse().map_err(|_| format!("{text:?} is no level: off, error, warn, info, debug or trace"))
 }
 
-/// A duration longer than nothing.
 pub(crate) fn duration() -> Text<Duration> {
     Text::new(|text| match any_duration(text)? {
         Duration::ZERO => Err("it must be longer than nothing".to_owned()),

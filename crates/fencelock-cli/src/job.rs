@@ -29,13 +29,10 @@ const SUSPENDING: Duration = Duration::from_millis(500);
 pub(crate) enum Happening {
     /// Stopped by this signal.
     Stopped(Signal),
-    /// Ended.
     Ended,
-    /// Its guardian is gone.
     Unguarded,
 }
 
-/// A running command.
 pub(crate) struct Job {
     child: Child,
     group: Pid,
@@ -89,7 +86,6 @@ impl Job {
         Ok(job)
     }
 
-    /// The command begins.
     pub(crate) fn begin(&self) {
         self.signal(Signal::SIGCONT);
     }

@@ -78,7 +78,6 @@ impl Watched {
     }
 }
 
-/// Whether `pid` runs as this user.
 fn is_ours(pid: i32) -> bool {
     fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == geteuid().as_raw())
 }
@@ -101,7 +100,6 @@ fn thread_name(client: u64) -> String {
     format!("keep {:010x}", client & 0xff_ffff_ffff)
 }
 
-/// A keeper as others find it.
 pub(crate) struct Keeper {
     pub(crate) process: Watched,
     /// For which process it holds the lock.
@@ -161,7 +159,6 @@ pub(crate) fn orders(client: u64) -> Outcome<Orders> {
     Ok((confirmed, ordered))
 }
 
-/// Says that the lock is held, with `token`.
 pub(crate) fn say_held(token: Option<&str>) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{HELD} {}", token.unwrap_or_default())?;

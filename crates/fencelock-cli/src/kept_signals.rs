@@ -85,7 +85,6 @@ impl KeptSignals {
         self.refuse(Signal::SIGCONT);
     }
 
-    /// `signal` has no effect.
     pub(crate) fn refuse(&self, signal: Signal) {
         for (_, waiting) in self.each.iter().filter(|(kept, _)| *kept == signal) {
             let _ = waiting.read_signal();
@@ -107,7 +106,6 @@ fn every() -> impl Iterator<Item = Signal> {
     RELAYED.into_iter().chain([Signal::SIGCONT]).chain(STOPPING)
 }
 
-/// Where `signals` wait.
 fn waiting(signals: &SigSet) -> io::Result<SignalFd> {
     Ok(SignalFd::with_flags(signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?)
 }

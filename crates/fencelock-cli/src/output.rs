@@ -56,7 +56,6 @@ pub(crate) mod code {
     pub(crate) const CONFIG: u8 = 78;
     /// The command exists and cannot be executed.
     pub(crate) const NOT_EXECUTABLE: u8 = 126;
-    /// The command was not found.
     pub(crate) const NOT_FOUND: u8 = 127;
 }
 
@@ -67,7 +66,6 @@ pub(crate) struct Failure {
     pub(crate) message: Option<String>,
 }
 
-/// The result of a verb.
 pub(crate) type Outcome<T> = Result<T, Failure>;
 
 impl Failure {

@@ -7,7 +7,6 @@ use std::sync::LazyLock;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
 
-/// The signals that this process ignores.
 pub(crate) fn ignored() -> SigSet {
     signals_in(&fs::read_to_string("/proc/self/status").unwrap_or_default(), "SigIgn:")
 }

@@ -1,6 +1,7 @@
 //! What the library warns of, as lines on stderr: it prints nothing itself.
 
 use std::fmt::{self, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -43,6 +44,11 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
+        // What is sent on this host stays there, and one line is enough.
+        let is_repeated = || IN_THE_CLEAR.swap(true, Ordering::Relaxed);
+        if line.message.contains("is sent in the clear") && (line.is_of_this_host() || is_repeated()) {
+            return;
+        }
         let level = event.metadata().level().as_str().to_ascii_lowercase();
         let facts = if line.facts.is_empty() { String::new() } else { format!(" ({})", line.facts) };
         say(format_args!("{level}: {}{facts}", line.message));
@@ -53,10 +59,22 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
+/// Whether the password that is sent in the clear was warned of.
+static IN_THE_CLEAR: AtomicBool = AtomicBool::new(false);
+
 #[derive(Default)]
 struct Line {
     message: String,
     facts: String,
+}
+
+impl Line {
+    /// Whether each server that the facts name is this host.
+    fn is_of_this_host(&self) -> bool {
+        let is_here = |host: &str| ["127.", "localhost", "[::1]"].iter().any(|here| host.starts_with(here));
+        let servers = self.facts.split_once(' ').map_or("", |(_, servers)| servers.trim_start_matches("redis://"));
+        servers.split(',').all(is_here)
+    }
 }
 
 impl Visit for Line {

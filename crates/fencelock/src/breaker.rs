@@ -80,7 +80,10 @@ pub enum BreakerState {
         since: SystemTime,
     },
     /// One acquire probes the store; the others fail at once.
-    HalfOpen { since: SystemTime },
+    HalfOpen {
+        /// When it opened.
+        since: SystemTime,
+    },
 }
 
 /// The breaker itself. As an observer of its client it hears when a probe got into the queue: the store answered then.

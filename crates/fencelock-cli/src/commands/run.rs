@@ -486,7 +486,6 @@ impl Run {
         pending().await
     }
 
-    /// What the command is told of the locks.
     fn variables(
         &self,
         homes: &[Home],

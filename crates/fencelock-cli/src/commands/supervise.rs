@@ -75,7 +75,6 @@ impl Ending {
 /// Why the command must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The lock is gone.
     Lost(Loss),
     /// No renewal came through, and the lock will be gone soon.
     Lapsing,
@@ -99,11 +98,9 @@ enum Event {
     Stop(Cause),
     Kill,
     Nudge,
-    /// The lock is looked at after every event.
     Look,
 }
 
-/// A command and the lock it runs under.
 pub(super) struct Supervised<'a> {
     guard: &'a MultiGuard,
     told: &'a mut Told,

@@ -68,7 +68,7 @@ fn a_server_that_is_not_there_or_is_something_else_ends_with_69() {
             assert_eq!(code, 69, "{arguments:?}: {text}");
             assert!(text.contains(&server) && text.contains("FENCELOCK_STORE"), "{text}");
             let lines: Vec<_> = text.lines().collect();
-            assert!(!text.contains("s3cret") && lines.len() == 2 && lines[0].contains("in the clear"), "{text}");
+            assert!(!text.contains("s3cret") && lines.len() == 1, "{text}");
         }
     }
 }
@@ -120,7 +120,11 @@ fn those_who_share_run_together_among_nodes_named_as_kazoo_does() {
 #[test]
 fn what_the_library_warns_of_is_said_as_often_as_was_asked() {
     let (server, parent) = (shared().address(), shared().namespace());
-    let place = Place::with_store(format!("zk://me:s3cret@{server}{parent}?tick_ms=500&ttl_ms=60000"));
+    // What is sent to 127.0.0.1 is not warned of, whereas 0.0.0.0 is no address of this host alone.
+    let servers = format!("0.0.0.0:{0},0.0.0.0:{0}", server.port());
+    let place = Place::with_store(format!("zk://me:s3cret@{servers}{parent}?tick_ms=500&ttl_ms=60000"));
+    let here = Place::with_store(format!("zk://me:s3cret@{server}{parent}?tick_ms=500&ttl_ms=60000"));
+    assert_eq!(ended(&mut here.run(&["job"], "true")), (0, String::new()));
     let said = |options: &[&str], level: Option<&str>| {
         let mut command = place.run(options, "true");
         if let Some(level) = level {

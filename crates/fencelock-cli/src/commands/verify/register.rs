@@ -36,7 +36,6 @@ pub(super) enum Count {
     LateUnfenced,
     /// Holders that had not left when their validity was over and another entered.
     Overtaken,
-    /// Guards that were lost, and said so.
     Lost,
     /// Acquires and releases that failed otherwise.
     Failed,

@@ -26,7 +26,6 @@ pub(super) struct Run {
 pub(super) struct End {
     pub(super) unfinished: u64,
     pub(super) left: u64,
-    /// What went wrong, a line each.
     pub(super) examples: String,
 }
 
