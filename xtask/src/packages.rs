@@ -2,7 +2,7 @@
 
 pub(crate) use fencelock_testbed::install::{Need, ensure};
 use fencelock_testbed::{
-    CHROMIUM, CLOCK_SHIM, MARIADB, Network, PGBOUNCER, POSTGRESQL, PROMETHEUS, Package, REDIS, SSH, SUDO,
+    CHROMIUM, CLOCK_SHIM, MARIADB, Network, PGBOUNCER, POSTGRESQL, PROMETHEUS, PROXIES, Package, REDIS, SSH, SUDO,
     TERMINAL_PROGRAMS, ZOOKEEPER,
 };
 
@@ -14,7 +14,8 @@ pub(crate) const GATE: &[Need] = &[
 ];
 
 /// The servers that the gate's tests start.
-pub(crate) const GATE_SERVERS: &[Package] = &[ZOOKEEPER, REDIS, POSTGRESQL, MARIADB, CLOCK_SHIM, PROMETHEUS, CHROMIUM];
+pub(crate) const GATE_SERVERS: &[Package] =
+    &[ZOOKEEPER, REDIS, POSTGRESQL, MARIADB, CLOCK_SHIM, PROMETHEUS, PROXIES, CHROMIUM];
 
 /// The same for every test: also what breaks the network before them, poolers, clocks, terminals, other users.
 pub(crate) const SERVERS: &[Package] = &[
@@ -27,6 +28,7 @@ pub(crate) const SERVERS: &[Package] = &[
     CHROMIUM,
     Network::PACKAGE,
     PROMETHEUS,
+    PROXIES,
     TERMINAL_PROGRAMS,
     SSH,
     SUDO,

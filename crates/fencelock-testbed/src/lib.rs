@@ -25,7 +25,8 @@ pub mod zookeeper;
 pub use clock::CLOCK_SHIM;
 pub use network::Network;
 pub use packages::{
-    CHROMIUM, MARIADB, PGBOUNCER, POSTGRESQL, PROMETHEUS, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS, ZOOKEEPER,
+    CHROMIUM, MARIADB, PGBOUNCER, POSTGRESQL, PROMETHEUS, PROXIES, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS,
+    ZOOKEEPER,
 };
 pub use ports::Port;
 pub use proxy::{Proxy, Way};

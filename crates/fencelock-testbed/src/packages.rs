@@ -82,6 +82,10 @@ pub const PROMETHEUS: Package = Package {
     files: &[("/usr/bin/promtool", "prometheus"), ("/usr/bin/prometheus", "prometheus")],
 };
 
+/// Proxies that stand before servers of HTTP.
+pub const PROXIES: Package =
+    Package { server: "A proxy", files: &[("/usr/sbin/nginx", "nginx"), ("/usr/sbin/haproxy", "haproxy")] };
+
 impl Package {
     /// The packages that are not installed.
     #[must_use]

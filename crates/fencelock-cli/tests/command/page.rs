@@ -1,14 +1,16 @@
 //! The page of `fencelock serve` in a real browser.
 
-use std::process::Stdio;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 
 use fencelock::Client;
+use fencelock_testbed::PROXIES;
 use fencelock_testbed::redis::{Server, Settings};
 use serde_json::json;
 
 use crate::common::browser::{Browser, ENTER};
-use crate::common::http::{Served, token};
-use crate::common::{Place, Running};
+use crate::common::http::{Served, ask, token};
+use crate::common::{Place, Running, until};
 
 /// Holds all of `names` in the store at `url` while `work` is done.
 fn held<T>(url: &str, names: impl Iterator<Item = String>, work: impl FnOnce() -> T) -> T {
@@ -49,6 +51,69 @@ fn a_lock_appears_a_waiter_queues_and_a_hand_over_shows() {
     browser.shows("queue", &[&format!("1. pid {}", waiter.pid()), "holder"]);
     browser.shows("timeline", &["ended: pid", "held for"]);
     browser.goes_to("job/one");
+}
+
+/// The block of `docs/command.md` that is for `proxy`, before `served`.
+fn block(proxy: &str, served: &Served) -> String {
+    let text = std::fs::read_to_string(format!("{}/../../docs/command.md", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let (_, rest) = text.split_once(&format!("```{proxy}\n")).unwrap();
+    rest.split_once("```").unwrap().0.replace("127.0.0.1:7433", &served.address.to_string())
+}
+
+#[test]
+fn the_page_works_behind_nginx_and_haproxy_as_the_document_sets_them_up() {
+    PROXIES.require();
+    let place = Place::new();
+    let _first = place.holder("first");
+    let (token, file) = token(&place);
+    let served = Served::start(&place, &["--allow-break", "--token-file", &file]);
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (nginx, haproxy) = (free(), free());
+    let directory = place.directory.path().display();
+    let temporary =
+        ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|of| format!("{of}_temp_path {directory}/{of};"));
+    let config = format!(
+        "daemon off; master_process off; pid {directory}/pid; error_log stderr; events {{}} http {{ access_log off; {} server {{ listen {nginx}; {} }} }}",
+        temporary.concat(),
+        block("nginx", &served)
+    );
+    std::fs::write(place.path("nginx.conf"), config).unwrap();
+    let config = format!(
+        "defaults\n mode http\n timeout connect 5s\n timeout client 60s\n timeout server 60s\n timeout check 60s\nfrontend all\n bind {haproxy}\n stats enable\n stats uri /stats\n use_backend locks if {{ path_beg /locks/ }}\n{}",
+        block("haproxy", &served)
+    );
+    std::fs::write(place.path("haproxy.cfg"), config).unwrap();
+    let start = |program: &str, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        Running::start(command.current_dir(place.directory.path()).args(arguments).stdout(Stdio::null()))
+    };
+    let _nginx = start("/usr/sbin/nginx", &["-p", ".", "-c", "nginx.conf", "-e", "stderr"]);
+    let _haproxy = start("/usr/sbin/haproxy", &["-f", "haproxy.cfg"]);
+    let browser = Browser::start();
+    for proxy in [nginx, haproxy] {
+        until("the proxy listens", || TcpStream::connect(proxy).ok());
+        browser.open_at(&format!("http://{proxy}/locks/"));
+        browser.shows("health", &["a token is needed"]);
+        browser.is("document.getElementById('token').focus()");
+        browser.types(&format!("{token}{ENTER}"));
+        browser.shows("health", &["the store answers"]);
+        browser.shows("locks", &["first"]);
+        let name = format!("job/{}", proxy.port());
+        let mut holder = place.holder(&name);
+        browser.shows("timeline", &[&name, "granted: pid"]);
+        browser.goes_to(&name);
+        browser.types(ENTER);
+        browser.shows("queue", &["Break…"]);
+        browser.goes_to("Break…");
+        browser.types(ENTER);
+        browser.shows("break-whose", &[&name]);
+        browser.types(&format!("stuck{ENTER}"));
+        let _typed = holder.0.as_mut().unwrap().stdin.take();
+        assert_eq!(holder.code(), 76);
+    }
+    until("HAProxy's check succeeds", || {
+        ask(haproxy, "GET", "/stats;csv", &[], "").body.contains("L7OK").then_some(())
+    });
 }
 
 #[test]

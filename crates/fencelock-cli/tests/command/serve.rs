@@ -50,6 +50,20 @@ fn every_answer_forbids_what_the_page_does_not_need() {
 }
 
 #[test]
+fn a_check_of_a_load_balancer_without_a_host_is_answered() {
+    let place = Place::new();
+    let _holder = place.holder("job");
+    let served = Served::start(&place, &[]);
+    let check = |request: &str| {
+        let mut stream = TcpStream::connect(served.address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        BufReader::new(stream).lines().next().unwrap().unwrap()
+    };
+    until("it is healthy", || check("GET /healthz HTTP/1.0\r\n\r\n").contains("200 OK").then_some(()));
+    assert!(check("GET /api/locks HTTP/1.0\r\n\r\n").contains("421"));
+}
+
+#[test]
 fn other_names_and_other_sites_are_refused() {
     let place = Place::new();
     let _holder = place.holder("job");

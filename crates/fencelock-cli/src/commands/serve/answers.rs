@@ -16,7 +16,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
 use fencelock::{Client, ErrorKind, Name};
-use futures_util::Stream;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -335,7 +334,7 @@ impl Drop for Viewer {
 }
 
 /// An event after each look. Who reads slowly misses some, and nothing is kept for it.
-async fn events(State(app): State<App>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+async fn events(State(app): State<App>) -> impl IntoResponse {
     let mut seen = app.seen.clone();
     seen.mark_changed();
     let viewer = Viewer::new(&app.viewers);
@@ -346,7 +345,8 @@ async fn events(State(app): State<App>) -> Sse<impl Stream<Item = Result<Event, 
         let event = serde_json::to_string(&News::new(&app, &now, told)).ok()?;
         let last = now.iter().filter_map(|seen| Some(seen.grants.events.back()?.number)).max();
         let told = last.unwrap_or(told);
-        Some((Ok(Event::default().data(event)), (app, seen, viewer, told)))
+        Some((Ok::<_, Infallible>(Event::default().data(event)), (app, seen, viewer, told)))
     });
-    Sse::new(stream).keep_alive(KeepAlive::new().interval(ALIVE))
+    // nginx keeps a stream to itself until it ends, unless this header asks it not to.
+    ([("x-accel-buffering", "no")], Sse::new(stream).keep_alive(KeepAlive::new().interval(ALIVE)))
 }

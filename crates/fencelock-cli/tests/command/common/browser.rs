@@ -60,7 +60,11 @@ impl Browser {
     }
 
     pub(crate) fn open(&self, address: SocketAddr) {
-        self.post("/url", &json!({ "url": format!("http://{address}/") }));
+        self.open_at(&format!("http://{address}/"));
+    }
+
+    pub(crate) fn open_at(&self, url: &str) {
+        self.post("/url", &json!({ "url": url }));
     }
 
     /// What `expression` is in the page.

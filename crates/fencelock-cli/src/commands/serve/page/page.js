@@ -122,7 +122,7 @@ async function ask(path, options = {}) {
 async function showLocks() {
   const wanted = new URLSearchParams({ contains: $('filter').value, skip, limit: PAGE });
   if (cls !== null) wanted.set('class', cls);
-  const response = await ask(`/api/locks?${wanted}`);
+  const response = await ask(`api/locks?${wanted}`);
   if (!response.ok) return;
   const list = await response.json();
   if (skip >= list.matching && skip > 0) {
@@ -157,7 +157,7 @@ async function showQueue() {
   if (chosen === null) return;
   const shown = chosen;
   const { name, store } = shown;
-  const response = await ask(`/api/locks/${encodeURIComponent(name)}?${new URLSearchParams({ store })}`);
+  const response = await ask(`api/locks/${encodeURIComponent(name)}?${new URLSearchParams({ store })}`);
   const queue = await response.json();
   if (shown !== chosen) return;
   const contenders = response.ok ? queue.contenders : [];
@@ -203,7 +203,7 @@ function askToBreak({ name, store }, one) {
 
 async function breakIt() {
   const body = JSON.stringify({ store: meant.store, request: meant.request, reason: $('reason').value });
-  const path = `/api/locks/${encodeURIComponent(meant.name)}/break`;
+  const path = `api/locks/${encodeURIComponent(meant.name)}/break`;
   const response = await ask(path, { method: 'POST', body, headers: { 'Content-Type': 'application/json' } });
   if (response.ok) $('break').close();
   else say($('break-error'), (await response.json()).error);
@@ -238,7 +238,7 @@ async function refresh() {
 
 /** Reads one stream of events to its end. */
 async function follow() {
-  const response = await ask('/api/events');
+  const response = await ask('api/events');
   if (!response.ok) return response.status;
   $('login').hidden = true;
   document.querySelector('main').hidden = false;
