@@ -34,7 +34,7 @@ pub(crate) struct Elect {
     /// Say nothing about waiting.
     #[arg(short, long)]
     pub(super) quiet: bool,
-    /// Where the leader is reached: the note on the lock, which `show` and `note` show while it leads. The store must keep notes.
+    /// Where the leader is reached: the note on the lock, which `show` calls the holder's while it leads. The store must keep notes.
     #[arg(long, value_name = "TEXT", value_parser = arguments::address())]
     pub(super) address: Option<String>,
     /// What this is a candidate for, as others see it; the command's name if not given.
