@@ -4,6 +4,11 @@ use crate::fixtures;
 
 fencelock_conformance::suite!("postgres", || fixtures::postgres(""), laws = untimed);
 
+/// Through PgBouncer in transaction mode.
+mod pooled {
+    fencelock_conformance::suite!("postgres", super::fixtures::pooled, only = mutexes, laws = untimed);
+}
+
 /// On the lock table of tutorials: no order, no token, mutexes only.
 mod distributed_lock {
     fencelock_conformance::suite!(

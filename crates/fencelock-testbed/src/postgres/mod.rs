@@ -8,4 +8,4 @@ mod shared;
 pub use pooler::Pooler;
 pub use server::Server;
 pub use settings::{Settings, Tls};
-pub use shared::{KIND, LIMITED, LIMITS, OWNER, PLANTED, shared};
+pub use shared::{KIND, LIMITED, LIMITS, OWNER, PLANTED, POOLED, shared};

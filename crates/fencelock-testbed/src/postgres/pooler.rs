@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Stdio;
 use std::sync::Mutex;
 
-use super::server::USER;
+use super::server::{Server, USER, sql_at};
 use crate::packages::PGBOUNCER;
 use crate::ports::Port;
 use crate::process::{Process, bound};
@@ -18,12 +18,14 @@ use crate::{PATIENCE, wait_until};
 #[derive(Debug)]
 pub struct Pooler {
     port: Port,
+    mode: String,
     _process: Mutex<Process>,
-    _directory: Scratch,
+    directory: Scratch,
 }
 
 impl Pooler {
-    /// Starts one before the server at `upstream`, in this mode: `session` or `transaction`.
+    /// Starts one before the server at `upstream`, in this mode: `session`, `transaction` or `statement`; further lines of its configuration
+    /// may follow.
     ///
     /// # Errors
     /// When it does not serve.
@@ -34,18 +36,10 @@ impl Pooler {
         PGBOUNCER.require();
         let (directory, port, runner) = (open_scratch()?, Port::reserve()?, Runner::of(USER)?);
         runner.give(directory.path())?;
-        let path = directory.path().display();
-        let config = format!(
-            "[databases]\n* = host={} port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {}\nunix_socket_dir =\n\
-             auth_type = trust\nauth_file = {path}/users\nlogfile = {path}/log\npool_mode = {mode}\n",
-            upstream.ip(),
-            upstream.port(),
-            port.number(),
-        );
-        for (file, text) in [("pgbouncer.ini", config.as_str()), ("users", "\"fencelock\" \"secret\"\n")] {
-            fs::write(directory.path().join(file), text)?;
-            runner.give(&directory.path().join(file))?;
-        }
+        let users = directory.path().join("users");
+        fs::write(&users, "\"fencelock\" \"secret\"\n\"postgres\" \"\"\n")?;
+        runner.give(&users)?;
+        write_config(&directory, runner, port.number(), upstream, mode)?;
         let words = runner.words_of_server();
         let mut command = bound(&words[0]);
         command
@@ -55,7 +49,7 @@ impl Pooler {
             .current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = Process::start(command)?;
-        let pooler = Self { port, _process: Mutex::new(process), _directory: directory };
+        let pooler = Self { port, mode: mode.to_owned(), _process: Mutex::new(process), directory };
         match wait_until(PATIENCE, || TcpStream::connect(pooler.address()).is_ok()) {
             true => Ok(pooler),
             false => Err(io::Error::other("PgBouncer does not serve")),
@@ -66,5 +60,73 @@ impl Pooler {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.port.address()
+    }
+
+    /// Runs a command of its console, such as `PAUSE` and `RESUME`.
+    ///
+    /// # Errors
+    /// When it refuses.
+    pub fn command(&self, command: &str) -> io::Result<String> {
+        sql_at(self.address(), "pgbouncer", command)
+    }
+
+    /// Has it lead to another server from the next transaction on, as after a failover. Its clients stay connected.
+    ///
+    /// # Errors
+    /// When it refuses.
+    pub fn lead_to(&self, upstream: SocketAddr) -> io::Result<()> {
+        write_config(&self.directory, Runner::of(USER)?, self.port.number(), upstream, &self.mode)?;
+        self.command("RELOAD").map(drop)
+    }
+}
+
+fn write_config(directory: &Scratch, runner: Runner, port: u16, upstream: SocketAddr, mode: &str) -> io::Result<()> {
+    let (path, file) = (directory.path().display(), directory.path().join("pgbouncer.ini"));
+    let config = format!(
+        "[databases]\n* = host={} port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
+         auth_type = trust\nauth_file = {path}/users\nadmin_users = postgres\nlogfile = {path}/log\nmax_client_conn = 1000\n\
+         server_idle_timeout = 5\npool_mode = {mode}\n",
+        upstream.ip(),
+        upstream.port(),
+    );
+    fs::write(&file, config)?;
+    runner.give(&file)
+}
+
+/// A server, and a pooler in transaction mode before it.
+#[derive(Debug)]
+pub(super) struct Behind(pub(super) Server, Pooler);
+
+impl Behind {
+    /// Few connections of the pooler for many of its clients, so that each transaction may be on another one.
+    pub(super) fn start(server: Server) -> io::Result<Self> {
+        let pooler = Pooler::start(server.address(), "transaction\ndefault_pool_size = 3\nserver_round_robin = 1")?;
+        Ok(Self(server, pooler))
+    }
+}
+
+impl crate::server::Server for Behind {
+    fn address(&self) -> SocketAddr {
+        self.1.address()
+    }
+
+    fn kill(&self) {
+        self.0.kill();
+    }
+
+    fn pause(&self) {
+        self.0.pause();
+    }
+
+    fn resume(&self) {
+        self.0.resume();
+    }
+
+    fn restart(&self) -> io::Result<()> {
+        crate::server::Server::restart(&self.0)
+    }
+
+    fn requests(&self) -> io::Result<u64> {
+        crate::server::Server::requests(&self.0)
     }
 }

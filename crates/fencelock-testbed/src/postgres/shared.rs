@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::pooler::Behind;
 use super::server::{self, Server};
 use super::settings::Settings;
-use crate::packages::POSTGRESQL;
+use crate::packages::{PGBOUNCER, POSTGRESQL};
 use crate::server::{Kind, Shared};
 
 /// The role that owns the databases of tests; no superuser.
@@ -40,9 +41,25 @@ pub static LIMITED: Kind = Kind {
     shared: OnceLock::new(),
 };
 
+/// The same by way of PgBouncer in transaction mode.
+pub static POOLED: Kind = Kind {
+    scheme: "postgres",
+    other_schemes: &[],
+    variable: "FENCELOCK_TEST_PGBOUNCER",
+    package: PGBOUNCER,
+    options: "user=fencelock",
+    start: || Ok(Box::new(Behind::start(quick()?)?)),
+    namespace: database,
+    shared: OnceLock::new(),
+};
+
 /// Nobody cuts the power in a test, and waiting for the disk is most of a test's time.
 fn start() -> io::Result<Box<dyn crate::server::Server>> {
-    Ok(Box::new(Server::start(Settings::default().with("fsync = off").with("full_page_writes = off"))?))
+    Ok(Box::new(quick()?))
+}
+
+fn quick() -> io::Result<Server> {
+    Server::start(Settings::default().with("fsync = off").with("full_page_writes = off"))
 }
 
 /// What [`LIMITED`] sets for every connection to its databases.

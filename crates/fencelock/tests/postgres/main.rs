@@ -9,6 +9,7 @@ mod lab;
 mod memory;
 mod notes;
 mod planted;
+mod pooled;
 mod rights;
 mod schema;
 mod shedlock;

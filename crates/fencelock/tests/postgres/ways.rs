@@ -1,4 +1,4 @@
-//! The ways to a server: socket files, TLS, passwords. Several hosts, and a pooler: `tests/deep/postgres/ways.rs`.
+//! The ways to a server: socket files, TLS, passwords. Several hosts: `tests/deep/postgres/ways.rs`. A pooler: `pooled.rs`.
 
 use fencelock::{Client, ErrorKind, Health, Loss};
 use fencelock_testbed::postgres::{Server, Settings, Tls};

@@ -99,7 +99,7 @@ checks! {
     Note, |facts| {
         let (port, dialled) = (facts.number("port")?, facts.number("dialled")?);
         (port != dialled).then(|| format!("the server listens on port {port} and was reached by {dialled}: a pooler or proxy is between"))
-    }, "it may close idle connections, and a pooler in transaction mode is refused", "session mode and no idle limit there, or the server's own address";
+    }, "it may close idle connections, and behind a pooler waiting clients look every 50 ms", "no idle limit there, or the server's own address";
     Note, |facts| (facts.number("server_version_num")? < 140_000.0).then(|| "the server is older than PostgreSQL 14".to_owned()),
         "releases before 14 get no corrections any more", "a release that is maintained";
 }

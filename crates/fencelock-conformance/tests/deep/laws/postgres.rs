@@ -13,6 +13,10 @@ mod limited {
     fencelock_conformance::suite!("postgres with limits", super::limited, only = mutexes);
 }
 
+mod pooled {
+    fencelock_conformance::suite!("postgres", super::fixtures::pooled);
+}
+
 mod distributed_lock {
     fencelock_conformance::suite!(
         "postgres distributed_lock",

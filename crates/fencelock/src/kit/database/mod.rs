@@ -47,8 +47,7 @@ impl<C: Send + Sync + 'static> User<C> for Nobody {
 pub(crate) trait Reach: Dial + Sized {
     type Config: fmt::Debug + Send + Sync + 'static;
 
-    /// A way for `user`, whose session is opened with `opening`; a user without `opening` only reads. A connection that is silent for
-    /// `silence` while it owes an answer is given up.
+    /// A way for `user`, who only reads without `opening`. A connection that owes an answer for `silence` is given up.
     fn reach(
         config: &Arc<Self::Config>,
         user: Arc<dyn User<Self::Connection>>,

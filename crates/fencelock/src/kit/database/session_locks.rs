@@ -1,6 +1,5 @@
-//! Other programs' locks that a database server keeps in its memory for as long as a connection lasts. A session has one connection in its
-//! life: the end of the connection is the end of the session and of every lock. A store brings the statements ([`SessionLocks`]). Lines and
-//! tries are in `try_again/`.
+//! Other programs' locks that last as long as a connection of the server. A session has one connection: its end is the end of every lock. A
+//! store brings the statements ([`SessionLocks`]). Lines and tries are in `try_again/`.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
@@ -62,15 +61,13 @@ pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
 
     fn key(&self, operation: &'static str, name: &Name) -> Result<Self::Key>;
 
-    /// Has the server end a session that is silent for this ttl, and never sooner: holders count on the ttl. Returns the number of the
-    /// server's process behind the connection.
+    /// Has the server end a session that is silent for this ttl, and never sooner. Returns the number of the server's process.
     fn begin(&self, connection: &OnWire<Self>, ttl: Duration) -> impl Future<Output = Result<u64>> + Send;
 
     /// The number of the server's process that is behind the connection now.
     fn process(&self, connection: &OnWire<Self>) -> impl Future<Output = Result<u64>> + Send;
 
-    /// Takes a lock that is free. `is_in_doubt` says that this session may have the lock already, because a former try had no answer. The lock
-    /// is not taken twice, which would need a second release.
+    /// Takes a lock that is free. `is_in_doubt`: the session may have the lock already, and a second one would need a second release.
     fn take(
         &self,
         connection: &OnWire<Self>,

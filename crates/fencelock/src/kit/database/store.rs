@@ -117,8 +117,7 @@ impl<D: Dialect> Server for Fair<D> {
         Ok((names, last))
     }
 
-    /// The break may wait for a transaction that keeps the grant, and a client that only looks may be connected to a replica: the break has a
-    /// connection of its own.
+    /// The break has a connection of its own: it may wait for a transaction that keeps the grant, and a reader may be on a replica.
     async fn break_grant(&self, _: &D::Connection, order: &Break) -> Result<bool> {
         let record = record::text("break", &Record::of(order))?;
         // No grant of ours is without a token.

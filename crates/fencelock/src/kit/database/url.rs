@@ -37,8 +37,7 @@ fn one_of(before: &str, option: Option<String>, bad: Bad) -> Result<Option<Strin
     }
 }
 
-/// Whether connections are encrypted, and the server's name verified. The default is yes, unless all servers are on this host. Connections to
-/// a socket file are never encrypted.
+/// Whether connections are encrypted and the server's name verified: by default, unless all servers are on this host. A socket file never is.
 pub(crate) fn is_encrypted(url: &mut StoreUrl, bad: Bad, is_here: bool, is_socket: bool) -> Result<bool> {
     let is_wanted = match url.take("sslmode").as_deref() {
         None => !is_here,

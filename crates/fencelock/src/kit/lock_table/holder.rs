@@ -2,8 +2,7 @@
 
 use crate::store::RequestId;
 
-/// The UUID of a request, of version 8, whose bits are free. Only readers of the table know the UUID, because it contains the client's random
-/// number.
+/// The UUID of a request, of version 8, whose bits are free. The client's random number is part of it: no stranger can guess it.
 pub(crate) fn holder(id: RequestId) -> String {
     let first = id.client >> 16;
     let second = 0x8000 | (id.client >> 4 & 0xfff);

@@ -1,6 +1,5 @@
-//! Lock tables of other programs: a row is a lock, and a client that finds the row missing or expired takes the lock. This room has the
-//! options of the table, the text that holders are known by, and what `show` tells of a holder. A store brings the statements ([`Rows`]).
-//! Sessions, lines and tries are in `kit/try_again/`.
+//! Lock tables of other programs: a row is a lock, and a client that finds the row missing or expired takes the lock. A store brings the
+//! statements ([`Rows`]). Sessions, lines and tries are in `kit/try_again/`.
 
 mod fit;
 mod holder;
@@ -131,8 +130,7 @@ impl LockTable {
         }
     }
 
-    /// The holder of the lock, for the `left` milliseconds that its row is valid. The holder's value in a tutorial's table is not shown:
-    /// whoever knows the value can end the lock. ShedLock's value is mostly the name of a host.
+    /// The holder of the lock, whose row is valid for `left` ms. A tutorial's value stays secret: the value is enough to end the lock.
     pub(crate) fn contender(&self, by: &str, left: Option<i64>) -> Contender {
         let left = left.map(|left| Duration::from_millis(left.unsigned_abs()));
         let (grant, expiry) = (Some(Grant::new(None)), left.map_or(Expiry::Never, Expiry::In));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -28,6 +28,9 @@ use crate::time::Clock;
 /// The functions by which somebody may be granted, who is told by the call of `ring` that follows in the same message.
 const RINGING: [&str; 4] = ["leave", "lighten", "withdraw", "break_grant"];
 
+/// The statement that calls a function, the types of its parameters, and the statement as the server keeps it: not behind a pooler.
+type Function = (String, Vec<Type>, Option<Statement>);
+
 /// What goes on on a connection.
 #[derive(Default)]
 struct Traffic {
@@ -41,7 +44,9 @@ struct Traffic {
 pub(super) struct Connection {
     client: Client,
     /// The schema's functions by their names; none while the schema is not known to be there.
-    functions: OnceLock<HashMap<&'static str, Statement>>,
+    functions: OnceLock<HashMap<&'static str, Function>>,
+    /// What each transaction begins with if a pooler is before the server. Locked while the parts of a transaction are sent.
+    pooled: Mutex<Option<String>>,
     traffic: Arc<Traffic>,
     /// What is done on its behalf until it ends.
     tasks: Mutex<Vec<AbortHandle>>,
@@ -56,7 +61,10 @@ impl Connection {
     pub(super) async fn open(by: &Dialler, server: &Address, number: u64, tasks: &Tasks) -> Result<Arc<Self>> {
         let config = &*by.config;
         let mut settings = tokio_postgres::Config::new();
-        settings.user(&config.user).dbname(&config.database).application_name(&config.application).options(DIRECT);
+        settings.user(&config.user).dbname(&config.database).application_name(&config.application);
+        if !config.pooled.load(Ordering::Relaxed) {
+            settings.options(DIRECT);
+        }
         if let Some(password) = &config.password {
             settings.password(password.read().await?);
         }
@@ -72,6 +80,7 @@ impl Connection {
         Ok(Arc::new(Self {
             client,
             functions: OnceLock::new(),
+            pooled: Mutex::default(),
             traffic,
             tasks: Mutex::new(vec![task]),
             number,
@@ -82,6 +91,10 @@ impl Connection {
     /// Has this be done, too, until the connection ends.
     pub(super) fn keep_doing(&self, chores: impl Future<Output = ()> + Send + 'static, tasks: &Tasks) {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(tasks.spawn(chores));
+    }
+
+    pub(super) fn pooled(&self) -> MutexGuard<'_, Option<String>> {
+        self.pooled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -98,9 +111,11 @@ impl Connection {
 
     /// Runs statements that the server does not keep; all of their rows.
     pub(super) async fn simple(&self, operation: &'static str, sql: &str) -> Result<Vec<SimpleQueryRow>> {
-        let messages = self.answered(self.client.simple_query(sql)).await.map_err(|error| fault(operation, &error))?;
+        let settings = self.pooled().clone().unwrap_or_default();
+        let messages = self.answered(self.client.simple_query(&format!("{settings}{sql}"))).await;
         let row = |message| if let SimpleQueryMessage::Row(row) = message { Some(row) } else { None };
-        Ok(messages.into_iter().filter_map(row).collect())
+        let rows = messages.map_err(|error| fault(operation, &error))?.into_iter().filter_map(row);
+        Ok(rows.skip(settings.matches("SELECT").count()).collect())
     }
 
     /// Runs one statement that the server does not keep, in one round trip. `own` says what some error codes mean.
@@ -111,26 +126,44 @@ impl Connection {
         parameters: &[(&(dyn ToSql + Sync), Type)],
         own: Own<'_>,
     ) -> Result<Vec<Row>> {
-        let rows = self.answered(self.client.query_typed(sql, parameters)).await;
-        rows.map_err(|error| fault_in(operation, &error, own))
+        let (settings, asked) = (self.pooled().clone(), self.client.query_typed(sql, parameters));
+        let rows = match settings {
+            None => self.answered(asked).await,
+            Some(settings) => {
+                let begin = format!("BEGIN ISOLATION LEVEL READ COMMITTED; {settings}");
+                // A pooler says nothing of a crash, so no release may come back with one.
+                let end = self.client.batch_execute("SET LOCAL synchronous_commit = on; COMMIT");
+                let mut all = pin!(future::join3(self.client.batch_execute(&begin), asked, end));
+                let sent = poll_fn(|cx| {
+                    let _alone = self.pooled();
+                    all.as_mut().poll(cx)
+                });
+                let (begun, rows, ended) = self.answered(sent).await;
+                begun.and(rows).and_then(|rows| ended.map(|()| rows))
+            }
+        };
+        rows.map_err(|error| {
+            if error.code().is_some_and(|code| code.code() == "FL006") {
+                self.tasks.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(AbortHandle::abort);
+            }
+            fault_in(operation, &error, own)
+        })
     }
 
     /// Has the server prepare calls of the functions of `schema`, all in one round trip.
     pub(super) async fn prepare(&self, schema: &str) -> Result<()> {
-        let prepared = called().map(|(name, arguments)| async move {
-            let arguments: Vec<String> = (1..=arguments.len()).map(|number| format!("${number}")).collect();
-            let sql = format!("SELECT * FROM {schema}.{name}({})", arguments.join(", "));
-            self.client.prepare(&sql).await.map(|statement| (name, statement))
+        let is_pooled = self.pooled().is_some();
+        let prepared = called().map(|(name, types)| async move {
+            let arguments: Vec<String> = (1..=types.len()).map(|number| format!("${number}")).collect();
+            let ring = if is_pooled && RINGING.contains(&name) { format!(", {schema}.ring()") } else { String::new() };
+            let sql = format!("SELECT f.*{ring} FROM {schema}.{name}({}) AS f", arguments.join(", "));
+            let kept = if is_pooled { None } else { Some(self.client.prepare(&sql).await?) };
+            Ok((name, (sql, types.into_iter().map(type_of).collect(), kept)))
         });
         let prepared = self.answered(future::try_join_all(prepared)).await.map_err(|error| fault("connect", &error))?;
         // Prepared once, when the connection is made.
         let _ = self.functions.set(prepared.into_iter().collect());
         Ok(())
-    }
-
-    /// Whether the schema was there when the connection was made.
-    pub(super) fn has_schema(&self) -> bool {
-        self.functions.get().is_some()
     }
 
     /// Whether what is told to the session is heard here.
@@ -162,13 +195,28 @@ impl Drop for Connection {
     }
 }
 
+/// The type of a parameter, by its name in the schema.
+fn type_of(name: &str) -> Type {
+    match name {
+        "bigint" => Type::INT8,
+        "bigint[]" => Type::INT8_ARRAY,
+        "integer" => Type::INT4,
+        "integer[]" => Type::INT4_ARRAY,
+        "boolean" => Type::BOOL,
+        "boolean[]" => Type::BOOL_ARRAY,
+        "bytea" => Type::BYTEA,
+        "text[]" => Type::TEXT_ARRAY,
+        _ => Type::TEXT,
+    }
+}
+
 impl Calls for Connection {
     fn number(&self) -> u64 {
         self.number
     }
 
     fn has_schema(&self) -> bool {
-        self.has_schema()
+        self.functions.get().is_some()
     }
 
     async fn call(
@@ -178,22 +226,26 @@ impl Calls for Connection {
         params: Vec<Param<'_>>,
     ) -> Result<Vec<call::Row>> {
         let params: Vec<_> = params.iter().map(|param| param as &(dyn ToSql + Sync)).collect();
-        let statement =
+        let known =
             |name: &str| self.functions.get().and_then(|all| all.get(name)).ok_or_else(|| call::strange(operation));
-        let mut asked = pin!(self.client.query(statement(function)?, &params));
-        let mut ring = match RINGING.contains(&function) {
-            true => Some(Box::pin(self.client.query(statement("ring")?, &[]))),
-            false => None,
+        let (sql, types, kept) = known(function)?;
+        let rows = if let Some(kept) = kept {
+            let mut asked = pin!(self.client.query(kept, &params));
+            let ring = if RINGING.contains(&function) { known("ring")?.2.as_ref() } else { None };
+            let mut ring = ring.map(|ring| Box::pin(self.client.query(ring, &[])));
+            let answer = poll_fn(|cx| {
+                let answer = asked.as_mut().poll(cx);
+                // Sent in the same message, in a transaction of its own. Nobody waits for its answer.
+                if let Some(mut ring) = ring.take() {
+                    let _ = ring.as_mut().poll(cx);
+                }
+                answer
+            });
+            self.answered(answer).await.map_err(|error| fault(operation, &error))?
+        } else {
+            let params: Vec<_> = params.into_iter().zip(types.iter().cloned()).collect();
+            self.query(operation, sql, &params, &|_| None).await?
         };
-        let answer = poll_fn(|cx| {
-            let answer = asked.as_mut().poll(cx);
-            // Sent in the same message, in a transaction of its own. Nobody waits for its answer.
-            if let Some(mut ring) = ring.take() {
-                let _ = ring.as_mut().poll(cx);
-            }
-            answer
-        });
-        let rows = self.answered(answer).await.map_err(|error| fault(operation, &error))?;
         let cells = |row: &Row| (0..row.len()).map(|at| value(operation, row, at)).collect::<Result<_>>();
         rows.iter().map(|row| Ok(call::Row { operation, cells: cells(row)? })).collect()
     }

@@ -2,7 +2,7 @@
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
-use tokio_postgres::tls::{NoTls, TlsConnect, TlsStream};
+use tokio_postgres::tls::{NoTls, TlsConnect};
 
 use super::url::{Address, Config};
 use crate::error::{Error, ErrorKind, Result};
@@ -19,13 +19,8 @@ pub(super) type Stream = Box<dyn Bytes>;
 
 /// What the driver is told of TLS: nothing. The stream that it gets is encrypted already where it is to be.
 pub(super) type Plain = <NoTls as TlsConnect<Stream>>::Stream;
-const _: fn() = || {
-    fn is_stream<T: TlsStream>() {}
-    is_stream::<Plain>();
-};
 
-/// Connects to one server, encrypted where that is asked for, and has `greet` say the first words; where a name has several addresses, the
-/// first greeting that is answered wins.
+/// Connects to one server, encrypted if the URL asks for it, and greets. Of several addresses, the first that answers `greet` wins.
 pub(super) async fn dial<T, F: Future<Output = Result<T>>>(
     config: &Config,
     server: &Address,

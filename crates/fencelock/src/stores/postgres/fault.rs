@@ -1,6 +1,5 @@
 //! The server's errors and the driver's as the store's: one function, so that nothing is retryable by accident.
 
-use super::setup::POOLED;
 use crate::error::{Error, ErrorKind};
 use crate::kit::fault::{Meaning, passing, refused};
 
@@ -15,18 +14,14 @@ pub(super) fn fault_in(operation: &'static str, error: &tokio_postgres::Error, o
         return happened(error).of(operation).with("cause", chain(error));
     };
     let told: String = said.message().chars().filter(|c| !c.is_control()).take(300).collect();
-    own(said.code().code())
-        .unwrap_or_else(|| meant(said.code().code()))
-        .of(operation)
-        .with("cause", told)
-        .with("sqlstate", said.code().code())
+    let code = if told.contains("statement pooling") { "0A000" } else { said.code().code() };
+    own(code).unwrap_or_else(|| meant(code)).of(operation).with("cause", told).with("sqlstate", said.code().code())
 }
 
 /// What some of the server's error codes mean to a layout.
 pub(super) type Own<'a> = &'a (dyn Fn(&str) -> Option<Meaning> + Sync);
 
-/// What the server said: the table of its error codes is in appendix A of its documentation. An error ends the transaction, so nothing
-/// was done, but for those that end the connection.
+/// The meaning of the server's error codes. An error undoes the transaction, unless the connection ends: then the outcome is unknown.
 fn meant(code: &str) -> Meaning {
     use ErrorKind::{Busy, Config, Denied, Exhausted, Layout, Unreachable, Unsupported};
     let ended = |message| Meaning { unknown: true, ..passing(Unreachable, message) };
@@ -60,7 +55,8 @@ fn meant(code: &str) -> Meaning {
         "FL003" => refused(Config, "the functions of fencelock work in READ COMMITTED transactions alone"),
         "42P10" | "55000" => refused(Config, "a publication leaves out keys of our tables: publish whole tables"),
         "FL004" => refused(Config, "the tables of the locks are logged in part: a crash would not be noticed"),
-        "0A000" | "08P01" | "26000" => refused(Unsupported, POOLED),
+        "0A000" | "26000" => refused(Unsupported, "no PostgreSQL, or a pooler that needs pool_mode = transaction"),
+        "FL006" => passing(Unreachable, "the pooler leads to another server now"),
         "57P03" => passing(Unreachable, "the server is starting up, shutting down or recovering"),
         "57P01" | "57P02" | "57P05" | "25P03" | "57P04" => ended("the server ended the connection"),
         code if code.starts_with("53") => passing(Exhausted, "the server has no room"),

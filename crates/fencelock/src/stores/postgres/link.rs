@@ -8,10 +8,12 @@ use futures_core::future::BoxFuture;
 
 use super::connection::Connection;
 use super::session::PostgresSession;
-use super::setup::{meet, our_schema};
+use super::setup::{literal, meet, our_schema};
+use super::tables::ROW_TIMEOUT;
 use super::url::{Address, Config};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bounds::{Bounds, MOST_PATIENCE};
+use crate::kit::database::call::{Calls, Param};
 use crate::kit::database::{Nobody, Reach, User};
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::{Opening, Tasks};
@@ -67,7 +69,8 @@ pub(super) fn link(config: &Arc<Config>, session: Option<Arc<PostgresSession>>) 
 fn dialler(config: &Arc<Config>, purpose: Purpose, opening: Option<&Opening>) -> Dialler {
     let Bounds { clock, patience, silence, tasks } = Bounds::of(opening);
     let (silence, lock_timeout) = match purpose {
-        Purpose::Locks | Purpose::Looks | Purpose::Tables | Purpose::TableLooks => (silence, silence / 2),
+        Purpose::Locks | Purpose::Looks => (silence, silence / 2),
+        Purpose::Tables | Purpose::TableLooks => (silence, ROW_TIMEOUT),
         // What waits is silent for as long as the server lets it wait: less than the caller waits, so that it hears why there is no answer.
         Purpose::Patience => (silence.max(patience) * 2, patience * 3 / 4),
         // Somebody else who makes the schema is waited for.
@@ -165,7 +168,13 @@ impl Dialler {
     }
 
     async fn greeted(&self, server: &Address, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
-        let connection = Connection::open(self, server, number, tasks).await?;
+        let connection = match Connection::open(self, server, number, tasks).await {
+            Err(error) if error.context().any(|(_, said)| said.contains("unsupported startup parameter")) => {
+                self.config.pooled.store(true, Ordering::Relaxed);
+                Connection::open(self, server, number, tasks).await?
+            }
+            opened => opened?,
+        };
         let greeted = async {
             let only_looks = matches!(self.purpose, Purpose::Looks | Purpose::TableLooks);
             let met = meet(&connection, only_looks, self.silence, self.lock_timeout).await;
@@ -174,11 +183,23 @@ impl Dialler {
                 self.config.addresses.forget(named);
             }
             met?;
+            let is_pooled = connection.pooled().is_some();
+            self.config.pooled.store(is_pooled, Ordering::Relaxed);
+            if is_pooled && number == 1 {
+                tracing::warn!(server = self.config.shown(server), "behind a pooler, waiting clients look every 50 ms");
+            }
             if matches!(self.purpose, Purpose::Locks | Purpose::Patience | Purpose::Looks) {
                 if !our_schema(&connection, &self.config.schema, only_looks).await? {
                     return Ok(());
                 }
-                connection.prepare(&self.config.schema.quoted()).await?;
+                let schema = self.config.schema.quoted();
+                connection.prepare(&schema).await?;
+                if is_pooled && !only_looks {
+                    // A pooler may change servers unsaid: every transaction fails on another one from now on.
+                    let mark = connection.ask("connect", "on_server", vec![Param::Null]).await?;
+                    let check = format!("SELECT {schema}.on_server({}); ", literal(mark.text(0)?));
+                    connection.pooled().iter_mut().for_each(|begin| begin.push_str(&check));
+                }
             }
             if let Some(chores) = Arc::clone(&self.user).greet(Arc::clone(&connection)).await? {
                 connection.keep_doing(chores, tasks);

@@ -1,8 +1,6 @@
-//! Locks in PostgreSQL: an ordered queue for each name, kept by functions in a schema of its own. One call, one round trip and one
-//! transaction to acquire, and the same to release.
+//! Locks in PostgreSQL: functions keep an ordered queue for each name. To acquire is one call and one transaction, and so is to release.
 //!
-//! A lock lives as long as the lease of its session does, one row that one statement renews for any number of locks, and only the
-//! server's clock judges that. `NOTES.md` beside this file has tables, functions, states, and the order of locks.
+//! A lock lives as long as its session's lease, a row that one statement renews, by the server's clock. `NOTES.md` has tables and functions.
 //!
 //! A client makes the schema when it first connects, if its role may; else somebody runs [`Schema::migrate`] once. A write is fenced by
 //! [`HOLD`], in the same transaction (with `sqlx`, by `Hold` of the crate `fencelock-sqlx`):

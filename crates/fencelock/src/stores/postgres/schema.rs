@@ -16,9 +16,8 @@ use crate::engine::options::URL_OPTIONS;
 use crate::error::Result;
 use crate::store::StoreUrl;
 
-/// The statement that makes the grant of a lock part of the transaction that it is run in: its parameters are the name of the lock and its
-/// token ([`FencingToken::to_i64`](crate::FencingToken::to_i64)), `text` and `bigint`. For the default schema; with `?schema=locks` it is
-/// `SELECT locks.hold($1, $2)`.
+/// The statement that makes a grant part of its transaction. The parameters are the lock's name (`text`) and its token (`bigint`,
+/// [`FencingToken::to_i64`](crate::FencingToken::to_i64)). With `?schema=locks` it is `SELECT locks.hold($1, $2)`.
 ///
 /// It fails with SQLSTATE `FL001` unless the grant is current, and keeps it from ending until the transaction does.
 pub const HOLD: &str = "SELECT fencelock.hold($1, $2)";

@@ -158,6 +158,18 @@ BEGIN
     UPDATE layout SET mark = now_mark, longest = greatest(longest, p_ttl);
 END $$;
 
+-- The mark of this server, heeded as open() does. With another server's mark it fails: a pooler may lead each transaction elsewhere.
+CREATE FUNCTION {schema}.on_server(p_mark text) RETURNS text LANGUAGE plpgsql {secure} AS $$
+BEGIN
+    IF p_mark IS NULL THEN
+        PERFORM _heed('0');
+        RETURN _mark();
+    ELSIF current_setting('fencelock.mark', true) IS DISTINCT FROM p_mark AND set_config('fencelock.mark', _mark(), false) <> p_mark THEN
+        RAISE EXCEPTION USING ERRCODE = 'FL006', MESSAGE = 'the pooler leads to another server now';
+    END IF;
+    RETURN p_mark;
+END $$;
+
 CREATE FUNCTION {schema}._id(p_client bigint, p_number bigint) RETURNS text LANGUAGE sql IMMUTABLE
 AS $$ SELECT pg_catalog.lpad(pg_catalog.to_hex(p_client), 16, '0') || '-' || pg_catalog.to_hex(p_number) $$;
 

@@ -1,6 +1,7 @@
 //! Our own layout as PostgreSQL has it. Everything else of a session is `kit/database/session.rs`.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::CAPABILITY;
@@ -14,6 +15,9 @@ use crate::kit::database::session::FairSession;
 use crate::kit::served::PlacesByName;
 use crate::name::Name;
 use crate::store::{Capability, Opening, Outline, PlaceId, RequestId};
+
+/// How often a session looks that cannot listen.
+const POLL: Duration = Duration::from_millis(50);
 
 pub(super) type PostgresSession = FairSession<Dialler>;
 
@@ -122,9 +126,15 @@ impl Dialect for Dialler {
         Ok(Row { operation: "note", cells: vec![Cell::Number(now)] })
     }
 
-    /// 1 while the connection listens.
+    /// Through a pooler no session listens. All of its waiting places are looked at together.
+    fn look_in(session: &PostgresSession, said: Option<Duration>) -> Option<Duration> {
+        let since = Duration::from_nanos(session.opening.clock.now().as_nanos() % POLL.as_nanos() as u64);
+        if session.config.pooled.load(Ordering::Relaxed) { Some(POLL - since) } else { said }
+    }
+
+    /// 1 while the connection listens, or cannot.
     fn mark(_: &PostgresSession, connection: &Connection) -> u64 {
-        connection.hears().into()
+        (connection.hears() || connection.pooled().is_some()).into()
     }
 
     async fn hear(
@@ -134,7 +144,7 @@ impl Dialect for Dialler {
         look_in: Option<Duration>,
     ) -> Option<Duration> {
         if mark == 1 {
-            return look_in;
+            return Self::look_in(session, look_in);
         }
         // The place is in the queue, whatever becomes of this: a session that does not listen looks.
         if let Err(error) = connection.hear(&session.bell, || true).await {
@@ -146,6 +156,6 @@ impl Dialect for Dialler {
 
     /// A session that holds or waits until now listens; any other does not.
     async fn settle_ear(session: &PostgresSession, connection: &Connection) -> Result<()> {
-        connection.hear(&session.bell, || session.places.has_places()).await
+        connection.hear(&session.bell, || session.places.has_places() && connection.pooled().is_none()).await
     }
 }

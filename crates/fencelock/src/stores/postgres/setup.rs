@@ -15,11 +15,8 @@ pub(super) const MAKING: i64 = 7_378_415_037_781_730_660;
 /// The oldest server that has all that the functions need.
 const OLDEST: u32 = 130_000;
 
-/// What every connection is opened with. A pooler refuses it or does not pass it on: sessions, messages and prepared statements do not
-/// outlive a transaction behind one, and settings would be left to others.
+/// The setting that every connection is opened with. A pooler refuses the setting, or does not pass it on.
 pub(super) const DIRECT: &str = "-c fencelock.direct=on";
-
-pub(super) const POOLED: &str = "a pooler stands before the server, as PgBouncer does, or a server that is not PostgreSQL: name the server itself; `hold` and `fence` work through a pooler";
 
 /// Has every name and operator of a statement resolve in `pg_catalog`. In another schema of the role's path, other roles could plant an
 /// operator, which the server would run with this role's rights. The role's own path stays in the setting `fencelock.path`.
@@ -28,8 +25,7 @@ const PATH: &str = "SELECT pg_catalog.set_config('fencelock.path', pg_catalog.cu
 const NOT_ONE: &str =
     "the server is not PostgreSQL, though it speaks like it: locks there would not be kept as they must be";
 
-/// Refuses a server that cannot keep locks, and has the rest of the session be as the functions need it, whatever the role's or the
-/// database's settings are.
+/// Refuses a server that cannot keep locks. Sets what the functions need, whatever the settings of the role or the database are.
 pub(super) async fn meet(
     connection: &Connection,
     only_looks: bool,
@@ -53,9 +49,6 @@ pub(super) async fn meet(
     if fact(4) != "UTF8" {
         return refuse("the database does not keep text as UTF-8: names of locks would not be told apart");
     }
-    if fact(5) != "on" {
-        return refuse(POOLED);
-    }
     if !only_looks && (fact(2) == "t" || fact(3) == "on") {
         let message = match fact(2) == "t" {
             true => {
@@ -65,13 +58,21 @@ pub(super) async fn meet(
         };
         return Err(Error::new(ErrorKind::Unreachable, "connect", message).retryable());
     }
+    if fact(5) != "on" {
+        let (idle, wait) = (silence.as_millis().saturating_mul(2).max(1000), lock_timeout.as_millis().max(1));
+        let settings = format!(
+            "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = {wait}; SET LOCAL idle_in_transaction_session_timeout = {idle}; "
+        );
+        *connection.pooled() = Some(PATH.replace("false", "true") + &settings);
+        // A pooler in statement mode refuses a transaction.
+        return connection.query("connect", "SELECT", &[], &|_| None).await.map(drop);
+    }
     connection.simple("connect", &format!("{PATH}{}", settings(silence, lock_timeout))).await.map(drop)
 }
 
 /// The settings of a connection; those that a release does not have, or a socket file does without, are left out.
 fn settings(silence: Duration, lock_timeout: Duration) -> String {
-    // The server ends a connection whose host is silent for about twice `silence`: a request that was cut short by a host's death keeps its
-    // bucket locked until then.
+    // A request that the death of its host cut short keeps its bucket locked until the server ends the connection.
     let (idle, between) = (silence.as_secs().max(1), (silence / 3).as_secs().max(1));
     let silent = silence.as_millis().saturating_mul(2).max(1000);
     let lock_timeout = lock_timeout.as_millis().max(1);
@@ -119,8 +120,7 @@ async fn find(connection: &Connection, schema: &Schema) -> Result<Option<bool>> 
         (false, true) => return Err(foreign(schema)),
         (false, false) => return Ok(None),
     }
-    // A process of the server sees the rows of a function before it knows of it, if that was made a moment ago. Its maker keeps the lock until
-    // all of them can.
+    // A process of the server may see the rows of a new function before it can call the function. The maker keeps the lock until then.
     let asked = format!("SELECT {}.version()", schema.quoted());
     let found = match connection.simple("connect", &asked).await {
         Err(error) if error.kind() == ErrorKind::Layout => {
@@ -169,8 +169,7 @@ pub(super) async fn make(connection: &Connection, schema: &Schema, unlogged: boo
             return check_grants(connection, roles, &asked).await.map(|()| false);
         }
     }
-    // One message is one transaction: a client that stands still in the middle keeps nobody else waiting. Whoever comes second waits, and
-    // finds it there.
+    // One message is one transaction: a client that stops in the middle blocks no other. A second client waits, and finds the schema.
     let all = format!("SELECT pg_advisory_xact_lock({MAKING}); {}{granted}", ddl(schema, unlogged));
     let Err(error) = connection.simple("migrate", &all).await else { return Ok(true) };
     // A connection that ended says so here, and not that others were faster.

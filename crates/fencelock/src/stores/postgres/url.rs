@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::{HostPort, NoServer};
@@ -66,6 +66,8 @@ pub(super) struct Config {
     /// `None` for connections that are not encrypted.
     pub(super) tls: Option<Tls>,
     pub(super) schema: Schema,
+    /// A pooler was found before the server.
+    pub(super) pooled: Arc<AtomicBool>,
 }
 
 /// The name of a schema.
@@ -103,8 +105,8 @@ impl Config {
         let application = url.take("application_name").unwrap_or_else(|| APPLICATION.to_owned());
         let tls = tls(&mut url, &servers)?;
         url.refuse_other_options(OPTIONS)?;
-        let (last, addresses) = (Arc::default(), Arc::default());
-        let config = Self { servers, last, addresses, user, password, database, application, tls, schema };
+        let (last, addresses, pooled) = (Arc::default(), Arc::default(), Arc::default());
+        let config = Self { servers, last, addresses, user, password, database, application, tls, schema, pooled };
         if config.password.is_some() && config.tls.is_none() && !config.servers.iter().all(is_here) {
             tracing::warn!(server = ?config, "the connection is not encrypted: sslmode=disable");
         }

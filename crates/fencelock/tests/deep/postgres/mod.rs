@@ -7,5 +7,6 @@ mod newcomers;
 
 mod hold;
 mod outside;
+mod pooled;
 mod trouble;
 mod ways;

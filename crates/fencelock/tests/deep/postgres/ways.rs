@@ -1,10 +1,10 @@
-//! The ways to a server: several hosts of which one is gone or silent, and a pooler.
+//! The ways to a server: several hosts of which one is gone or silent. A pooler: `pooled.rs`.
 
 use fencelock::postgres::Schema;
 use fencelock::{Client, ErrorKind};
-use fencelock_testbed::postgres::{Pooler, Server, Settings};
+use fencelock_testbed::postgres::{Server, Settings};
 
-use super::lab::{acquire, client, connection, queued, server, soon, until};
+use super::lab::{acquire, client, queued, server, soon, until};
 
 #[tokio::test]
 async fn of_several_hosts_the_one_that_takes_writes_is_found_again_after_a_failover() {
@@ -27,26 +27,6 @@ async fn of_several_hosts_the_one_that_takes_writes_is_found_again_after_a_failo
     guard.check().unwrap();
     soon(guard.release()).await.unwrap();
     acquire(&other, "job").await.release().await.unwrap();
-}
-
-/// What needs a session is refused, whether the pooler refuses what it does not know or leaves it out; a transaction that holds a lock, or a
-/// fence, works.
-#[tokio::test]
-async fn a_pooler_is_refused() {
-    let own = server(Settings::default());
-    let direct = client(&own.url(), 30_000).await;
-    let guard = acquire(&direct, "job").await;
-    let token = guard.token().unwrap().to_i64();
-    for mode in ["transaction", "session", "session\nignore_startup_parameters = options"] {
-        let pooler = Pooler::start(own.address(), mode).unwrap();
-        let url = own.url().replace(&own.address().to_string(), &pooler.address().to_string());
-        let error = Client::connect(&url).await.unwrap_err();
-        assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("pooler"), "{mode}: {error}");
-        let user = connection(&url).await;
-        user.batch_execute(&format!("BEGIN; SELECT fencelock.hold('job', {token}); COMMIT")).await.unwrap();
-        user.batch_execute(&format!("SELECT fencelock.fence('stock', {token})")).await.unwrap();
-    }
-    guard.release().await.unwrap();
 }
 
 /// As after the death of the host on which the primary was: nothing there says that nobody listens.

@@ -1,5 +1,4 @@
-//! Advisory locks of PostgreSQL, by the keys of other programs, as statements. What is the same on every server is
-//! `kit/database/session_locks.rs`.
+//! Statements for advisory locks of PostgreSQL, by the keys of other programs. `kit/database/session_locks.rs` has the rest.
 
 mod key;
 
@@ -13,7 +12,7 @@ use self::key::Key;
 pub(super) use self::key::Keys;
 use super::connection::{Connection, value};
 use super::link::Dialler;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::call::strange;
 use crate::kit::database::session_locks::{SessionLocks, contender, least};
 use crate::name::Name;
@@ -54,8 +53,7 @@ async fn told<T: for<'a> FromSql<'a>>(connection: &Connection, operation: &'stat
     value(operation, rows.first().ok_or_else(|| strange(operation))?, 0)
 }
 
-/// From PostgreSQL 14 on the server ends a session by a timer of its own. Before, the timers of TCP end it within a few seconds more where
-/// the host or the network are gone, and a process that is stopped keeps its locks.
+/// Has the server end a silent session. Before PostgreSQL 14 only timers of TCP do, some seconds later, and not for a stopped process.
 fn ends_after(ttl: Duration) -> String {
     let (idle, seconds) = (ttl.as_millis().max(1), ttl.as_secs() + 1);
     let between = (seconds / 6).clamp(1, 3);
@@ -84,6 +82,10 @@ impl SessionLocks for Keys {
     }
 
     async fn begin(&self, connection: &Connection, ttl: Duration) -> Result<u64> {
+        if connection.pooled().is_some() {
+            let message = "an advisory lock lasts as long as a connection of the server, which the pooler before it gives to other clients: name the server itself, or use layout=fair";
+            return Err(Error::new(ErrorKind::Unsupported, "connect", message));
+        }
         connection.simple("open session", &ends_after(ttl)).await?;
         self.process(connection).await
     }

@@ -27,7 +27,7 @@ pub(super) static TUTORIAL: LazyLock<Capability> = LazyLock::new(|| lock_table::
 pub(super) static SHEDLOCK: LazyLock<Capability> = LazyLock::new(|| lock_table::shedlock("postgres"));
 
 /// How long a statement waits for the row, or the key, of somebody's open transaction: all others of this client wait behind it.
-const ROW_TIMEOUT: Duration = Duration::from_millis(100);
+pub(super) const ROW_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Makes the lock table unless it is there, and lets these roles use it: whether it was made.
 pub(super) async fn make(connection: &Connection, table: &Table, unlogged: bool, roles: &[&str]) -> Result<Migration> {
@@ -94,9 +94,7 @@ impl Rows for Table {
     }
 
     async fn meet(&self, connection: &Connection, only_looks: bool) -> Result<()> {
-        self.look_at(connection, only_looks).await?;
-        let wait = format!("SET lock_timeout = {}", ROW_TIMEOUT.as_millis());
-        connection.simple("open session", &wait).await.map(drop)
+        self.look_at(connection, only_looks).await
     }
 
     fn longest(&self) -> Option<usize> {

@@ -92,8 +92,7 @@ impl Table {
         )
     }
 
-    /// The same table with its schema, which the role's own path gives, and whether the table is there. This statement alone runs under that
-    /// path.
+    /// The table with its schema by the role's own path, and whether the table is there. Only this statement runs under that path.
     pub(super) async fn located(&self, connection: &Connection) -> Result<(Self, bool)> {
         let asked = format!(
             "SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('fencelock.path'), true); \
