@@ -1,7 +1,7 @@
 //! The store `postgres:` through PgBouncer. A pooler that changes servers, and one without room: `tests/deep/postgres/pooled.rs`.
 
 use fencelock::{Client, ErrorKind, Guard};
-use fencelock_testbed::postgres::{KIND, Pooler};
+use fencelock_testbed::postgres::{KIND, LIMITS, Pooler};
 use tokio::task::JoinHandle;
 
 use crate::lab::{LONG, acquire, acquiring, client, code, connection, database, soon, until_queued, with};
@@ -45,6 +45,22 @@ async fn behind_a_pooler_waiters_are_served_in_order_and_nothing_outlives_a_tran
         _ => None,
     });
     assert_eq!(left, Some("0 0\"$user\", public0"));
+}
+
+/// Also what another client of the pooler left on a connection of the server.
+#[tokio::test]
+async fn behind_a_pooler_the_limits_of_a_database_do_not_reach_a_request() {
+    let (_pooler, url) = behind("transaction\ndefault_pool_size = 1");
+    let user = connection(&url).await;
+    for (limit, value) in LIMITS {
+        user.batch_execute(&format!("SET {limit} = '{value}'")).await.unwrap();
+    }
+    let (one, other) = (client(&url, LONG).await, client(&url, LONG).await);
+    let guard = acquire(&one, "job").await;
+    let waiter = acquiring(&other, "job");
+    until_queued(&one, "job", 2).await;
+    soon(guard.release()).await.unwrap();
+    soon(granted(waiter).await.release()).await.unwrap();
 }
 
 #[tokio::test]
