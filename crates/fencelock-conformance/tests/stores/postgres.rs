@@ -6,7 +6,7 @@ fencelock_conformance::suite!("postgres", || fixtures::postgres(""), laws = unti
 
 /// Through PgBouncer in transaction mode.
 mod pooled {
-    fencelock_conformance::suite!("postgres", super::fixtures::pooled, only = mutexes, laws = untimed);
+    fencelock_conformance::suite!("postgres pooled", super::fixtures::pooled, only = mutexes, laws = untimed);
 }
 
 /// On the lock table of tutorials: no order, no token, mutexes only.

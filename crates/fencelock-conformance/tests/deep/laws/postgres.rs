@@ -14,7 +14,7 @@ mod limited {
 }
 
 mod pooled {
-    fencelock_conformance::suite!("postgres", super::fixtures::pooled);
+    fencelock_conformance::suite!("postgres pooled", super::fixtures::pooled);
 }
 
 mod distributed_lock {
