@@ -21,13 +21,11 @@ use crate::job::not_started;
 use crate::kept_signals::kept;
 use crate::output::{Failure, Outcome, code};
 
-/// The hidden verb's name.
 const VERB: &str = "bound";
 
 /// Not for people: `run` starts this, which becomes the command.
 #[derive(Debug, Args)]
 pub(crate) struct Bound {
-    /// The process that starts the command.
     parent: i32,
     /// The command may outlive that process, once it has begun.
     #[arg(long)]

@@ -25,7 +25,6 @@ use crate::die_with_parent::ourselves;
 use crate::output::{Failure, Outcome, never_wait, say};
 use crate::processes::{close, to_close};
 
-/// The hidden verb's name.
 const VERB: &str = "guard";
 
 /// The guardian as fencelock sees it. Killed when dropped, since there is no group to guard any more.
@@ -67,7 +66,6 @@ impl Guardian {
         self.tell(&Order::Group(group));
     }
 
-    /// The group may go on until then.
     pub(crate) fn until(&mut self, moment: Moment) {
         if self.told.replace(moment) != Some(moment) {
             self.tell(&Order::Until(moment));
@@ -149,7 +147,6 @@ impl Watch {
         Ok(Self { timer, group: None, unread: String::new() })
     }
 
-    /// Follows orders until fencelock is dead.
     fn keep(&mut self) -> nix::Result<()> {
         loop {
             let (ordered, is_over) = self.wait()?;
@@ -167,7 +164,6 @@ impl Watch {
         }
     }
 
-    /// Waits for orders or for the moment that was ordered.
     fn wait(&self) -> nix::Result<(bool, bool)> {
         let stdin = io::stdin();
         let mut both =

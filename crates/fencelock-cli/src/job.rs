@@ -24,10 +24,8 @@ use crate::terminal::{Terminal, is_orphaned, tell_our_group};
 /// How long a command may take to put its screen in order when it is suspended, before it is stopped without being asked.
 const SUSPENDING: Duration = Duration::from_millis(500);
 
-/// What happened to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Happening {
-    /// Stopped by this signal.
     Stopped(Signal),
     Ended,
     Unguarded,
@@ -104,7 +102,6 @@ impl Job {
         self.guard.is_some()
     }
 
-    /// The command may go on until `moment` without us.
     pub(crate) fn may_go_on_until(&mut self, moment: Moment) {
         if let Some(guard) = &mut self.guard {
             guard.until(moment);
@@ -125,7 +122,6 @@ impl Job {
         }
     }
 
-    /// Sends `signal` to everybody in its group.
     pub(crate) fn signal(&self, signal: Signal) {
         if killpg(self.group, signal) == Err(Errno::EPERM) {
             self.not_permitted(signal);

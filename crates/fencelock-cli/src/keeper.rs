@@ -26,7 +26,6 @@ use crate::die_with_parent::ourselves;
 use crate::output::{Failure, Outcome, code};
 use crate::processes::{parent_of, start_of, to_close};
 
-/// The hidden verb's name.
 const VERB: &str = "keep";
 
 /// What a keeper says once it holds the lock, before the token.
@@ -102,7 +101,6 @@ fn thread_name(client: u64) -> String {
 
 pub(crate) struct Keeper {
     pub(crate) process: Watched,
-    /// For which process it holds the lock.
     pub(crate) kept_for: i32,
 }
 
@@ -123,7 +121,6 @@ impl Keeper {
         (is_it && is_client).then_some(Self { process, kept_for })
     }
 
-    /// Orders it to release the lock.
     pub(crate) fn order_release(&self) -> io::Result<()> {
         let Watched { pid, start, .. } = self.process;
         let stdin = format!("/proc/{pid}/fd/0");

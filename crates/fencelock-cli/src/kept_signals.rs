@@ -17,7 +17,6 @@ use tokio::io::unix::AsyncFd;
 /// Ask a process to stop: they would stop fencelock and not the command, which is in another group.
 const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
-/// Passed on to the command's process group.
 const RELAYED: [Signal; 7] = [
     Signal::SIGTERM,
     Signal::SIGINT,
@@ -28,7 +27,6 @@ const RELAYED: [Signal; 7] = [
     Signal::SIGWINCH,
 ];
 
-/// What the kernel keeps for us.
 pub(crate) struct KeptSignals {
     any: AsyncFd<SignalFd>,
     /// Those that ask for a stop last.

@@ -1,5 +1,7 @@
 //! Locks as a list shows them: a row for each, also for one that cannot be read.
 
+use std::time::SystemTime;
+
 use fencelock::inspect::{Contender, Page, Queue};
 use fencelock::{Client, Name};
 use futures_util::{StreamExt as _, stream};
@@ -27,6 +29,13 @@ async fn head(client: &Client, name: &Name) -> Outcome<Option<(Queue, usize)>> {
         holders = client.contention(name).await?.holders;
     }
     Ok(Some((queue, holders)))
+}
+
+/// The time by the store's clock; by this host's where the store does not tell it without a write.
+pub(crate) async fn now(client: &Client, chosen: &Chosen) -> SystemTime {
+    let tells = client.capability().notes && !chosen.url.starts_with("zk");
+    let read = if tells { client.note("fencelock-clock").await.ok() } else { None };
+    read.map_or_else(SystemTime::now, |read| read.now)
 }
 
 /// Reads the head of each queue whose name begins with `prefix`, of `most` at most; returns how many more there are.
@@ -67,10 +76,10 @@ pub(crate) struct Lock {
 
 impl Lock {
     /// What the head of `queue` says, of which `holders` hold the lock.
-    pub(crate) fn new(queue: &Queue, holders: usize, store: &str) -> Self {
+    pub(crate) fn new(queue: &Queue, holders: usize, store: &str, now: SystemTime) -> Self {
         let contenders = queue.contenders.iter().zip(1..);
         let head: Vec<_> =
-            contenders.map(|(contender, position)| Shown::new(&queue.name, position, contender)).collect();
+            contenders.map(|(contender, position)| Shown::new(&queue.name, position, contender, now)).collect();
         let kind = head.first().map(|shown| match shown.kind {
             "reader" | "writer" => "read-write",
             "permits" => "semaphore",

@@ -44,9 +44,7 @@ pub(crate) struct Held {
 /// What is the same for all locks that one `fencelock run` holds in one store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Holder {
-    /// The store, without secrets.
     store: String,
-    /// The client that holds the locks.
     client: u64,
     mode: Mode,
     /// The process of `fencelock run`, and when it started: a later process may have its number.
@@ -98,7 +96,6 @@ impl fmt::Display for Held {
     }
 }
 
-/// The locks that are held around this process.
 #[derive(Debug, Default)]
 pub(crate) struct Around(Vec<Held>);
 

@@ -15,10 +15,6 @@ impl Progress {
         Self(io::stderr().is_terminal())
     }
 
-    pub(crate) fn is_seen(&self) -> bool {
-        self.0
-    }
-
     /// Shows that `share` of 1 is over, with `text` beside it.
     pub(crate) fn show(&self, share: f64, text: &str) {
         if self.0 {

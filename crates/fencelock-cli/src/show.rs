@@ -43,7 +43,8 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    pub(crate) fn new(name: &Name, position: usize, contender: &Contender) -> Self {
+    /// `now` is the time by the store's clock.
+    pub(crate) fn new(name: &Name, position: usize, contender: &Contender, now: SystemTime) -> Self {
         // An opaque owner has neither host nor pid.
         let owner = contender.owner.as_ref().filter(|owner| !owner.host.is_empty() || owner.client != 0);
         let named = owner.filter(|owner| !owner.host.is_empty());
@@ -72,7 +73,7 @@ impl Shown {
             process,
             kept_by,
             who: owner.map_or_else(|| UNKNOWN.to_owned(), Owner::to_string),
-            age: contender.since.and_then(|since| age(since, SystemTime::now())),
+            age: contender.since.and_then(|since| age(since, now)),
             trouble: contender.trouble(name),
         }
     }
@@ -171,8 +172,8 @@ pub(crate) fn told<T: ToString>(value: Option<&T>) -> String {
 /// Everybody in one queue, or those on one page of it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Everybody {
-    name: String,
-    store: String,
+    pub(crate) name: String,
+    pub(crate) store: String,
     /// How many are in the queue, on whatever page.
     pub(crate) queued: usize,
     pub(crate) contenders: Vec<Shown>,
@@ -255,7 +256,7 @@ impl ShownBeside {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Broken {
     at: String,
     token: Option<String>,
@@ -297,18 +298,18 @@ impl Broken {
 
 impl Everybody {
     /// What stands on a page of `queue` that leaves out `skip` contenders.
-    pub(crate) fn new(queue: &Queue, skip: usize, breaks: &[Break], note: Option<&Note>, chosen: &Chosen) -> Self {
-        let contenders = queue.contenders.iter().zip(skip + 1..);
+    pub(crate) fn new(queue: &Queue, skip: usize, chosen: &Chosen, now: SystemTime) -> Self {
+        let shown = |(contender, position)| Shown::new(&queue.name, position, contender, now);
         Self {
             name: queue.name.to_string(),
             store: chosen.name(),
             queued: queue.queued,
-            contenders: contenders.map(|(contender, position)| Shown::new(&queue.name, position, contender)).collect(),
+            contenders: queue.contenders.iter().zip(skip + 1..).map(shown).collect(),
             beside: ShownBeside::all(queue),
             strangers: queue.strangers.clone(),
             closed: queue.closed.clone(),
-            breaks: breaks.iter().map(Broken::new).collect(),
-            note: note.map(|note| Noted::new(note, queue)),
+            breaks: Vec::new(),
+            note: None,
         }
     }
 }

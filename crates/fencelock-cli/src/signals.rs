@@ -8,7 +8,6 @@ use crate::output::{Failure, Outcome};
 use crate::processes::ignored;
 use crate::terminal::is_orphaned;
 
-/// The signals that arrive from now on.
 pub(crate) struct Signals {
     children: unix::Signal,
     kept: KeptSignals,
@@ -81,7 +80,6 @@ impl Signals {
         self.kept.stop(signal);
     }
 
-    /// We do not stop as `signal` asked.
     pub(crate) fn refuse(&self, signal: Signal) {
         self.kept.refuse(signal);
     }

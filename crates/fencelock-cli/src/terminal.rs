@@ -10,7 +10,6 @@ use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid, tcgetpgrp, tcsetpgrp};
 
 use crate::processes::parent_of;
 
-/// The controlling terminal, whatever stdin is.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     device: File,
@@ -29,12 +28,10 @@ impl Terminal {
         tcgetpgrp(&self.device).ok()
     }
 
-    /// Whether it is ours to give away.
     pub(crate) fn is_ours(&self) -> bool {
         self.foreground() == Some(self.own)
     }
 
-    /// Whether `group` has it.
     pub(crate) fn is_with(&self, group: Pid) -> bool {
         self.foreground() == Some(group)
     }

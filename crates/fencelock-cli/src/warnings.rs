@@ -10,7 +10,6 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::output::say;
 
-/// The environment variable that says how much is told.
 pub(crate) const LOG_VARIABLE: &str = "FENCELOCK_LOG";
 
 /// Tells what the library says at `level` and above, from now on.

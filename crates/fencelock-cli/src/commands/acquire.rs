@@ -17,6 +17,7 @@ use super::{CONNECT, SILENCE, StoreArguments, connect, farewell, said_already};
 use crate::arguments;
 use crate::job::ended_early;
 use crate::keeper::{self, HELD, Keeper, Orders, Watched, orders, say_held};
+use crate::locks;
 use crate::nested::{Around, Mode};
 use crate::output::{Failure, Outcome, chain, code, never_wait, say};
 use crate::processes::close;
@@ -285,7 +286,8 @@ impl Release {
         let keeper = Keeper::of(&client, &self.name, holder);
         let is_meant = |keeper: &Keeper| self.pid.map_or_else(|| keeper.is_around_us(), |pid| keeper.kept_for == pid);
         let Some(keeper) = keeper.filter(is_meant) else {
-            let who = Shown::new(&self.name, 1, holder).sentence();
+            let now = locks::now(&client, &chosen).await;
+            let who = Shown::new(&self.name, 1, holder, now).sentence();
             return nothing(format!("{who}, and not `fencelock acquire` for this script, holds"));
         };
         keeper.order_release().map_err(|error| Failure::os("cannot reach the process that keeps the lock", &error))?;

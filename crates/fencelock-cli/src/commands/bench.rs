@@ -9,8 +9,6 @@ mod workers;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use clap::Args;
 use fencelock::Name;
@@ -24,12 +22,8 @@ use super::worker_process::WorkerProcess;
 use crate::arguments;
 use crate::job::ended_early;
 use crate::output::{Failure, Outcome};
-use crate::progress::Progress;
 use crate::settings::{Chosen, STORE_VARIABLE};
 use crate::show::print_judged;
-
-/// How often a bar on a terminal is drawn anew.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// Drill a store: many workers, several processes, one lock, one counter.
 ///
@@ -109,7 +103,6 @@ impl Bench {
         }
         started.iter_mut().try_for_each(WorkerProcess::ready)?;
         started.iter_mut().try_for_each(WorkerProcess::begin)?;
-        self.watch(&mut started, counter);
         for worker in &mut started {
             let status = worker.end()?;
             if !status.success() {
@@ -117,26 +110,5 @@ impl Bench {
             }
         }
         (0..processes).map(|process| Ok(Log::read(&log_of(process))?)).collect()
-    }
-}
-
-impl Bench {
-    /// Shows how far the workers are, until the first process of them ends.
-    fn watch(&self, processes: &mut [WorkerProcess], counter: &Path) {
-        let (progress, started, mut count) = (Progress::new(), Instant::now(), 0_u64);
-        if !progress.is_seen() {
-            return;
-        }
-        while processes.iter_mut().all(|process| matches!(process.ended(), Ok(None))) {
-            // Somebody may be writing it.
-            let counted = std::fs::read_to_string(counter).ok().and_then(|text| text.trim().parse().ok());
-            count = counted.unwrap_or(count);
-            let over = match self.sections {
-                Some(sections) => count as f64 / sections as f64,
-                None => started.elapsed().as_secs_f64() / self.seconds as f64,
-            };
-            progress.show(over, &format!("{count} sections"));
-            thread::sleep(LOOK);
-        }
     }
 }

@@ -8,6 +8,7 @@ use fencelock::{Client, ErrorKind, Name};
 
 use super::{StoreArguments, farewell, said_already};
 use crate::arguments;
+use crate::locks;
 use crate::output::{Failure, Outcome, code, harmless, say, say_lines};
 use crate::settings::Chosen;
 use crate::show::Shown;
@@ -62,13 +63,14 @@ impl Break {
     async fn run_with(&self, client: &Client, chosen: &Chosen) -> Outcome<u8> {
         let holders = holders(client, &self.name).await;
         let holders = holders.map_err(|error| error.with("store from", &chosen.origin))?;
+        let now = locks::now(client, chosen).await;
         let holders: Vec<_> = holders.iter().enumerate().filter(|(_, holder)| self.is_meant(holder)).collect();
         let (index, holder) = match holders[..] {
             [] => return Err(self.nobody(chosen)),
             [(index, holder)] => (index, holder),
             _ => {
                 let each = holders.iter().map(|(index, holder)| {
-                    format!("\n  {}", harmless(&Shown::new(&self.name, *index, holder).sentence(), false))
+                    format!("\n  {}", harmless(&Shown::new(&self.name, *index, holder, now).sentence(), false))
                 });
                 let message = format!("several hold {}, say which by --token:{}", self.name, each.collect::<String>());
                 say_lines(&message);
@@ -79,7 +81,7 @@ impl Break {
             "{} in {}, held by {}",
             self.name,
             chosen.shown(),
-            Shown::new(&self.name, index + 1, holder).sentence()
+            Shown::new(&self.name, index + 1, holder, now).sentence()
         );
         if holder.foreign.is_some() && holder.expiry == Expiry::Never && !self.endless {
             let message = format!(

@@ -69,10 +69,10 @@ impl Ls {
     }
 
     async fn look(&self, client: &Client, chosen: &Chosen, locks: &mut Vec<Lock>, failures: &mut Failures) {
-        let store = chosen.name();
+        let (store, now) = (chosen.name(), locks::now(client, chosen).await);
         let mut unread = None;
         let look = locks::heads(client, (chosen, &self.prefix, usize::MAX), |name, head| match head {
-            Ok((queue, holders)) => locks.push(Lock::new(&queue, holders, &store)),
+            Ok((queue, holders)) => locks.push(Lock::new(&queue, holders, &store, now)),
             Err(failure) => {
                 locks.push(Lock::unread(name, &store, &failure));
                 let message = format!("not every lock can be read, {name} for one");

@@ -19,7 +19,6 @@ const BRIEF: Duration = Duration::from_millis(300);
 const TOLD_TOO: Duration = Duration::from_millis(100);
 const TOLD_AT_ONCE: Duration = Duration::from_millis(10);
 
-/// What the command is told about its slot.
 pub(super) const SLOT_VARIABLE: &str = "FENCELOCK_SLOT";
 
 /// In which slots the command runs once, if in any.
@@ -40,7 +39,6 @@ pub(super) struct Once {
 }
 
 impl Once {
-    /// The job that the command is, if it is one.
     pub(super) fn job(&self, client: &Client, name: &Name) -> fencelock::Result<Option<Job>> {
         // Whoever starts us has a clock of its own.
         let slot = self.once_per.clone().map(Slot::tolerant).or_else(|| self.slot.clone());
@@ -52,7 +50,6 @@ impl Once {
     }
 }
 
-/// Begins `job`, waiting or not.
 pub(super) async fn begin(job: &Job, at_once: bool) -> fencelock::Result<Begun> {
     if at_once { job.try_begin().await } else { job.begin().await }
 }

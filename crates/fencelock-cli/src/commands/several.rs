@@ -8,7 +8,6 @@ use crate::settings::Chosen;
 /// The most locks that one command takes: their names and tokens are in its environment, which has limits.
 pub(super) const MOST: usize = 100;
 
-/// How many names a line lists.
 const LISTED: usize = 3;
 
 /// A store that the locks of a command are in, and a client of it. There are two while names move from one store to another.
@@ -66,7 +65,6 @@ fn names(guard: &MultiGuard) -> Vec<Name> {
     names
 }
 
-/// Why one of the locks cannot be renewed any more.
 pub(super) fn refusal(guard: &MultiGuard) -> Option<String> {
     guard.guards().iter().find_map(AnyGuard::refusal)
 }

@@ -1,6 +1,7 @@
 //! `fencelock show`: everybody in one queue.
 
 use std::io::{self, Write as _};
+use std::time::SystemTime;
 
 use clap::Args;
 use fencelock::Name;
@@ -10,7 +11,7 @@ use super::r#break::records;
 use super::{BESIDE, StoreArguments};
 use crate::arguments;
 use crate::output::{Outcome, chain, harmless, say};
-use crate::show::{Everybody, Shown, print_json, print_store, print_table};
+use crate::show::{Broken, Everybody, Noted, Shown, print_json, print_store, print_table};
 
 /// How many broken grants the table shows, the last ones.
 const BREAKS: usize = 5;
@@ -51,25 +52,27 @@ impl Show {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let (chosen, client) = store.connect_to_look(true, std::slice::from_ref(&self.name)).await?;
         let page = Page { skip: self.skip, limit: self.limit };
-        let (queue, breaks, note) = match client {
+        let (queue, breaks, note, now) = match client {
             Some(client) => {
                 let queue = client.queue_page(&self.name, page).await;
                 let queue = queue.map_err(|error| error.with("store from", &chosen.origin));
                 let breaks = records(&client, &self.name).await;
-                let note = match client.capability().notes && queue.is_ok() {
-                    // Who holds the lock is shown all the same.
-                    true => client.note(&self.name).await.map(|read| read.note).unwrap_or_else(|error| {
+                let (note, now) = match client.capability().notes && queue.is_ok() {
+                    // The holder is shown without its note, too.
+                    true => client.note(&self.name).await.map(|read| (read.note, read.now)).unwrap_or_else(|error| {
                         say(format_args!("the note is not shown: {}", chain(&error)));
-                        None
+                        (None, SystemTime::now())
                     }),
-                    false => None,
+                    false => (None, SystemTime::now()),
                 };
                 super::farewell(&client, queue.is_err() || breaks.is_err()).await;
-                (queue?, breaks?, note)
+                (queue?, breaks?, note, now)
             }
-            None => (Queue::page_of(self.name.clone(), Vec::new(), Page::ALL), Vec::new(), None),
+            None => (Queue::page_of(self.name.clone(), Vec::new(), Page::ALL), Vec::new(), None, SystemTime::now()),
         };
-        let shown = Everybody::new(&queue, self.skip, &breaks, note.as_ref(), &chosen);
+        let mut shown = Everybody::new(&queue, self.skip, &chosen, now);
+        shown.breaks = breaks.iter().map(Broken::new).collect();
+        shown.note = note.map(|note| Noted::new(&note, &queue));
         if self.json {
             print_json(&shown)?;
         } else {

@@ -58,11 +58,9 @@ impl Limits {
     }
 }
 
-/// How a command ended, as fencelock ends in its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     Code(u8),
-    /// Of a signal of the keyboard.
     Signal(Signal),
 }
 
@@ -72,17 +70,14 @@ impl Ending {
     }
 }
 
-/// Why the command must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
     Lost(Loss),
     /// No renewal came through, and the lock will be gone soon.
     Lapsing,
-    /// `--max-hold` is over.
     HeldTooLong,
 }
 
-/// A command that was told to end.
 #[derive(Debug, Clone, Copy)]
 struct Stopping {
     kill_at: Moment,
@@ -91,7 +86,6 @@ struct Stopping {
     killed: bool,
 }
 
-/// What is to be seen to next.
 enum Event {
     Job(Happening),
     Signal(Signal),
@@ -188,7 +182,6 @@ impl<'a> Supervised<'a> {
         self.job.may_go_on_until(self.goes_on_until());
     }
 
-    /// When the lock was lost at the latest.
     fn lost_at(&self) -> Moment {
         self.certain_until.min(SystemClock.now())
     }
@@ -224,7 +217,6 @@ impl<'a> Supervised<'a> {
         }
     }
 
-    /// The command was stopped by somebody.
     fn stopped(&mut self, by: Signal) {
         if !self.job.stopped(by) {
             self.nudges = NUDGES;
@@ -304,17 +296,14 @@ impl<'a> Supervised<'a> {
     }
 }
 
-/// What is still held.
 fn stays(guard: &MultiGuard) -> String {
     format!("{} {}", locks_of(guard), if is_one(guard) { "is" } else { "are" })
 }
 
-/// Until when the lock of `guard` is certain.
 pub(super) fn certain_until(guard: &MultiGuard) -> Moment {
     SystemClock.now().after(guard.remaining())
 }
 
-/// Completes once the command must end.
 async fn must_end(guard: &MultiGuard, reserve: Duration, max_hold_over: Moment) -> Cause {
     tokio::select! {
         biased;

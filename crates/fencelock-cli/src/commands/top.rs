@@ -132,10 +132,10 @@ fn count(seen: &[Seen]) -> usize {
     seen.iter().map(|seen| seen.locks.len()).sum()
 }
 
-/// Those that most wait for first, else by name; each with the time at which it was seen.
+/// Those that most wait for first, then the oldest; each with the time at which it was seen, by its store's clock.
 fn sorted(seen: &[Seen]) -> Vec<(&Looked, Option<SystemTime>)> {
-    let mut locks: Vec<_> = seen.iter().flat_map(|seen| seen.locks.iter().map(|lock| (lock, seen.at))).collect();
-    locks.sort_by_key(|(lock, _)| std::cmp::Reverse(lock.row.waiting));
+    let mut locks: Vec<_> = seen.iter().flat_map(|seen| seen.locks.iter().map(|lock| (lock, seen.clock))).collect();
+    locks.sort_by_cached_key(|(lock, _)| lock.urgency());
     locks
 }
 

@@ -136,13 +136,45 @@ fn a_grant_is_broken_by_the_keyboard_after_the_token_was_given() {
     browser.shows("queue", &["Break…"]);
     browser.goes_to("Break…");
     browser.types(ENTER);
-    browser.shows("break-whose", &["job", &format!("held by pid {}", holder.pid()), "to test"]);
+    let holder_pid = holder.pid();
+    browser.shows("break-whose", &["job", &format!("held by pid {holder_pid}"), "to test"]);
     browser.types(&format!("stuck since noon{ENTER}"));
     // It would end by itself when nobody types any more.
     let _typed = holder.0.as_mut().unwrap().stdin.take();
     assert_eq!(holder.code(), 76);
     browser.shows("queue-note", &["nobody holds or waits for job"]);
+    let by = format!("by pid {}", served.running.pid());
+    browser.shows("breaks", &["broken ", &format!("pid {holder_pid}"), &by, "stuck since noon"]);
     assert_eq!(browser.is("document.getElementById('break').open"), false);
+}
+
+#[test]
+fn the_lock_that_most_wait_for_comes_first_and_its_queue_is_in_view_on_a_phone_by_a_link() {
+    let place = Place::new();
+    held(&place.url(), (0..300).map(|number| format!("job/{number:04}")), || {
+        let waiter = Running::start(place.run(&["--quiet", "job/0250"], "cat").stdin(Stdio::piped()));
+        place.queued("job/0250", 2);
+        let served = Served::start(&place, &[]);
+        let browser = Browser::start();
+        let phone = json!({ "width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": true });
+        browser.tool("Emulation.setDeviceMetricsOverride", &phone);
+        browser.open(served.address);
+        let first = || browser.is("document.querySelector('#locks button')?.innerText");
+        until("the lock with a waiter is first", || (first() == "job/0250").then_some(()));
+        let in_view = "(() => { const box = document.getElementById('queue-note').getBoundingClientRect(); return box.top >= 0 && box.bottom <= innerHeight })()";
+        browser.is("document.querySelectorAll('#locks button')[80].scrollIntoView()");
+        browser.is("document.querySelectorAll('#locks button')[80].click()");
+        browser.shows("queue-note", &["job/", "1 in the queue"]);
+        assert_eq!(browser.is(in_view), true, "the queue that was chosen is on the screen");
+        browser.is("(() => { const order = document.getElementById('order'); order.value = 'false'; order.dispatchEvent(new Event('change')) })()");
+        until("they are ordered by name", || (first() == "job/0000").then_some(()));
+        // A link to one lock, in another window.
+        let link = browser.is("location.href.replace(/lock=[^&]*/, 'lock=job%2F0250')");
+        drop(browser);
+        let browser = Browser::start();
+        browser.open_at(link.as_str().unwrap());
+        browser.shows("queue", &[&format!("2. pid {}", waiter.pid()), "waiter"]);
+    });
 }
 
 #[test]
@@ -187,6 +219,7 @@ fn two_thousand_locks_are_paged_and_filtered() {
         let browser = Browser::start();
         browser.open(served.address);
         browser.shows("count", &["1 to 100 of 2000 shown"]);
+        browser.is("(() => { const order = document.getElementById('order'); order.value = 'false'; order.dispatchEvent(new Event('change')) })()");
         browser.shows("locks", &["job/0000", "job/0099"]);
         browser.goes_to("Next 100");
         browser.types(ENTER);

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 
 use crate::common::hand::{by_hand, plant};
 use crate::common::http::{Served, ask, token};
-use crate::common::{Place, Running, ended, output, until};
+use crate::common::{Place, Running, ended, output, stdout, until};
 
 /// A store in which one holds `job/one` and another waits.
 fn busy() -> (Place, Running, Running) {
@@ -191,6 +191,7 @@ fn locks_and_queues_are_listed_as_json() {
     );
     assert_eq!(served.get("/api/locks?contains=i&limit=1").json()["locks"][0]["name"], "mail");
     assert_eq!(served.get("/api/locks?skip=1").json()["locks"][0]["name"], "mail");
+    assert_eq!(served.get("/api/locks?urgent=true&limit=1").json()["locks"][0]["name"], "job/one", "one waits for it");
     for path in ["/api/locks/job/one", "/api/locks/job%2Fone"] {
         let shown = served.get(path).json();
         assert_eq!((&shown["queued"], &shown["contenders"][0]["pid"]), (&2.into(), &holder.pid().as_raw().into()));
@@ -238,6 +239,12 @@ fn a_grant_is_broken_only_where_that_is_allowed_and_only_the_one_that_is_meant()
     assert_eq!(holder.code(), 76);
     until("the next one holds", || (request(0) == second).then_some(()));
     assert_eq!(post(&order(&first, "stuck since noon")).status, 404, "it is gone");
+    let own = u64::try_from(served.running.pid().as_raw()).unwrap();
+    until("the record of the break is shown", || {
+        let shown = ask(served.address, "GET", "/api/locks/job%2Fone", &[authorization], "").json();
+        let record = &shown["breaks"][0];
+        (record["reason"] == "stuck since noon" && record["by_pid"] == own).then_some(())
+    });
     drop(waiter);
 }
 
@@ -257,6 +264,24 @@ fn an_outage_is_said_with_no_old_figures_and_ends_with_the_outage() {
     server.restart().unwrap();
     served.counts("fencelock_store_up", "1");
     until("it is healthy", || (served.get("/healthz").status == 200).then_some(()));
+}
+
+#[test]
+fn ages_are_counted_by_the_clock_of_the_store() {
+    let server = Server::start(Settings { own_clock: true, ..Settings::default() }).unwrap();
+    server.set_clock(-86_400 * 3).unwrap();
+    let place = Place::with_store(format!("{}?ttl_ms=60000", server.url()));
+    let _holder = place.holder("job");
+    for verb in [&["show", "job"][..], &["ls"], &["top", "--once"]] {
+        let shown = output(&mut place.fencelock(verb));
+        let line = stdout(&shown).lines().find(|line| line.contains("to test")).unwrap().to_owned();
+        assert!(!line.contains("day") && !line.contains("3d") && !line.contains("72h"), "{verb:?}: {line}");
+    }
+    let served = Served::start(&place, &[]);
+    served.counts("fencelock_store_locks{class=\"other\"}", "1");
+    let text = served.get("/metrics").body;
+    let age = text.lines().find(|line| line.starts_with("fencelock_store_oldest_hold_seconds")).unwrap();
+    assert!(age.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap() < 86_400.0, "{age}");
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! What is answered to whom: routes, JSON, events, breaks.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::SystemTime;
+use std::sync::{Arc, PoisonError};
+use std::time::{Instant, SystemTime};
 
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
@@ -37,6 +37,9 @@ const PAGE: [(&str, &str, &str); 3] = [
     ("/page.js", "text/javascript; charset=utf-8", include_str!("page/page.js")),
     ("/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
 ];
+
+/// Of how many locks the records of breaks are read, at most.
+const WATCHED: usize = 100;
 
 /// How many locks are listed at once, at most.
 const ROWS: usize = 1000;
@@ -120,6 +123,7 @@ struct Wanted {
     prefix: String,
     contains: String,
     class: Option<String>,
+    urgent: bool,
     skip: usize,
     limit: Option<usize>,
 }
@@ -150,13 +154,21 @@ async fn list(State(app): State<App>, wanted: Result<Query<Wanted>, QueryRejecti
             && name.starts_with(&wanted.prefix)
             && name.contains(&wanted.contains)
     };
-    let matching: Vec<_> =
-        seen.iter().flat_map(|seen| seen.locks.iter()).filter(is_wanted).map(|lock| &lock.row).collect();
+    let mut matching: Vec<_> = seen.iter().flat_map(|seen| seen.locks.iter()).filter(is_wanted).collect();
+    match wanted.urgent {
+        false => matching.sort_by(|a, b| a.row.name.cmp(&b.row.name)),
+        true => matching.sort_by_cached_key(|lock| lock.urgency()),
+    }
     json(&List {
         up: seen.iter().all(Seen::is_up),
         matching: matching.len(),
         left_out: seen.iter().map(|seen| seen.left_out).sum(),
-        locks: matching.into_iter().skip(wanted.skip).take(wanted.limit.unwrap_or(100).min(ROWS)).collect(),
+        locks: matching
+            .into_iter()
+            .map(|lock| &lock.row)
+            .skip(wanted.skip)
+            .take(wanted.limit.unwrap_or(100).min(ROWS))
+            .collect(),
     })
 }
 
@@ -166,16 +178,26 @@ struct Of {
 }
 
 async fn show(State(app): State<App>, Path(name): Path<String>, Query(of): Query<Of>) -> Response {
-    if let Err(error) = Name::new(&name) {
-        return refused(StatusCode::BAD_REQUEST, error.to_string());
-    }
+    let asked = match Name::new(&name) {
+        Ok(asked) => asked,
+        Err(error) => return refused(StatusCode::BAD_REQUEST, error.to_string()),
+    };
     let seen = app.seen();
     let in_store = |seen: &&Seen| of.store.as_deref().is_none_or(|store| store == &*seen.store);
     let find = |seen: &Seen| {
         let at = seen.locks.binary_search_by(|lock| lock.row.name.as_str().cmp(&name)).ok()?;
         Some((Arc::clone(&seen.locks), at))
     };
+    for seen in seen.iter().filter(in_store) {
+        let mut watched = seen.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if watched.len() < WATCHED {
+            watched.insert(asked.clone(), Instant::now());
+        }
+    }
     let Some((locks, at)) = seen.iter().filter(in_store).find_map(find) else {
+        if let Some(nobody) = seen.iter().filter(in_store).find_map(|seen| seen.broken.get(&name)) {
+            return json(nobody);
+        }
         return refused(StatusCode::NOT_FOUND, format!("nobody holds or waits for {name}"));
     };
     match (&locks[at].everybody, &locks[at].row.error) {
@@ -186,7 +208,7 @@ async fn show(State(app): State<App>, Path(name): Path<String>, Query(of): Query
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Order {
+struct Meant {
     /// The holder's request, as the queue shows it.
     request: String,
     reason: String,
@@ -204,7 +226,7 @@ async fn end(State(app): State<App>, Path(path): Path<String>, headers: HeaderMa
     if headers.get(CONTENT_TYPE).is_none_or(|given| given != "application/json") {
         return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
     }
-    let order = match serde_json::from_slice::<Order>(&body) {
+    let order = match serde_json::from_slice::<Meant>(&body) {
         Ok(order) => order,
         Err(error) => return refused(StatusCode::BAD_REQUEST, format!("this is no order to break a grant: {error}")),
     };
@@ -228,7 +250,7 @@ async fn end(State(app): State<App>, Path(path): Path<String>, headers: HeaderMa
     }
 }
 
-async fn broken(client: &Client, name: &str, order: &Order) -> Result<(), (StatusCode, String)> {
+async fn broken(client: &Client, name: &str, order: &Meant) -> Result<(), (StatusCode, String)> {
     const GONE: &str = "the grant is gone already: nothing was broken";
     let failed = |failure: Failure| {
         let status = match failure.code {
@@ -269,7 +291,7 @@ struct News<'a> {
 struct Store<'a> {
     store: &'a str,
     layout: &'a str,
-    now: String,
+    now: Option<String>,
     up: bool,
     since: Option<String>,
     error: Option<&'a str>,
@@ -299,7 +321,7 @@ impl<'a> News<'a> {
         let store = |seen: &'a Seen| Store {
             store: &seen.store,
             layout: seen.client.as_ref().map_or("not reached yet", |client| client.capability().layout),
-            now: time(SystemTime::now()),
+            now: seen.clock.map(time),
             up: seen.is_up(),
             since: seen.since.map(time),
             error: seen.error.as_deref(),

@@ -84,7 +84,7 @@ fn by_class(text: &mut Text, seen: &Seen, class: usize, of: &[(&str, &str)]) {
     for (name, help, figure) in SUMS {
         text.put(name, "gauge", help, of, locks().map(figure).sum::<usize>());
     }
-    let now = seen.at.unwrap_or(SystemTime::UNIX_EPOCH);
+    let now = seen.clock.unwrap_or(SystemTime::UNIX_EPOCH);
     for (name, help, moment) in AGES {
         let oldest = locks().filter_map(moment).min().and_then(|since| now.duration_since(since).ok());
         text.put(name, "gauge", help, of, oldest.unwrap_or_default().as_secs_f64());

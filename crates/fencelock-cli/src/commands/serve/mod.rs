@@ -40,7 +40,7 @@ const SHORTEST_TOKEN: usize = 16;
 ///
 /// The page at / shows the locks, each queue, the grants seen since the start, and whether the store answers. /metrics has the
 /// figures of the store in Prometheus' format. /healthz answers 200 while the store can be read, else 503.
-/// /api/locks?prefix=&contains=&class=&skip=&limit= lists locks, /api/locks/NAME shows a queue as `show --json` does (the first
+/// /api/locks?prefix=&contains=&class=&urgent=&skip=&limit= lists locks (urgent=true: those that most wait for first), /api/locks/NAME shows a queue as `show --json` does (the first
 /// 100; slashes in NAME may be written %2F), /api/events streams what the page shows, and POST /api/locks/NAME/break with
 /// {"request": "…", "reason": "…"} ends a grant, where --allow-break is given.
 ///

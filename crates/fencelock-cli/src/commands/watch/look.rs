@@ -1,9 +1,11 @@
 //! The looks at the store, one after the other, and what was seen.
 
-use std::sync::Arc;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use fencelock::inspect::{Contender, Queue};
+use fencelock::inspect::{Contender, Page, Queue};
 use fencelock::jobs::JobStatus;
 use fencelock::{Client, Name};
 use futures_util::{StreamExt as _, stream};
@@ -12,14 +14,17 @@ use tokio::sync::watch;
 
 use super::classes::Classes;
 use super::grants::Grants;
+use crate::commands::r#break::records;
 use crate::commands::{Failures, farewell, watch_at};
 use crate::locks::{self, Lock, READS};
 use crate::output::{Failure, Outcome, code};
 use crate::settings::Chosen;
-use crate::show::{Everybody, Shown};
+use crate::show::{Broken, Everybody, Shown};
 
 const MOST: usize = 10_000;
 const JOBS_EVERY: Duration = Duration::from_secs(30);
+/// How long a queue counts as looked at after it was asked for.
+const WATCHED: Duration = Duration::from_secs(60);
 
 /// What was seen of the store; cheap to clone.
 #[derive(Clone, Default)]
@@ -29,6 +34,8 @@ pub(crate) struct Seen {
     pub(crate) client: Option<Client>,
     /// When it was looked at last, with whatever success; `None` before the first look has ended.
     pub(crate) at: Option<SystemTime>,
+    /// The same by the store's clock, of the last look that succeeded.
+    pub(crate) clock: Option<SystemTime>,
     pub(crate) took: Duration,
     /// Since when it has answered all looks, or none.
     pub(crate) since: Option<SystemTime>,
@@ -38,6 +45,10 @@ pub(crate) struct Seen {
     /// Those of the last look that succeeded, by name.
     pub(crate) locks: Arc<[Looked]>,
     pub(crate) left_out: usize,
+    /// Locks that only have records of breaks, by name.
+    pub(crate) broken: Arc<HashMap<String, Everybody>>,
+    /// Names that somebody looks at, and since when nobody did: records of breaks are read for them alone.
+    pub(crate) asked: Arc<Mutex<HashMap<Name, Instant>>>,
     pub(crate) grants: Arc<Grants>,
     pub(crate) jobs: Arc<[(Name, JobStatus)]>,
 }
@@ -114,11 +125,17 @@ pub(crate) struct Held {
 }
 
 impl Looked {
-    fn new(queue: &Queue, holders: usize, chosen: &Chosen, classes: &Classes) -> Self {
-        let lock = Lock::new(queue, holders, &chosen.name());
+    /// What puts locks into order: those that most wait for first, then those with the oldest wait or hold.
+    pub(crate) fn urgency(&self) -> impl Ord {
+        let since = self.oldest_wait.or(self.oldest_hold);
+        (Reverse(self.row.waiting), since.is_none(), since)
+    }
+
+    fn new(queue: &Queue, holders: usize, chosen: &Chosen, classes: &Classes, now: SystemTime) -> Self {
+        let lock = Lock::new(queue, holders, &chosen.name(), now);
         let class = classes.of(queue.name.as_str());
         let held = |(contender, position): (&Contender, usize)| {
-            let shown = Shown::new(&queue.name, position, contender);
+            let shown = Shown::new(&queue.name, position, contender, now);
             let Shown { request, token, who, claim, .. } = shown;
             Held { request, token, who, claim, since: contender.since }
         };
@@ -145,7 +162,7 @@ impl Looked {
             oldest_hold: oldest(&holding),
             oldest_wait: oldest(&waiting),
             held: holding.into_iter().map(held).collect(),
-            everybody: Some(Everybody::new(queue, 0, &[], None, chosen)),
+            everybody: Some(Everybody::new(queue, 0, chosen, now)),
             foreign: queue.contenders.iter().filter(|contender| contender.foreign.is_some()).count(),
             beside,
         }
@@ -197,13 +214,18 @@ impl Watch {
         let mut jobs_due = Instant::now();
         loop {
             let started = Instant::now();
-            let client = seen.borrow()[self.at].client.clone();
+            let (client, asked) = {
+                let seen = &seen.borrow()[self.at];
+                let mut asked = seen.asked.lock().unwrap_or_else(PoisonError::into_inner);
+                asked.retain(|_, at| at.elapsed() < WATCHED);
+                (seen.client.clone(), asked.keys().cloned().collect::<Vec<_>>())
+            };
             let connected = match client {
                 Some(client) => Ok(client),
                 None => watch_at(&self.chosen).await,
             };
             let (client, looked) = match connected {
-                Ok(client) => (Some(client.clone()), self.look(&client).await),
+                Ok(client) => (Some(client.clone()), self.look(&client, &asked).await),
                 Err(failure) => (None, Err(failure)),
             };
             seen.send_modify(|seen| {
@@ -223,15 +245,16 @@ impl Watch {
         }
     }
 
-    fn note(&mut self, looked: Outcome<(Vec<Looked>, usize)>, took: Duration, seen: &mut Seen) {
+    fn note(&mut self, looked: Outcome<Look>, took: Duration, seen: &mut Seen) {
         let now = SystemTime::now();
         let was_up = seen.is_up();
         let is_first = seen.at.is_none();
         (seen.at, seen.took, seen.looks) = (Some(now), took, seen.looks + 1);
         match looked {
-            Ok((locks, left_out)) => {
-                self.grants.note(&locks, Instant::now(), now);
+            Ok(Look { locks, left_out, broken, clock }) => {
+                self.grants.note(&locks, Instant::now(), clock);
                 (seen.error, seen.locks, seen.left_out) = (None, locks.into(), left_out);
+                (seen.clock, seen.broken) = (Some(clock), broken.into());
                 seen.grants = Arc::new(self.grants.clone());
             }
             Err(failure) => {
@@ -252,16 +275,38 @@ impl Watch {
         Ok(jobs.collect().await)
     }
 
-    /// The locks by name, and how many more there are.
-    async fn look(&self, client: &Client) -> Outcome<(Vec<Looked>, usize)> {
-        let (mut looked, chosen, classes) = (Vec::new(), &self.chosen, &self.classes);
-        let left_out = locks::heads(client, (chosen, &self.prefix, MOST), |name, head| {
-            looked.push(match head {
-                Ok((queue, holders)) => Looked::new(&queue, holders, chosen, classes),
+    /// Looks at all locks, and at the records of breaks of those that are `asked` for.
+    async fn look(&self, client: &Client, asked: &[Name]) -> Outcome<Look> {
+        let (mut locks, chosen, classes) = (Vec::new(), &self.chosen, &self.classes);
+        let clock = locks::now(client, chosen).await;
+        let heads = locks::heads(client, (chosen, &self.prefix, MOST), |name, head| {
+            locks.push(match head {
+                Ok((queue, holders)) => Looked::new(&queue, holders, chosen, classes, clock),
                 Err(failure) => Looked::unread(name, &failure, chosen, classes),
             });
         });
-        let left_out = left_out.await?;
-        Ok((looked, left_out))
+        let left_out = heads.await?;
+        let mut broken = HashMap::new();
+        for name in asked {
+            let breaks: Vec<_> = records(client, name).await?.iter().map(Broken::new).collect();
+            match locks.binary_search_by(|lock| lock.row.name.as_str().cmp(name.as_str())) {
+                Ok(at) => locks[at].everybody.iter_mut().for_each(|everybody| everybody.breaks.clone_from(&breaks)),
+                Err(_) if breaks.is_empty() => {}
+                Err(_) => {
+                    let queue = Queue::page_of(name.clone(), Vec::new(), Page::ALL);
+                    let nobody = Everybody { breaks, ..Everybody::new(&queue, 0, chosen, clock) };
+                    broken.insert(name.to_string(), nobody);
+                }
+            }
+        }
+        Ok(Look { locks, left_out, broken, clock })
     }
+}
+
+/// What one look found.
+struct Look {
+    locks: Vec<Looked>,
+    left_out: usize,
+    broken: HashMap<String, Everybody>,
+    clock: SystemTime,
 }

@@ -65,6 +65,17 @@ function age(since, store) {
   const of = news?.stores.find((one) => one.store === store);
   return since && of ? span(Date.parse(of.now) - Date.parse(since)) : '';
 }
+/** Shows the queue of a lock, and makes the address of the page a link to it. */
+function choose(name, store) {
+  chosen = { name, store };
+  history.replaceState(null, '', `#${new URLSearchParams(store ? { lock: name, store } : { lock: name })}`);
+  refresh();
+}
+/** Chooses the lock that the address of the page names. */
+function fromAddress() {
+  const meant = new URLSearchParams(location.hash.slice(1));
+  if (meant.has('lock')) choose(meant.get('lock'), meant.get('store'));
+}
 /** The store's name, where there are several. */
 const named = (store) => (news?.stores.length > 1 ? store : '');
 const clock = (time) => new Date(time).toLocaleTimeString();
@@ -120,7 +131,7 @@ async function ask(path, options = {}) {
 }
 
 async function showLocks() {
-  const wanted = new URLSearchParams({ contains: $('filter').value, skip, limit: PAGE });
+  const wanted = new URLSearchParams({ contains: $('filter').value, urgent: $('order').value, skip, limit: PAGE });
   if (cls !== null) wanted.set('class', cls);
   const response = await ask(`api/locks?${wanted}`);
   if (!response.ok) return;
@@ -139,12 +150,12 @@ async function showLocks() {
   reconcile($('locks'), list.locks, (lock) => JSON.stringify([lock.store, lock.name]), (lock) => {
     const item = element('li');
     const button = element('button', lock.name, 'head');
-    button.addEventListener('click', () => { chosen = { name: lock.name, store: lock.store }; refresh(); });
+    button.addEventListener('click', () => choose(lock.name, lock.store));
     item.append(button, element('span', '', 'more'), element('span', '', 'more wrong'));
     return item;
   }, (item, lock) => {
     const [button, more, wrong] = item.children;
-    button.setAttribute('aria-pressed', String(lock.name === chosen?.name && lock.store === chosen.store));
+    button.setAttribute('aria-pressed', String(lock.name === chosen?.name && (chosen.store ?? lock.store) === lock.store));
     const others = lock.holders > 1 ? ` and ${lock.holders - 1} more` : '';
     const who = lock.holder ? `${lock.holder}${others}` : 'nobody';
     const since = lock.since && `for ${age(lock.since, lock.store)}`;
@@ -157,19 +168,29 @@ async function showQueue() {
   if (chosen === null) return;
   const shown = chosen;
   const { name, store } = shown;
-  const response = await ask(`api/locks/${encodeURIComponent(name)}?${new URLSearchParams({ store })}`);
+  const of = store ? `?${new URLSearchParams({ store })}` : '';
+  const response = await ask(`api/locks/${encodeURIComponent(name)}${of}`);
   const queue = await response.json();
   if (shown !== chosen) return;
   const contenders = response.ok ? queue.contenders : [];
   const rest = response.ok && queue.queued > contenders.length ? `, the first ${contenders.length} shown` : '';
-  say($('queue-note'), response.ok ? `${name}: ${queue.queued} in the queue${rest}` : queue.error);
+  const held = queue.queued ? `${name}: ${queue.queued} in the queue${rest}` : `nobody holds or waits for ${name}`;
+  say($('queue-note'), response.ok ? held : queue.error);
+  const breaks = response.ok ? queue.breaks.toReversed() : [];
+  reconcile($('breaks'), breaks, (one) => `${one.at} ${one.token}`, (one) => {
+    const item = element('li');
+    const by = `by ${who({ host: one.by_host, pid: one.by_pid })}: ${one.reason}`;
+    item.append(element('span', `broken ${one.at}: ${who(one)} as ${one.claim}`, 'head'));
+    item.append(element('span', joined([by, one.token && `token ${one.token}`]), 'more'));
+    return item;
+  }, () => {});
   reconcile($('queue'), contenders, (one) => `${one.request} ${one.token} ${one.state}`, (one) => {
     const item = element('li');
     item.append(element('span', '', 'head'), element('span', '', 'more'));
     if (news?.allow_break && one.state === 'holder' && !one.foreign) {
       const button = element('button', 'Break…');
       button.setAttribute('aria-label', `Break the grant of ${who(one)}`);
-      button.addEventListener('click', () => askToBreak(shown, one));
+      button.addEventListener('click', () => askToBreak({ name, store: queue.store }, one));
       item.append(button);
     }
     return item;
@@ -179,7 +200,7 @@ async function showQueue() {
     if (head.children.length === 0) head.append(element('span'), element('span', '', 'state'));
     say(head.children[0], `${one.position}. ${who(one)} `);
     say(head.children[1], one.state);
-    const since = one.since && `for ${age(one.since, store)}`;
+    const since = one.since && `for ${age(one.since, queue.store)}`;
     const token = one.token && `token ${one.token}`;
     const process = one.process && `its process is ${one.process}`;
     const expires = one.expires && `expires ${one.expires}`;
@@ -281,6 +302,8 @@ async function start() {
   following = false;
 }
 
+window.addEventListener('hashchange', fromAddress);
+$('order').addEventListener('change', () => { skip = 0; refresh(); });
 $('filter').addEventListener('input', () => { skip = 0; refresh(); });
 $('back').addEventListener('click', () => { skip = Math.max(0, skip - PAGE); refresh(); });
 $('next').addEventListener('click', () => { skip += PAGE; refresh(); });
@@ -293,4 +316,5 @@ $('login').addEventListener('submit', (event) => {
   $('token').value = '';
   start();
 });
+fromAddress();
 start();
