@@ -52,7 +52,7 @@ pub(crate) fn docs(args: &[String]) -> Result {
     shell::no_arguments(args)?;
     let write = ("FENCELOCK_WRITE_DOCUMENTS", "1");
     gate::run(gate::cargo_test().args(["--test", "command", "--", "documents::"]).envs([write]))?;
-    shell::run(cargo(&["test", "--package", "fencelock-bench", "--bins", "--", "figures::"]).envs([write]))
+    shell::run(cargo(&["test", "--package", "fencelock-bench", "--test", "figures"]).envs([write]))
 }
 
 /// `cargo xtask fuzz <target> [seconds]`: arbitrary bytes against the ZooKeeper client. No part of the gate: it needs a nightly compiler.

@@ -93,7 +93,7 @@ impl Effort {
         Self { cycles: 40, contend: Duration::from_millis(200), hand_overs: 10, ..Self::QUICK };
 }
 
-/// One run.
+/// The parameters and the tools of a run.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) store: Store,
@@ -105,7 +105,7 @@ pub(crate) struct Bench {
     pub(crate) python: Option<PathBuf>,
     /// Clients of other languages; `None` when they take no part.
     pub(crate) peers: Option<Peers>,
-    /// For how many seconds a transaction is open beside the cycle; `None` for as long as the cycles of ten minutes take.
+    /// The seconds of the open transaction in the row of cycles with one; `None` for as long as the cycles of ten minutes take.
     pub(crate) open_for: Option<u64>,
     /// Only these contestants and these networks; all of them where there are none.
     pub(crate) with: Vec<Contestant>,

@@ -24,14 +24,14 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// How long a client of another language contends before it is looked at.
 const WARM_UP_NANOS: u64 = 1_500_000_000;
 
-/// What a crew locks: a store of ours by its URL, and the same as a file for everybody else.
+/// The lock of a crew: a store of ours by its URL, and the same as a file for the other contestants.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) url: String,
     pub(crate) file: PathBuf,
 }
 
-/// One worker process. Dropped, it is killed.
+/// A worker process. Dropped, it is killed.
 #[derive(Debug)]
 pub(crate) struct Worker {
     contestant: Contestant,
@@ -111,7 +111,7 @@ impl Worker {
         self.answer()
     }
 
-    /// Lets a client of another language do for a while what nobody looks at: it compiles what it runs.
+    /// Lets a client of another language run the order for a while: the client compiles its code.
     pub(crate) fn warm(&mut self, order: impl Fn(u64, u64) -> Order) -> Result<()> {
         if self.contestant.is_driven() {
             let start = now();
@@ -120,17 +120,14 @@ impl Worker {
         Ok(())
     }
 
-    /// What the driver of a peer says that it runs.
+    /// The version that the driver of a peer reports.
     pub(crate) fn version(&mut self) -> Result<String> {
         self.tell("version")?;
         Ok(self.answer()?.trim_start_matches("done ").replace('=', " "))
     }
 
-    /// Processor time of its threads so far: exactly, where none of them may have ended.
+    /// Processor time of its threads so far.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
-        if self.contestant.is_driven() || !self.contestant.is_session() {
-            return machine::processor_time(self.child.id());
-        }
         machine::threads_time(self.child.id())
     }
 
@@ -148,7 +145,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         if self.contestant.is_session() {
-            // What it has in the store would stay for as long as its session.
+            // Its locks in the store would stay for as long as its session.
             self.orders = None;
             let child = &mut self.child;
             fencelock_testbed::wait_until(FAREWELL, || !matches!(child.try_wait(), Ok(None)));
@@ -193,7 +190,7 @@ pub(crate) fn servers_and_parent(url: &str) -> Result<(&str, &str)> {
     Ok(rest.split_at(slash))
 }
 
-/// The servers as a driver is told of them, and where its locks are, of a URL of ours. Those of Redis are URLs of their own.
+/// The servers and the parent of the locks in the form of a driver, from a URL of ours. The servers of Redis are URLs of their own.
 fn for_driver(url: &str) -> Result<(String, &str)> {
     if let Ok((servers, parent)) = servers_and_parent(url) {
         return Ok((servers.to_owned(), parent));
@@ -240,11 +237,6 @@ impl Crew {
             Worker::start(bench, contestant, target, &cores, placement)
         });
         workers.collect::<Result<_>>().map(Self)
-    }
-
-    /// Processor time of all of them so far.
-    pub(crate) fn processor_time(&self) -> Result<Duration> {
-        self.0.iter().map(Worker::processor_time).sum()
     }
 
     /// Waits until all are done; how often waiters were woken meanwhile, and every section.

@@ -1,4 +1,4 @@
-//! What the figures were measured on, and which core runs what.
+//! The machine of the figures, and the cores of processes.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -55,7 +55,7 @@ pub(crate) fn pin_process(id: u32, cores: &[usize]) -> Result<()> {
             continue;
         };
         match sched_setaffinity(Some(thread), &set) {
-            // It ended meanwhile.
+            // The thread ended meanwhile.
             Err(Errno::SRCH) => {}
             pinned => pinned.context("cannot keep a server to its cores")?,
         }
@@ -112,14 +112,6 @@ fn file_system(directory: &Path) -> Result<String> {
     Ok(name.to_owned())
 }
 
-/// Processor time of another process so far, threads that have ended included: as exact as the kernel's clock tick.
-pub(crate) fn processor_time(id: u32) -> Result<Duration> {
-    let path = format!("/proc/{id}/stat");
-    let text = read_to_string(&path).context(path)?;
-    let ticks = ticks(&text).with_context(|| text.clone())?;
-    Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
-}
-
 /// Processor time of the threads of another process so far, to the nanosecond, without threads that have ended.
 pub(crate) fn threads_time(id: u32) -> Result<Duration> {
     let mut total = Duration::ZERO;
@@ -132,29 +124,10 @@ pub(crate) fn threads_time(id: u32) -> Result<Duration> {
     Ok(total)
 }
 
-/// In user mode and in the kernel. The name of the program, which may contain anything, is in parentheses.
-fn ticks(stat: &str) -> Option<u64> {
-    let (_, fields) = stat.rsplit_once(") ")?;
-    let mut fields = fields.split(' ').skip(11).map(str::parse::<u64>);
-    Some(fields.next()?.ok()? + fields.next()?.ok()?)
-}
-
 /// Bytes of memory that this process has to itself.
 pub(crate) fn memory() -> Result<u64> {
     let text = read_to_string("/proc/self/statm").context("/proc/self/statm")?;
     let pages: Vec<u64> = text.split_whitespace().filter_map(|field| field.parse().ok()).collect();
     let [_, resident, shared, ..] = pages[..] else { anyhow::bail!("/proc/self/statm says {text:?}") };
     Ok((resident - shared) * rustix::param::page_size() as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn processor_time_is_read_whatever_the_program_is_called() {
-        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 1 0 250 50 0 0 20 0 8 0 100 1 1";
-        assert_eq!(ticks(stat), Some(300));
-        assert!(processor_time(std::process::id()).is_ok());
-    }
 }

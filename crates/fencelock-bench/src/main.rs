@@ -1,14 +1,12 @@
 //! Measures fencelock against the bare system calls and against other locks, side by side in one run.
 //!
 //! `cargo xtask bench file` runs it in a release build. What is measured runs in processes of its own; they take turns,
-//! so that a noisy moment meets everybody. The result is a section of `docs/benchmarks.md`.
+//! so that a noisy moment affects all of them. The result is a section of `docs/benchmarks.md`.
 
 mod bench;
 mod contestant;
 mod crew;
 mod families;
-#[cfg(test)]
-mod figures;
 mod goals;
 mod machine;
 mod measured;

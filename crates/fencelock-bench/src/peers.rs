@@ -40,7 +40,7 @@ impl Peers {
     }
 }
 
-/// What the drivers call the lock of `contestant`.
+/// The drivers' name for the lock of `contestant`.
 pub(crate) const fn recipe(contestant: Contestant) -> Option<&'static str> {
     match contestant {
         Contestant::Curator => Some("InterProcessMutex"),

@@ -1,4 +1,4 @@
-//! What the parent and a worker say to each other: orders on the worker's stdin, answers on its stdout, a line each.
+//! The protocol of the parent and a worker: orders on the worker's stdin, answers on its stdout, a line each.
 //!
 //! A worker says `ready` once, then answers every order with `in` (to `enter`), `done` and what it counted, or
 //! `failed` and why. Numbers go to the worker's log, as 64-bit little-endian integers, before it says `done`:
@@ -10,17 +10,17 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, Result, bail};
 
-/// What a worker is told to do. Moments are [`now`]'s.
+/// An order to a worker. Moments are [`now`]'s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Acquire and release `count` times with nobody else about.
+    /// Acquire and release `count` times without contention.
     Cycle { count: u64 },
-    /// Let one more waiter, number `index`, queue for the lock; it will take it once. One that is told to `hold` must
-    /// get it at once, and keeps it until `Go`.
+    /// Let one more waiter, number `index`, queue for the lock, and take it once. With `hold` the lock is free, and the waiter keeps it
+    /// until `Go`.
     Enter { index: u64, hold: bool },
     /// Let `count` more waiters queue, numbered from `first`, without waiting for one before the next comes.
     Fill { first: u64, count: u64 },
-    /// Let go, and answer when everybody who entered has had the lock.
+    /// Release the lock, and answer when every waiter has had it.
     Go,
     /// From `start` to `end`, let `waiters` (numbered from `first`) take and release the lock as often as they can.
     Contend { waiters: u64, first: u64, start: u64, end: u64 },
@@ -68,7 +68,7 @@ impl FromStr for Order {
     }
 }
 
-/// One time that somebody had the lock.
+/// A grant of the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Section {
     /// The waiter's number.

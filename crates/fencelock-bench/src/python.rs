@@ -24,7 +24,7 @@ pub(crate) fn interpreter(parent: &Path) -> Result<PathBuf> {
     Ok(python)
 }
 
-/// What the peers are, for the line that says what was measured.
+/// The versions of the peers.
 pub(crate) fn describe(python: &Path) -> Result<String> {
     let script =
         "import platform, filelock; print(f'Python {platform.python_version()}, filelock {filelock.__version__}')";

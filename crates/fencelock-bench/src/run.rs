@@ -1,54 +1,76 @@
-//! One run of the benchmarks: its store, its figures, and the failures of other clients.
+//! A run of the benchmarks: its store, its figures, and the failures of other clients.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
 use anyhow::Result;
+use fencelock_testbed::{Proxy, wait_until};
 
 use crate::bench::Bench;
 use crate::contestant::Contestant;
 use crate::crew::{Crew, Placement};
+use crate::machine;
 use crate::measured::{Figures, Measured};
 use crate::protocol::Order;
-use crate::site::{Kept, Site, here, mysql, postgres, redis, zookeeper};
+use crate::site::{Site, here, mysql, postgres, redis, zookeeper};
 use crate::what::{Network, Store};
+
+/// How long bytes are held, each way.
+const DELAY: Duration = Duration::from_millis(2);
 
 /// As few masters as one of which may fail.
 const MASTERS: usize = 3;
 
-/// One run, and the store that it measures.
+/// A run, and the store that it measures.
 pub(crate) struct Run {
     pub(crate) bench: Bench,
     pub(crate) site: Box<dyn Site>,
+    proxies: Vec<Proxy>,
     pub(crate) measured: RefCell<Measured>,
     /// The failures of other clients.
     pub(crate) faults: RefCell<Vec<String>>,
+    /// The number of the next new lock.
+    locks: Cell<u64>,
 }
 
-/// Starts the store's server, which keeps to the second core; or uses the store on this machine.
-fn start(bench: &Bench) -> Result<Box<dyn Site>> {
-    Ok(match bench.store {
-        Store::Redis => Box::new(redis::Redis::start(bench.cores, 1)?),
-        Store::Redlock => Box::new(redis::Redis::start(bench.cores, MASTERS)?),
-        Store::Postgres => Box::new(postgres::Postgres::start(bench.cores)?),
-        Store::Mysql => Box::new(mysql::Mysql::start(bench.cores)?),
-        Store::ZooKeeper => Box::new(zookeeper::ZooKeeper::start(bench.cores)?),
-        store @ (Store::Memory | Store::File) => Box::new(here::Here::new(store, bench.scratch.path())?),
+/// Starts the store's server and a proxy before each address, which keep to the second core; or uses the store on this machine.
+fn start(bench: &Bench) -> Result<(Box<dyn Site>, Vec<Proxy>)> {
+    machine::pinned(&[bench.cores.second], || {
+        let site: Box<dyn Site> = match bench.store {
+            Store::Redis => Box::new(redis::Redis::start(1)?),
+            Store::Redlock => Box::new(redis::Redis::start(MASTERS)?),
+            Store::Postgres => Box::new(postgres::Postgres::start()?),
+            Store::Mysql => Box::new(mysql::Mysql::start()?),
+            Store::ZooKeeper => Box::new(zookeeper::ZooKeeper::start()?),
+            store @ (Store::Memory | Store::File) => Box::new(here::Here::new(store, bench.scratch.path())?),
+        };
+        let proxies = site.servers().into_iter().map(Proxy::start).collect::<Result<_, _>>()?;
+        Ok((site, proxies))
     })
 }
 
 impl Run {
     /// With the store's server, if it has one.
     pub(crate) fn new(bench: Bench) -> Result<Self> {
-        let site = start(&bench)?;
-        Ok(Self { bench, site, measured: RefCell::default(), faults: RefCell::default() })
+        let (site, proxies) = start(&bench)?;
+        Ok(Self {
+            bench,
+            site,
+            proxies,
+            measured: RefCell::default(),
+            faults: RefCell::default(),
+            locks: Cell::default(),
+        })
     }
 
     /// Works on another store, on a server of its own that ends afterwards.
     pub(crate) fn on<T>(&mut self, store: Store, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let own = std::mem::replace(&mut self.bench.store, store);
-        let site = std::mem::replace(&mut self.site, start(&self.bench)?);
+        let (site, proxies) = start(&self.bench)?;
+        let outer = (std::mem::replace(&mut self.site, site), std::mem::replace(&mut self.proxies, proxies));
         let done = work(self);
-        (self.bench.store, self.site) = (own, site);
+        self.bench.store = own;
+        (self.site, self.proxies) = outer;
         done
     }
 
@@ -107,24 +129,39 @@ impl Run {
     /// The networks of the run.
     pub(crate) fn networks(&self) -> Vec<Network> {
         let is_chosen = |network: &Network| self.bench.on.is_empty() || self.bench.on.contains(network);
-        self.site.networks().iter().copied().filter(is_chosen).collect()
+        let all: &[_] =
+            if self.proxies.is_empty() { &[Network::Loopback] } else { &[Network::Loopback, Network::Delay] };
+        all.iter().copied().filter(is_chosen).collect()
+    }
+
+    /// Whether the proxies delay; steps that are not measured need not wait.
+    pub(crate) fn delays(&self, delays: bool) {
+        self.proxies.iter().for_each(|proxy| proxy.delay(if delays { DELAY } else { Duration::ZERO }));
+    }
+
+    /// Waits until the first proxy has carried so many bytes more to the server, or until no more come.
+    pub(crate) fn carries(&self, bytes: u64) {
+        let Some(proxy) = self.proxies.first() else { return };
+        let (before, _) = proxy.bytes();
+        wait_until(Duration::from_secs(20), || proxy.bytes().0 >= before + bytes);
     }
 
     /// Sets `network` up, with the server on a core of its own unless processes keep to none.
     pub(crate) fn is_on(&self, network: Network) -> Result<()> {
-        self.site.delays(network == Network::Delay);
-        self.site.keep(match network {
-            _ if self.bench.as_used => Kept::Any,
-            Network::OneCore => Kept::First,
-            Network::Loopback | Network::Delay => Kept::Second,
-        })
+        self.delays(network == Network::Delay);
+        let (first, second) = (self.bench.cores.first, self.bench.cores.second);
+        match network {
+            _ if self.bench.as_used => self.site.keep(&[first, second]),
+            Network::OneCore => self.site.keep(&[first]),
+            Network::Loopback | Network::Delay => self.site.keep(&[second]),
+        }
     }
 
     /// Measures on each network, with the server on any core.
     pub(crate) fn everywhere(&self, measure: impl Fn(Network) -> Result<()>) -> Result<()> {
-        self.site.keep(Kept::Any)?;
+        self.site.keep(&[self.bench.cores.first, self.bench.cores.second])?;
         for network in self.networks() {
-            self.site.delays(network == Network::Delay);
+            self.delays(network == Network::Delay);
             measure(network)?;
         }
         self.is_on(Network::Loopback)
@@ -132,7 +169,7 @@ impl Run {
 
     /// Lets a client of another language compile its code before it is measured. Nothing is delayed afterwards.
     pub(crate) fn warm(&self, contestant: Contestant, crew: &mut Crew) -> Result<()> {
-        self.site.delays(false);
+        self.delays(false);
         if contestant.is_driven() {
             crew.0[0].ask(Order::Cycle { count: 2 * self.bench.effort.cycles })?;
         }
@@ -148,7 +185,14 @@ impl Run {
         placement: Placement,
     ) -> Result<Crew> {
         let placement = if self.bench.as_used { Placement::AsUsed } else { placement };
-        Crew::on(&self.bench, contestant, processes, &self.site.target(network), placement)
+        let number = self.locks.get();
+        self.locks.set(number + 1);
+        let addresses = match network {
+            Network::OneCore | Network::Loopback => self.site.servers(),
+            Network::Delay => self.proxies.iter().map(Proxy::address).collect(),
+        };
+        let servers = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        Crew::on(&self.bench, contestant, processes, &self.site.target(&servers, number), placement)
     }
 
     /// The same where a server keeps to no core, and workers neither.

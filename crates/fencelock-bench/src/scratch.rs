@@ -35,7 +35,7 @@ impl Scratch {
         &self.path
     }
 
-    /// A path in it that nobody has used.
+    /// A new path in it.
     pub(crate) fn fresh(&self, what: &str) -> PathBuf {
         self.path.join(format!("{what}-{}", self.made.fetch_add(1, Ordering::Relaxed)))
     }
@@ -78,8 +78,16 @@ fn sweep(parent: &Path) {
 
 fn clean_up_when_cut_short(path: PathBuf, limit: Duration) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
+    let _inside = runtime.enter();
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     std::thread::spawn(move || {
-        let why = runtime.block_on(cut_short(limit));
+        let why = runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => "interrupted".to_owned(),
+                _ = terminate.recv() => "terminated".to_owned(),
+                () = tokio::time::sleep(limit) => format!("not finished after {} s: given up", limit.as_secs()),
+            }
+        });
         for child in children().drain(..) {
             let _ = kill_process(child, Signal::KILL);
         }
@@ -88,21 +96,4 @@ fn clean_up_when_cut_short(path: PathBuf, limit: Duration) -> Result<()> {
         std::process::exit(1);
     });
     Ok(())
-}
-
-async fn cut_short(limit: Duration) -> String {
-    let listening = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
-    let (Ok(mut interrupt), Ok(mut terminate)) = listening else {
-        tokio::time::sleep(limit).await;
-        return too_long(limit);
-    };
-    tokio::select! {
-        _ = interrupt.recv() => "interrupted".to_owned(),
-        _ = terminate.recv() => "terminated".to_owned(),
-        () = tokio::time::sleep(limit) => too_long(limit),
-    }
-}
-
-fn too_long(limit: Duration) -> String {
-    format!("not finished after {} s: given up", limit.as_secs())
 }

@@ -45,7 +45,7 @@ pub(crate) fn measure(bench: Bench, options: &Options, only: &[Family]) -> Resul
     }
     let measured = run.measured.take();
     let goals = goals::verdicts(Some(store), &measured, is_whole, options.write);
-    let tables = tables::of(store, run.site.networks(), &measured);
+    let tables = tables::of(store, &run.networks(), &measured);
     said.extend(foreign_crate(store).map(str::to_owned));
     let begin = begin(&run.bench, &said, busy)?;
     let parts = [begin, faults(&run)].into_iter().filter(|text| !text.is_empty());
@@ -69,7 +69,7 @@ fn begin(bench: &Bench, described: &[String], busy: Option<String>) -> Result<St
     let quick = bench.quick.then(|| "a quick run, whose figures say nothing".to_owned());
     said.push(busy.map_or_else(|| "quiet".to_owned(), |busy| format!("**{busy}**")));
     said.extend(quick.map(|warning| format!("**{warning}**")));
-    // One driver may have several locks.
+    // A driver may have several locks.
     let mut seen = HashSet::new();
     said.retain(|what| seen.insert(what.clone()));
     Ok(format!("Measured on {}.\n", said.join("; ")))

@@ -15,7 +15,7 @@ use crate::what::{Network, What};
 
 /// Cycles a second, where the time is taken.
 const A_SECOND: u64 = 200;
-/// Those of ten minutes.
+/// The cycles of ten minutes.
 const CYCLES: u64 = 120_000;
 /// Cycles of one order, and those that are looked at.
 const BATCH: u64 = 4000;

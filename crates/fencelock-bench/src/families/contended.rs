@@ -59,7 +59,7 @@ fn round(run: &Run, contestant: Contestant, network: Network, way: Way) -> Resul
     let start = now() + LEAD_NANOS;
     let mut end = start + WARM_NANOS + u64::try_from(run.bench.effort.contend.as_nanos())?;
     let before = run.site.traffic()?;
-    let (undone, processor) = (run.site.undone()?, crew.processor_time()?);
+    let (undone, processor) = (run.site.undone()?, crew.0[0].processor_time()?);
     for (process, worker) in (0..).zip(&mut crew.0) {
         worker.send(order(way, process, start, end))?;
     }
@@ -72,8 +72,10 @@ fn round(run: &Run, contestant: Contestant, network: Network, way: Way) -> Resul
     let mut figures = vec![(What::Requests(way), requests), (What::Undone(way), undone as f64)];
     let mut from = start + WARM_NANOS;
     if way.is_apart() {
-        let client = crew.processor_time()?.saturating_sub(processor);
-        figures.push((What::Client, client.as_nanos() as f64 / all));
+        if way == Way::Apart {
+            let client = crew.0[0].processor_time()?.saturating_sub(processor);
+            figures.push((What::Client, client.as_nanos() as f64 / all));
+        }
         // The names may be ready only after the start, and a process with few of them before another one.
         from = sections.iter().map(|section| section.acquired).min().context("no task had its lock")? + WARM_NANOS;
         end = sections.iter().map(|section| section.acquired).max().context("no task had its lock")? + 1;

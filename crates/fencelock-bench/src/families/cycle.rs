@@ -39,7 +39,7 @@ fn on(run: &Run, network: Network) -> Result<()> {
         };
         crews.extend(run.round(contestant, &what, start)?.map(|crew| (contestant, crew)));
     }
-    run.site.delays(network == Network::Delay);
+    run.delays(network == Network::Delay);
     for round in 0..=rounds {
         let mut failed = Vec::new();
         for (contestant, crew) in &mut crews {

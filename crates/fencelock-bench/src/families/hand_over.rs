@@ -1,8 +1,8 @@
 //! Hand-over: from just before `release` is called to the instant that the next one has the lock.
 //!
-//! Somebody holds the lock while a known number of waiters queue. The holder lets go, and everybody takes the lock once. So
-//! nobody can take it back from those who wait longer, and the order of arrival is known. With 1,000 waiters behind the
-//! delay only the first hundred or two are measured; what is left of the queue goes without.
+//! A holder has the lock while a known number of waiters queue. The holder releases it, and each waiter takes the lock once. So no client
+//! takes it back from those that wait longer, and the order of arrival is known. With 1,000 waiters behind the delay only the first hundred
+//! or two are measured; the rest of the queue moves without the delay.
 
 use std::time::Duration;
 
@@ -30,11 +30,11 @@ const HERE: [Shape; 5] = [one(2), one(100), one(1000), four(100), four(1000)];
 /// Waiters of two processes, dealt out in turns, so that every hand-over is from one process to the other.
 const TWO_CLIENTS: Shape = Shape { waiters: 100, sessions: 2 };
 
-/// What is looked at of a long queue behind the delay, in bytes on their way to the server: a release takes about 100 of
+/// The measured part of a long queue behind the delay, in bytes on their way to the server: a release takes about 100 of
 /// them, and a list half as many.
 const WINDOW: u64 = 20_000;
 
-/// Until those who ask again and again are out of step with the last one that entered.
+/// Until waiters that try again and again are out of step with the last waiter that entered.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// How often `filelock` looks whether the lock is free, by default.
@@ -68,7 +68,7 @@ pub(super) fn measure(run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// Those of the store that there is time for: a thousand waiters take a minute to queue behind the delay.
+/// The queues of the store that there is time for: a thousand waiters take a minute to queue behind the delay.
 fn shapes(run: &Run, network: Network) -> Vec<Shape> {
     let mut shapes = match run.bench.store {
         _ if run.bench.as_used => [one(2), one(100), one(1000), TWO_CLIENTS].to_vec(),
@@ -103,7 +103,7 @@ fn round(run: &Run, contestant: Contestant, network: Network, shape: Shape) -> R
 /// A queue that is about to move.
 pub(super) struct Drain {
     shape: Shape,
-    /// Those of contenders on their own nodes, which tell nobody else of the release.
+    /// The watches of contenders on their own nodes, which notify no waiter of the release.
     pub(super) own_watches: usize,
 }
 
@@ -111,7 +111,7 @@ pub(super) struct Drain {
 pub(super) struct Drained {
     pub(super) sections: Vec<Section>,
     pub(super) before: Traffic,
-    /// How often waiters heard that they are next, or of anything else that is not the store's own business.
+    /// Notifications that woke waiters.
     pub(super) woken: u64,
 }
 
@@ -119,7 +119,7 @@ impl Drain {
     /// A holder, and the waiters behind it. All of them wait before the first release: a server that comes to rest has been
     /// asked for everything that a waiter asks for.
     pub(super) fn fill(run: &Run, crew: &mut Crew, contestant: Contestant, shape: Shape) -> Result<Self> {
-        run.site.delays(false);
+        run.delays(false);
         let watches = run.site.watches()?;
         crew.0[0].ask(Order::Enter { index: 0, hold: true })?;
         if run.bench.store.has_server() && shape.sessions == 1 && !contestant.is_driven() {
@@ -137,7 +137,7 @@ impl Drain {
         // Each waiter watches a node at last: one that is slow to come to that would else ask within the window.
         run.site.has_watches(watches + shape.waiters)?;
         if contestant.is_restless() {
-            // Everybody has been refused by now, which is all there is to wait for.
+            // Each waiter has failed once, and no other state follows.
             std::thread::sleep(SETTLE);
         } else {
             run.site.is_quiet()?;
@@ -149,22 +149,22 @@ impl Drain {
         Ok(Self { shape, own_watches })
     }
 
-    /// Everybody takes the lock once.
+    /// Each waiter takes the lock once.
     pub(super) fn go(self, run: &Run, crew: &mut Crew, network: Network) -> Result<Drained> {
         let before = run.site.traffic()?;
-        run.site.delays(network == Network::Delay);
+        run.delays(network == Network::Delay);
         // The first one has the holder.
         for worker in crew.0.iter_mut().rev() {
             worker.send(Order::Go)?;
         }
         let cut = (network == Network::Delay && self.shape.waiters >= 1000).then(|| {
-            run.site.carries(WINDOW);
+            run.carries(WINDOW);
             let cut = now();
-            run.site.delays(false);
+            run.delays(false);
             cut
         });
         let (woken, mut sections) = crew.finish()?;
-        run.site.delays(false);
+        run.delays(false);
         sections.retain(|section| cut.is_none_or(|cut| section.acquired < cut));
         Ok(Drained { sections, before, woken })
     }

@@ -19,7 +19,7 @@ pub(super) fn measure(run: &Run) -> Result<()> {
     let keeps =
         |contestant: &Contestant| contestant.is_peer() && contestant.waits() && *contestant != Contestant::Table;
     contestants.retain(|contestant| contestant.is_fencelock() || keeps(contestant));
-    run.site.delays(false);
+    run.delays(false);
     run.turns(&contestants, Network::Loopback, "locks held", |contestant| round(run, contestant))
 }
 

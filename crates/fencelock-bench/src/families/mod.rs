@@ -31,14 +31,14 @@ pub(crate) enum Family {
     Counts,
     /// Locks held and waited for.
     Held,
-    /// The cycle beside an open transaction.
+    /// The cycle during an open transaction of another program.
     Aged,
     /// The cycle on three masters.
     Redlock,
 }
 
 impl Family {
-    /// Those of a run, in the order in which they are measured: those that leave most behind come last on their server.
+    /// The families of a run, in the order of measurement: families that leave many rows in their server come last.
     pub(crate) fn on(store: Store, as_used: bool) -> impl Iterator<Item = Self> {
         use clap::ValueEnum as _;
         let is_on = move |family: &Self| match family {

@@ -1,15 +1,14 @@
 //! A store without a server: its scenes are those of a server, without a way that could be long.
 
+use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use fencelock_testbed::Proxy;
 
-use super::{Kept, Site, Traffic};
+use super::{Site, Traffic};
 use crate::crew::Target;
-use crate::what::{Network, Store};
+use crate::what::Store;
 
 /// Until all processes that have entered a queue sleep.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -18,14 +17,13 @@ const SETTLE: Duration = Duration::from_millis(20);
 pub(crate) struct Here {
     store: Store,
     directory: String,
-    made: AtomicU64,
 }
 
 impl Here {
     /// The files of the store, and those that other contestants lock, are made in `directory`.
     pub(crate) fn new(store: Store, directory: &Path) -> Result<Self> {
         let directory = directory.to_str().context("the path of the scratch directory is not UTF-8")?.to_owned();
-        Ok(Self { store, directory, made: AtomicU64::new(0) })
+        Ok(Self { store, directory })
     }
 }
 
@@ -34,16 +32,12 @@ impl Site for Here {
         Ok(None)
     }
 
-    fn proxies(&self) -> &[Proxy] {
-        &[]
+    fn servers(&self) -> Vec<SocketAddr> {
+        Vec::new()
     }
 
-    fn networks(&self) -> &'static [Network] {
-        &[Network::Loopback]
-    }
-
-    fn target(&self, _network: Network) -> Target {
-        let path = format!("{}/target-{}", self.directory, self.made.fetch_add(1, Ordering::Relaxed));
+    fn target(&self, _servers: &str, number: u64) -> Target {
+        let path = format!("{}/target-{number}", self.directory);
         let url = match self.store {
             Store::Memory => "memory:bench".to_owned(),
             _ => format!("file://{}", path.replace('%', "%25").replace('#', "%23").replace('?', "%3F")),
@@ -52,7 +46,7 @@ impl Site for Here {
     }
 
     /// The store runs in the processes of its clients, which keep to cores of their own.
-    fn keep(&self, _to: Kept) -> Result<()> {
+    fn keep(&self, _cores: &[usize]) -> Result<()> {
         Ok(())
     }
 

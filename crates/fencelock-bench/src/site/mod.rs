@@ -7,43 +7,19 @@ pub(crate) mod redis;
 pub(crate) mod zookeeper;
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use fencelock_testbed::{Proxy, wait_until};
+use fencelock_testbed::wait_until;
 
 use crate::crew::Target;
-use crate::machine::Cores;
-use crate::what::Network;
-
-/// How long bytes are held, each way.
-const DELAY: Duration = Duration::from_millis(2);
 
 /// Two looks must be so far apart that a request and its answer fit between them, and what is put off by 20 ms.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(40);
 
-/// The cores that a server keeps to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
-    /// That of a client that is alone.
-    First,
-    /// The other one.
-    Second,
-    Any,
-}
-
-impl Kept {
-    pub(crate) fn among(self, cores: Cores) -> Vec<usize> {
-        match self {
-            Self::First => vec![cores.first],
-            Self::Second => vec![cores.second],
-            Self::Any => vec![cores.first, cores.second],
-        }
-    }
-}
-
-/// What the server has received and sent on the connections of its clients.
+/// The messages of the server on the connections of its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Traffic {
     pub(crate) requests: u64,
@@ -79,7 +55,7 @@ impl OpenTransaction {
 
 impl Drop for OpenTransaction {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The program may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -87,24 +63,19 @@ impl Drop for OpenTransaction {
 
 /// Where a store is: a server and the proxy before it, or [this machine](here::Here).
 pub(crate) trait Site {
-    /// What the server is, for the line that says what was measured.
+    /// The server and its version.
     fn describe(&self) -> Result<Option<String>>;
 
-    /// What delays the way to each server; none where there is no server.
-    fn proxies(&self) -> &[Proxy];
+    /// The addresses of the servers; none without a server.
+    fn servers(&self) -> Vec<SocketAddr>;
 
-    /// The ways to it on which a scene is measured.
-    fn networks(&self) -> &'static [Network] {
-        &[Network::Loopback, Network::Delay]
-    }
-
-    /// Something that nobody has locked yet.
-    fn target(&self, network: Network) -> Target;
+    /// The lock of that number, by way of these servers.
+    fn target(&self, servers: &str, number: u64) -> Target;
 
     /// Lets the server keep to these cores.
-    fn keep(&self, to: Kept) -> Result<()>;
+    fn keep(&self, cores: &[usize]) -> Result<()>;
 
-    /// What it has received and sent so far.
+    /// The messages of the server so far.
     fn traffic(&self) -> Result<Traffic>;
 
     /// How many watches are set; none where there is no such thing.
@@ -122,7 +93,7 @@ pub(crate) trait Site {
         Ok(0)
     }
 
-    /// A transaction of somebody else that has seen what is there, and ends when it is dropped.
+    /// A transaction of another program that has read the database, and ends when it is dropped.
     fn open_transaction(&self) -> Result<OpenTransaction> {
         bail!("there are no transactions here")
     }
@@ -137,21 +108,7 @@ pub(crate) trait Site {
         Ok(None)
     }
 
-    /// Whether the proxy delays; what is not measured need not wait.
-    fn delays(&self, delays: bool) {
-        for proxy in self.proxies() {
-            proxy.delay(if delays { DELAY } else { Duration::ZERO });
-        }
-    }
-
-    /// Waits until the first proxy has carried so many bytes more to the server, or until nothing comes any more.
-    fn carries(&self, bytes: u64) {
-        let [proxy, ..] = self.proxies() else { return };
-        let (before, _) = proxy.bytes();
-        wait_until(Duration::from_secs(20), || proxy.bytes().0 >= before + bytes);
-    }
-
-    /// Waits until nobody asks for anything: everybody has its place, and watches what it wants to watch.
+    /// Waits until no client sends a request: every waiter has its place and its watches.
     fn is_quiet(&self) -> Result<()> {
         let mut before = self.traffic()?;
         let mut fault = None;

@@ -1,36 +1,28 @@
 //! The PostgreSQL server of the run.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use fencelock_testbed::Proxy;
 use fencelock_testbed::postgres::{OWNER, Server, Settings};
 
-use super::{Kept, OpenTransaction, Site, Traffic};
+use super::{OpenTransaction, Site, Traffic};
 use crate::crew::Target;
-use crate::machine::{self, Cores};
-use crate::what::Network;
+use crate::machine;
 
 #[derive(Debug)]
 pub(crate) struct Postgres {
     server: Server,
-    proxies: [Proxy; 1],
-    cores: Cores,
-    made: AtomicU64,
 }
 
 impl Postgres {
-    pub(crate) fn start(cores: Cores) -> Result<Self> {
+    pub(crate) fn start() -> Result<Self> {
         let settings = Settings::default().with("shared_preload_libraries = 'pg_stat_statements'");
         let server = Server::start(settings).context("no PostgreSQL")?;
         server.sql("postgres", "CREATE EXTENSION pg_stat_statements")?;
-        let proxy = machine::pinned(&[cores.second], || Ok(Proxy::start(server.address())?))?;
-        let site = Self { server, proxies: [proxy], cores, made: AtomicU64::new(0) };
-        site.keep(Kept::Second)?;
-        Ok(site)
+        Ok(Self { server })
     }
 
     fn number(&self, sql: &str) -> Result<u64> {
@@ -45,25 +37,21 @@ impl Site for Postgres {
         Ok(Some(format!("one PostgreSQL {} that writes to the disk what it says (`fsync` on)", version.trim())))
     }
 
-    fn proxies(&self) -> &[Proxy] {
-        &self.proxies
+    fn servers(&self) -> Vec<SocketAddr> {
+        vec![self.server.address()]
     }
 
     /// A schema of its own for ours; what others lock is a row.
-    fn target(&self, network: Network) -> Target {
-        let address = match network {
-            Network::OneCore | Network::Loopback => self.server.address(),
-            Network::Delay => self.proxies[0].address(),
-        };
-        let name = format!("bench_{}", self.made.fetch_add(1, Ordering::Relaxed));
-        Target { url: format!("postgres://{OWNER}:secret@{address}/{OWNER}?schema={name}"), file: name.into() }
+    fn target(&self, servers: &str, number: u64) -> Target {
+        let name = format!("bench_{number}");
+        Target { url: format!("postgres://{OWNER}:secret@{servers}/{OWNER}?schema={name}"), file: name.into() }
     }
 
     /// Processes that the server starts later keep to the same cores.
-    fn keep(&self, to: Kept) -> Result<()> {
+    fn keep(&self, cores: &[usize]) -> Result<()> {
         self.server.processes().into_iter().try_for_each(|id| {
-            let pinned = machine::pin_process(id, &to.among(self.cores));
-            // Those that clear up come and go.
+            let pinned = machine::pin_process(id, cores);
+            // Processes that clean up start and end.
             if Path::new(&format!("/proc/{id}")).exists() { pinned } else { Ok(()) }
         })
     }

@@ -1,34 +1,24 @@
 //! The Redis servers of the run: one, or several masters that know nothing of each other.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
-use fencelock_testbed::Proxy;
 use fencelock_testbed::redis::{Server, Settings};
 
-use super::{Kept, Site, Traffic};
+use super::{Site, Traffic};
 use crate::crew::Target;
-use crate::machine::{self, Cores};
-use crate::what::Network;
+use crate::machine;
 
 #[derive(Debug)]
 pub(crate) struct Redis {
     servers: Vec<Server>,
-    /// One before each server.
-    proxies: Vec<Proxy>,
-    cores: Cores,
-    made: AtomicU64,
 }
 
 impl Redis {
-    pub(crate) fn start(cores: Cores, masters: usize) -> Result<Self> {
+    pub(crate) fn start(masters: usize) -> Result<Self> {
         let start = |_| Server::start(Settings::default()).context("no Redis");
         let servers = (0..masters).map(start).collect::<Result<Vec<_>>>()?;
-        let before = |server: &Server| machine::pinned(&[cores.second], || Ok(Proxy::start(server.address())?));
-        let proxies = servers.iter().map(before).collect::<Result<_>>()?;
-        let site = Self { servers, proxies, cores, made: AtomicU64::new(0) };
-        site.keep(Kept::Second)?;
-        Ok(site)
+        Ok(Self { servers })
     }
 
     /// Calls of these commands so far, on all servers.
@@ -59,27 +49,21 @@ impl Site for Redis {
         }))
     }
 
-    fn proxies(&self) -> &[Proxy] {
-        &self.proxies
+    fn servers(&self) -> Vec<SocketAddr> {
+        self.servers.iter().map(Server::address).collect()
     }
 
-    fn target(&self, network: Network) -> Target {
-        let addresses: Vec<_> = match network {
-            Network::OneCore | Network::Loopback => {
-                self.servers.iter().map(|server| server.address().to_string()).collect()
-            }
-            Network::Delay => self.proxies.iter().map(|proxy| proxy.address().to_string()).collect(),
-        };
+    fn target(&self, servers: &str, number: u64) -> Target {
         // Masters that were started a moment ago have nothing to forget here.
         let (scheme, options) = if self.servers.len() == 1 { ("redis", "") } else { ("redlock", "rejoin_ms=0&") };
-        let prefix = format!("bench-{}", self.made.fetch_add(1, Ordering::Relaxed));
-        Target { url: format!("{scheme}://{}?{options}prefix={prefix}", addresses.join(",")), file: prefix.into() }
+        let prefix = format!("bench-{number}");
+        Target { url: format!("{scheme}://{servers}?{options}prefix={prefix}"), file: prefix.into() }
     }
 
-    fn keep(&self, to: Kept) -> Result<()> {
+    fn keep(&self, cores: &[usize]) -> Result<()> {
         self.servers.iter().try_for_each(|server| {
             let id = u32::try_from(number(server, "process_id")?)?;
-            machine::pin_process(id, &to.among(self.cores))
+            machine::pin_process(id, cores)
         })
     }
 

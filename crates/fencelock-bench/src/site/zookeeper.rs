@@ -1,17 +1,16 @@
 //! A ZooKeeper server of the run.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use fencelock_testbed::wait_until;
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
-use fencelock_testbed::{Proxy, wait_until};
 
-use super::{Kept, Site, Traffic};
+use super::{Site, Traffic};
 use crate::crew::Target;
-use crate::machine::{self, Cores};
-use crate::what::Network;
+use crate::machine;
 
 /// ZooKeeper's default for `tickTime`.
 const TICK_MS: u64 = 2000;
@@ -19,13 +18,10 @@ const TICK_MS: u64 = 2000;
 #[derive(Debug)]
 pub(crate) struct ZooKeeper {
     ensemble: Ensemble,
-    proxy: Proxy,
-    cores: Cores,
-    made: AtomicU64,
 }
 
 impl ZooKeeper {
-    pub(crate) fn start(cores: Cores) -> Result<Self> {
+    pub(crate) fn start() -> Result<Self> {
         let java = [
             "-Xmx1g",
             // Empty containers stay for the run: their removal would meet the contestant that is measured just then.
@@ -33,17 +29,13 @@ impl ZooKeeper {
         ];
         let settings = Settings { tick_ms: TICK_MS, java: java.map(str::to_owned).into(), ..Settings::default() };
         let ensemble = Ensemble::start(settings).context("no ZooKeeper")?;
-        // Its threads keep to the second core, as the server does.
-        let proxy = machine::pinned(&[cores.second], || Ok(Proxy::start(ensemble.server(0).address())?))?;
-        let site = Self { ensemble, proxy, cores, made: AtomicU64::new(0) };
-        site.keep(Kept::Second)?;
-        Ok(site)
+        Ok(Self { ensemble })
     }
 }
 
 impl Site for ZooKeeper {
-    fn proxies(&self) -> &[Proxy] {
-        std::slice::from_ref(&self.proxy)
+    fn servers(&self) -> Vec<SocketAddr> {
+        vec![self.ensemble.server(0).address()]
     }
 
     fn describe(&self) -> Result<Option<String>> {
@@ -53,23 +45,19 @@ impl Site for ZooKeeper {
         Ok(Some(format!("one ZooKeeper {version} with its defaults (every transaction is synced to the disk)")))
     }
 
-    fn keep(&self, to: Kept) -> Result<()> {
+    fn keep(&self, cores: &[usize]) -> Result<()> {
         let id = self.ensemble.server(0).process_id().context("the server is gone")?;
-        machine::pin_process(id, &to.among(self.cores))
+        machine::pin_process(id, cores)
     }
 
-    fn target(&self, network: Network) -> Target {
-        let address = match network {
-            Network::OneCore | Network::Loopback => self.ensemble.server(0).address(),
-            Network::Delay => self.proxy.address(),
-        };
-        let parent = format!("/bench-{}", self.made.fetch_add(1, Ordering::Relaxed));
-        Target { url: format!("zk://{address}{parent}?tick_ms={TICK_MS}"), file: parent.into() }
+    fn target(&self, servers: &str, number: u64) -> Target {
+        let parent = format!("/bench-{number}");
+        Target { url: format!("zk://{servers}{parent}?tick_ms={TICK_MS}"), file: parent.into() }
     }
 
     fn traffic(&self) -> Result<Traffic> {
         let connections = self.ensemble.server(0).word("cons").context("cons")?;
-        // Those without a session only ask for such words.
+        // Connections without a session ask for such words only.
         let sessions = connections.lines().filter(|line| line.contains("sid="));
         let mut traffic = Traffic { requests: 0, sent: 0 };
         for line in sessions {

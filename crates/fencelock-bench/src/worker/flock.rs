@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use rustix::fs::{FlockOperation, flock};
 
+use super::workload::Obey;
 use crate::protocol::{Order, Section, now, write_log, write_sections};
 
 pub(super) struct Flock {
@@ -23,7 +24,32 @@ impl Flock {
         Ok(Self { path: path.to_owned(), entrants: Vec::new(), gate: None })
     }
 
-    pub(super) fn obey(&mut self, order: Order, log: &Path) -> Result<String> {
+    fn cycle(&self, count: u64) -> Result<Vec<u64>> {
+        let file = File::open(&self.path)?;
+        let cycle = |_| {
+            let before = now();
+            flock(&file, FlockOperation::LockExclusive)?;
+            flock(&file, FlockOperation::Unlock)?;
+            Ok(now() - before)
+        };
+        (0..count).map(cycle).collect()
+    }
+
+    fn enter(&mut self, index: u64, hold: bool) -> Result<()> {
+        let file = File::open(&self.path)?;
+        let (held, holding) = channel();
+        let gate = hold.then(|| {
+            let (gate, opened) = channel();
+            self.gate = Some(gate);
+            opened
+        });
+        self.entrants.push(std::thread::spawn(move || once(&file, index, gate, &held)));
+        if hold { holding.recv().map_err(|_| anyhow!("the holder did not get the lock")) } else { Ok(()) }
+    }
+}
+
+impl Obey for Flock {
+    async fn obey(&mut self, order: Order, log: &Path) -> Result<String> {
         match order {
             Order::Cycle { count } => {
                 write_log(log, &self.cycle(count)?)?;
@@ -49,29 +75,6 @@ impl Flock {
             Order::Hold { .. } | Order::Wait { .. } => bail!("flock keeps no memory of its own"),
             Order::Fill { .. } | Order::Spread { .. } => bail!("flock is not asked for that"),
         }
-    }
-
-    fn cycle(&self, count: u64) -> Result<Vec<u64>> {
-        let file = File::open(&self.path)?;
-        let cycle = |_| {
-            let before = now();
-            flock(&file, FlockOperation::LockExclusive)?;
-            flock(&file, FlockOperation::Unlock)?;
-            Ok(now() - before)
-        };
-        (0..count).map(cycle).collect()
-    }
-
-    fn enter(&mut self, index: u64, hold: bool) -> Result<()> {
-        let file = File::open(&self.path)?;
-        let (held, holding) = channel();
-        let gate = hold.then(|| {
-            let (gate, opened) = channel();
-            self.gate = Some(gate);
-            opened
-        });
-        self.entrants.push(std::thread::spawn(move || once(&file, index, gate, &held)));
-        if hold { holding.recv().map_err(|_| anyhow!("the holder did not get the lock")) } else { Ok(()) }
     }
 }
 

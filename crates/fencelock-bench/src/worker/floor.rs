@@ -6,17 +6,18 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, mkdir, mkdirat, open, openat, symlinkat, unlinkat};
 use rustix::io::{pread, pwrite};
 
-use crate::protocol::now;
+use super::workload::Obey;
+use crate::protocol::{Order, now, write_log};
 
 /// Where the counter of the bucket is in the file of counters.
 const OFFSET: u64 = 0x2a7 * 8;
 /// The directory of the bucket, from the root of the store.
 const BUCKET: &str = "b/2a7";
-/// What a ticket says: only the number of its format.
+/// The text of a ticket: the number of its format.
 const NOTE: &str = "1";
 
 pub(super) struct Floor {
@@ -39,7 +40,7 @@ impl Floor {
         Ok(Self { root, bucket, counters })
     }
 
-    pub(super) fn cycle(&self, count: u64) -> Result<Vec<u64>> {
+    fn cycle(&self, count: u64) -> Result<Vec<u64>> {
         let cycle = |count| {
             // A ticket of the same length, and never the same one: name, number, claim, session, request.
             let ticket = format!("bench.06c9l{count:06}.m.3f1k0a9c7q2mv.{count:x}");
@@ -61,5 +62,13 @@ impl Floor {
         symlinkat(NOTE, &self.bucket, ticket)?;
         flock(&self.bucket, FlockOperation::Unlock)?;
         Ok(())
+    }
+}
+
+impl Obey for Floor {
+    async fn obey(&mut self, order: Order, log: &Path) -> Result<String> {
+        let Order::Cycle { count } = order else { bail!("the floor does cycles only") };
+        write_log(log, &self.cycle(count)?)?;
+        Ok("done".to_owned())
     }
 }

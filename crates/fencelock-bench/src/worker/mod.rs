@@ -1,5 +1,6 @@
-//! A worker process: takes orders on stdin, does them as one contestant.
+//! A worker process: takes orders on stdin, and does them as one contestant.
 
+mod by_hand;
 mod flock;
 mod floor;
 mod mysql_floor;
@@ -7,7 +8,6 @@ mod ours;
 mod postgres_floor;
 mod redis_floor;
 mod rslock;
-mod waiters;
 mod workload;
 mod zookeeper_crate;
 mod zookeeper_floor;
@@ -21,9 +21,8 @@ use tokio::sync::mpsc;
 
 use crate::contestant::Contestant;
 use crate::machine;
-use crate::protocol::{Order, write_log};
 use crate::what::Store;
-use workload::Workload;
+use workload::{Lock, Obey, Workload};
 
 /// How long what a worker has in a store may take to be given back.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -39,7 +38,7 @@ pub(crate) struct Args {
     file: PathBuf,
     #[arg(long)]
     log: PathBuf,
-    /// The main thread's core, then that of threads beside it.
+    /// The main thread's core, then that of other threads.
     #[arg(long)]
     core: Vec<usize>,
     /// Works in a task of a runtime with several threads, and not on the thread of a runtime with one.
@@ -51,15 +50,53 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<()> {
     if args.multi_thread {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
-        return runtime.block_on(async { tokio::spawn(serve(args)).await })?;
+        return runtime.block_on(async { tokio::spawn(start(args)).await })?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
-    runtime.block_on(serve(args))
+    runtime.block_on(start(args))
 }
 
-async fn serve(args: Args) -> Result<()> {
-    let mut contender = match Contender::new(&args).await {
-        Ok(contender) => contender,
+async fn start(args: Args) -> Result<()> {
+    let Args { contestant, url, file, log, core, .. } = &args;
+    // The prefix of all keys, of a contestant that does not take it from the URL.
+    let prefix = || file.to_str().context("a prefix is text");
+    match contestant {
+        Contestant::Current | Contestant::CurrentPlain | Contestant::CurrentRedisson | Contestant::Own => {
+            lock(log, ours::Ours::connect(*contestant, url)).await
+        }
+        Contestant::OwnApart => {
+            // The I/O thread inherits the cores of the thread that makes it.
+            let [main, second] = core[..] else { bail!("two cores are needed") };
+            machine::pin(&[second])?;
+            let ours = ours::Ours::connect(*contestant, url).await;
+            machine::pin(&[main])?;
+            lock(log, std::future::ready(ours)).await
+        }
+        Contestant::ZkFloor | Contestant::ZkFloorListed => {
+            lock(log, zookeeper_floor::Floor::connect(url, *contestant == Contestant::ZkFloorListed)).await
+        }
+        Contestant::ZkCrate => lock(log, zookeeper_crate::Crate::connect(url)).await,
+        Contestant::RedisFloor | Contestant::PlainFloor | Contestant::RedissonFloor => {
+            lock(log, redis_floor::Floor::connect(*contestant, url, prefix()?)).await
+        }
+        Contestant::Rslock => lock(log, std::future::ready(Ok(rslock::Rslock::new(url, prefix()?)))).await,
+        who if who.is_on(Store::Postgres) && url.starts_with("postgres:") => {
+            lock(log, postgres_floor::Floor::connect(*who, url, prefix()?)).await
+        }
+        who if who.is_on(Store::Mysql) => lock(log, mysql_floor::Floor::connect(*who, url, prefix()?)).await,
+        Contestant::Flock => serve(log, std::future::ready(flock::Flock::new(file))).await,
+        Contestant::Floor => serve(log, std::future::ready(floor::Floor::new(file))).await,
+        who => bail!("{} is driven by a program of its own language", who.title()),
+    }
+}
+
+async fn lock<L: Lock>(log: &Path, connect: impl Future<Output = Result<L>> + Send) -> Result<()> {
+    serve(log, async { Ok(Workload::new(connect.await?)) }).await
+}
+
+async fn serve<W: Obey>(log: &Path, start: impl Future<Output = Result<W>> + Send) -> Result<()> {
+    let mut worker = match start.await {
+        Ok(worker) => worker,
         Err(fault) => {
             say(&format!("failed {}", one_line(&fault)));
             return Ok(());
@@ -69,7 +106,7 @@ async fn serve(args: Args) -> Result<()> {
     say("ready");
     while let Some(line) = orders.recv().await {
         let done = match line.parse() {
-            Ok(order) => contender.obey(order, &args.log).await,
+            Ok(order) => worker.obey(order, log).await,
             Err(fault) => Err(fault),
         };
         match done {
@@ -77,12 +114,12 @@ async fn serve(args: Args) -> Result<()> {
             Err(fault) => say(&format!("failed {}", one_line(&fault))),
         }
     }
-    // The parent waits for the end of this process, and nobody for the answer.
-    let _ = tokio::time::timeout(FAREWELL, contender.close()).await;
+    // The parent waits for the end of this process, and for no answer.
+    let _ = tokio::time::timeout(FAREWELL, worker.close()).await;
     std::process::exit(0);
 }
 
-/// Answers the parent. One that is gone need not hear of it.
+/// Answers the parent, which may be gone.
 fn say(answer: &str) {
     let _ = writeln!(std::io::stdout(), "{answer}");
 }
@@ -91,8 +128,8 @@ fn one_line(fault: &anyhow::Error) -> String {
     format!("{fault:#}").replace('\n', " ")
 }
 
-/// The lines of stdin, read on a thread so that the runtime goes on between them. The process ends with them, and soon,
-/// whatever it is about: the parent is gone then, or done with us.
+/// The lines of stdin, read on a thread so that the runtime works between them. The process ends soon after the last line: the parent has
+/// ended, or needs it no more.
 fn orders() -> mpsc::UnboundedReceiver<String> {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
@@ -106,93 +143,4 @@ fn orders() -> mpsc::UnboundedReceiver<String> {
         std::process::exit(0);
     });
     receiver
-}
-
-/// What the keys of a lock begin with, of a contestant that is not told by the URL.
-fn prefix(args: &Args) -> Result<&str> {
-    args.file.to_str().context("a prefix is text")
-}
-
-enum Contender {
-    Ours(Workload<ours::Ours>),
-    ZooKeeperFloor(Workload<zookeeper_floor::Floor>),
-    ZooKeeperCrate(Workload<zookeeper_crate::Crate>),
-    RedisFloor(Workload<redis_floor::Floor>),
-    PostgresFloor(Workload<postgres_floor::Floor>),
-    MysqlFloor(Workload<mysql_floor::Floor>),
-    Rslock(Workload<rslock::Rslock>),
-    Flock(flock::Flock),
-    Floor(floor::Floor),
-}
-
-impl Contender {
-    async fn new(args: &Args) -> Result<Self> {
-        Ok(match args.contestant {
-            Contestant::Current | Contestant::CurrentPlain | Contestant::CurrentRedisson | Contestant::Own => {
-                Self::Ours(Workload::new(ours::Ours::connect(args.contestant, &args.url).await?))
-            }
-            Contestant::OwnApart => {
-                // The I/O thread inherits the cores of the thread that makes it.
-                let [main, beside] = args.core[..] else { bail!("two cores are needed") };
-                machine::pin(&[beside])?;
-                let ours = ours::Ours::connect(args.contestant, &args.url).await?;
-                machine::pin(&[main])?;
-                Self::Ours(Workload::new(ours))
-            }
-            Contestant::ZkFloor | Contestant::ZkFloorListed => {
-                let listed = args.contestant == Contestant::ZkFloorListed;
-                Self::ZooKeeperFloor(Workload::new(zookeeper_floor::Floor::connect(&args.url, listed).await?))
-            }
-            Contestant::ZkCrate => {
-                Self::ZooKeeperCrate(Workload::new(zookeeper_crate::Crate::connect(&args.url).await?))
-            }
-            Contestant::RedisFloor | Contestant::PlainFloor | Contestant::RedissonFloor => {
-                let floor = redis_floor::Floor::connect(args.contestant, &args.url, prefix(args)?).await?;
-                Self::RedisFloor(Workload::new(floor))
-            }
-            who if who.is_on(Store::Postgres) && args.url.starts_with("postgres:") => {
-                let floor = postgres_floor::Floor::connect(who, &args.url, prefix(args)?).await?;
-                Self::PostgresFloor(Workload::new(floor))
-            }
-            who if who.is_on(Store::Mysql) => {
-                let floor = mysql_floor::Floor::connect(who, &args.url, prefix(args)?).await?;
-                Self::MysqlFloor(Workload::new(floor))
-            }
-            Contestant::Rslock => Self::Rslock(Workload::new(rslock::Rslock::new(&args.url, prefix(args)?))),
-            Contestant::Flock => Self::Flock(flock::Flock::new(&args.file)?),
-            Contestant::Floor => Self::Floor(floor::Floor::new(&args.file)?),
-            who => bail!("{} is driven by a program of its own language", who.title()),
-        })
-    }
-
-    async fn obey(&mut self, order: Order, log: &Path) -> Result<String> {
-        match (self, order) {
-            (Self::Floor(floor), Order::Cycle { count }) => {
-                write_log(log, &floor.cycle(count)?)?;
-                Ok("done".to_owned())
-            }
-            (Self::Floor(_), _) => bail!("the floor does cycles only"),
-            (Self::Flock(flock), order) => flock.obey(order, log),
-            (Self::Ours(ours), order) => ours.obey(order, log).await,
-            (Self::ZooKeeperFloor(floor), order) => floor.obey(order, log).await,
-            (Self::ZooKeeperCrate(lock), order) => lock.obey(order, log).await,
-            (Self::RedisFloor(floor), order) => floor.obey(order, log).await,
-            (Self::PostgresFloor(floor), order) => floor.obey(order, log).await,
-            (Self::MysqlFloor(floor), order) => floor.obey(order, log).await,
-            (Self::Rslock(lock), order) => lock.obey(order, log).await,
-        }
-    }
-
-    async fn close(self) -> Result<()> {
-        match self {
-            Self::Ours(ours) => ours.close().await,
-            Self::ZooKeeperFloor(floor) => floor.close().await,
-            Self::ZooKeeperCrate(lock) => lock.close().await,
-            Self::RedisFloor(floor) => floor.close().await,
-            Self::PostgresFloor(floor) => floor.close().await,
-            Self::MysqlFloor(floor) => floor.close().await,
-            Self::Rslock(lock) => lock.close().await,
-            Self::Flock(_) | Self::Floor(_) => Ok(()),
-        }
-    }
 }

@@ -5,14 +5,11 @@
 //! to the next waiter in the queue and, after its commit, wakes the process of that waiter (`KILL QUERY`), which reads its name. Nothing
 //! dies here, so no client looks for the dead.
 
-use std::sync::Arc;
-
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Opts, OptsBuilder};
 
-use super::waiters::{Held, Lent, Pool, Waiters};
-use super::workload::{Lock, Take};
+use super::by_hand::{ByHand, Lent, Pool, Requests, Waiters};
 use crate::contestant::Contestant;
 
 const TABLES: &[&str] = &[
@@ -78,18 +75,14 @@ const TABLES: &[&str] = &[
     END",
 ];
 
-#[derive(Clone)]
 pub(super) struct Floor {
     contestant: Contestant,
     options: Opts,
-    connections: Arc<Pool<Conn>>,
-    name: Arc<str>,
-    prefix: Arc<str>,
-    waiters: Waiters,
+    connections: Pool<Conn>,
 }
 
 impl Floor {
-    pub(super) async fn connect(contestant: Contestant, url: &str, prefix: &str) -> Result<Self> {
+    pub(super) async fn connect(contestant: Contestant, url: &str, prefix: &str) -> Result<ByHand<Self>> {
         let options = OptsBuilder::from_opts(Opts::from_url(&format!("{url}?prefer_socket=false"))?);
         let options = match contestant {
             // Each statement is prepared, run and forgotten.
@@ -98,33 +91,27 @@ impl Floor {
         };
         let options = Opts::from(options);
         let mut connection = Conn::new(options.clone()).await?;
-        // Whoever comes second finds them there.
+        // Several workers make the tables one after the other.
         connection.query_drop("SELECT GET_LOCK('floor', 60)").await?;
         for statement in TABLES {
             connection.query_drop(*statement).await?;
         }
         connection.query_drop("SELECT RELEASE_LOCK('floor')").await?;
-        let name: Arc<str> = format!("{prefix} bench").into();
+        let name = format!("{prefix} bench");
         let waiters = Waiters::new(format!("{prefix}_{}", std::process::id()));
         let bell = &*waiters.channel;
-        match contestant {
-            Contestant::SqlFloor => {
-                connection.exec_drop("INSERT IGNORE INTO floor_lock VALUES (?, '')", (&*name,)).await?;
-                connection.exec_drop("INSERT IGNORE INTO floor_bell VALUES (?, 0, '')", (bell,)).await?;
-                connection.query_drop(format!("SELECT GET_LOCK('{bell}_', 0)")).await?;
-                let mut ear = Conn::new(options.clone()).await?;
-                ear.query_drop(format!("SELECT GET_LOCK('{bell}', 0)")).await?;
-                tokio::spawn(listen(ear, waiters.clone()));
-            }
-            // A provider that has met a name inserts no row any more.
-            Contestant::ShedLock => {
-                let row = "INSERT IGNORE INTO shedlock VALUES (?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), '')";
-                connection.exec_drop(row, (&*name,)).await?;
-            }
-            _ => {}
+        if contestant == Contestant::SqlFloor {
+            connection.exec_drop("INSERT IGNORE INTO floor_lock VALUES (?, '')", (&name,)).await?;
+            connection.exec_drop("INSERT IGNORE INTO floor_bell VALUES (?, 0, '')", (bell,)).await?;
+            connection.query_drop(format!("SELECT GET_LOCK('{bell}_', 0)")).await?;
+            let mut ear = Conn::new(options.clone()).await?;
+            ear.query_drop(format!("SELECT GET_LOCK('{bell}', 0)")).await?;
+            tokio::spawn(listen(ear, waiters.clone()));
         }
-        let connections = Arc::new(Pool::new(connection, contestant == Contestant::Table));
-        Ok(Self { contestant, options, connections, name, prefix: prefix.into(), waiters })
+        let connections = Pool::new(connection, contestant == Contestant::Table);
+        let requests = Self { contestant, options, connections };
+        requests.prepare(&name).await?;
+        Ok(ByHand::new(contestant, requests, waiters, prefix))
     }
 
     async fn connection(&self) -> Result<Lent<Conn>> {
@@ -135,8 +122,35 @@ impl Floor {
         Ok(Conn::new(self.options.clone()).await?)
     }
 
-    /// Whether one try had it.
-    async fn take(&self, owner: &str) -> Result<bool> {
+    async fn call(&self, procedure: &str, name: &str, place: &str) -> Result<bool> {
+        let mut connection = self.connection().await?;
+        let said: Option<Option<u8>> = connection.exec_first(format!("CALL {procedure}(?, ?)"), (name, place)).await?;
+        Ok(said.flatten() == Some(1))
+    }
+}
+
+/// Wakes the waiter that the server has granted the lock, after each ring for this process.
+async fn listen(mut ear: Conn, waiters: Waiters) -> Result<()> {
+    let mut mark = 0;
+    loop {
+        let told: Result<Option<(u64, String)>, _> =
+            ear.exec_first("CALL floor_listen(?, ?)", (&*waiters.channel, mark)).await;
+        match told {
+            // The next call reads the waiter.
+            Err(Error::Server(error)) if error.code == 1317 => {}
+            told => {
+                let Some((rung, told)) = told? else { continue };
+                if rung > mark {
+                    waiters.grant(&told);
+                }
+                mark = rung;
+            }
+        }
+    }
+}
+
+impl Requests for Floor {
+    async fn take(&self, name: &str, place: &str) -> Result<bool> {
         let mut connection = self.connection().await?;
         let taken = match self.contestant {
             Contestant::Table | Contestant::TableUnprepared => {
@@ -144,7 +158,7 @@ impl Floor {
                 let insert = "INSERT INTO distributed_lock (lock_key, lock_value, expire_time) VALUES (?, ?, NOW() + INTERVAL 60 SECOND)";
                 loop {
                     let done = match connection.exec_drop(expired, ()).await {
-                        Ok(()) => connection.exec_drop(insert, (&*self.name, owner)).await,
+                        Ok(()) => connection.exec_drop(insert, (name, place)).await,
                         undone => undone,
                     };
                     // The server undid one of several (a deadlock).
@@ -155,14 +169,14 @@ impl Floor {
             }
             Contestant::ShedLock => {
                 let update = "UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, 60000000, UTC_TIMESTAMP(3)), locked_at = UTC_TIMESTAMP(3), locked_by = ? WHERE name = ? AND lock_until <= UTC_TIMESTAMP(3)";
-                connection.exec_drop(update, (owner, &*self.name)).await?;
+                connection.exec_drop(update, (place, name)).await?;
                 return Ok(connection.affected_rows() == 1);
             }
             Contestant::GetLock => {
-                let got: Option<Option<u8>> = connection.exec_first("SELECT GET_LOCK(?, 0)", (&*self.name,)).await?;
+                let got: Option<Option<u8>> = connection.exec_first("SELECT GET_LOCK(?, 0)", (name,)).await?;
                 return Ok(got.flatten() == Some(1));
             }
-            _ => connection.exec_drop("INSERT INTO floor_free VALUES (?, ?)", (&*self.name, owner)).await,
+            _ => connection.exec_drop("INSERT INTO floor_free VALUES (?, ?)", (name, place)).await,
         };
         match taken {
             Ok(()) => Ok(true),
@@ -172,8 +186,7 @@ impl Floor {
         }
     }
 
-    /// Gives back what [`Floor::take`] had.
-    async fn drop(&self, owner: &str) -> Result<bool> {
+    async fn free(&self, name: &str, place: &str) -> Result<bool> {
         let mut connection = self.connection().await?;
         let statement = match self.contestant {
             Contestant::Table | Contestant::TableUnprepared => {
@@ -183,13 +196,13 @@ impl Floor {
                 "UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3) WHERE name = ? AND locked_by = ?"
             }
             Contestant::GetLock => {
-                let free: Option<Option<u8>> = connection.exec_first("SELECT RELEASE_LOCK(?)", (&*self.name,)).await?;
+                let free: Option<Option<u8>> = connection.exec_first("SELECT RELEASE_LOCK(?)", (name,)).await?;
                 return Ok(free.flatten() == Some(1));
             }
             _ => "DELETE FROM floor_free WHERE name = ? AND holder = ?",
         };
         loop {
-            match connection.exec_drop(statement, (&*self.name, owner)).await {
+            match connection.exec_drop(statement, (name, place)).await {
                 Err(Error::Server(error)) if error.code == 1213 => {}
                 done => {
                     done?;
@@ -199,81 +212,19 @@ impl Floor {
         }
     }
 
-    async fn call(&self, procedure: &str, owner: &str) -> Result<bool> {
-        let mut connection = self.connection().await?;
-        let said: Option<Option<u8>> =
-            connection.exec_first(format!("CALL {procedure}(?, ?)"), (&*self.name, owner)).await?;
-        Ok(said.flatten() == Some(1))
-    }
-}
-
-/// Tells the one whose turn it is, whenever this process is rung for.
-async fn listen(mut ear: Conn, waiters: Waiters) -> Result<()> {
-    let mut mark = 0;
-    loop {
-        let told: Result<Option<(u64, String)>, _> =
-            ear.exec_first("CALL floor_listen(?, ?)", (&*waiters.channel, mark)).await;
-        match told {
-            // Woken: who it is for is read by the next call.
-            Err(Error::Server(error)) if error.code == 1317 => {}
-            told => {
-                let Some((rung, told)) = told? else { continue };
-                if rung > mark {
-                    waiters.hear(&told);
-                }
-                mark = rung;
-            }
-        }
-    }
-}
-
-impl Take for Floor {
-    type Held = Held;
-
-    async fn acquire(&self) -> Result<Held> {
-        let place = self.waiters.place();
-        if self.contestant != Contestant::SqlFloor {
-            self.waiters.again(|| self.take(&place)).await?;
-            return Ok(Held { place, alone: true });
-        }
-        let had = self.call("floor_take", &place);
-        self.waiters.turn(place.clone(), had).await
+    async fn queue(&self, name: &str, place: &str) -> Result<bool> {
+        self.call("floor_take", name, place).await
     }
 
-    async fn release(&self, held: Held) -> Result<()> {
-        let is_ours = match held.alone {
-            true => self.drop(&held.place).await?,
-            false => self.call("floor_pass", &held.place).await?,
-        };
-        ensure!(is_ours, "the lock was lost");
-        Ok(())
-    }
-}
-
-impl Lock for Floor {
-    fn named(&self, name: &str) -> Result<Self> {
-        Ok(Self { name: format!("{} {name}", self.prefix).into(), ..self.clone() })
-    }
-
-    async fn acquire_free(&self) -> Result<Held> {
-        let place = self.waiters.place();
-        ensure!(self.take(&place).await?, "somebody else is about");
-        Ok(Held { place, alone: true })
-    }
-
-    async fn queued(&self) -> Result<u64> {
-        Ok(self.waiters.queued())
-    }
-
-    async fn until_queued(&self, count: u64) -> Result<()> {
-        self.waiters.until_queued(count).await
+    async fn pass(&self, name: &str, place: &str) -> Result<bool> {
+        self.call("floor_pass", name, place).await
     }
 
     /// The row of a name that ShedLock's provider has met, or a connection of a service's.
-    async fn prepare(&self) -> Result<()> {
+    async fn prepare(&self, name: &str) -> Result<()> {
         if self.contestant == Contestant::ShedLock {
             let row = "INSERT IGNORE INTO shedlock VALUES (?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), '')";
-            self.connection().await?.exec_drop(row, (&*self.name,)).await?;
+            self.connection().await?.exec_drop(row, (name,)).await?;
         }
         if self.contestant == Contestant::Table {
             self.connections.warm(self.open()).await?;

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use fencelock::observe::{Event, Observer};
 use fencelock::{Client, Guard, Io, Mutex};
-use tokio::sync::watch;
 
 use super::workload::{Lock, Take};
 use crate::contestant::Contestant;
@@ -15,22 +14,20 @@ use crate::contestant::Contestant;
 /// So long that a machine on which we starve measures badly, rather than not at all.
 pub(super) const TTL: Duration = Duration::from_secs(60);
 
-/// What the observer counts.
+/// The counts of the observer.
 #[derive(Debug, Default)]
 struct Counts {
-    waiting: watch::Sender<u64>,
+    waiting: AtomicU64,
     woken: AtomicU64,
 }
 
 impl Observer for Counts {
     fn observe(&self, event: &Event<'_>) {
         match event {
-            Event::Waiting { .. } => self.waiting.send_modify(|waiting| *waiting += 1),
-            Event::Woken { .. } => {
-                self.woken.fetch_add(1, Ordering::Relaxed);
-            }
-            _ => {}
-        }
+            Event::Waiting { .. } => self.waiting.fetch_add(1, Ordering::Relaxed),
+            Event::Woken { .. } => self.woken.fetch_add(1, Ordering::Relaxed),
+            _ => 0,
+        };
     }
 }
 
@@ -80,13 +77,7 @@ impl Lock for Ours {
     }
 
     async fn queued(&self) -> Result<u64> {
-        Ok(*self.counts.waiting.borrow())
-    }
-
-    async fn until_queued(&self, count: u64) -> Result<()> {
-        let mut waiting = self.counts.waiting.subscribe();
-        waiting.wait_for(|now| *now >= count).await.context("the observer is gone")?;
-        Ok(())
+        Ok(self.counts.waiting.load(Ordering::Relaxed))
     }
 
     fn woken(&self) -> u64 {

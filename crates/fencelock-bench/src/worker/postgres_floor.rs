@@ -7,11 +7,10 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use tokio_postgres::{AsyncMessage, Client, NoTls, Statement};
 
-use super::waiters::{Held, Pool, Waiters};
-use super::workload::{Lock, Take};
+use super::by_hand::{ByHand, Pool, Requests, Waiters};
 use crate::contestant::Contestant;
 
 const TABLES: &str = "
@@ -46,15 +45,12 @@ const TABLES: &str = "
         RETURN true;
     END $$;";
 
-#[derive(Clone)]
 pub(super) struct Floor {
     contestant: Contestant,
-    url: Arc<str>,
+    url: String,
     link: Arc<Link>,
     /// Of a table by hand.
-    pool: Arc<Pool<Arc<Link>>>,
-    name: Arc<str>,
-    prefix: Arc<str>,
+    pool: Pool<Arc<Link>>,
     waiters: Waiters,
 }
 
@@ -74,7 +70,7 @@ impl Link {
         tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
                 if let AsyncMessage::Notification(grant) = message {
-                    notified.hear(grant.payload());
+                    notified.grant(grant.payload());
                 }
             }
         });
@@ -87,7 +83,7 @@ impl Link {
                 "INSERT INTO table_lock AS l VALUES ($1, $2, now() + interval '60 s') ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, expires = excluded.expires WHERE l.expires < now()",
                 "DELETE FROM table_lock WHERE name = $1 AND owner = $2",
             ),
-            // With the server's time. Whoever had the row before takes it by an update with the same condition.
+            // With the server's time. An update with the same condition takes a row that is there.
             Contestant::ShedLock => (
                 "INSERT INTO shedlock AS l (name, lock_until, locked_at, locked_by) VALUES ($1, timezone('utc', CURRENT_TIMESTAMP) + interval '60 s', timezone('utc', CURRENT_TIMESTAMP), $2) ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until, locked_at = excluded.locked_at, locked_by = excluded.locked_by WHERE l.lock_until <= timezone('utc', CURRENT_TIMESTAMP)",
                 "UPDATE shedlock SET lock_until = timezone('utc', CURRENT_TIMESTAMP) WHERE name = $1 AND locked_by = $2",
@@ -102,7 +98,7 @@ impl Link {
 }
 
 impl Floor {
-    pub(super) async fn connect(contestant: Contestant, url: &str, prefix: &str) -> Result<Self> {
+    pub(super) async fn connect(contestant: Contestant, url: &str, prefix: &str) -> Result<ByHand<Self>> {
         let (url, _) = url.split_once('?').unwrap_or((url, ""));
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
         tokio::spawn(connection);
@@ -114,76 +110,51 @@ impl Floor {
         if contestant == Contestant::SqlFloor {
             link.client.batch_execute(&format!("LISTEN {}", waiters.channel)).await?;
         }
-        let pool = Arc::new(Pool::new(Arc::clone(&link), contestant == Contestant::Table));
-        let name = format!("{prefix} bench").into();
-        Ok(Self { contestant, url: url.into(), link, pool, name, prefix: prefix.into(), waiters })
+        let pool = Pool::new(Arc::clone(&link), contestant == Contestant::Table);
+        let requests = Self { contestant, url: url.to_owned(), link, pool, waiters: waiters.clone() };
+        Ok(ByHand::new(contestant, requests, waiters, prefix))
     }
 
     fn open(&self) -> impl Future<Output = Result<Arc<Link>>> {
         Link::open(self.contestant, &self.url, &self.waiters)
     }
 
-    async fn run(&self, statement: fn(&Link) -> &Statement, owner: &str) -> Result<u64> {
+    async fn run(&self, statement: fn(&Link) -> &Statement, name: &str, place: &str) -> Result<bool> {
         let lent = match self.contestant {
             Contestant::Table => Some(self.pool.lend(self.open()).await?),
             _ => None,
         };
         let link = lent.as_deref().unwrap_or(&self.link);
-        Ok(link.client.execute(statement(link), &[&&*self.name, &owner]).await?)
+        Ok(link.client.execute(statement(link), &[&name, &place]).await? == 1)
     }
 
-    async fn ask(&self, statement: &Statement, owner: &str) -> Result<bool> {
-        Ok(self.link.client.query_one(statement, &[&&*self.name, &owner]).await?.get(0))
+    async fn ask(&self, statement: &Statement, name: &str, place: &str) -> Result<bool> {
+        Ok(self.link.client.query_one(statement, &[&name, &place]).await?.get(0))
     }
 }
 
-impl Take for Floor {
-    type Held = Held;
+impl Requests for Floor {
+    async fn take(&self, name: &str, place: &str) -> Result<bool> {
+        self.run(|link| &link.take, name, place).await
+    }
 
-    async fn acquire(&self) -> Result<Held> {
-        let place = self.waiters.place();
-        if self.contestant == Contestant::Table {
-            let had = || async { Ok(self.run(|link| &link.take, &place).await? == 1) };
-            self.waiters.again(had).await?;
-            return Ok(Held { place, alone: true });
+    async fn free(&self, name: &str, place: &str) -> Result<bool> {
+        match self.contestant {
+            Contestant::Advisory => self.ask(&self.link.drop, name, place).await,
+            _ => self.run(|link| &link.drop, name, place).await,
         }
-        let had = self.ask(&self.link.queue, &place);
-        self.waiters.turn(place.clone(), had).await
     }
 
-    async fn release(&self, held: Held) -> Result<()> {
-        let is_ours = match (self.contestant, held.alone) {
-            (Contestant::Advisory, _) => self.ask(&self.link.drop, &held.place).await?,
-            (_, true) => self.run(|link| &link.drop, &held.place).await? == 1,
-            (_, false) => self.ask(&self.link.pass, &held.place).await?,
-        };
-        ensure!(is_ours, "the lock was lost");
-        Ok(())
-    }
-}
-
-impl Lock for Floor {
-    fn named(&self, name: &str) -> Result<Self> {
-        Ok(Self { name: format!("{} {name}", self.prefix).into(), ..self.clone() })
+    async fn queue(&self, name: &str, place: &str) -> Result<bool> {
+        self.ask(&self.link.queue, name, place).await
     }
 
-    async fn acquire_free(&self) -> Result<Held> {
-        let place = self.waiters.place();
-        let taken = self.run(|link| &link.take, &place).await?;
-        ensure!(taken == 1, "somebody else is about");
-        Ok(Held { place, alone: true })
-    }
-
-    async fn queued(&self) -> Result<u64> {
-        Ok(self.waiters.queued())
-    }
-
-    async fn until_queued(&self, count: u64) -> Result<()> {
-        self.waiters.until_queued(count).await
+    async fn pass(&self, name: &str, place: &str) -> Result<bool> {
+        self.ask(&self.link.pass, name, place).await
     }
 
     /// A connection of a service's.
-    async fn prepare(&self) -> Result<()> {
+    async fn prepare(&self, _name: &str) -> Result<()> {
         match self.contestant {
             Contestant::Table => self.pool.warm(self.open()).await,
             _ => Ok(()),

@@ -1,26 +1,23 @@
-//! The floor of `redis:`: the scripts that nobody can do without, on the same client library and connection as the store's.
+//! The floor of `redis:`: the scripts that every lock needs, on the same client library and connection as the store's.
 //!
-//! A free lock is one script that sets a key with an expiry, and one that deletes it if it is ours. A lock that is waited
-//! for is one script that takes it or queues, and one that gives it to the next in the queue and tells that one. Nothing
-//! dies here, so nobody looks for the dead; nobody counts, nobody is told who holds what.
+//! A free lock is one script that sets a key with an expiry, and one that deletes its own key. A lock with waiters is one script that takes
+//! it or queues, and one that grants it to the next waiter in the queue and notifies that waiter's process. Nothing dies here, so no client
+//! looks for the dead.
 //!
 //! The floors of `layout=plain` and `layout=redisson` take and drop a free lock as those layouts write it, and know no queue.
 
-use std::sync::Arc;
-
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo as _, PushInfo, PushKind, Script, Value};
 
+use super::by_hand::{ByHand, Requests, Waiters};
 use super::ours::TTL;
-use super::waiters::{Held, Waiters};
-use super::workload::{Lock, Take};
 use crate::contestant::Contestant;
 
 const TAKE: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end return 0";
 const DROP: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
-/// A hash with an expiry, whose release is told: Redisson's lock without who says what, how often, and what was asked before.
+/// A hash with an expiry and a message of its release: Redisson's lock without a count of entries.
 const TAKE_HASH: &str = "if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end \
                          redis.call('HSET', KEYS[1], ARGV[1], '1') redis.call('PEXPIRE', KEYS[1], ARGV[2]) return 1";
 const DROP_HASH: &str = "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end \
@@ -36,15 +33,9 @@ const PASS: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end \
 /// How many requests may be on their way, as the store has it.
 const ROOM: usize = 4096;
 
-#[derive(Clone)]
 pub(super) struct Floor {
     wire: MultiplexedConnection,
-    /// The key that is the lock, and that of its queue.
-    keys: Arc<(String, String)>,
-    scripts: Arc<Scripts>,
-    waiters: Waiters,
-    /// What every key begins with.
-    prefix: Arc<str>,
+    scripts: Scripts,
 }
 
 struct Scripts {
@@ -56,7 +47,7 @@ struct Scripts {
 }
 
 impl Floor {
-    pub(super) async fn connect(contestant: Contestant, url: &str, prefix: &str) -> Result<Self> {
+    pub(super) async fn connect(contestant: Contestant, url: &str, prefix: &str) -> Result<ByHand<Self>> {
         let (url, _) = url.split_once('?').unwrap_or((url, ""));
         let waiters = Waiters::new(format!("{prefix}-{}", std::process::id()));
         let heard = waiters.clone();
@@ -64,7 +55,7 @@ impl Floor {
             .set_response_timeout(None)
             .set_pipeline_buffer_size(ROOM)
             .set_push_sender(move |push: PushInfo| {
-                hear(&heard, &push);
+                notified(&heard, &push);
                 Ok::<_, redis::aio::SendError>(())
             });
         let settings = TcpSettings::default().set_nodelay(true);
@@ -85,72 +76,44 @@ impl Floor {
             script.load_async(&mut wire).await?;
         }
         wire.subscribe(&*waiters.channel).await?;
-        let floor =
-            Self { wire, keys: keys(prefix, "bench"), waiters, prefix: prefix.into(), scripts: Arc::new(scripts) };
-        Ok(floor)
+        Ok(ByHand::new(contestant, Self { wire, scripts }, waiters, prefix))
     }
 
-    async fn ask(&self, script: &Script, place: &str) -> Result<bool> {
+    /// With the keys of the lock and of its queue.
+    async fn ask(&self, script: &Script, name: &str, place: &str) -> Result<bool> {
         let mut call = script.prepare_invoke();
-        call.key(&self.keys.0).key(&self.keys.1).arg(place).arg(TTL.as_millis() as u64);
+        call.key(name).key(format!("{name}:queue")).arg(place).arg(TTL.as_millis() as u64);
         Ok(call.invoke_async(&mut self.wire.clone()).await?)
     }
-
-    async fn set(&self, place: &str) -> Result<bool> {
-        let mut set = redis::cmd("SET");
-        set.arg(&self.keys.0).arg(place).arg("NX").arg("PX").arg(TTL.as_millis() as u64);
-        Ok(set.query_async(&mut self.wire.clone()).await?)
-    }
 }
 
-fn keys(prefix: &str, name: &str) -> Arc<(String, String)> {
-    Arc::new((format!("{prefix}:lock:{name}"), format!("{prefix}:queue:{name}")))
-}
-
-/// Tells the one whose turn came.
-fn hear(waiters: &Waiters, push: &PushInfo) {
+/// Wakes the waiter that the server has granted the lock.
+fn notified(waiters: &Waiters, push: &PushInfo) {
     let (PushKind::Message, [_, Value::BulkString(place)]) = (&push.kind, push.data.as_slice()) else { return };
     if let Ok(place) = std::str::from_utf8(place) {
-        waiters.hear(place);
+        waiters.grant(place);
     }
 }
 
-impl Take for Floor {
-    type Held = Held;
-
-    async fn acquire(&self) -> Result<Held> {
-        let place = self.waiters.place();
-        let had = self.ask(&self.scripts.queue, &place);
-        self.waiters.turn(place.clone(), had).await
+impl Requests for Floor {
+    async fn take(&self, name: &str, place: &str) -> Result<bool> {
+        if let Some(take) = &self.scripts.take {
+            return self.ask(take, name, place).await;
+        }
+        let mut set = redis::cmd("SET");
+        set.arg(name).arg(place).arg("NX").arg("PX").arg(TTL.as_millis() as u64);
+        Ok(set.query_async(&mut self.wire.clone()).await?)
     }
 
-    async fn release(&self, held: Held) -> Result<()> {
-        let script = if held.alone { &self.scripts.drop } else { &self.scripts.pass };
-        ensure!(self.ask(script, &held.place).await?, "the lock was lost");
-        Ok(())
-    }
-}
-
-impl Lock for Floor {
-    fn named(&self, name: &str) -> Result<Self> {
-        Ok(Self { keys: keys(&self.prefix, name), ..self.clone() })
+    async fn free(&self, name: &str, place: &str) -> Result<bool> {
+        self.ask(&self.scripts.drop, name, place).await
     }
 
-    async fn acquire_free(&self) -> Result<Held> {
-        let place = self.waiters.place();
-        let is_taken = match &self.scripts.take {
-            Some(take) => self.ask(take, &place).await?,
-            None => self.set(&place).await?,
-        };
-        ensure!(is_taken, "somebody else is about");
-        Ok(Held { place, alone: true })
+    async fn queue(&self, name: &str, place: &str) -> Result<bool> {
+        self.ask(&self.scripts.queue, name, place).await
     }
 
-    async fn queued(&self) -> Result<u64> {
-        Ok(self.waiters.queued())
-    }
-
-    async fn until_queued(&self, count: u64) -> Result<()> {
-        self.waiters.until_queued(count).await
+    async fn pass(&self, name: &str, place: &str) -> Result<bool> {
+        self.ask(&self.scripts.pass, name, place).await
     }
 }

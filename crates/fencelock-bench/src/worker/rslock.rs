@@ -10,16 +10,16 @@ use rslock::LockManager;
 use super::ours::TTL;
 use super::workload::{Lock, Take};
 
-/// Who has not got the lock by then is taken to wait; there is no queue in which it could be seen.
+/// A task without the lock after this time counts as a waiter: there is no queue that could be counted.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 #[derive(Clone)]
 pub(super) struct Rslock {
     manager: LockManager,
     key: Arc<str>,
-    /// What every key begins with.
+    /// The prefix of every key.
     prefix: Arc<str>,
-    /// Those who were refused once.
+    /// The tasks whose first try failed.
     refused: Arc<AtomicU64>,
 }
 
@@ -65,12 +65,5 @@ impl Lock for Rslock {
 
     async fn queued(&self) -> Result<u64> {
         Ok(self.refused.load(Ordering::Relaxed))
-    }
-
-    async fn until_queued(&self, count: u64) -> Result<()> {
-        while self.queued().await? < count {
-            tokio::time::sleep(PATIENCE).await;
-        }
-        Ok(())
     }
 }

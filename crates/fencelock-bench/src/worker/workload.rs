@@ -1,4 +1,4 @@
-//! What is measured, the same for every contestant that is an async lock in Rust.
+//! The measured work, the same for every contestant that is an async lock in Rust.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,16 +29,13 @@ pub(super) trait Lock: Take {
     /// The lock of another name.
     fn named(&self, name: &str) -> Result<Self>;
 
-    /// Takes it when nobody else is about, which a floor need not look for.
+    /// Takes a lock without contention, for which a floor need not look.
     fn acquire_free(&self) -> impl Future<Output = Result<Self::Held>> + Send {
         self.acquire()
     }
 
-    /// A number that rises by one with everybody who queues.
+    /// A number that rises by one with every waiter.
     fn queued(&self) -> impl Future<Output = Result<u64>> + Send;
-
-    /// Waits until [`Lock::queued`] is that much.
-    fn until_queued(&self, count: u64) -> impl Future<Output = Result<()>> + Send;
 
     /// Makes what has to be there before the lock can be used.
     fn prepare(&self) -> impl Future<Output = Result<()>> + Send {
@@ -56,6 +53,20 @@ pub(super) trait Lock: Take {
     }
 }
 
+/// A contestant in its process.
+pub(super) trait Obey: Send {
+    /// Does what the order says; the answer to the parent.
+    fn obey(&mut self, order: Order, log: &Path) -> impl Future<Output = Result<String>> + Send;
+
+    /// Gives everything back.
+    fn close(self) -> impl Future<Output = Result<()>> + Send
+    where
+        Self: Sized,
+    {
+        async { Ok(()) }
+    }
+}
+
 pub(super) struct Workload<L: Lock> {
     lock: L,
     gate: Arc<Notify>,
@@ -68,7 +79,84 @@ impl<L: Lock> Workload<L> {
         Self { lock, gate: Arc::default(), entrants: JoinSet::new(), held: Arc::default() }
     }
 
-    pub(super) async fn obey(&mut self, order: Order, log: &Path) -> Result<String> {
+    fn done(&self) -> String {
+        format!("done woken={}", self.lock.woken())
+    }
+
+    async fn cycle(&self, count: u64) -> Result<Vec<u64>> {
+        let mut took = Vec::with_capacity(usize::try_from(count)?);
+        for _ in 0..count {
+            let before = now();
+            let held = self.lock.acquire_free().await?;
+            self.lock.release(held).await?;
+            took.push(now() - before);
+        }
+        Ok(took)
+    }
+
+    async fn enter(&mut self, index: u64, hold: bool) -> Result<()> {
+        if !hold {
+            return self.fill(index, 1).await;
+        }
+        let held = Arc::new(Notify::new());
+        let gate = Some((Arc::clone(&held), Arc::clone(&self.gate)));
+        self.entrants.spawn(once(self.lock.clone(), index, gate));
+        tokio::select! {
+            () = held.notified() => Ok(()),
+            Some(ended) = self.entrants.join_next() => match ended {
+                Ok(Err(fault)) => Err(fault),
+                _ => bail!("the holder did not get the lock"),
+            },
+        }
+    }
+
+    async fn fill(&mut self, first: u64, count: u64) -> Result<()> {
+        let before = self.lock.queued().await?;
+        for index in first..first + count {
+            self.entrants.spawn(once(self.lock.clone(), index, None));
+        }
+        while self.lock.queued().await? < before + count {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    }
+
+    async fn hold(&mut self, count: u64, tasks: u64) -> Result<String> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).reserve_exact(usize::try_from(count)?);
+        let (before, start) = (memory()?, now());
+        let takers = (0..tasks).map(|first| {
+            let (lock, held) = (self.lock.clone(), Arc::clone(&self.held));
+            async move {
+                for number in (first..count).step_by(usize::try_from(tasks)?) {
+                    let one = lock.named(&format!("held-{number}"))?.acquire().await?;
+                    held.lock().unwrap_or_else(PoisonError::into_inner).push(one);
+                }
+                Ok(())
+            }
+        });
+        all(takers).await?;
+        let took = now() - start;
+        Ok(format!("done before={before} after={} took={took}", memory()?))
+    }
+
+    async fn wait(&mut self, count: u64) -> Result<String> {
+        let held = self.lock.acquire().await?;
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).push(held);
+        // The first waiters make a thread, its stack, and tables.
+        for index in 0..WARM_WAITERS {
+            self.enter(index, false).await?;
+        }
+        let before = memory()?;
+        for index in 0..count {
+            self.enter(index, false).await?;
+        }
+        let future = size_of_val(&once(self.lock.clone(), 0, None));
+        Ok(format!("done before={before} after={} future={future}", memory()?))
+    }
+}
+
+impl<L: Lock> Obey for Workload<L> {
+    async fn obey(&mut self, order: Order, log: &Path) -> Result<String> {
         match order {
             Order::Cycle { count } => {
                 write_log(log, &self.cycle(count).await?)?;
@@ -111,84 +199,11 @@ impl<L: Lock> Workload<L> {
         }
     }
 
-    /// Gives everything back.
-    pub(super) async fn close(self) -> Result<()> {
+    async fn close(self) -> Result<()> {
         let Self { lock, mut entrants, held, .. } = self;
         entrants.shutdown().await;
         drop((entrants, held));
         lock.close().await
-    }
-
-    pub(super) fn done(&self) -> String {
-        format!("done woken={}", self.lock.woken())
-    }
-
-    async fn cycle(&self, count: u64) -> Result<Vec<u64>> {
-        let mut took = Vec::with_capacity(usize::try_from(count)?);
-        for _ in 0..count {
-            let before = now();
-            let held = self.lock.acquire_free().await?;
-            self.lock.release(held).await?;
-            took.push(now() - before);
-        }
-        Ok(took)
-    }
-
-    async fn enter(&mut self, index: u64, hold: bool) -> Result<()> {
-        if !hold {
-            return self.fill(index, 1).await;
-        }
-        let held = Arc::new(Notify::new());
-        let gate = Some((Arc::clone(&held), Arc::clone(&self.gate)));
-        self.entrants.spawn(once(self.lock.clone(), index, gate));
-        tokio::select! {
-            () = held.notified() => Ok(()),
-            Some(ended) = self.entrants.join_next() => match ended {
-                Ok(Err(fault)) => Err(fault),
-                _ => bail!("the holder did not get the lock"),
-            },
-        }
-    }
-
-    async fn fill(&mut self, first: u64, count: u64) -> Result<()> {
-        let before = self.lock.queued().await?;
-        for index in first..first + count {
-            self.entrants.spawn(once(self.lock.clone(), index, None));
-        }
-        self.lock.until_queued(before + count).await
-    }
-
-    async fn hold(&mut self, count: u64, tasks: u64) -> Result<String> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).reserve_exact(usize::try_from(count)?);
-        let (before, start) = (memory()?, now());
-        let takers = (0..tasks).map(|first| {
-            let (lock, held) = (self.lock.clone(), Arc::clone(&self.held));
-            async move {
-                for number in (first..count).step_by(usize::try_from(tasks)?) {
-                    let one = lock.named(&format!("held-{number}"))?.acquire().await?;
-                    held.lock().unwrap_or_else(PoisonError::into_inner).push(one);
-                }
-                Ok(())
-            }
-        });
-        all(takers).await?;
-        let took = now() - start;
-        Ok(format!("done before={before} after={} took={took}", memory()?))
-    }
-
-    async fn wait(&mut self, count: u64) -> Result<String> {
-        let held = self.lock.acquire().await?;
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).push(held);
-        // What the first waiters bring with them: a thread, its stack, tables.
-        for index in 0..WARM_WAITERS {
-            self.enter(index, false).await?;
-        }
-        let before = memory()?;
-        for index in 0..count {
-            self.enter(index, false).await?;
-        }
-        let future = size_of_val(&once(self.lock.clone(), 0, None));
-        Ok(format!("done before={before} after={} future={future}", memory()?))
     }
 }
 
@@ -216,14 +231,14 @@ pub(super) async fn contend<L: Take>(lock: L, who: u64, start: u64, end: u64) ->
             lock.release(guard).await?;
             return Ok(sections);
         }
-        // Where nothing has to be waited for, a cycle may run without giving way; nobody else would come to queue.
+        // A cycle that waits for nothing may run without giving way, and no other task would queue.
         tokio::task::yield_now().await;
         sections.push(Section { who, acquired, releasing: now() });
         lock.release(guard).await?;
     }
 }
 
-/// The same where nobody else is about. The first time counts, however late: on a busy machine nobody may have it in time.
+/// The same without contention. The first time counts, however late: on a busy machine no task may have the lock in time.
 async fn alone<L: Lock>(lock: L, who: u64, start: u64, end: u64) -> Result<Vec<Section>> {
     tokio::time::sleep(Duration::from_nanos(start.saturating_sub(now()))).await;
     let mut sections = Vec::new();

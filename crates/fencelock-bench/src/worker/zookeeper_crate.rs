@@ -37,7 +37,7 @@ impl Take for Crate {
 
     async fn release(&self, held: OwnedLockClient) -> Result<()> {
         self.client.delete(held.lock_path(), None).await?;
-        // Dropped, it would delete once more, in the background, which tells nobody when it is done. So the client stays for ever.
+        // Dropped, it would delete once more, in the background, without a sign of its end. So the client stays for ever.
         std::mem::forget(held);
         Ok(())
     }
@@ -51,13 +51,6 @@ impl Lock for Crate {
     async fn queued(&self) -> Result<u64> {
         let stat = self.client.check_stat(&self.queue).await?.context("the queue is gone")?;
         Ok(u64::try_from(stat.num_children)?)
-    }
-
-    async fn until_queued(&self, count: u64) -> Result<()> {
-        while self.queued().await? < count {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        Ok(())
     }
 
     async fn close(self) -> Result<()> {

@@ -1,10 +1,9 @@
-//! The floor of `zk:`: the requests that nobody can do without, on the same client, connection and thread as the store's.
+//! The floor of `zk:`: the requests that every lock needs, on the same client, connection and thread as the store's.
 //!
-//! Nodes have names and data as long as the store's. A waiter knows who is ahead of it by the number alone, since here
-//! everybody stays until they had the lock: nothing is looked for, nothing compared, nobody told.
+//! Nodes have names and data as long as the store's. A waiter finds the waiter ahead of it by the number alone, since each one here stays
+//! until it had the lock: the floor looks for nothing, compares nothing, and notifies no observer.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use fencelock_zookeeper::{Acl, Answer, Client, Config, CreateMode, Created, ErrorKind, Stat};
@@ -22,7 +21,7 @@ const NOTE: &[u8] = br#"{"fencelock":1,"client":"0123456789abcdef","host":"bench
 pub(super) struct Floor {
     client: Client,
     root: Arc<str>,
-    /// The node under which everybody queues.
+    /// The parent of all nodes of the queue.
     queue: Arc<str>,
     listed: bool,
 }
@@ -106,13 +105,6 @@ impl Lock for Floor {
     async fn queued(&self) -> Result<u64> {
         let stat = self.client.exists(&self.queue).await?.context("the queue is gone")?;
         Ok(u64::try_from(stat.num_children)?)
-    }
-
-    async fn until_queued(&self, count: u64) -> Result<()> {
-        while self.queued().await? < count {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        Ok(())
     }
 
     async fn prepare(&self) -> Result<()> {

@@ -1,5 +1,6 @@
 //! A million contended cycles over one name, and a million over 64, in each database: the server ends no request of ours in favour of
-//! another one, and none that waited in vain for a row. `cargo xtask deep cycles` runs them in a release build; a debug build runs fewer.
+//! another one, and none that waited in vain for a row. `cargo xtask deep cycles` runs them in a release build; `FENCELOCK_CYCLES` is another
+//! number of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -8,14 +9,18 @@ use std::time::Instant;
 use fencelock::Client;
 use fencelock_testbed::{mysql, postgres};
 
-const CYCLES: u64 = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
+const CYCLES: u64 = 1_000_000;
 const CLIENTS: usize = 16;
 /// Of each client.
 const TASKS: usize = 4;
 
 /// Acquires and releases locks of random names until all cycles are done. An error of the server ends the test.
-async fn cycle(client: Client, next: Arc<AtomicU64>, holders: Arc<Vec<AtomicI64>>) {
-    while let number @ 0..CYCLES = next.fetch_add(1, Ordering::SeqCst) {
+async fn cycle(client: Client, count: u64, next: Arc<AtomicU64>, holders: Arc<Vec<AtomicI64>>) {
+    loop {
+        let number = next.fetch_add(1, Ordering::SeqCst);
+        if number >= count {
+            return;
+        }
         let which = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % holders.len() as u64;
         let holders = &holders[usize::try_from(which).unwrap()];
         let guard = client.mutex(format!("job/{which}")).unwrap().acquire().await.unwrap();
@@ -28,18 +33,19 @@ async fn cycle(client: Client, next: Arc<AtomicU64>, holders: Arc<Vec<AtomicI64>
 
 async fn cycles(url: &str, names: usize) {
     let (next, holders) = (Arc::default(), Arc::new((0..names).map(|_| AtomicI64::new(0)).collect::<Vec<_>>()));
+    let count = std::env::var("FENCELOCK_CYCLES").map_or(CYCLES, |count| count.parse().unwrap());
     let start = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..CLIENTS {
         let client = Client::connect(url).await.unwrap();
         for _ in 0..TASKS {
-            tasks.spawn(cycle(client.clone(), Arc::clone(&next), Arc::clone(&holders)));
+            tasks.spawn(cycle(client.clone(), count, Arc::clone(&next), Arc::clone(&holders)));
         }
     }
     while let Some(ended) = tasks.join_next().await {
         ended.unwrap();
     }
-    println!("{CYCLES} cycles over {names} names in {:.0} s", start.elapsed().as_secs_f64());
+    println!("{count} cycles over {names} names in {:.0} s", start.elapsed().as_secs_f64());
 }
 
 /// The requests that the server ended since its start: deadlocks (1213) and waits in vain (1205).

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::report::DOCUMENT;
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks.md");
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -159,49 +159,44 @@ fn share(ours: &str, theirs: &str) -> Result<f64> {
     Ok(number(ours)? / number(theirs)?)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+const TEXT: &str =
+    "# B\n\n## `x:`\n\n| cycle, p50 (p99) | far, µs | near, µs |\n|---|---:|---:|\n| us | 10.5 (70) | – |\n";
 
-    const TEXT: &str =
-        "# B\n\n## `x:`\n\n| cycle, p50 (p99) | far, µs | near, µs |\n|---|---:|---:|\n| us | 10.5 (70) | – |\n";
+const BEGIN: &str = "<!-- made by `cargo xtask docs`: begin -->";
+const END: &str = "<!-- made by `cargo xtask docs`: end -->";
 
-    const BEGIN: &str = "<!-- made by `cargo xtask docs`: begin -->";
-    const END: &str = "<!-- made by `cargo xtask docs`: end -->";
-
-    /// Compares, or writes where `FENCELOCK_WRITE_DOCUMENTS` is set.
-    #[test]
-    fn the_document_begins_with_the_figures_of_its_tables() {
-        let svg = DOCUMENT.replace(".md", ".svg");
-        let (text, plotted) = (std::fs::read_to_string(DOCUMENT).unwrap(), std::fs::read_to_string(&svg).unwrap());
-        let (before, rest) = text.split_once(BEGIN).unwrap();
-        let (_, after) = rest.split_once(END).unwrap();
-        let now = format!("{before}{BEGIN}\n\n{}\n{END}{after}", table(&text).unwrap());
-        let plot = plot(&text).unwrap();
-        if std::env::var_os("FENCELOCK_WRITE_DOCUMENTS").is_some() {
-            std::fs::write(DOCUMENT, now).unwrap();
-            std::fs::write(svg, plot).unwrap();
-        } else {
-            assert!(now == text && plot == plotted, "run `cargo xtask docs`");
-        }
+/// Compares, or writes where `FENCELOCK_WRITE_DOCUMENTS` is set.
+#[test]
+fn the_document_begins_with_the_figures_of_its_tables() {
+    let svg = DOCUMENT.replace(".md", ".svg");
+    let (text, plotted) = (std::fs::read_to_string(DOCUMENT).unwrap(), std::fs::read_to_string(&svg).unwrap());
+    let (before, rest) = text.split_once(BEGIN).unwrap();
+    let (_, after) = rest.split_once(END).unwrap();
+    let now = format!("{before}{BEGIN}\n\n{}\n{END}{after}", table(&text).unwrap());
+    let plot = plot(&text).unwrap();
+    if std::env::var_os("FENCELOCK_WRITE_DOCUMENTS").is_some() {
+        std::fs::write(DOCUMENT, now).unwrap();
+        std::fs::write(svg, plot).unwrap();
+    } else {
+        assert!(now == text && plot == plotted, "run `cargo xtask docs`");
     }
+}
 
-    #[test]
-    fn a_figure_is_found_by_section_table_row_and_column() {
-        let place = |section| Place { section, table: "cycle", ours: ("", ""), peer: None };
-        assert_eq!(figure(TEXT, &place("`x:`"), ("us", "far, µs")).unwrap().as_deref(), Some("10.5"));
-        for none in [("us", "near, µs"), ("us", "off, µs"), ("them", "far, µs")] {
-            assert_eq!(figure(TEXT, &place("`x:`"), none).unwrap(), None);
-        }
-        assert!(figure(TEXT, &place("`y:`"), ("us", "far, µs")).is_err());
+#[test]
+fn a_figure_is_found_by_section_table_row_and_column() {
+    let place = |section| Place { section, table: "cycle", ours: ("", ""), peer: None };
+    assert_eq!(figure(TEXT, &place("`x:`"), ("us", "far, µs")).unwrap().as_deref(), Some("10.5"));
+    for none in [("us", "near, µs"), ("us", "off, µs"), ("them", "far, µs")] {
+        assert_eq!(figure(TEXT, &place("`x:`"), none).unwrap(), None);
     }
+    assert!(figure(TEXT, &place("`y:`"), ("us", "far, µs")).is_err());
+}
 
-    #[test]
-    fn a_bar_is_as_long_as_its_share_and_no_longer_than_twice_the_peers() {
-        assert!((share("5", "10").unwrap() - 0.5).abs() < 1e-9);
-        let mut bars = String::new();
-        bar(&mut bars, 0.0, "x", 9.0);
-        assert!(bars.contains("width=\"320.0\"") && bars.contains(">9.00<"), "{bars}");
-        assert!(share("–", "1").is_err());
-    }
+#[test]
+fn a_bar_is_as_long_as_its_share_and_no_longer_than_twice_the_peers() {
+    assert!((share("5", "10").unwrap() - 0.5).abs() < 1e-9);
+    let mut bars = String::new();
+    bar(&mut bars, 0.0, "x", 9.0);
+    assert!(bars.contains("width=\"320.0\"") && bars.contains(">9.00<"), "{bars}");
+    assert!(share("–", "1").is_err());
 }
