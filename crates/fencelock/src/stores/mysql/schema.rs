@@ -52,8 +52,7 @@ impl Schema {
         Ok(Self { config: Arc::new(config), table })
     }
 
-    /// The statements that make them, and let these accounts (`user`, or `user@host`) use them, as the command `mariadb` or `mysql` of the
-    /// server reads them.
+    /// The statements that make them, and let these accounts (`user` or `user@host`) use them, for the command `mariadb` or `mysql`.
     #[must_use]
     pub fn statements(&self, accounts: &[&str]) -> String {
         let database = self.config.database.replace('`', "``");
@@ -66,8 +65,7 @@ impl Schema {
         format!("USE `{database}`\nDELIMITER //\n{}\n//\nDELIMITER ;\n", all.join("\n//\n"))
     }
 
-    /// Makes them unless they are there, and lets these accounts (`user`, or `user@host`) use them. It can be repeated when it failed half
-    /// way.
+    /// Makes them unless they are there, and lets these accounts (`user` or `user@host`) use them. After a failure, call it again.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) for a user who may not create tables and procedures, or not let others use them,

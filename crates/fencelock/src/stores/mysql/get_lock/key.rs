@@ -64,8 +64,7 @@ fn unknown() -> Error {
         .with("known", KNOWN)
 }
 
-/// A name in small letters that is short enough stays as it is; of any other, the beginning stands before a digest. Lengths are those of
-/// UTF-16.
+/// A short name in small letters is its key; the key of any other is its beginning and a digest. Lengths are those of UTF-16.
 fn net(name: &str) -> String {
     // As .NET has it, one character stays one.
     let small = |c: char| Some(c.to_lowercase()).filter(|small| small.len() == 1).and_then(|mut small| small.next());

@@ -1,5 +1,4 @@
-//! Named locks of MariaDB and MySQL (`GET_LOCK`), by the names of other programs, as statements. What is the same on every server is
-//! `kit/database/session_locks.rs`.
+//! Statements for named locks of MariaDB and MySQL (`GET_LOCK`), by the names of other programs. `kit/database/session_locks.rs` has the rest.
 
 mod key;
 
@@ -76,8 +75,7 @@ impl SessionLocks for Keys {
         told(connection, "renew", "SELECT CONNECTION_ID()", Vec::new()).await
     }
 
-    /// One that this session has is that of a former try where no answer came to it, and else that of another place, whose name the server
-    /// takes for the same: MySQL does not tell capital letters.
+    /// A lock that the session has is that of a former try without an answer, or of a place whose name differs in capital letters (MySQL).
     async fn take(
         &self,
         connection: &Connection,

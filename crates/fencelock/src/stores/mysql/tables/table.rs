@@ -38,8 +38,7 @@ pub(super) struct Statements {
     pub(super) longest: usize,
 }
 
-/// The zone that this session began with (`init_connect` may set another one than `@@global.time_zone`), and whether it is UTC: in summer and
-/// winter, because an abbreviation such as `UTC` may be of any zone.
+/// The zone that this session began with, by `init_connect` too, and whether it is UTC in summer and winter, whatever its abbreviation.
 const ZONE: &str = "SELECT @fencelock_zone, CONVERT_TZ('2026-01-01', '+00:00', @fencelock_zone) = '2026-01-01' AND CONVERT_TZ('2026-07-01', '+00:00', @fencelock_zone) = '2026-07-01'";
 const NO_TIME: &str = "the column of the end is a datetime or a timestamp";
 const NO_ZONE: &str = "the rows keep the writer's local time, and a session of another time zone reads another time: set `zone` to the zone of the other programs' sessions, which is the server's unless a driver sets another one";
