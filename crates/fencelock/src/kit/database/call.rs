@@ -7,7 +7,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{PlaceId, RequestId};
 
-/// A parameter of a function.
 #[derive(Debug, Clone)]
 pub(crate) enum Param<'a> {
     Null,
@@ -53,7 +52,6 @@ impl<'a, T: Into<Param<'a>>> FromIterator<T> for Param<'a> {
     }
 }
 
-/// A column of an answer.
 #[derive(Debug, Clone)]
 pub(crate) enum Cell {
     Null,
@@ -62,7 +60,6 @@ pub(crate) enum Cell {
     Numbers(Vec<i64>),
 }
 
-/// A row of an answer.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) operation: &'static str,
@@ -104,7 +101,6 @@ impl Row {
         self.bytes(at)?.and_then(|text| str::from_utf8(text).ok()).ok_or_else(|| self.strange())
     }
 
-    /// A place, from three columns: name, client and number.
     pub(crate) fn place(&self, from: usize) -> Result<PlaceId> {
         let name = Name::new(self.text(from)?).map_err(|_: Error| self.strange())?;
         Ok(PlaceId { name, request: RequestId { client: self.number(from + 1)?, number: self.number(from + 2)? } })
@@ -125,19 +121,15 @@ impl Row {
     }
 }
 
-/// The error of an answer that none of fencelock's functions gives.
 pub(crate) fn strange(operation: &'static str) -> Error {
     let message =
         "the server answered what none of fencelock's functions answers: they are of another release, or damaged";
     Error::new(ErrorKind::Layout, operation, message).outcome_unknown()
 }
 
-/// A connection to a database with fencelock's functions.
 pub(crate) trait Calls: Send + Sync + 'static {
-    /// Which connection of its link this is, from 1.
     fn number(&self) -> u64;
 
-    /// Whether the functions were there when the connection was made.
     fn has_schema(&self) -> bool;
 
     /// Calls a function. Returns the rows of the answer.
@@ -148,7 +140,6 @@ pub(crate) trait Calls: Send + Sync + 'static {
         params: Vec<Param<'_>>,
     ) -> impl Future<Output = Result<Vec<Row>>> + Send;
 
-    /// Calls a function that answers one row.
     fn ask(
         &self,
         operation: &'static str,

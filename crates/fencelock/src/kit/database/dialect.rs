@@ -13,30 +13,21 @@ use crate::kit::served::PlacesByName;
 use crate::name::Name;
 use crate::store::{Capability, Opening, Outline, PlaceId, RequestId};
 
-/// A function's name and its parameters.
 pub(crate) type Call<'a> = (&'static str, Vec<Param<'a>>);
 
-/// A duration in the unit of the functions.
 pub(crate) fn units<D: Dialect>(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos() / D::UNIT.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Our own layout in one database.
 pub(crate) trait Dialect: Reach<Connection: Calls> {
-    /// What a session keeps of the way on which the server wakes it.
     type Ear: Default + Send + Sync;
 
-    /// The unit of durations.
     const UNIT: Duration;
-    /// The longest ttl of a session, in that unit.
     const LONGEST_TTL: u64;
     /// Whether a note has its time to live, in milliseconds, and not its end.
     const NOTES_SAY_TTL: bool;
-    /// How many contenders one request shows at most.
     const SHOWN_PER_CALL: usize;
-    /// The function that breaks a grant.
     const BREAK: &'static str;
-    /// How many places are given up at once.
     const AT_ONCE: usize;
     /// In which column `unknown` has the number of a place.
     const UNKNOWN_SEQ: usize;
@@ -45,7 +36,6 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
 
     fn capability() -> &'static Capability;
 
-    /// A way for a session, or for a reader.
     fn link(config: &Arc<Self::Config>, session: Option<Arc<FairSession<Self>>>) -> Arc<Reconnect<Self>>;
 
     /// A separate connection for a request that may wait for another program's transaction. On a shared connection all requests behind it
@@ -72,7 +62,6 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
     /// The error of a request that waits for a transaction which keeps the row of a grant.
     fn kept(operation: &'static str, name: &Name) -> Error;
 
-    /// The error of a break that failed with `error`.
     fn in_vain(_operation: &'static str, _name: &Name, error: Error) -> Error {
         error
     }
@@ -91,13 +80,10 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
     /// The parameters of `show`: up to `limit` contenders after the first `skip` of those behind the number `after`.
     fn show(name: &Name, after: u64, skip: usize, limit: usize) -> Vec<Param<'_>>;
 
-    /// The parameters of `contention`.
     fn count<'a>(name: &'a Name, mine: &[RequestId]) -> Vec<Param<'a>>;
 
-    /// The answer to `contention`.
     fn counted(rows: &[Row], mine: &[RequestId]) -> Result<Outline>;
 
-    /// The time of a server that may not have our tables, in microseconds.
     fn now(connection: &Self::Connection) -> impl Future<Output = Result<Row>> + Send;
 
     /// When the session looks at a place again, by its ear and by the server.

@@ -22,19 +22,15 @@ use crate::store::Opening;
 /// The background work of a connection, until the connection ends. Chores hold the connection weakly, or it would never be closed.
 pub(crate) type Chores = BoxFuture<'static, ()>;
 
-/// The user of a connection: a session, or a reader of queues and names.
 pub(crate) trait User<C>: Send + Sync {
     /// Sends the first requests on a new connection. The server has been checked by then, and has the tables that the user needs.
     fn greet(self: Arc<Self>, connection: Arc<C>) -> BoxFuture<'static, Result<Option<Chores>>>;
 
-    /// The server sent a message that no request asked for, on the connection of this number.
     fn heard(&self, _connection: u64, _message: &[u8]) {}
 
-    /// The connection of this number ended.
     fn disconnected(&self, _connection: u64) {}
 }
 
-/// A user that sends and receives nothing of its own.
 pub(crate) struct Nobody;
 
 impl<C: Send + Sync + 'static> User<C> for Nobody {
@@ -43,7 +39,6 @@ impl<C: Send + Sync + 'static> User<C> for Nobody {
     }
 }
 
-/// The way to a database for layouts that need none of our tables.
 pub(crate) trait Reach: Dial + Sized {
     type Config: fmt::Debug + Send + Sync + 'static;
 

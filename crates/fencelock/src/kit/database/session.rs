@@ -22,13 +22,11 @@ use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Capability, Entry, Liveness, Loss, Opening, Order, Pace, PlaceId, RequestId, Tokens, Waiters};
 
-/// How many grants one call asks about.
 const LOOKED_AT: usize = 1024;
 
 /// Into how many parts the deadline of a renewal falls: after the first one it is also sent on a connection of its own.
 const PART: u32 = 3;
 
-/// The capability of our own layout in every database. Each store sets name, presumptions and residue.
 pub(crate) const FAIR: Capability = Capability {
     store: "",
     layout: "",
@@ -58,7 +56,6 @@ pub(crate) struct FairSession<D: Dialect> {
     /// Where the server wakes the session. Drawn at random: a client that knew the bell could ring it wrongly, or take it away.
     pub(crate) bell: String,
     pub(crate) ear: D::Ear,
-    /// The bucket that is cleared up next.
     swept: AtomicU16,
     sweep: Notify,
 }
@@ -162,7 +159,6 @@ impl<D: Dialect> FairSession<D> {
         Ok(())
     }
 
-    /// Asks for the standing of places.
     pub(crate) async fn look(&self, connection: &D::Connection, asked: &PlacesByName) -> Result<Look> {
         let seq = |id| self.places.seq(id).unwrap_or(0);
         let seqs: Vec<Vec<u64>> = asked.iter().map(|(_, ids)| ids.iter().map(|id| seq(*id)).collect()).collect();
@@ -244,7 +240,6 @@ impl<D: Dialect> FairSession<D> {
         })
     }
 
-    /// Clears away places of dead sessions in some buckets.
     async fn clear_up(&self, connection: &D::Connection) -> Result<()> {
         D::settle_ear(self, connection).await?;
         let from = u64::from(self.swept.load(Ordering::Relaxed));
@@ -422,7 +417,6 @@ impl<D: Dialect> Served for FairSession<D> {
         Ok(found)
     }
 
-    /// Wakes the sweeper.
     fn tidy_up(&self) {
         self.sweep.notify_one();
     }

@@ -28,7 +28,6 @@ use futures_util::future::join;
 const ONLY_MUTEXES: &str =
     "locks of the server's sessions are taken as mutexes here: readers, writers and permits need `layout=fair`";
 
-/// The capability that all such layouts have.
 pub(crate) fn least(store: &'static str, layout: &'static str) -> Capability {
     Capability {
         liveness: Liveness::Session,
@@ -48,13 +47,10 @@ pub(crate) fn contender(id: RequestId, who: String, is_granted: bool) -> Contend
 
 pub(crate) type OnWire<L> = <<L as SessionLocks>::Dial as Dial>::Connection;
 
-/// The statements of one server for locks of sessions.
 pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
     type Dial: Reach;
-    /// The server's key of a lock.
     type Key: Clone + Eq + Hash + fmt::Debug + Send + Sync;
 
-    /// The word for these locks in messages.
     const KIND: &'static str;
 
     fn capability(&self) -> &'static Capability;
@@ -89,7 +85,6 @@ pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
         async {}
     }
 
-    /// The holder of the lock, and the waiters if the server lists them.
     fn contenders(
         &self,
         connection: &OnWire<Self>,
@@ -115,7 +110,6 @@ impl<L: SessionLocks> fmt::Debug for Locks<L> {
     }
 }
 
-/// The requests of one session.
 pub(crate) struct Asking<L: SessionLocks> {
     locks: Arc<L>,
     opening: Opening,
@@ -134,7 +128,6 @@ impl<L: SessionLocks> Asking<L> {
         self.taken().is_empty()
     }
 
-    /// The key of this place, if the lock may be this place's at the server.
     fn key_of(&self, operation: &'static str, place: &PlaceId) -> Result<Option<L::Key>> {
         let key = self.locks.key(operation, &place.name)?;
         Ok((self.taken().get(&key) == Some(&place.request)).then_some(key))
@@ -198,7 +191,6 @@ impl<L: SessionLocks> Asks for Asking<L> {
     }
 }
 
-/// A session as its one connection sees it.
 struct SessionUser<L: SessionLocks>(Arc<TryAgainSession<Asking<L>>>);
 
 impl<L: SessionLocks> User<OnWire<L>> for SessionUser<L> {

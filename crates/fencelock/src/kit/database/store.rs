@@ -22,10 +22,8 @@ use crate::store::{
 };
 use crate::token::FencingToken;
 
-/// How many names one request looks at.
 const NAMES_PER_CALL: u64 = 500;
 
-/// The store of our own layout in one database.
 pub(crate) fn store<D: Dialect>(config: D::Config) -> Arc<dyn Store> {
     Arc::new(ServerStore::new(Fair::<D>(Arc::new(config))))
 }
@@ -38,7 +36,6 @@ impl<D: Dialect> fmt::Debug for Fair<D> {
     }
 }
 
-/// Up to which name names were listed: its bucket, and the name.
 struct Listed(i64, Vec<u8>);
 
 impl Default for Listed {
@@ -176,7 +173,6 @@ fn note_of<D: Dialect>(row: &Row, value: &[u8]) -> Result<Note> {
     })
 }
 
-/// A time of the server, in microseconds.
 fn moment(row: &Row, at: usize) -> Result<SystemTime> {
     let us = u64::try_from(row.signed(at)?).ok();
     us.and_then(|us| UNIX_EPOCH.checked_add(Duration::from_micros(us))).ok_or_else(|| row.strange())

@@ -5,7 +5,6 @@ use crate::kit::address::HostPort;
 use crate::store::StoreUrl;
 use crate::store::secret::{Secret, TWO_PASSWORDS};
 
-/// Makes a store's error about its URL.
 pub(crate) type Bad = fn(&'static str) -> Error;
 
 /// Takes user and password, before the host or as options, and `password_file`. A URL without a user is the error `unnamed`.
@@ -57,7 +56,6 @@ pub(crate) fn is_encrypted(url: &mut StoreUrl, bad: Bad, is_here: bool, is_socke
 }
 
 impl HostPort {
-    /// Whether the address is on this host.
     pub(crate) fn is_here(&self) -> bool {
         self.host == "localhost" || self.host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
     }

@@ -3,7 +3,6 @@
 use super::{Kind, LockTable};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The shortest column that has room for a holder's UUID.
 const HOLDER_LENGTH: i64 = 36;
 
 const NO_TABLE: &str = "the database has no such lock table: make it with `fencelock migrate` or with this statement, or name the one that there is (options `table` and `columns`)";
@@ -12,10 +11,8 @@ const NO_COLUMN: &str =
 const NO_KEY: &str = "nothing keeps two rows of one key out of the lock table, so two clients would hold one lock: the column of the key must be unique by itself, in its whole length";
 const NO_ROOM: &str = "the column has no room for what a holder is known by, a UUID of 36 characters";
 
-/// A column of the table.
 pub(crate) struct Column {
     pub(crate) name: String,
-    /// The name of the column's type.
     pub(crate) kind: String,
     /// The longest text that the column takes, in characters; `None` for any.
     pub(crate) longest: Option<i64>,
@@ -23,20 +20,15 @@ pub(crate) struct Column {
     pub(crate) collation: Option<String>,
     /// How many digits of a second the column keeps.
     pub(crate) digits: u32,
-    /// The unique index of this column alone.
     pub(crate) unique: Option<String>,
 }
 
-/// How tables are written in one server's SQL.
 pub(crate) struct Words {
     pub(crate) quoted: fn(&str) -> String,
     /// Whether names of columns are the same whatever their letters' case.
     pub(crate) ignores_case: bool,
-    /// The types that a key may have.
     pub(crate) texts: &'static [&'static str],
-    /// The types that a holder may have besides.
     pub(crate) holders: &'static [&'static str],
-    /// The error for columns of other types.
     pub(crate) no_text: &'static str,
 }
 
@@ -49,7 +41,6 @@ pub(crate) struct Fit<'a> {
 }
 
 impl Words {
-    /// The name of a table as it stands in a statement.
     pub(crate) fn table(&self, of: &LockTable) -> String {
         of.name.iter().map(|part| (self.quoted)(part)).collect::<Vec<_>>().join(".")
     }
@@ -76,17 +67,14 @@ impl Words {
 }
 
 impl LockTable {
-    /// An error about this table.
     pub(crate) fn refuse(&self, kind: ErrorKind, message: &'static str) -> Error {
         Error::new(kind, "connect", message).with("table", self.name.join("."))
     }
 
-    /// The error for a missing table, with the statement that makes the table.
     pub(crate) fn missing(&self, statement: &str) -> Error {
         self.refuse(ErrorKind::Layout, NO_TABLE).with("statement", statement)
     }
 
-    /// An error about a column of this table.
     pub(crate) fn refuse_column(&self, column: &Column, message: &'static str) -> Error {
         self.refuse(ErrorKind::Layout, message).with("column", &column.name).with("type", &column.kind)
     }

@@ -16,7 +16,6 @@ pub(crate) fn holder(id: RequestId) -> String {
     )
 }
 
-/// The bits of the number of a request.
 const NUMBER: u64 = (1 << 58) - 1;
 
 /// The request of this UUID; `None` for another program's text.

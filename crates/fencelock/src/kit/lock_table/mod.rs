@@ -55,16 +55,13 @@ fn common(store: &'static str) -> Capability {
 
 /// How many characters of ShedLock's `locked_by` are shown.
 const SHOWN: usize = 64;
-/// The longest name that servers keep whole.
 const NAME_MOST: usize = 63;
 
-/// The options of lock tables.
 const OPTIONS: [&str; 3] = ["table", "columns", "zone"];
 
 const NOT_OF_TABLES: &str =
     "`table`, `columns` and `zone` are options of lock tables: say `layout=distributed_lock` or `layout=shedlock`";
 
-/// The program that the table is of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Tutorials' table: a row that has not expired is a lock that is held.
@@ -73,7 +70,6 @@ pub(crate) enum Kind {
     ShedLock { at_least: Duration },
 }
 
-/// A lock table, as a URL describes it.
 #[derive(Debug, Clone)]
 pub(crate) struct LockTable {
     pub(crate) kind: Kind,

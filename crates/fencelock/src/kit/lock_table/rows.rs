@@ -20,14 +20,12 @@ use futures_core::future::BoxFuture;
 
 const TRYING: Trying = Trying { pause: Duration::from_millis(100), hears: false, passes: false, kind: "row" };
 
-/// How many rows one request for names reads.
 const NAMES_PER_CALL: i64 = 1000;
 
 const ONLY_MUTEXES: &str = "a lock table knows mutexes only: readers, writers and permits need `layout=fair`";
 
 pub(crate) type OnWire<R> = <<R as Rows>::Dial as Dial>::Connection;
 
-/// The statements of one server for the rows of a lock table.
 pub(crate) trait Rows: Send + Sync + 'static {
     type Dial: Reach;
 
@@ -73,7 +71,6 @@ pub(crate) trait Rows: Send + Sync + 'static {
         key: &str,
     ) -> impl Future<Output = Result<Option<(String, Option<i64>)>>> + Send;
 
-    /// The key of `name`, the same for each name that the table takes for this one.
     fn key_of(&self, connection: &OnWire<Self>, name: &Name) -> impl Future<Output = Result<String>> + Send;
 
     /// At most `most` keys behind `from`, each with whether its row is held.
@@ -100,7 +97,6 @@ impl<R: Rows> fmt::Debug for Tables<R> {
     }
 }
 
-/// The requests of one session.
 struct Asking<R> {
     rows: Arc<R>,
     opening: Opening,
@@ -112,7 +108,6 @@ impl<R> Asking<R> {
     }
 }
 
-/// Keys and holders of places.
 fn rows(places: &[PlaceId]) -> (Vec<&str>, Vec<String>) {
     places.iter().map(|place| (place.name.as_str(), holder(place.request))).unzip()
 }
@@ -152,7 +147,6 @@ impl<R: Rows> Asks for Asking<R> {
     }
 }
 
-/// A session as its connections see it.
 struct SessionUser<R: Rows>(Arc<TryAgainSession<Asking<R>>>);
 
 impl<R: Rows> User<OnWire<R>> for SessionUser<R> {

@@ -16,18 +16,13 @@ use crate::kit::database::session::FairSession;
 use crate::kit::own_places::over;
 use crate::kit::served::{REPAIR, portions};
 
-/// How long one request sleeps that nobody wakes.
 const SLEEP: Duration = Duration::from_secs(20);
-/// How often waiting places are looked at where nobody can wake anybody.
 pub(super) const POLL: Duration = Duration::from_millis(500);
 
-/// What a session knows of its bell.
 #[derive(Default)]
 pub(super) struct Bell {
-    /// How often it was heard.
     rings: AtomicU64,
     hears: AtomicBool,
-    /// Nobody here may ring bells: everybody looks.
     deaf: AtomicBool,
     wanted: Notify,
 }
@@ -128,7 +123,6 @@ async fn hear(session: &MysqlSession, main: &Weak<Connection>) -> Result<()> {
     }
 }
 
-/// Has both connections be found under their names, and tries whether whoever grants may wake the listening one.
 async fn may_ring(session: &MysqlSession, ear: &Connection, main: &Weak<Connection>) -> Result<bool> {
     let Some(main) = main.upgrade() else { return Ok(true) };
     for (connection, name) in [(ear, &session.bell), (&*main, &pillow(session, main.number))] {

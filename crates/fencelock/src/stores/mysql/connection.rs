@@ -21,7 +21,6 @@ use crate::kit::fault::Meaning;
 use crate::store::Tasks;
 use crate::time::Clock;
 
-/// How often a request is sent that the server undid in favour of another one (1213).
 const TRIES: u32 = 8;
 
 /// The procedure that sleeps, and opens no transaction.
@@ -31,12 +30,10 @@ const SLEEP: &str = "CALL fencelock_listen";
 /// would cost the connection.
 struct Job {
     sql: String,
-    /// `None` for statements that the server does not prepare.
     arguments: Option<Vec<Value>>,
     reply: oneshot::Sender<Result<Answer, DriverError>>,
 }
 
-/// What the server answered.
 pub(super) struct Answer {
     pub(super) rows: Vec<Row>,
     /// How many rows a statement inserted, deleted or changed; for an update, how many it found where the connection was made so.
@@ -83,7 +80,6 @@ impl Connection {
         !self.ended.load(Ordering::Acquire)
     }
 
-    /// Whether our tables were there when the connection was made.
     pub(super) fn has_schema(&self) -> bool {
         self.has_schema.load(Ordering::Acquire)
     }
@@ -92,7 +88,6 @@ impl Connection {
         self.has_schema.store(true, Ordering::Release);
     }
 
-    /// Runs a statement that the server does not prepare.
     pub(super) async fn simple(&self, operation: &'static str, sql: &str) -> Result<Vec<Row>> {
         let answer = self.send(sql.to_owned(), None).await;
         answer.ok_or_else(|| not_sent(operation))?.map(|answer| answer.rows).map_err(|error| fault(operation, &error))
@@ -155,7 +150,6 @@ impl Connection {
     }
 }
 
-/// The procedures whose answer may have no row.
 const LISTING: [&str; 3] = ["show", "names", "breaks"];
 
 impl Calls for Connection {
@@ -187,7 +181,6 @@ impl Calls for Connection {
     }
 }
 
-/// A parameter as a procedure takes it.
 fn value(param: Param<'_>) -> Value {
     match param {
         Param::Null => Value::NULL,
@@ -220,12 +213,10 @@ impl Drop for Connection {
     }
 }
 
-/// A column of an answer.
 pub(super) fn column<T: FromValue>(operation: &'static str, row: &Row, at: usize) -> Result<T> {
     row.get_opt(at).and_then(Result::ok).ok_or_else(|| call::strange(operation))
 }
 
-/// The task of a connection: everything that is awaited on its behalf.
 async fn drive(
     wire: Conn,
     jobs: mpsc::UnboundedReceiver<Job>,
@@ -295,7 +286,6 @@ async fn ask(wire: &mut Conn, sql: String, arguments: Option<Vec<Value>>) -> Res
     Ok(Answer { rows, matched: wire.affected_rows() })
 }
 
-/// Says that the connection ended, however that comes: also when its task is dropped.
 struct Told {
     ended: Arc<AtomicBool>,
     user: Arc<dyn User<Connection>>,

@@ -14,7 +14,6 @@ pub(super) fn fault(operation: &'static str, error: &AnyError) -> Error {
     fault_of(operation, error, &|_| None)
 }
 
-/// The same where `other` says what some numbers mean.
 pub(super) fn fault_of(operation: &'static str, error: &AnyError, other: &dyn Fn(u16) -> Option<Meaning>) -> Error {
     let cut = |text: String| text.chars().filter(|c| !c.is_control()).take(300).collect::<String>();
     match error {
@@ -27,7 +26,6 @@ pub(super) fn fault_of(operation: &'static str, error: &AnyError, other: &dyn Fn
     }
 }
 
-/// The error of a connection at which the driver panicked, as it does for a login method that it was built without.
 pub(super) fn panicked(said: &(dyn Any + Send)) -> Error {
     let said = said.downcast_ref::<&str>().copied().or_else(|| said.downcast_ref::<String>().map(String::as_str));
     let is_login = said.is_some_and(|said| said.contains("authentication plugin"));
@@ -40,7 +38,6 @@ pub(super) fn not_sent(operation: &'static str) -> Error {
     ended("the connection was lost before the answer came").of(operation)
 }
 
-/// The error of a request that was ended half way and told as a success.
 pub(super) fn cut_short(operation: &'static str) -> Error {
     ended("the request was ended at the server").of(operation)
 }
@@ -103,7 +100,6 @@ fn meant(said: &ServerError) -> Meaning {
     }
 }
 
-/// What happened without a word of the server.
 fn happened(error: &AnyError) -> Meaning {
     let denied = |message| refused(ErrorKind::Denied, message);
     match error {

@@ -9,24 +9,19 @@ use crate::store::StoreUrl;
 
 /// How locks are kept.
 pub(super) enum Layout {
-    /// In queues of our own.
     Fair,
     Table(Box<Table>),
-    /// In the memory of the server, by names of others.
     Named(Keys),
 }
 
-/// The layouts that there are.
 const KNOWN: &str = "fair, distributed_lock, shedlock, get_lock";
 
 impl Layout {
-    /// What a URL says of the layout, and of the server.
     pub(super) fn and_config(mut url: StoreUrl) -> Result<(Self, Config)> {
         let layout = Self::take(&mut url)?;
         Ok((layout, Config::from_url(url)?))
     }
 
-    /// Takes the layout out of a URL, and what is said of it.
     fn take(url: &mut StoreUrl) -> Result<Self> {
         let (layout, key, prefix) = (url.take("layout"), url.take("key"), url.take("prefix"));
         let table = LockTable::take(url, layout.as_deref(), bad)?;

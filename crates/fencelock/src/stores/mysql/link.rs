@@ -16,21 +16,16 @@ use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::{Opening, Tasks};
 use crate::time::Clock;
 
-/// The way to the server, for one user.
 pub(super) type Link = Reconnect<Dialler>;
 
-/// How a connection is made for one user.
 pub(super) struct Dialler {
     config: Arc<Config>,
     clock: Arc<dyn Clock>,
-    /// How long a connection may take to be made.
     patience: Duration,
-    /// How long a request may be without an answer.
     silence: Duration,
     /// How long the server lets a request wait for somebody's row: less than the silence, so that it says so.
     waits: Duration,
     user: Arc<dyn User<Connection>>,
-    /// Whether it writes nothing, so that a replica will do and no tables are made.
     only_looks: bool,
     needs_schema: bool,
     /// Where the connections' tasks run; `None` for wherever one is made.
@@ -50,7 +45,6 @@ fn dialler(config: &Arc<Config>, user: Arc<dyn User<Connection>>, opening: Optio
     Dialler { config, clock, patience, silence, waits, user, only_looks, needs_schema: true, tasks }
 }
 
-/// A connection of its own to a server that takes writes, whether or not our tables are there.
 pub(super) async fn bare(config: &Arc<Config>) -> Result<Arc<Connection>> {
     let mut dialler = dialler(config, Arc::new(Nobody), None);
     (dialler.only_looks, dialler.needs_schema) = (false, false);
@@ -68,7 +62,6 @@ pub(super) async fn apart(config: &Arc<Config>, opening: Option<&Opening>) -> Re
     dialler.dial(0).await
 }
 
-/// A connection of its own on which a request may sleep for so long.
 pub(super) async fn patient(config: &Arc<Config>, opening: &Opening, sleeps: Duration) -> Result<Arc<Connection>> {
     let mut dialler = dialler(config, Arc::new(Nobody), Some(opening));
     dialler.silence += sleeps;

@@ -24,7 +24,6 @@ const TRIES: usize = 4;
 
 pub(super) type MysqlSession = FairSession<Dialler>;
 
-/// Places and their numbers, as in `client-number-seq,client-number-seq,`.
 fn granted(told: &str) -> Option<Vec<(RequestId, u64)>> {
     let place = |place: &str| {
         let mut numbers = place.split('-').map(|number| number.parse().ok());
@@ -143,7 +142,6 @@ impl Dialect for Dialler {
         if session.ear.is_deaf() { Some(said.map_or(POLL, |said| said.min(POLL))) } else { said }
     }
 
-    /// How often the bell was heard.
     fn mark(session: &MysqlSession, _: &Connection) -> u64 {
         session.ear.rings()
     }
@@ -157,7 +155,6 @@ impl Dialect for Dialler {
     }
 }
 
-/// Numbers with commas between.
 fn numbers(text: &str) -> Option<Vec<i64>> {
     text.split(',').map(|number| number.parse().ok()).collect()
 }

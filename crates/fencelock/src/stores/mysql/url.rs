@@ -12,7 +12,6 @@ use crate::store::StoreUrl;
 use crate::store::secret::Secret;
 use crate::stores::mysql_tls::encrypted;
 
-/// The options of a `mysql:` URL, besides those that every store takes.
 pub(super) const OPTIONS: &[&str] = &[
     "layout",
     "table",
@@ -32,23 +31,19 @@ pub(super) const OPTIONS: &[&str] = &[
     "tls_key",
 ];
 
-/// The port of a server that says nothing else.
 const PORT: u16 = 3306;
 
-/// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
     Tcp(HostPort),
     Unix(PathBuf),
 }
 
-/// How a server is reached and used.
 pub(super) struct Config {
     pub(super) server: Address,
     user: String,
     password: Option<Secret>,
     pub(super) database: String,
-    /// `None` for connections that are not encrypted.
     pub(super) tls: Option<SslOpts>,
     /// Of the nodes of a Galera cluster, one alone takes the writes of every client: somebody said so.
     pub(super) one_writer: bool,
@@ -85,7 +80,6 @@ impl Config {
         Ok(config)
     }
 
-    /// What the driver is told.
     pub(super) async fn options(&self) -> Result<OptsBuilder> {
         let password = match &self.password {
             Some(password) => Some(password.read().await?),
@@ -106,7 +100,6 @@ impl Config {
     }
 }
 
-/// The URL of the server, without secrets.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.server {
@@ -132,7 +125,6 @@ fn server(authority: &str, socket: Option<String>) -> Result<Address> {
     }
 }
 
-/// Whether what is sent there stays on this host.
 fn is_here(server: &Address) -> bool {
     match server {
         Address::Unix(_) => true,

@@ -9,12 +9,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::dial::unreachable;
 use crate::time::Clock;
 
-/// Whatever bytes go through.
 pub(super) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
 
-/// A stream to the server.
 pub(super) type Stream = Box<dyn Bytes>;
 
 /// What the driver is told of TLS: nothing. The stream that it gets is encrypted already where it is to be.
@@ -48,7 +46,6 @@ async fn encrypted(config: &Config, shown: &str, host: &str, stream: TcpStream) 
     }
 }
 
-/// The request that every conversation over TLS begins with: its length and a number.
 const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 
 async fn ask_for_tls(shown: &str, mut stream: TcpStream) -> Result<TcpStream> {

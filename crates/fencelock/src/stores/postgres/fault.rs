@@ -8,7 +8,6 @@ pub(super) fn fault(operation: &'static str, error: &tokio_postgres::Error) -> E
     fault_in(operation, error, &|_| None)
 }
 
-/// The same, where `own` says what some codes mean.
 pub(super) fn fault_in(operation: &'static str, error: &tokio_postgres::Error, own: Own<'_>) -> Error {
     let Some(said) = error.as_db_error() else {
         return happened(error).of(operation).with("cause", chain(error));
@@ -18,7 +17,6 @@ pub(super) fn fault_in(operation: &'static str, error: &tokio_postgres::Error, o
     own(code).unwrap_or_else(|| meant(code)).of(operation).with("cause", told).with("sqlstate", said.code().code())
 }
 
-/// What some of the server's error codes mean to a layout.
 pub(super) type Own<'a> = &'a (dyn Fn(&str) -> Option<Meaning> + Sync);
 
 /// The meaning of the server's error codes. An error undoes the transaction, unless the connection ends: then the outcome is unknown.
@@ -69,7 +67,6 @@ fn meant(code: &str) -> Meaning {
     }
 }
 
-/// What happened without a word of the server.
 fn happened(error: &tokio_postgres::Error) -> Meaning {
     let text = error.to_string();
     match text.contains("invalid configuration") || text.contains("authentication") {

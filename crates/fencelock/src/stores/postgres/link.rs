@@ -19,38 +19,29 @@ use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::{Opening, Tasks};
 use crate::time::Clock;
 
-/// The way to the servers, for one user.
 pub(super) type Link = Reconnect<Dialler>;
 
-/// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Locks: in our schema, which is made where it is not there, on a server that takes writes.
     Locks,
     /// One request about locks that may wait for somebody's transaction: on a shared connection it would keep all others waiting.
     Patience,
     /// Looking at locks, if there are any: a standby will do.
     Looks,
-    /// Locks of others, for which nothing of ours is needed.
     Tables,
-    /// Looking at those.
     TableLooks,
-    /// Making the schema.
     Migration,
 }
 
-/// How a connection is made for one user.
 pub(super) struct Dialler {
     pub(super) config: Arc<Config>,
     pub(super) clock: Arc<dyn Clock>,
     purpose: Purpose,
-    /// How long all servers together may take for a connection to be made.
     patience: Duration,
     /// How long a connection may give no answer that somebody waits for.
     pub(super) silence: Duration,
     /// How long a request waits for rows that another transaction keeps.
     lock_timeout: Duration,
-    /// Who speaks first on the connections.
     pub(super) user: Arc<dyn User<Connection>>,
     /// Where the connections' tasks run; `None` for wherever one is made.
     tasks: Option<Tasks>,
@@ -88,7 +79,6 @@ fn dialler(config: &Arc<Config>, purpose: Purpose, opening: Option<&Opening>) ->
     }
 }
 
-/// A connection of its own, with no session.
 pub(super) async fn apart(
     config: &Arc<Config>,
     purpose: Purpose,

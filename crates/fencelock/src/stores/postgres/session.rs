@@ -78,7 +78,6 @@ impl Dialect for Dialler {
         Error::new(ErrorKind::Unreachable, operation, message).with("name", name).retryable()
     }
 
-    /// The server said after a while that the request waited in vain.
     fn in_vain(operation: &'static str, name: &Name, error: Error) -> Error {
         if error.kind() == ErrorKind::Busy { Self::kept(operation, name).with("cause", error) } else { error }
     }

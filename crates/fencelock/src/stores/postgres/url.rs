@@ -13,7 +13,6 @@ use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
 use crate::store::secret::Secret;
 
-/// The options of a `postgres:` URL, besides those that every store takes.
 pub(super) const OPTIONS: &[&str] = &[
     "layout",
     "schema",
@@ -34,16 +33,13 @@ pub(super) const OPTIONS: &[&str] = &[
     "tls_key",
 ];
 
-/// The port of a server that says nothing else.
 const PORT: u16 = 5432;
 /// The schema of our own tables and functions unless told otherwise.
 const SCHEMA: &str = "fencelock";
-/// The longest name that the server keeps whole.
 const NAME_MOST: usize = 63;
 /// What the server shows of our connections unless told otherwise.
 const APPLICATION: &str = "fencelock";
 
-/// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
     Tcp(HostPort),
@@ -51,7 +47,6 @@ pub(super) enum Address {
     Unix(PathBuf, u16),
 }
 
-/// How servers are reached and used.
 #[derive(Clone)]
 pub(super) struct Config {
     /// One, or several of which one takes writes.
@@ -63,14 +58,12 @@ pub(super) struct Config {
     pub(super) password: Option<Secret>,
     pub(super) database: String,
     pub(super) application: String,
-    /// `None` for connections that are not encrypted.
     pub(super) tls: Option<Tls>,
     pub(super) schema: Schema,
     /// A pooler was found before the server.
     pub(super) pooled: Arc<AtomicBool>,
 }
 
-/// The name of a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Schema(String);
 
@@ -79,7 +72,6 @@ impl Schema {
         &self.0
     }
 
-    /// As it stands in a statement.
     pub(super) fn quoted(&self) -> String {
         format!("\"{}\"", self.0.replace('"', "\"\""))
     }
@@ -113,7 +105,6 @@ impl Config {
         Ok(config)
     }
 
-    /// The URL of one of the servers, without secrets.
     pub(super) fn shown(&self, server: &Address) -> String {
         match server {
             Address::Tcp(server) => format!("postgres://{server}/{}", self.database),
@@ -175,7 +166,6 @@ fn schema(given: Option<String>) -> Result<Schema> {
     Ok(Schema(given))
 }
 
-/// Whether what is sent there stays on this host.
 fn is_here(server: &Address) -> bool {
     match server {
         Address::Unix(..) => true,

@@ -6,23 +6,19 @@ use super::super::url::bad;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 
-/// How a name becomes that of a named lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) enum Keys {
     /// As DistributedLock.NET does with this text and the name behind it.
     Net(String),
     /// This text, and the name behind it.
     Exact(String),
-    /// One named lock for all names.
     Given(String),
 }
 
-/// The ways that there are.
 const KNOWN: &str = ".net, with_advisory_lock, exact, exact:<name of the lock>";
 
 /// The longest name of a lock, in characters: MySQL takes no more.
 const MOST: usize = 64;
-/// How many characters of a digest stand in a name.
 const DIGITS: usize = 32;
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 

@@ -27,7 +27,6 @@ pub(super) static CAPABILITY: LazyLock<Capability> = LazyLock::new(|| Capability
     ..least("mysql", "named locks of sessions, by GET_LOCK")
 });
 
-/// How often a connection that holds something is looked at: the driver does not say when it ends by itself.
 const LOOK: Duration = Duration::from_millis(200);
 
 const NOT_HERE: &str = "the server is a node of a cluster (Galera), where a named lock holds on one node alone or is refused: say `layout=distributed_lock`";
@@ -37,7 +36,6 @@ fn meant(code: u16) -> Option<Meaning> {
     matches!(code, 1105 | 1235).then(|| refused(ErrorKind::Unsupported, NOT_HERE))
 }
 
-/// What the server says to a question about one value.
 async fn told<T: FromValue>(
     connection: &Connection,
     operation: &'static str,

@@ -42,7 +42,6 @@ const ANOTHER_KEY: &str = "another unique key of the lock table keeps the row ou
 /// How often an insert fails although nobody has the key before another unique key is blamed. Between an insert and a look, a holder may leave.
 const TRIES: usize = 20;
 
-/// What of the server's errors means something else than it does in the procedures of our own.
 fn meant(code: u16) -> Option<Meaning> {
     Some(match code {
         1142 | 1143 => refused(

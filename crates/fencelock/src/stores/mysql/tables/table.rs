@@ -10,14 +10,12 @@ use crate::error::{ErrorKind, Result};
 use crate::kit::database::call::strange;
 use crate::kit::lock_table::{Column, Fit, Kind, LockTable, Words};
 
-/// A table of locks.
 #[derive(Debug)]
 pub(in super::super) struct Table {
     pub(super) of: LockTable,
     pub(super) statements: OnceLock<Statements>,
 }
 
-/// What is sent, for the types that the columns turned out to have.
 #[derive(Debug)]
 pub(super) struct Statements {
     pub(super) look: String,
@@ -30,11 +28,8 @@ pub(super) struct Statements {
     pub(super) names: String,
     /// Selects what is the same for names that the collation takes for one. Most collations take a text as if blanks filled it up.
     pub(super) key_of: Option<String>,
-    /// The columns that the two lists are of.
     pub(super) lists: [String; 2],
-    /// Whether other unique indexes keep rows out, too.
     pub(super) has_other_keys: bool,
-    /// The longest key, in characters.
     pub(super) longest: usize,
 }
 
@@ -59,7 +54,6 @@ fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
-/// A column, and which of these unique indexes is of it alone, in its whole length.
 fn read(row: &Row, indexes: &[(String, String, Option<i64>)]) -> Result<Column> {
     let name: String = column("connect", row, 0)?;
     let is_it = |(index, column, part): &&(String, String, Option<i64>)| {
@@ -81,14 +75,12 @@ impl Table {
         Self { of, statements: OnceLock::new() }
     }
 
-    /// The statement that makes it.
     pub(in super::super) fn ddl(&self) -> String {
         let tutorial = ["varbinary(512)", "varchar(64)", "timestamp(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)"];
         let shedlock = ["varchar(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "varchar(255)", "datetime(3)"];
         WORDS.ddl(&self.of, tutorial, shedlock, " ENGINE=InnoDB")
     }
 
-    /// The statement that lets an account, as it stands in one, use it.
     pub(in super::super) fn grant(&self, account: &str) -> String {
         format!("GRANT {} ON {} TO {account}", self.of.rights(), WORDS.table(&self.of))
     }
@@ -102,7 +94,6 @@ impl Table {
         connection.run("connect", asked, self.arguments(), &meant).await.map(|answer| answer.rows)
     }
 
-    /// Schema, if one was given, and name.
     fn arguments(&self) -> Vec<mysql_async::Value> {
         let (schema, name) = match self.of.name.as_slice() {
             [schema, name] => (Some(schema.clone()), name.clone()),
@@ -111,12 +102,10 @@ impl Table {
         vec![schema.into(), name.into()]
     }
 
-    /// Whether it is there.
     pub(in super::super) async fn is_there(&self, connection: &Connection) -> Result<bool> {
         Ok(!self.columns(connection).await?.is_empty())
     }
 
-    /// Looks at the table that is there, and has this session mean the times in it as all others do.
     pub(super) async fn look_at(&self, connection: &Connection) -> Result<()> {
         let rows = self.columns(connection).await?;
         let asked = "SELECT INDEX_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS \

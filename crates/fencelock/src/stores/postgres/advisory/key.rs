@@ -13,7 +13,6 @@ pub(in super::super) enum Key {
     Pair(i32, i32),
 }
 
-/// How a name becomes a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) enum Keys {
     /// As DistributedLock.NET does.
@@ -28,10 +27,8 @@ pub(in super::super) enum Keys {
     Given(Key),
 }
 
-/// The ways that there are.
 const KNOWN: &str = ".net, with_advisory_lock, bigint, int4, bigint:<number>, int4:<number>,<number>";
 
-/// The most characters that .NET packs into a key.
 const PACKED: usize = 9;
 
 impl Keys {

@@ -27,7 +27,6 @@ pub(super) static CAPABILITY: LazyLock<Capability> = LazyLock::new(|| Capability
 });
 
 impl Key {
-    /// As an argument of the server's functions.
     fn argument(self) -> String {
         match self {
             Self::Big(number) => format!("({number}::int8)"),
@@ -35,7 +34,6 @@ impl Key {
         }
     }
 
-    /// Which rows of `pg_locks` are of this key, in this database.
     fn rows(self) -> String {
         let (class, object, kind) = match self {
             Self::Big(number) => (number.cast_unsigned() >> 32, number.cast_unsigned() & 0xffff_ffff, 1),
@@ -47,7 +45,6 @@ impl Key {
 
 const HERE: &str = "l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database())";
 
-/// What the server says to a question about one value.
 async fn told<T: for<'a> FromSql<'a>>(connection: &Connection, operation: &'static str, sql: &str) -> Result<T> {
     let rows = connection.query(operation, sql, &[], &|_| None).await?;
     value(operation, rows.first().ok_or_else(|| strange(operation))?, 0)

@@ -45,7 +45,6 @@ pub(super) async fn make(connection: &Connection, table: &Table, unlogged: bool,
     Ok(if is_there { Migration::UpToDate } else { Migration::Made })
 }
 
-/// What of the server's errors means something else than it does in the functions of our own.
 fn meant(code: &str) -> Option<Meaning> {
     Some(match code {
         "42501" => refused(ErrorKind::Denied, "the user may not do that with the lock table any more"),

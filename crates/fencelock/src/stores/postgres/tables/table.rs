@@ -11,17 +11,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::call::strange;
 use crate::kit::lock_table::{Column, Fit, Kind, LockTable, Words};
 
-/// A table of locks.
 #[derive(Debug)]
 pub(in super::super) struct Table {
     pub(super) of: LockTable,
     pub(super) statements: OnceLock<Statements>,
 }
 
-/// What is sent, for the types that the columns turned out to have.
 #[derive(Debug)]
 pub(super) struct Statements {
-    /// The table, with its schema.
     table: String,
     pub(super) take: String,
     pub(super) renew: String,
@@ -73,18 +70,15 @@ impl Table {
         Self { of, statements: OnceLock::new() }
     }
 
-    /// The statement that makes it.
     pub(in super::super) fn ddl(&self) -> String {
         let tutorial = ["varchar(512)", "varchar(64)", "timestamp with time zone NOT NULL"];
         WORDS.ddl(&self.of, tutorial, ["varchar(64)", "varchar(255)", "timestamp"], ";\n")
     }
 
-    /// The statement that lets a role use it.
     pub(in super::super) fn grant(&self, role: &str) -> String {
         format!("GRANT {} ON {} TO {};\n", self.of.rights(), WORDS.table(&self.of), quoted(role))
     }
 
-    /// Asks whether `{role}` may use it.
     pub(super) fn granted(&self) -> String {
         let (table, rights) = (literal(&WORDS.table(&self.of)), self.of.rights());
         format!(
@@ -172,7 +166,6 @@ impl Table {
         Ok(self.statements(table, &fit, &now(fit.end)?))
     }
 
-    /// The time of the server, as the column of the end has it.
     fn now(&self, end: &Column) -> Result<String, &'static str> {
         match (&self.of.kind, &*end.kind, &self.of.zone) {
             (Kind::Tutorial, "timestamptz", None) => Ok("clock_timestamp()".to_owned()),

@@ -9,27 +9,22 @@ use crate::store::StoreUrl;
 
 /// How locks are kept.
 pub(in super::super) enum Layout {
-    /// In queues of our own.
     Fair,
     Table(Box<Table>),
-    /// In the memory of the server, by keys of others.
     Advisory(Keys),
 }
 
-/// The layouts that there are.
 const KNOWN: &str = "fair, distributed_lock, shedlock, advisory";
 
 const NOT_OF_KEYS: &str = "`key` is an option of advisory locks: say `layout=advisory`";
 const NO_SCHEMA: &str = "`schema` is of our own tables: a lock table is named as in table=app.distributed_lock";
 
 impl Layout {
-    /// What a URL says of the layout, and of the server.
     pub(in super::super) fn and_config(mut url: StoreUrl) -> Result<(Self, Config)> {
         let layout = Self::take(&mut url)?;
         Ok((layout, Config::from_url(url)?))
     }
 
-    /// Takes the layout out of a URL, and what is said of it.
     fn take(url: &mut StoreUrl) -> Result<Self> {
         let (layout, key) = (url.take("layout"), url.take("key"));
         let table = LockTable::take(url, layout.as_deref(), bad)?;
