@@ -175,6 +175,7 @@ pub(crate) fn textbooks(options: &Options) -> Result<()> {
     if !options.write {
         return Ok(());
     }
+    anyhow::ensure!(warnings.is_empty(), "figures of a busy machine or a quick run are not written");
     let texts = Path::new(TEXTS);
     std::fs::write(texts.join("measured.md"), &text).context("measured.md")?;
     let choice = std::fs::read_to_string(texts.join("choice.md")).context("choice.md")?;

@@ -1,18 +1,19 @@
 //! `fencelock stores`: which stores this program knows, and what each promises.
 
 use clap::Args;
+use comfy_table::{ContentArrangement, Table};
 use fencelock::capability::{Capability, Order, StoreInfo, Tokens, stores};
 use serde::Serialize;
 
 use crate::output::Outcome;
 use crate::show::{print, print_json};
 
-/// What textbooks compare, as it was measured, and which store is for what: docs/stores.md has the same.
+/// What textbooks compare, as a quiet machine measured it, and which store is for what: docs/stores.md has the same.
 const COMPARED: &str = concat!(include_str!("stores/measured.md"), "\n", include_str!("stores/choice.md"));
 
 /// List the stores that this program knows, and what each promises.
 ///
-/// With --compare: what textbooks say of each kind of store, what was measured, and which one to take for what.
+/// With --compare: what textbooks compare of each kind of store, and which one to take for what.
 ///
 /// With --json: an array of objects with `scheme`, `example`, `options` (of its URL, besides those that every store
 /// takes), `feature`, `compiled_in`, and `capability` (null when it is not compiled in) with `layout`, `liveness`,
@@ -33,7 +34,7 @@ pub(crate) struct Stores {
 impl Stores {
     pub(super) fn run(&self) -> Outcome<u8> {
         if self.compare {
-            print(COMPARED)?;
+            print(&tables(COMPARED))?;
             return Ok(0);
         }
         let mut known: Vec<_> = stores().iter().map(Known::new).collect();
@@ -46,6 +47,23 @@ impl Stores {
         }
         Ok(0)
     }
+}
+
+/// `text` for people: each of its tables, which are Markdown, fits the lines of a terminal.
+fn tables(text: &str) -> String {
+    let block = |block: &str| {
+        let cells =
+            |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+        let mut rows = block.lines().filter(|line| line.starts_with('|') && !line.starts_with("|---")).map(cells);
+        let Some(head) = rows.next() else { return format!("{block}\n\n") };
+        let mut table = Table::new();
+        table
+            .load_style(comfy_table::presets::ASCII_HORIZONTAL_ONLY)
+            .set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(WIDTH).set_header(head).add_rows(rows);
+        format!("{table}\n\n")
+    };
+    text.split("\n\n").map(str::trim).filter(|part| !part.is_empty()).map(block).collect()
 }
 
 #[derive(Serialize)]
@@ -150,6 +168,7 @@ fn listed(said: &[impl ToString]) -> String {
 }
 
 const COLUMNS: usize = 80;
+const WIDTH: u16 = 100;
 const INDENT: usize = 12;
 
 /// `what` and what is `said` of it, broken between words where a line would be too long.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use serde::Serialize;
 
-use super::Random;
+use super::below;
 use super::register::Register;
 use crate::commands::worker_process::WorkerProcess;
 use crate::die_with_parent::ourselves;
@@ -76,18 +76,17 @@ impl<'a> Crew<'a> {
         registers: &[Register],
         past: Option<Duration>,
         left: Duration,
-        random: &mut Random,
     ) -> Outcome<()> {
-        let mut at = random.below(self.workers.len() as u64) as usize;
-        if random.below(3) > 0 {
-            let register = &registers[random.below(registers.len() as u64) as usize];
+        let mut at = below(self.workers.len() as u64) as usize;
+        if below(3) > 0 {
+            let register = &registers[below(registers.len() as u64) as usize];
             let holder = register.occupant()?;
             at = self.workers.iter().position(|(number, _)| Some(*number) == holder).unwrap_or(at);
         }
         let (number, ref worker) = self.workers[at];
         let pid = worker.pid();
         let signal = |signal| kill(pid, signal).map_err(|error| Failure::os("cannot signal a worker", &error.into()));
-        match (random.below(3), past.filter(|past| *past < left)) {
+        match (below(3), past.filter(|past| *past < left)) {
             (0, _) => {
                 registers.iter().try_for_each(|register| register.doom(number))?;
                 self.toll.kills += 1;
@@ -103,7 +102,7 @@ impl<'a> Crew<'a> {
             }
             _ => {
                 signal(Signal::SIGSTOP)?;
-                tokio::time::sleep(Duration::from_millis(random.below(1_000)).min(left)).await;
+                tokio::time::sleep(Duration::from_millis(below(1_000)).min(left)).await;
                 self.toll.pauses += 1;
                 signal(Signal::SIGCONT)
             }

@@ -6,6 +6,7 @@ mod register;
 mod report;
 mod worker;
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -86,7 +87,7 @@ impl Verify {
 
     async fn verify(&self, chosen: &Chosen, client: &Client, asked: &mut [Signal; 3]) -> Outcome<Report> {
         let directory = tempfile::Builder::new().prefix("fencelock-verify-").tempdir()?;
-        let prefix = format!("fencelock-verify-{}-{:08x}", std::process::id(), Random::of_now().next() as u32);
+        let prefix = format!("fencelock-verify-{}-{:08x}", std::process::id(), below(1 << 32));
         let registers: io::Result<Vec<_>> =
             (0..self.names).map(|name| Register::open(directory.path(), &name.to_string())).collect();
         let registers = registers?;
@@ -126,7 +127,6 @@ impl Verify {
         asked: &mut [Signal; 3],
     ) -> Outcome<Toll> {
         let (progress, started) = (Progress::new(), Instant::now());
-        let mut random = Random::of_now();
         let mut rest = Duration::ZERO;
         loop {
             let left = self.duration.saturating_sub(started.elapsed());
@@ -135,8 +135,8 @@ impl Verify {
             }
             crew.look_for_the_dead()?;
             if self.faults {
-                crew.hurt_somebody(registers, past, left, &mut random).await?;
-                rest = Duration::from_millis(100 + random.below(400));
+                crew.hurt_somebody(registers, past, left).await?;
+                rest = Duration::from_millis(100 + below(400));
             }
             let sections: io::Result<u64> = registers.iter().map(|register| register.counted(Count::Sections)).sum();
             let Toll { kills, pauses, .. } = crew.toll;
@@ -181,28 +181,7 @@ async fn is_over([interrupt, terminate, _]: &mut [Signal; 3], rest: Duration) ->
     }
 }
 
-/// Numbers that nobody has to guess: xorshift64 (Marsaglia, 2003).
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    fn of_now() -> Self {
-        let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
-        Self::new(now.unwrap_or_default().as_nanos() as u64)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    /// A number under `end`, which is above 0.
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
+/// A number under `end`, which is above 0: the keys of each hasher are new.
+fn below(end: u64) -> u64 {
+    RandomState::new().hash_one(()) % end
 }

@@ -16,7 +16,7 @@ use nix::sys::signal::Signal;
 use tokio::task::JoinSet;
 
 use super::register::{Count, Grant, Register};
-use super::{Random, name_of};
+use super::{below, name_of};
 use crate::commands::{StoreArguments, connect, farewell};
 use crate::output::{Failure, Outcome, chain, code};
 
@@ -73,7 +73,6 @@ impl VerifyWorker {
                 waits: Arc::clone(&waits),
                 limit: Duration::from_secs(self.limit_seconds),
                 over: Arc::clone(&over),
-                random: Random::new(self.number << 32 | u64::from(name)),
             };
             working.spawn(worker.work());
         }
@@ -127,11 +126,10 @@ struct Worker {
     waits: Arc<Waits>,
     limit: Duration,
     over: Arc<AtomicBool>,
-    random: Random,
 }
 
 impl Worker {
-    async fn work(mut self) -> Outcome<()> {
+    async fn work(self) -> Outcome<()> {
         while !self.over.load(Ordering::Relaxed) {
             self.rest().await;
             self.register.count(Count::Waits)?;
@@ -157,7 +155,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn section(&mut self, guard: &Guard, grant: &Grant) -> Outcome<()> {
+    async fn section(&self, guard: &Guard, grant: &Grant) -> Outcome<()> {
         let valid = || {
             let now = SystemClock.now();
             let until = guard.check().is_ok().then(|| guard.remaining());
@@ -183,7 +181,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn rest(&mut self) {
-        tokio::time::sleep(Duration::from_micros(self.random.below(REST_MICROS))).await;
+    async fn rest(&self) {
+        tokio::time::sleep(Duration::from_micros(below(REST_MICROS))).await;
     }
 }
