@@ -80,7 +80,8 @@ fn advice(error: &clap::Error) -> Option<String> {
         let meant = verbs.get_subcommands().find(|verb| !verb.is_hide_set() && is_like(verb.get_name()))?;
         return Some(format!("a similar subcommand exists: '{}'", meant.get_name()));
     }
-    let words: Vec<String> = std::env::args().skip_while(|word| word != "run" && word != "elect").collect();
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<String> = words.skip_while(|word| word != "run" && word != "elect").collect();
     let [verb, name, command @ ..] = &words[..] else { return None };
     let is_plain = !command.is_empty() && !words.iter().any(|word| word.starts_with('-'));
     is_plain.then(|| format!("the command stands behind `--`: fencelock {verb} {name} -- {}", command.join(" ")))
