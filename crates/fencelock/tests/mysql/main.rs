@@ -3,6 +3,7 @@
 //!
 //! Laws are in `fencelock-conformance`.
 
+mod batch;
 mod edges;
 mod get_lock;
 mod hold;

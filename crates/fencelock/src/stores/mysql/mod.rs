@@ -53,7 +53,7 @@ pub(crate) const MARIADB_INFO: StoreInfo =
 
 static CAPABILITY: Capability = Capability {
     store: "mysql",
-    layout: "fencelock mysql fair layout 4",
+    layout: "fencelock mysql fair layout 5",
     presumes: &[Presumption::CommitsKept, Presumption::ClockSteady],
     residue: &[Residue::Buckets(4096), Residue::Notes, Residue::BreaksForDays(30), Residue::LeftByCrashed],
     ..FAIR

@@ -1,8 +1,8 @@
--- Locks in MariaDB and MySQL, layout `fair`, version 4: tables that only the procedures below touch.
+-- Locks in MariaDB and MySQL, layout `fair`, version 5: tables that only the procedures below touch.
 --
--- Statements end with a line of two slashes. setup.rs fills in the braces: `us` is the server's time in microseconds, `check` checks the session,
--- `begin` begins a transaction too, `one` fails unless the last statement wrote one row. A read or a write that KILL QUERY ended may report
--- success, hence `interrupted`. NOTES.md beside this file has the order of locks.
+-- Statements end with a line of two slashes. setup.rs fills in the braces: `us` is the server's time, `begin` checks the session and begins a
+-- transaction, `commit` ends it and wakes the sessions of `v_rung` (`v_me` withdraws), `one` fails unless the last statement wrote one row. A read
+-- or a write that KILL QUERY ended may report success, hence `interrupted`. NOTES.md has the order of locks.
 
 -- What procedures are made with stays with them.
 SET @fencelock_mode = @@SESSION.sql_mode
@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS fencelock_layout (
     one TINYINT NOT NULL PRIMARY KEY, version INT NOT NULL, mark VARBINARY(512), quiet_until BIGINT NOT NULL, quiet_for BIGINT NOT NULL, longest BIGINT NOT NULL
 ) ENGINE = InnoDB
 //
-INSERT INTO fencelock_layout VALUES (1, 4, NULL, 0, 0, 0) ON DUPLICATE KEY UPDATE version = 4
+INSERT INTO fencelock_layout VALUES (1, 5, NULL, 0, 0, 0) ON DUPLICATE KEY UPDATE version = 5
 //
 
 -- The row that everything about the names of a bucket locks first. `last` is the last number that was drawn there: order and token in one.
@@ -26,69 +26,38 @@ INSERT IGNORE INTO fencelock_bucket WITH d AS (SELECT 0 AS d UNION ALL SELECT 1 
     UNION ALL SELECT 6 UNION ALL SELECT 7) SELECT w.d * 512 + x.d * 64 + y.d * 8 + z.d, 0 FROM d AS w, d AS x, d AS y, d AS z
 //
 
--- A name that somebody holds or waits for: nothing alive has a number below `head`, so that reads step over no row that is not purged yet.
+-- A name that is held or waited for. No living place has a number below `head`, so reads step over no row that is not purged yet. Unless it is
+-- `shared`, the name has had one place only since the row was made.
 CREATE TABLE IF NOT EXISTS fencelock_queue (
-    b SMALLINT NOT NULL, name VARBINARY(512) NOT NULL, head BIGINT NOT NULL, PRIMARY KEY (b, name)
+    b SMALLINT NOT NULL, name VARBINARY(512) NOT NULL, head BIGINT NOT NULL, shared BOOLEAN NOT NULL, PRIMARY KEY (b, name)
 ) ENGINE = InnoDB
 //
 
 CREATE TABLE IF NOT EXISTS fencelock_place (
-    b SMALLINT NOT NULL,
-    name VARBINARY(512) NOT NULL,
-    seq BIGINT NOT NULL,
-    granted BOOLEAN NOT NULL,
-    weight BIGINT NOT NULL,
-    capacity BIGINT NOT NULL,
-    session BIGINT UNSIGNED NOT NULL,
-    client BIGINT UNSIGNED NOT NULL,
-    number BIGINT UNSIGNED NOT NULL,
-    since BIGINT NOT NULL,
-    purpose VARBINARY(512),
-    PRIMARY KEY (b, name, seq)
+    b SMALLINT NOT NULL, name VARBINARY(512) NOT NULL, seq BIGINT NOT NULL, granted BOOLEAN NOT NULL, weight BIGINT NOT NULL,
+    capacity BIGINT NOT NULL, session BIGINT UNSIGNED NOT NULL, client BIGINT UNSIGNED NOT NULL, number BIGINT UNSIGNED NOT NULL,
+    since BIGINT NOT NULL, purpose VARBINARY(512), PRIMARY KEY (b, name, seq)
 ) ENGINE = InnoDB
 //
 
+-- `rung` counts the rings of the bell: a ring that comes before its listener sleeps is seen by it.
 CREATE TABLE IF NOT EXISTS fencelock_session (
-    id BIGINT UNSIGNED NOT NULL PRIMARY KEY,
-    expires BIGINT NOT NULL,
-    ttl BIGINT NOT NULL,
-    epoch BIGINT NOT NULL,
-    bell VARBINARY(64) NOT NULL,
-    -- How often it was rung: a ring that comes before its listener sleeps is seen by this.
-    rung BIGINT NOT NULL,
-    host VARBINARY(512) NOT NULL,
-    pid BIGINT UNSIGNED NOT NULL,
-    client BIGINT UNSIGNED NOT NULL
+    id BIGINT UNSIGNED NOT NULL PRIMARY KEY, expires BIGINT NOT NULL, ttl BIGINT NOT NULL, epoch BIGINT NOT NULL, bell VARBINARY(64) NOT NULL,
+    rung BIGINT NOT NULL, host VARBINARY(512) NOT NULL, pid BIGINT UNSIGNED NOT NULL, client BIGINT UNSIGNED NOT NULL
 ) ENGINE = InnoDB
 //
 
 CREATE TABLE IF NOT EXISTS fencelock_broken (
-    id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
-    name VARBINARY(512) NOT NULL,
-    seq BIGINT NOT NULL,
-    session BIGINT UNSIGNED NOT NULL,
-    client BIGINT UNSIGNED NOT NULL,
-    number BIGINT UNSIGNED NOT NULL,
-    reason VARBINARY(512) NOT NULL,
-    record BLOB NOT NULL,
-    at BIGINT NOT NULL,
-    told BOOLEAN NOT NULL,
-    KEY (name, id),
-    KEY (session, told)
+    id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, name VARBINARY(512) NOT NULL, seq BIGINT NOT NULL, session BIGINT UNSIGNED NOT NULL,
+    client BIGINT UNSIGNED NOT NULL, number BIGINT UNSIGNED NOT NULL, reason VARBINARY(512) NOT NULL, record BLOB NOT NULL, at BIGINT NOT NULL,
+    told BOOLEAN NOT NULL, KEY (name, id), KEY (session, told)
 ) ENGINE = InnoDB
 //
 
 -- `expires` is NULL for a note that stays until it is deleted.
 CREATE TABLE IF NOT EXISTS fencelock_note (
-    name VARBINARY(512) NOT NULL PRIMARY KEY,
-    value VARBINARY(4096) NOT NULL,
-    token BIGINT NOT NULL,
-    host VARBINARY(512) NOT NULL,
-    pid BIGINT UNSIGNED NOT NULL,
-    client BIGINT UNSIGNED NOT NULL,
-    written BIGINT NOT NULL,
-    expires BIGINT,
-    KEY (expires)
+    name VARBINARY(512) NOT NULL PRIMARY KEY, value VARBINARY(4096) NOT NULL, token BIGINT NOT NULL, host VARBINARY(512) NOT NULL,
+    pid BIGINT UNSIGNED NOT NULL, client BIGINT UNSIGNED NOT NULL, written BIGINT NOT NULL, expires BIGINT, KEY (expires)
 ) ENGINE = InnoDB
 //
 
@@ -125,27 +94,15 @@ BEGIN
 END
 //
 
--- Deletes an expired session, so that a renewal that waits finds nothing to renew. A session whose row is being written counts as living.
-CREATE PROCEDURE fencelock__bury(p_session BIGINT UNSIGNED, OUT o_dead BOOLEAN) SQL SECURITY DEFINER
+-- The first waiter, when the first session ends whose death lets a waiter in, and in how many milliseconds the owner of the place `p_mine` looks
+-- again; -1 for never. `o_alone`: a holder leaves no room. It locks nothing.
+CREATE PROCEDURE fencelock__front(
+    p_b SMALLINT, p_name VARBINARY(512), p_head BIGINT, p_mine BIGINT, p_quiet_until BIGINT,
+    OUT o_first BIGINT, OUT o_boundary BIGINT, OUT o_alone BOOLEAN, OUT o_look_in BIGINT
+) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_expires BIGINT;
-    SELECT COUNT(*) = 0 INTO o_dead FROM fencelock_session WHERE id = p_session;
-    IF NOT o_dead THEN
-        SELECT expires INTO v_expires FROM fencelock_session WHERE id = p_session FOR UPDATE SKIP LOCKED;
-        IF v_expires <= {us} THEN
-            DELETE FROM fencelock_session WHERE id = p_session;
-            {one}
-            SET o_dead = TRUE;
-        END IF;
-    END IF;
-END
-//
-
--- The first waiter, and when the first session ends whose death lets a waiter in. `o_alone`: a holder leaves no room. It locks nothing.
-CREATE PROCEDURE fencelock__front(p_b SMALLINT, p_name VARBINARY(512), p_head BIGINT, OUT o_first BIGINT, OUT o_boundary BIGINT, OUT o_alone BOOLEAN)
-SQL SECURITY DEFINER
-BEGIN
-    DECLARE v_waits BIGINT;
+    DECLARE v_waits, v_ends BIGINT;
+    DECLARE v_now BIGINT DEFAULT {us};
     SET o_first = NULL, o_alone = FALSE;
     SELECT IF(p.granted, NULL, p.seq), COALESCE(s.expires, 0), p.granted AND p.weight = p.capacity INTO o_first, o_boundary, o_alone
         FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
@@ -160,85 +117,85 @@ BEGIN
         END IF;
         SET o_boundary = LEAST(COALESCE(o_boundary, v_waits), COALESCE(v_waits, o_boundary));
     END IF;
+    SET v_ends = IF(p_quiet_until > v_now, LEAST(COALESCE(o_boundary, p_quiet_until), p_quiet_until), o_boundary);
+    -- A transaction holds a dead place that is still there: the first waiter looks often, those behind it less.
+    SET o_look_in = CASE WHEN v_ends IS NULL THEN -1 WHEN v_ends > v_now THEN GREATEST(100, CEIL((v_ends - v_now) / 1000) + 1)
+        WHEN COALESCE(o_first, p_mine) >= p_mine THEN 100 ELSE 1000 END;
 END
 //
 
--- In how many milliseconds the owner of the place `p_mine` looks again where this is the front of its queue; -1 for never.
-CREATE PROCEDURE fencelock__again(p_first BIGINT, p_boundary BIGINT, p_quiet_until BIGINT, p_mine BIGINT, OUT o_look_in BIGINT)
-SQL SECURITY DEFINER
+-- Removes dead places with numbers from p_from up to p_before, a thousand at most: how many. Those that a transaction holds stay. Deletes expired
+-- sessions, so that a renewal that waits finds nothing to renew. A session whose row is being written counts as living.
+CREATE PROCEDURE fencelock__clear(p_b SMALLINT, p_name VARBINARY(512), p_from BIGINT, p_before BIGINT, OUT o_count INT) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_now BIGINT DEFAULT {us};
-    SET p_boundary = IF(p_quiet_until > v_now, LEAST(COALESCE(p_boundary, p_quiet_until), p_quiet_until), p_boundary);
-    -- A transaction holds a dead place that is still there: the first waiter looks often, those behind it less.
-    SET o_look_in = CASE WHEN p_boundary IS NULL THEN -1 WHEN p_boundary > v_now THEN GREATEST(100, CEIL((p_boundary - v_now) / 1000) + 1)
-        WHEN COALESCE(p_first, p_mine) >= p_mine THEN 100 ELSE 1000 END;
+    DECLARE v_seq, v_taken, v_expires BIGINT;
+    DECLARE v_session BIGINT UNSIGNED;
+    DECLARE v_dead, v_looked INT DEFAULT 0;
+    SET o_count = 0;
+    walk: WHILE v_looked < 1000 DO
+        SET v_seq = NULL, v_taken = NULL, v_expires = NULL, v_looked = v_looked + 1;
+        SELECT p.seq, p.session, s.id IS NULL INTO v_seq, v_session, v_dead FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
+            WHERE p.b = p_b AND p.name = p_name AND p.seq >= p_from AND p.seq < p_before AND COALESCE(s.expires, 0) <= {us} ORDER BY p.seq LIMIT 1;
+        IF v_seq IS NULL THEN
+            LEAVE walk;
+        END IF;
+        SET p_from = v_seq + 1;
+        SELECT seq INTO v_taken FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_seq FOR UPDATE SKIP LOCKED;
+        IF v_taken IS NOT NULL AND NOT v_dead THEN
+            SELECT expires INTO v_expires FROM fencelock_session WHERE id = v_session FOR UPDATE SKIP LOCKED;
+            IF v_expires <= {us} THEN
+                DELETE FROM fencelock_session WHERE id = v_session;
+                {one}
+                SET v_dead = TRUE;
+            END IF;
+        END IF;
+        IF v_taken IS NOT NULL AND v_dead THEN
+            DELETE FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_seq;
+            {one}
+            SET o_count = o_count + 1;
+        END IF;
+    END WHILE;
 END
 //
 
 -- Removes dead holders, grants what is admitted from the front on, moves the head, and deletes an empty queue. Rows that a transaction holds
--- stay. Grants to the session `p_me`, which reads the answer, are added to `io_granted`, and the bells of others to `io_bells`.
-CREATE PROCEDURE fencelock__settle(p_b SMALLINT, p_name VARBINARY(512), p_me BIGINT UNSIGNED, INOUT io_bells LONGBLOB, INOUT io_granted LONGBLOB)
+-- stay. Grants to the session `p_me`, which reads the answer, are added to `io_granted`, and other sessions to `io_rung`.
+CREATE PROCEDURE fencelock__settle(p_b SMALLINT, p_name VARBINARY(512), p_me BIGINT UNSIGNED, INOUT io_rung LONGBLOB, INOUT io_granted LONGBLOB)
 SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_head, v_front, v_first, v_from, v_seq, v_dying, v_taken, v_weight, v_capacity, v_expires BIGINT;
-    DECLARE v_session, v_owner, v_client, v_number BIGINT UNSIGNED;
-    DECLARE v_bell VARBINARY(64);
-    DECLARE v_used DECIMAL(40) DEFAULT 0;
-    DECLARE v_granted, v_dead, v_quiet BOOLEAN;
-    DECLARE v_moved BOOLEAN DEFAULT FALSE;
-    DECLARE v_looked INT DEFAULT 0;
+    DECLARE v_head, v_front, v_first, v_from, v_seq, v_weight, v_capacity, v_expires BIGINT;
+    DECLARE v_session, v_client, v_number BIGINT UNSIGNED;
+    DECLARE v_used DECIMAL(40);
+    DECLARE v_looked, v_cleared, v_removed, v_dead INT DEFAULT 0;
     DECLARE v_now BIGINT DEFAULT {us};
     SELECT COALESCE(MAX(head), 0) INTO v_head FROM fencelock_queue WHERE b = p_b AND name = p_name;
     IF v_head IS NULL {interrupted}
     SELECT COALESCE(MIN(seq), 0) INTO v_front FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head;
     IF v_front IS NULL {interrupted}
-    IF v_front > 0 THEN
-        SELECT p.seq, p.granted, p.weight, p.capacity, p.session, p.client, p.number, s.expires, s.bell
-            INTO v_seq, v_granted, v_weight, v_capacity, v_session, v_client, v_number, v_expires, v_bell
-            FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session WHERE p.b = p_b AND p.name = p_name AND p.seq = v_front;
-    END IF;
-    IF v_granted THEN
-        SET v_seq = NULL;
-        SELECT p.seq, p.weight, p.capacity, p.session, p.client, p.number, s.expires, s.bell
-            INTO v_seq, v_weight, v_capacity, v_session, v_client, v_number, v_expires, v_bell
-            FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
-            WHERE p.b = p_b AND p.name = p_name AND p.seq >= v_front AND NOT p.granted ORDER BY p.seq LIMIT 1;
-        SET v_first = COALESCE(v_seq, 9223372036854775807), v_from = v_front;
-        holders: WHILE v_looked < 1000 DO
-            SET v_dying = NULL, v_taken = NULL, v_dead = FALSE, v_looked = v_looked + 1;
-            SELECT p.seq, p.session INTO v_dying, v_owner FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
-                WHERE p.b = p_b AND p.name = p_name AND p.seq >= v_from AND p.seq < v_first AND COALESCE(s.expires, 0) <= v_now
-                ORDER BY p.seq LIMIT 1;
-            IF v_dying IS NULL THEN
-                LEAVE holders;
-            END IF;
-            SET v_from = v_dying + 1;
-            SELECT seq INTO v_taken FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_dying FOR UPDATE SKIP LOCKED;
-            IF v_taken IS NOT NULL THEN
-                CALL fencelock__bury(v_owner, v_dead);
-                IF v_dead THEN
-                    DELETE FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_dying;
-                    {one}
-                    SET v_moved = TRUE;
-                END IF;
-            END IF;
-        END WHILE;
-        SET v_used = NULL;
-        SELECT COALESCE(SUM(weight), 0) INTO v_used FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head AND seq < v_first;
-        IF v_used IS NULL {interrupted}
-    END IF;
-    IF v_seq IS NOT NULL THEN
-        SELECT quiet_until > v_now INTO v_quiet FROM fencelock_layout WHERE one = 1;
-    END IF;
-    waiters: WHILE v_seq IS NOT NULL AND v_looked < 1000 AND NOT v_quiet DO
-        SET v_from = v_seq + 1, v_looked = v_looked + 1, v_dead = FALSE;
+    SET v_from = v_front;
+    waiters: WHILE v_front > 0 AND v_looked < 1000 DO
+        SET v_seq = NULL, v_dead = FALSE, v_looked = v_looked + 1;
+        SELECT p.seq, p.weight, p.capacity, p.session, p.client, p.number, s.expires
+            INTO v_seq, v_weight, v_capacity, v_session, v_client, v_number, v_expires
+            FROM fencelock_layout AS l JOIN fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
+            WHERE l.one = 1 AND l.quiet_until <= v_now AND p.b = p_b AND p.name = p_name AND p.seq >= v_from AND NOT p.granted ORDER BY p.seq LIMIT 1;
+        IF v_used IS NULL AND v_front <=> v_seq THEN
+            SET v_used = 0;
+        ELSEIF v_used IS NULL THEN
+            SET v_first = COALESCE(v_seq, 9223372036854775807);
+            CALL fencelock__clear(p_b, p_name, v_front, v_first, v_removed);
+            SELECT COALESCE(SUM(weight), 0) INTO v_used FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head AND seq < v_first;
+            IF v_used IS NULL {interrupted}
+        END IF;
+        IF v_seq IS NULL THEN
+            LEAVE waiters;
+        END IF;
+        SET v_from = v_seq + 1;
         IF COALESCE(v_expires, 0) <= v_now THEN
-            CALL fencelock__bury(v_session, v_dead);
+            CALL fencelock__clear(p_b, p_name, v_seq, v_from, v_dead);
         END IF;
         IF v_dead THEN
-            DELETE FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_seq;
-            {one}
-            SET v_moved = TRUE;
+            SET v_cleared = v_cleared + 1;
         ELSEIF v_used + v_weight > v_capacity THEN
             LEAVE waiters;
         ELSE
@@ -246,22 +203,16 @@ BEGIN
             {one}
             IF v_session = p_me THEN
                 SET io_granted = CONCAT(io_granted, v_client, '-', v_number, '-', v_seq, ',');
-            ELSEIF NOT FIND_IN_SET(v_bell, io_bells) THEN
-                UPDATE fencelock_session SET rung = rung + 1 WHERE id = v_session;
-                SET io_bells = CONCAT(io_bells, v_bell, ',');
+            ELSE
+                SET io_rung = CONCAT(io_rung, v_session, ',');
             END IF;
             SET v_used = v_used + v_weight;
             IF v_used >= v_capacity THEN
                 LEAVE waiters;
             END IF;
         END IF;
-        SET v_seq = NULL;
-        SELECT p.seq, p.weight, p.capacity, p.session, p.client, p.number, s.expires, s.bell
-            INTO v_seq, v_weight, v_capacity, v_session, v_client, v_number, v_expires, v_bell
-            FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
-            WHERE p.b = p_b AND p.name = p_name AND p.seq >= v_from ORDER BY p.seq LIMIT 1;
     END WHILE;
-    IF v_moved THEN
+    IF COALESCE(v_cleared + v_removed, 1) > 0 THEN
         SET v_front = NULL;
         SELECT COALESCE(MIN(seq), 0) INTO v_front FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head;
         IF v_front IS NULL {interrupted}
@@ -276,41 +227,29 @@ BEGIN
 END
 //
 
--- Removes dead places that wait, wherever in the queue they are, a thousand at most: how many.
-CREATE PROCEDURE fencelock__clear(p_b SMALLINT, p_name VARBINARY(512), OUT o_count INT) SQL SECURITY DEFINER
+-- Counts the bells of these sessions ('id,id,') and the epoch of `p_me` up: the epoch. It locks the sessions in the order of their numbers, last
+-- of all, so that transactions do not deadlock there.
+CREATE PROCEDURE fencelock__count(p_rung LONGBLOB, p_me BIGINT UNSIGNED, OUT o_epoch BIGINT) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_seq, v_from BIGINT DEFAULT 0;
-    DECLARE v_session BIGINT UNSIGNED;
-    DECLARE v_dead BOOLEAN;
-    DECLARE v_looked INT DEFAULT 0;
-    SET o_count = 0;
-    SELECT head INTO v_from FROM fencelock_queue WHERE b = p_b AND name = p_name;
-    walk: WHILE v_looked < 1000 DO
-        SET v_seq = NULL, v_dead = FALSE, v_looked = v_looked + 1;
-        SELECT p.seq, p.session INTO v_seq, v_session FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
-            WHERE p.b = p_b AND p.name = p_name AND p.seq >= v_from AND NOT p.granted AND COALESCE(s.expires, 0) <= {us} ORDER BY p.seq LIMIT 1;
-        IF v_seq IS NULL THEN
-            LEAVE walk;
-        END IF;
-        SET v_from = v_seq + 1;
-        CALL fencelock__bury(v_session, v_dead);
-        IF v_dead THEN
-            DELETE FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = v_seq;
-            {one}
-            SET o_count = o_count + 1;
-        END IF;
-    END WHILE;
+    DECLARE v_before BIGINT;
+    SELECT COALESCE(MAX(epoch), 0) INTO v_before FROM fencelock_session WHERE id = p_me;
+    UPDATE (SELECT DISTINCT id FROM JSON_TABLE(CONCAT('[', p_rung, COALESCE(p_me, 0), ']'), '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$')) AS j
+        ORDER BY id LIMIT 100000) AS r STRAIGHT_JOIN fencelock_session AS s FORCE INDEX (PRIMARY) ON s.id = r.id
+        SET s.rung = s.rung + 1, s.epoch = s.epoch + (s.id <=> p_me);
+    SELECT COALESCE(MAX(epoch), 0) INTO o_epoch FROM fencelock_session WHERE id = p_me;
+    IF NOT COALESCE(o_epoch > v_before OR o_epoch = 0, FALSE) {interrupted}
 END
 //
 
--- Wakes the listening connections of sessions that were granted: KILL QUERY ends their sleep. After the commit, in no transaction.
-CREATE PROCEDURE fencelock__ring(p_bells LONGBLOB) SQL SECURITY DEFINER
+-- Wakes the listening connections of these sessions: KILL QUERY ends their sleep. After the commit, in no transaction.
+CREATE PROCEDURE fencelock__ring(p_rung LONGBLOB) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_bell VARBINARY(64);
+    DECLARE v_session, v_bell VARBINARY(64);
     DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
-    WHILE p_bells <> '' DO
-        SET v_bell = SUBSTRING_INDEX(p_bells, ',', 1);
-        SET p_bells = SUBSTRING(p_bells, LENGTH(v_bell) + 2);
+    WHILE p_rung <> '' DO
+        SET v_session = SUBSTRING_INDEX(p_rung, ',', 1), v_bell = NULL;
+        SET p_rung = SUBSTRING(p_rung, LENGTH(v_session) + 2);
+        SELECT bell INTO v_bell FROM fencelock_session WHERE id = CAST(v_session AS UNSIGNED);
         KILL QUERY IS_USED_LOCK(v_bell);
     END WHILE;
 END
@@ -392,6 +331,91 @@ BEGIN
 END
 //
 
+-- Joins a queue at its tail, with the number `p_new`, or with one that is drawn here: the answer of fencelock_enter.
+CREATE PROCEDURE fencelock__enter(
+    p_b SMALLINT, p_session BIGINT UNSIGNED, p_epoch BIGINT, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED,
+    p_weight BIGINT, p_capacity BIGINT, p_wait BOOLEAN, p_again BOOLEAN, p_purpose VARBINARY(512), p_new BIGINT,
+    INOUT io_rung LONGBLOB, OUT o_answer INT, OUT o_one BIGINT, OUT o_two BIGINT
+) SQL SECURITY DEFINER
+work: BEGIN
+    DECLARE v_told LONGBLOB DEFAULT '';
+    DECLARE v_head, v_epoch, v_expires, v_quiet_until, v_seq, v_weight, v_capacity, v_first, v_boundary, v_look_in, v_cleared BIGINT;
+    DECLARE v_granted, v_alone, v_shared, v_admitted, v_settled BOOLEAN DEFAULT FALSE;
+    DECLARE v_used DECIMAL(40);
+    DECLARE v_now BIGINT DEFAULT {us};
+    SET o_answer = NULL, o_one = NULL, o_two = NULL;
+    SELECT s.epoch, s.expires, l.quiet_until INTO v_epoch, v_expires, v_quiet_until FROM fencelock_layout AS l
+        LEFT JOIN fencelock_session AS s ON s.id = p_session WHERE l.one = 1;
+    IF v_quiet_until IS NULL {interrupted}
+    SET v_admitted = v_quiet_until <= v_now;
+    SET o_answer = CASE WHEN COALESCE(v_expires, 0) <= v_now THEN 5 WHEN v_epoch > p_epoch THEN 4 END;
+    IF o_answer IS NOT NULL THEN
+        SET o_one = IF(o_answer = 4, v_epoch, NULL);
+        LEAVE work;
+    END IF;
+    front: LOOP
+        SET v_head = NULL, v_seq = IF(p_again, NULL, 0);
+        SELECT COALESCE(MAX(head), 0), MAX(shared) INTO v_head, v_shared FROM fencelock_queue WHERE b = p_b AND name = p_name;
+        IF v_head IS NULL {interrupted}
+        IF p_again THEN
+            SELECT COALESCE(MAX(seq), 0), MAX(granted) INTO v_seq, v_granted FROM fencelock_place
+                WHERE b = p_b AND name = p_name AND seq >= v_head AND client = p_client AND number = p_number AND session = p_session;
+            IF v_seq IS NULL {interrupted}
+        END IF;
+        IF v_head > 0 OR NOT v_admitted THEN
+            CALL fencelock__front(p_b, p_name, v_head, IF(v_seq > 0, v_seq, 9223372036854775807), v_quiet_until, v_first, v_boundary, v_alone, v_look_in);
+        END IF;
+        IF v_seq > 0 THEN
+            SET o_answer = NOT v_granted, o_one = v_seq, o_two = IF(v_granted, NULL, COALESCE(v_look_in, 100));
+            LEAVE work;
+        END IF;
+        IF v_settled OR v_head = 0 OR v_boundary > v_now THEN
+            LEAVE front;
+        END IF;
+        CALL fencelock__settle(p_b, p_name, NULL, io_rung, v_told);
+        SET v_settled = TRUE;
+    END LOOP;
+    IF v_head > 0 THEN
+        SET v_granted = NULL;
+        SELECT granted, weight, capacity INTO v_granted, v_weight, v_capacity FROM fencelock_place
+            WHERE b = p_b AND name = p_name AND seq >= v_head ORDER BY seq DESC LIMIT 1;
+        IF v_granted IS NULL {interrupted}
+        IF v_capacity <> p_capacity THEN
+            -- Of the dead, none stands for a capacity.
+            CALL fencelock__clear(p_b, p_name, v_head, 9223372036854775807, v_cleared);
+            CALL fencelock__settle(p_b, p_name, NULL, io_rung, v_told);
+            SET o_answer = IF(v_cleared = 0, 3, 6), o_one = IF(v_cleared = 0, v_weight, NULL), o_two = IF(v_cleared = 0, v_capacity, NULL);
+            LEAVE work;
+        END IF;
+        SET v_admitted = v_admitted AND v_granted AND v_weight + p_weight <= p_capacity;
+        IF v_admitted THEN
+            SELECT SUM(weight) INTO v_used FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head;
+            IF v_used IS NULL {interrupted}
+            SET v_admitted = p_weight + v_used <= p_capacity;
+        END IF;
+    END IF;
+    IF NOT v_admitted AND NOT p_wait THEN
+        SET o_answer = 2;
+        LEAVE work;
+    END IF;
+    IF p_new IS NULL THEN
+        UPDATE fencelock_bucket SET last = LAST_INSERT_ID(GREATEST(last + 1, v_now * 128 DIV 1000)) WHERE b = p_b;
+        {one}
+        SET p_new = LAST_INSERT_ID();
+    END IF;
+    IF v_head = 0 THEN
+        INSERT INTO fencelock_queue VALUES (p_b, p_name, p_new, FALSE);
+        {one}
+    ELSEIF NOT v_shared THEN
+        UPDATE fencelock_queue SET shared = TRUE WHERE b = p_b AND name = p_name;
+        {one}
+    END IF;
+    INSERT INTO fencelock_place VALUES (p_b, p_name, p_new, v_admitted, p_weight, p_capacity, p_session, p_client, p_number, v_now, p_purpose);
+    {one}
+    SET o_answer = NOT v_admitted, o_one = p_new, o_two = IF(v_admitted, NULL, COALESCE(v_look_in, 100));
+END
+//
+
 -- Joins a queue at its tail. Answers: 0 granted (number) · 1 waiting (number, look in) · 2 busy · 3 conflict (weight, capacity) ·
 -- 4 stale (epoch) · 5 the session is over · 6 to be sent again.
 CREATE PROCEDURE fencelock_enter(
@@ -399,157 +423,155 @@ CREATE PROCEDURE fencelock_enter(
     p_capacity BIGINT, p_wait BOOLEAN, p_again BOOLEAN, p_purpose VARBINARY(512)
 ) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_bells, v_told LONGBLOB DEFAULT '';
-    DECLARE v_answer INT;
-    DECLARE v_one, v_two, v_last, v_new, v_now, v_epoch, v_expires, v_head, v_seq, v_weight, v_capacity, v_first, v_boundary, v_quiet_until BIGINT;
-    DECLARE v_granted, v_admitted, v_alone BOOLEAN;
-    DECLARE v_cleared INT;
-    DECLARE v_used DECIMAL(40);
+    DECLARE v_rung, v_me LONGBLOB DEFAULT '';
+    DECLARE v_answer, v_one, v_two, v_last, v_new, v_epoch BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     IF NOT COALESCE(p_name <> '' AND p_epoch > 0 AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_weight BETWEEN 1 AND p_capacity AND p_capacity <= 4294967295 AND p_wait IN (0, 1) AND p_again IN (0, 1), FALSE) {refused}
     {begin}
-        work: BEGIN
-            -- A request that may wait draws its number in the statement that locks the bucket; one that may not draws it once it is admitted. Numbers
-            -- never fall behind the clock, in 1/128 ms: they rise over failovers and restored backups.
-            IF p_wait THEN
-                UPDATE fencelock_bucket SET last = LAST_INSERT_ID(GREATEST(last + 1, {us} * 128 DIV 1000)) WHERE b = v_b;
-                {one}
-                SET v_new = LAST_INSERT_ID();
-            ELSE
-                {lock}
-            END IF;
-            SET v_now = {us};
-            SELECT s.epoch, s.expires, q.head, l.quiet_until INTO v_epoch, v_expires, v_head, v_quiet_until FROM fencelock_layout AS l
-                LEFT JOIN fencelock_session AS s ON s.id = p_session LEFT JOIN fencelock_queue AS q ON q.b = v_b AND q.name = p_name WHERE l.one = 1;
-            IF v_quiet_until IS NULL {interrupted}
-            IF v_expires IS NULL OR v_expires <= v_now THEN
-                SET v_answer = 5;
-                LEAVE work;
-            ELSEIF v_epoch > p_epoch THEN
-                SET v_answer = 4, v_one = v_epoch;
-                LEAVE work;
-            END IF;
-            IF p_again AND v_head IS NOT NULL THEN
-                SELECT COALESCE(MAX(seq), 0), MAX(granted) INTO v_seq, v_granted FROM fencelock_place
-                    WHERE b = v_b AND name = p_name AND seq >= v_head AND client = p_client AND number = p_number AND session = p_session;
-                IF v_seq IS NULL {interrupted}
-                IF v_seq > 0 THEN
-                    CALL fencelock__front(v_b, p_name, v_head, v_first, v_boundary, v_alone);
-                    SET v_answer = NOT v_granted, v_one = v_seq;
-                    LEAVE work;
-                END IF;
-            END IF;
-            IF v_head IS NOT NULL THEN
-                CALL fencelock__front(v_b, p_name, v_head, v_first, v_boundary, v_alone);
-                IF v_boundary <= v_now THEN
-                    CALL fencelock__settle(v_b, p_name, NULL, v_bells, v_told);
-                    SET v_head = NULL;
-                    SELECT COALESCE(MAX(head), 0) INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
-                    IF v_head IS NULL {interrupted}
-                    SET v_head = NULLIF(v_head, 0);
-                    CALL fencelock__front(v_b, p_name, v_head, v_first, v_boundary, v_alone);
-                END IF;
-            END IF;
-            SET v_admitted = v_quiet_until <= v_now;
-            IF v_head IS NOT NULL THEN
-                SELECT granted, weight, capacity INTO v_granted, v_weight, v_capacity FROM fencelock_place
-                    WHERE b = v_b AND name = p_name AND seq >= v_head ORDER BY seq DESC LIMIT 1;
-                IF v_granted IS NULL THEN
-                    -- Either the queue is empty, and goes, or the read was interrupted.
-                    CALL fencelock__settle(v_b, p_name, NULL, v_bells, v_told);
-                    SET v_answer = 6;
-                    LEAVE work;
-                END IF;
-            END IF;
-            IF v_head IS NOT NULL THEN
-                IF v_capacity <> p_capacity THEN
-                    -- Of the dead, none stands for a capacity.
-                    CALL fencelock__clear(v_b, p_name, v_cleared);
-                    IF COALESCE(v_cleared, 1) > 0 THEN
-                        CALL fencelock__settle(v_b, p_name, NULL, v_bells, v_told);
-                        SET v_answer = 6;
-                    ELSE
-                        SET v_answer = 3, v_one = v_weight, v_two = v_capacity;
-                    END IF;
-                    LEAVE work;
-                END IF;
-                SET v_admitted = v_admitted AND v_granted AND v_weight + p_weight <= p_capacity;
-                IF v_admitted THEN
-                    SELECT SUM(weight) INTO v_used FROM fencelock_place WHERE b = v_b AND name = p_name AND seq >= v_head;
-                    IF v_used IS NULL {interrupted}
-                    SET v_admitted = p_weight + v_used <= p_capacity;
-                END IF;
-            END IF;
-            IF NOT v_admitted AND NOT p_wait THEN
-                SET v_answer = 2;
-                LEAVE work;
-            END IF;
-            IF v_new IS NULL THEN
-                SET v_new = GREATEST(v_last + 1, v_now * 128 DIV 1000);
-                UPDATE fencelock_bucket SET last = v_new WHERE b = v_b;
-                {one}
-            END IF;
-            IF v_head IS NULL THEN
-                INSERT INTO fencelock_queue VALUES (v_b, p_name, v_new);
-                {one}
-            END IF;
-            INSERT INTO fencelock_place
-                VALUES (v_b, p_name, v_new, v_admitted, p_weight, p_capacity, p_session, p_client, p_number, v_now, p_purpose);
+        -- A request that may wait draws its number in the statement that locks the bucket; one that may not draws it once it is admitted. Numbers
+        -- never fall behind the clock, in 1/128 ms: they rise over failovers and restored backups.
+        IF p_wait THEN
+            UPDATE fencelock_bucket SET last = LAST_INSERT_ID(GREATEST(last + 1, {us} * 128 DIV 1000)) WHERE b = v_b;
             {one}
-            SET v_answer = NOT v_admitted, v_one = v_new;
-        END;
-        COMMIT;
-    END;
-    IF v_answer = 1 THEN
-        CALL fencelock__again(v_first, v_boundary, v_quiet_until, v_one, v_two);
-    END IF;
-    CALL fencelock__ring(v_bells);
-    SELECT v_answer, v_one, IF(v_answer = 1, COALESCE(v_two, 100), v_two);
+            SET v_new = LAST_INSERT_ID();
+        ELSE
+            {lock}
+        END IF;
+        CALL fencelock__enter(v_b, p_session, p_epoch, p_name, p_client, p_number, p_weight, p_capacity, p_wait, p_again, p_purpose, v_new,
+            v_rung, v_answer, v_one, v_two);
+    {commit}
+    SELECT v_answer, v_one, v_two;
 END
 //
 
--- Gives up a place, with this number unless it is null: 0 it was not there · 1 it was · 2 a transaction holds it. `p_withdraw` also refuses the
--- request from then on. Then the epoch that requests need, the number of the held place, and the session's new grants ('client-number-seq,').
+-- Gives up a place, with this number unless it is null, or replaces the claim of a grant by the lighter one of `p_weight`: 0 it was not there ·
+-- 1 done · 2 a transaction holds it, whose number is `o_seq`.
+CREATE PROCEDURE fencelock__leave(
+    p_b SMALLINT, p_session BIGINT UNSIGNED, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_weight BIGINT,
+    INOUT io_rung LONGBLOB, INOUT io_granted LONGBLOB, OUT o_answer INT, OUT o_seq BIGINT
+) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_weight BIGINT;
+    IF p_seq IS NULL THEN
+        SELECT COALESCE(MAX(p.seq), 0) INTO p_seq FROM fencelock_queue AS q JOIN fencelock_place AS p ON p.b = p_b AND p.name = p_name AND p.seq >= q.head
+            WHERE q.b = p_b AND q.name = p_name AND p.client = p_client AND p.number = p_number AND p.session = p_session;
+        IF p_seq IS NULL {interrupted}
+    END IF;
+    SET o_answer = NULL, o_seq = 0;
+    SELECT weight INTO v_weight FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = p_seq AND client = p_client AND number = p_number
+        AND session = p_session AND (p_weight IS NULL OR granted AND weight >= p_weight) FOR UPDATE SKIP LOCKED;
+    IF v_weight IS NULL THEN
+        SELECT COUNT(*) * 2, COALESCE(MAX(seq), 0) INTO o_answer, o_seq FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = p_seq
+            AND client = p_client AND number = p_number AND session = p_session AND (p_weight IS NULL OR granted AND weight >= p_weight);
+        IF o_answer IS NULL {interrupted}
+    ELSE
+        IF p_weight IS NULL THEN
+            DELETE FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = p_seq;
+            {one}
+        ELSEIF v_weight > p_weight THEN
+            UPDATE fencelock_place SET weight = p_weight WHERE b = p_b AND name = p_name AND seq = p_seq;
+            {one}
+        END IF;
+        CALL fencelock__settle(p_b, p_name, p_session, io_rung, io_granted);
+        SET o_answer = 1;
+    END IF;
+END
+//
+
+-- The answer of fencelock__leave, the epoch that requests need, the number of the held place, and the session's new grants ('client-number-seq,').
+-- `p_withdraw` also refuses the request from then on.
 CREATE PROCEDURE fencelock_leave(
     p_session BIGINT UNSIGNED, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_withdraw BOOLEAN
 ) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_bells, v_told LONGBLOB DEFAULT '';
-    DECLARE v_answer INT;
-    DECLARE v_last, v_seq, v_taken, v_epoch BIGINT;
+    DECLARE v_rung, v_told, v_me LONGBLOB DEFAULT '';
+    DECLARE v_answer, v_last, v_seq, v_epoch BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     IF NOT COALESCE(p_name <> '' AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_withdraw IN (0, 1), FALSE) {refused}
     {begin}
         {lock}
-        IF p_withdraw THEN
-            SELECT COALESCE(MAX(epoch) + 1, 0) INTO v_epoch FROM fencelock_session WHERE id = p_session FOR UPDATE;
-            IF v_epoch IS NULL {interrupted}
-            IF v_epoch > 0 THEN
-                UPDATE fencelock_session SET epoch = v_epoch WHERE id = p_session;
-                {one}
+        CALL fencelock__leave(v_b, p_session, p_name, p_client, p_number, p_seq, NULL, v_rung, v_told, v_answer, v_seq);
+        SET v_me = IF(p_withdraw, p_session, '');
+    {commit}
+    SELECT v_answer, COALESCE(v_epoch, 0), v_seq, v_told;
+END
+//
+
+-- Requests of one session in one transaction, 64 at most: '[[kind, "<name in hex>", client, number, seq, weight, capacity, wait, again,
+-- "<purpose in hex>"], …]' of the kinds 0 enter, 1 leave and 2 withdraw, with null where a kind has no use for it. Answers the answers, and
+-- the session's new grants as fencelock_leave.
+CREATE PROCEDURE fencelock_batch(p_session BIGINT UNSIGNED, p_epoch BIGINT, p_requests LONGTEXT) SQL SECURITY DEFINER
+BEGIN
+    DECLARE v_rung, v_told, v_me, v_once, v_free, v_gone LONGBLOB DEFAULT '';
+    DECLARE v_answers LONGTEXT DEFAULT '{}';
+    DECLARE v_count, v_buckets, v_kinds, v_valid, v_locked, v_n, v_kind, v_b, v_wait, v_again, v_answer INT;
+    DECLARE v_now, v_last, v_one, v_two, v_seq, v_weight, v_capacity, v_epoch BIGINT;
+    DECLARE v_client, v_number BIGINT UNSIGNED;
+    DECLARE v_name, v_purpose VARBINARY(512);
+    DECLARE v_rest CURSOR FOR SELECT n, kind, {b}, {name}, client, number, seq, weight, capacity, wait, again, UNHEX(LEFT(purpose, 1024)) FROM {requests}
+        WHERE NOT FIND_IN_SET(n, v_free) AND NOT FIND_IN_SET(n, v_gone) ORDER BY n;
+    SELECT SUM(m), COUNT(DISTINCT b), BIT_OR(kinds), MIN(valid), COALESCE(GROUP_CONCAT(IF(m = 1, n, NULL)), '')
+        INTO v_count, v_buckets, v_kinds, v_valid, v_once FROM (
+        SELECT COUNT(*) AS m, MIN({b}) AS b, BIT_OR(1 << kind) AS kinds, MIN(n) AS n, MIN(COALESCE(kind BETWEEN 0 AND 2 AND LENGTH({name}) > 0 AND LENGTH(hex) <= 1024 AND LENGTH(COALESCE(purpose, '')) <= 1024 AND NOT ISNULL(client) AND NOT ISNULL(number)
+            AND (kind > 0 OR weight BETWEEN 1 AND capacity AND capacity <= 4294967295 AND wait IN (0, 1) AND again IN (0, 1)), FALSE)) AS valid
+        FROM {requests} GROUP BY CONV(LEFT(SHA2({name}, 256), 15), 16, 10)) AS g;
+    IF NOT COALESCE(p_epoch > 0 AND v_count BETWEEN 1 AND 64 AND v_valid, FALSE) {refused}
+    {begin}
+        -- The buckets in the order of their numbers: a derived table keeps its order where it has a limit.
+        SELECT COUNT(k.last), MAX(k.last) INTO v_locked, v_last FROM (SELECT DISTINCT {b} AS b FROM {requests} ORDER BY b LIMIT 64) AS d
+            STRAIGHT_JOIN fencelock_bucket AS k FORCE INDEX (PRIMARY) ON k.b = d.b FOR UPDATE;
+        IF NOT (v_locked <=> v_buckets) {interrupted}
+        SET v_now = {us}, v_last = GREATEST(v_last, v_now * 128 DIV 1000);
+        IF v_kinds & 1 THEN
+            -- Request n draws the number v_last + n.
+            INSERT INTO fencelock_bucket SELECT DISTINCT {b}, 0 FROM {requests} ON DUPLICATE KEY UPDATE last = v_last + 64;
+            IF ROW_COUNT() <> 2 * v_buckets {interrupted}
+            SET v_free = NULL;
+            SELECT COUNT(*), COALESCE(GROUP_CONCAT(r.n), '') INTO v_n, v_free FROM {requests}
+                JOIN fencelock_session AS s ON s.id = p_session AND s.expires > v_now AND s.epoch <= p_epoch
+                JOIN fencelock_layout AS l ON l.one = 1 AND l.quiet_until <= v_now
+                LEFT JOIN fencelock_queue AS q ON q.b = {b} AND q.name = {name} WHERE r.kind = 0 AND FIND_IN_SET(r.n, v_once) AND q.b IS NULL;
+            IF v_free IS NULL {interrupted}
+            INSERT INTO fencelock_queue SELECT {b}, {name}, v_last + n, FALSE FROM {requests} WHERE FIND_IN_SET(n, v_free);
+            IF ROW_COUNT() <> v_n {interrupted}
+            INSERT INTO fencelock_place SELECT {b}, {name}, v_last + n, TRUE, weight, capacity, p_session, client, number, v_now, UNHEX(purpose)
+                FROM {requests} WHERE FIND_IN_SET(n, v_free);
+            IF ROW_COUNT() <> v_n {interrupted}
+            SET v_count = v_count - v_n;
+        END IF;
+        IF v_kinds & 2 THEN
+            SET v_gone = NULL;
+            SELECT COUNT(*), COALESCE(GROUP_CONCAT(r.n), '') INTO v_n, v_gone FROM {requests}
+                STRAIGHT_JOIN fencelock_queue AS q FORCE INDEX (PRIMARY) ON q.b = {b} AND q.name = {name} AND NOT q.shared
+                STRAIGHT_JOIN fencelock_place AS p FORCE INDEX (PRIMARY) ON p.b = {b} AND p.name = {name} AND p.seq = r.seq
+                WHERE r.kind = 1 AND FIND_IN_SET(r.n, v_once) AND p.client = r.client AND p.number = r.number AND p.session = p_session
+                FOR UPDATE SKIP LOCKED;
+            IF v_gone IS NULL {interrupted}
+            DELETE p FROM {requests} STRAIGHT_JOIN fencelock_place AS p FORCE INDEX (PRIMARY) ON p.b = {b} AND p.name = {name} AND p.seq = r.seq WHERE FIND_IN_SET(r.n, v_gone);
+            IF ROW_COUNT() <> v_n {interrupted}
+            DELETE q FROM {requests} STRAIGHT_JOIN fencelock_queue AS q FORCE INDEX (PRIMARY) ON q.b = {b} AND q.name = {name} WHERE FIND_IN_SET(r.n, v_gone);
+            IF ROW_COUNT() <> v_n {interrupted}
+            SET v_count = v_count - v_n;
+        END IF;
+        OPEN v_rest;
+        WHILE v_count > 0 DO
+            SET v_n = NULL, v_count = v_count - 1;
+            FETCH v_rest INTO v_n, v_kind, v_b, v_name, v_client, v_number, v_seq, v_weight, v_capacity, v_wait, v_again, v_purpose;
+            IF v_n IS NULL {interrupted}
+            IF v_kind = 0 THEN
+                CALL fencelock__enter(v_b, p_session, p_epoch, v_name, v_client, v_number, v_weight, v_capacity, v_wait, v_again, v_purpose, v_last + v_n,
+                    v_rung, v_answer, v_one, v_two);
+            ELSE
+                CALL fencelock__leave(v_b, p_session, v_name, v_client, v_number, v_seq, NULL, v_rung, v_told, v_answer, v_one);
+                SET v_two = v_one, v_one = 0;
             END IF;
-        END IF;
-        IF p_seq IS NULL THEN
-            SELECT COALESCE(MAX(p.seq), 0) INTO p_seq FROM fencelock_queue AS q JOIN fencelock_place AS p ON p.b = v_b AND p.name = p_name AND p.seq >= q.head
-                WHERE q.b = v_b AND q.name = p_name AND p.client = p_client AND p.number = p_number AND p.session = p_session;
-            IF p_seq IS NULL {interrupted}
-        END IF;
-        SELECT seq INTO v_taken FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq
-            AND client = p_client AND number = p_number AND session = p_session FOR UPDATE SKIP LOCKED;
-        IF v_taken IS NOT NULL THEN
-            DELETE FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_taken;
-            {one}
-            CALL fencelock__settle(v_b, p_name, p_session, v_bells, v_told);
-            SET v_answer = 1;
-        ELSE
-            SELECT COUNT(*) * 2, MAX(seq) INTO v_answer, v_seq FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq
-                AND client = p_client AND number = p_number AND session = p_session;
-            IF v_answer IS NULL {interrupted}
-        END IF;
-        COMMIT;
-    END;
-    CALL fencelock__ring(v_bells);
-    SELECT v_answer, COALESCE(v_epoch, 0), COALESCE(v_seq, 0), v_told;
+            SET v_answers = JSON_SET(v_answers, CONCAT('$."', v_n, '"'), CONCAT_WS(',', v_answer, IF(v_kind = 2, 'epoch', v_one), v_two));
+        END WHILE;
+        SET v_me = IF(v_kinds & 4, p_session, '');
+    {commit}
+    SELECT REPLACE(GROUP_CONCAT(CASE WHEN FIND_IN_SET(n, v_free) THEN CONCAT('0,', v_last + n) WHEN FIND_IN_SET(n, v_gone) THEN '1,0,0'
+        ELSE LEFT(JSON_UNQUOTE(JSON_EXTRACT(v_answers, CONCAT('$."', n, '"'))), 100) END
+        ORDER BY n SEPARATOR ';'), 'epoch', COALESCE(v_epoch, 0)), v_told FROM {requests};
 END
 //
 
@@ -570,28 +592,14 @@ CREATE PROCEDURE fencelock_lighten(
     p_session BIGINT UNSIGNED, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_weight BIGINT
 ) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_bells, v_told LONGBLOB DEFAULT '';
-    DECLARE v_answer INT;
-    DECLARE v_last, v_taken, v_weight BIGINT;
+    DECLARE v_rung, v_told, v_me LONGBLOB DEFAULT '';
+    DECLARE v_answer, v_last, v_seq, v_epoch BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     IF NOT COALESCE(p_name <> '' AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_seq > 0 AND p_weight > 0, FALSE) {refused}
     {begin}
         {lock}
-        SELECT COUNT(*) * 2, MAX(weight) INTO v_answer, v_weight FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
-            AND client = p_client AND number = p_number AND session = p_session AND weight >= p_weight;
-        IF v_answer IS NULL {interrupted}
-        SELECT seq INTO v_taken FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq FOR UPDATE SKIP LOCKED;
-        IF v_answer = 2 AND v_taken IS NOT NULL THEN
-            IF v_weight > p_weight THEN
-                UPDATE fencelock_place SET weight = p_weight WHERE b = v_b AND name = p_name AND seq = p_seq;
-                {one}
-            END IF;
-            CALL fencelock__settle(v_b, p_name, p_session, v_bells, v_told);
-            SET v_answer = 1;
-        END IF;
-        COMMIT;
-    END;
-    CALL fencelock__ring(v_bells);
+        CALL fencelock__leave(v_b, p_session, p_name, p_client, p_number, p_seq, p_weight, v_rung, v_told, v_answer, v_seq);
+    {commit}
     SELECT v_answer, v_told;
 END
 //
@@ -600,47 +608,40 @@ END
 -- for each name when to look again and for each of its places 0 granted, 1 waiting, 2 missing.
 CREATE PROCEDURE fencelock_look(p_session BIGINT UNSIGNED, p_places LONGTEXT) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_bells, v_told LONGBLOB DEFAULT '';
+    DECLARE v_rung, v_told, v_me LONGBLOB DEFAULT '';
     DECLARE v_answer, v_one, v_some LONGTEXT;
     DECLARE v_name VARBINARY(512);
-    DECLARE v_b SMALLINT;
-    DECLARE v_at INT DEFAULT 0;
-    DECLARE v_head, v_first, v_boundary, v_quiet_until, v_last, v_look_in, v_least BIGINT;
-    DECLARE v_alone, v_room BOOLEAN;
+    DECLARE v_b, v_alone, v_room, v_at INT DEFAULT 0;
+    DECLARE v_head, v_first, v_boundary, v_quiet_until, v_last, v_look_in, v_least, v_epoch BIGINT;
     IF NOT COALESCE(p_places IS NOT NULL, FALSE) {refused}
     {check}
     SELECT COUNT(s.id), MAX(l.quiet_until) INTO v_answer, v_quiet_until FROM fencelock_layout AS l
         LEFT JOIN fencelock_session AS s ON s.id = p_session AND s.expires > {us} WHERE l.one = 1;
-    IF v_answer = '0' THEN
-        SET p_places = '[]';
-    END IF;
+    SET p_places = IF(v_answer = '0', '[]', p_places);
     WHILE v_at < JSON_LENGTH(p_places) DO
         SET v_one = JSON_EXTRACT(p_places, CONCAT('$[', v_at, ']'));
         SET v_name = UNHEX(JSON_UNQUOTE(JSON_EXTRACT(v_one, '$[0]')));
         SET v_b = CONV(LEFT(SHA2(v_name, 256), 3), 16, 10), v_head = NULL, v_last = NULL, v_room = FALSE, v_some = NULL;
         SELECT COALESCE(MAX(head), 9223372036854775807) INTO v_head FROM fencelock_queue WHERE b = v_b AND name = v_name;
         IF v_head IS NULL {interrupted}
-        CALL fencelock__front(v_b, v_name, v_head, v_first, v_boundary, v_alone);
+        SET v_least = COALESCE(JSON_EXTRACT(v_one, '$[1]'), 0);
+        CALL fencelock__front(v_b, v_name, v_head, v_least, v_quiet_until, v_first, v_boundary, v_alone, v_look_in);
         -- A departure that lets in more than are granted at once leaves the others to their looks.
         IF v_first IS NOT NULL AND NOT v_alone THEN
             SELECT p.weight + (SELECT COALESCE(SUM(weight), 0) FROM fencelock_place WHERE b = v_b AND name = v_name AND seq >= v_head AND seq < v_first)
                 <= p.capacity INTO v_room FROM fencelock_place AS p WHERE p.b = v_b AND p.name = v_name AND p.seq = v_first;
         END IF;
         IF v_boundary <= {us} OR v_room THEN
-            {transaction}
+            {begin}
                 SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE SKIP LOCKED;
                 IF v_last IS NOT NULL THEN
-                    CALL fencelock__settle(v_b, v_name, NULL, v_bells, v_told);
+                    CALL fencelock__settle(v_b, v_name, NULL, v_rung, v_told);
                 END IF;
-                COMMIT;
-            END;
-            CALL fencelock__ring(v_bells);
-            SET v_bells = '';
+            {commit}
+            SET v_rung = '';
             SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = v_name;
-            CALL fencelock__front(v_b, v_name, v_head, v_first, v_boundary, v_alone);
+            CALL fencelock__front(v_b, v_name, v_head, v_least, v_quiet_until, v_first, v_boundary, v_alone, v_look_in);
         END IF;
-        SET v_least = JSON_EXTRACT(v_one, '$[1]');
-        CALL fencelock__again(v_first, v_boundary, v_quiet_until, COALESCE(v_least, 0), v_look_in);
         SET v_answer = CONCAT(v_answer, ',', COALESCE(v_look_in, 100)), v_at = v_at + 1;
         -- In one statement: to take a thousand places out of the text one by one took half a second.
         SELECT GROUP_CONCAT(COALESCE(NOT p.granted, 2) ORDER BY t.n) INTO v_some
@@ -662,9 +663,7 @@ BEGIN
     IF p_mark = v_rung THEN
         SET v_free = COALESCE(GET_LOCK(p_pillow, p_seconds), 0);
     END IF;
-    IF v_free THEN
-        DO RELEASE_LOCK(p_pillow);
-    END IF;
+    DO IF(v_free, RELEASE_LOCK(p_pillow), 0);
     SELECT COALESCE((SELECT rung FROM fencelock_session WHERE id = p_session), -1), v_free;
 END
 //
@@ -741,41 +740,29 @@ CREATE PROCEDURE fencelock_break(
     p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_record BLOB, p_reason VARBINARY(512)
 ) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_bells, v_told LONGBLOB DEFAULT '';
-    DECLARE v_answer INT DEFAULT 0;
-    DECLARE v_kept, v_found INT;
-    DECLARE v_last, v_taken BIGINT;
+    DECLARE v_rung, v_told, v_me LONGBLOB DEFAULT '';
+    DECLARE v_answer, v_found, v_last, v_seq, v_epoch BIGINT;
     DECLARE v_session BIGINT UNSIGNED;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     IF NOT COALESCE(p_name <> '' AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_seq > 0 AND p_record <> '' AND p_reason IS NOT NULL, FALSE) {refused}
     {begin}
         {lock}
-        SELECT COUNT(*) INTO v_kept FROM fencelock_broken WHERE name = p_name AND seq = p_seq AND record = p_record;
-        IF v_kept IS NULL {interrupted}
-        IF v_kept > 0 THEN
-            SET v_answer = 1;
-        ELSE
-            SELECT COUNT(*), MAX(session) INTO v_found, v_session FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
-                AND client = p_client AND number = p_number;
-            IF v_found IS NULL {interrupted}
-            IF v_found THEN
-                SELECT seq INTO v_taken FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq FOR UPDATE SKIP LOCKED;
-                IF v_taken IS NULL THEN
-                    SET v_answer = 2;
-                ELSE
-                    DELETE FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq;
-                    {one}
-                    INSERT INTO fencelock_broken (name, seq, session, client, number, reason, record, at, told)
-                        VALUES (p_name, p_seq, v_session, p_client, p_number, p_reason, p_record, {us}, FALSE);
-                    {one}
-                    CALL fencelock__settle(v_b, p_name, NULL, v_bells, v_told);
-                    SET v_answer = 1;
-                END IF;
+        SELECT COUNT(*) > 0 INTO v_answer FROM fencelock_broken WHERE name = p_name AND seq = p_seq AND record = p_record;
+        IF v_answer IS NULL {interrupted}
+        SELECT COUNT(*), MAX(session) INTO v_found, v_session FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
+            AND client = p_client AND number = p_number;
+        IF v_found IS NULL {interrupted}
+        IF v_answer = 0 AND v_found THEN
+            CALL fencelock__leave(v_b, v_session, p_name, p_client, p_number, p_seq, NULL, v_rung, v_told, v_answer, v_seq);
+            IF v_answer = 1 THEN
+                INSERT INTO fencelock_broken (name, seq, session, client, number, reason, record, at, told)
+                    VALUES (p_name, p_seq, v_session, p_client, p_number, p_reason, p_record, {us}, FALSE);
+                {one}
+                -- The session that lost the grant reads no answer.
+                SET v_rung = CONCAT(v_rung, IF(v_told = '', '', CONCAT(v_session, ',')));
             END IF;
         END IF;
-        COMMIT;
-    END;
-    CALL fencelock__ring(v_bells);
+    {commit}
     SELECT v_answer;
 END
 //
@@ -843,12 +830,11 @@ END
 -- Clears away what dead sessions left in some buckets, expired notes, and old records. Answers the next bucket. It waits for no bucket.
 CREATE PROCEDURE fencelock_clear_up(p_from INT) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_bells, v_told LONGBLOB DEFAULT '';
+    DECLARE v_rung, v_told, v_me LONGBLOB DEFAULT '';
     DECLARE v_upto INT DEFAULT LEAST(p_from + 256, 4096);
-    DECLARE v_b, v_from SMALLINT;
     DECLARE v_name, v_after VARBINARY(512) DEFAULT '';
-    DECLARE v_last BIGINT;
-    DECLARE v_looked, v_cleared INT DEFAULT 0;
+    DECLARE v_last, v_head, v_epoch BIGINT;
+    DECLARE v_looked, v_cleared, v_b, v_from INT DEFAULT 0;
     DECLARE v_now BIGINT DEFAULT {us};
     IF NOT COALESCE(p_from BETWEEN 0 AND 4095, FALSE) {refused}
     {check}
@@ -864,7 +850,7 @@ BEGIN
     SET v_from = p_from;
     walk: WHILE v_looked < 100 DO
         SET v_b = NULL, v_last = NULL, v_looked = v_looked + 1;
-        SELECT q.b, q.name INTO v_b, v_name FROM fencelock_queue AS q WHERE (q.b > v_from OR (q.b = v_from AND q.name > v_after)) AND q.b < v_upto
+        SELECT q.b, q.name, q.head INTO v_b, v_name, v_head FROM fencelock_queue AS q WHERE (q.b > v_from OR (q.b = v_from AND q.name > v_after)) AND q.b < v_upto
             AND EXISTS (SELECT 1 FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
                 WHERE p.b = q.b AND p.name = q.name AND p.seq >= q.head AND COALESCE(s.expires, 0) <= {us})
             ORDER BY q.b, q.name LIMIT 1;
@@ -872,16 +858,14 @@ BEGIN
             LEAVE walk;
         END IF;
         SET v_from = v_b, v_after = v_name;
-        {transaction}
+        {begin}
             SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE SKIP LOCKED;
             IF v_last IS NOT NULL THEN
-                CALL fencelock__clear(v_b, v_name, v_cleared);
-                CALL fencelock__settle(v_b, v_name, NULL, v_bells, v_told);
+                CALL fencelock__clear(v_b, v_name, v_head, 9223372036854775807, v_cleared);
+                CALL fencelock__settle(v_b, v_name, NULL, v_rung, v_told);
             END IF;
-            COMMIT;
-        END;
-        CALL fencelock__ring(v_bells);
-        SET v_bells = '';
+        {commit}
+        SET v_rung = '';
     END WHILE;
     SELECT v_upto % 4096;
 END

@@ -11,7 +11,7 @@ use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The version of the layout that this release makes and works with.
-const VERSION: i64 = 4;
+const VERSION: i64 = 5;
 
 const NOT_ONE: &str =
     "the server is neither MariaDB 10.6 or newer nor MySQL 8 or newer: locks there would not be kept as they must be";
@@ -159,7 +159,7 @@ pub(super) fn statements() -> Vec<String> {
     IF CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF') THEN
         SIGNAL SQLSTATE 'FL005' SET MESSAGE_TEXT = 'the server is read-only';
     END IF;";
-    const TRANSACTION: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    const BEGIN: &str = "{check}
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
         START TRANSACTION READ WRITE;";
@@ -169,10 +169,26 @@ pub(super) fn statements() -> Vec<String> {
     const REFUSED: &str = "THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'a parameter is missing or out of range';
     END IF;";
+    const COMMIT: &str = "    IF v_rung <> '' OR v_me <> '' THEN
+            CALL fencelock__count(v_rung, NULLIF(v_me, ''), v_epoch);
+        END IF;
+        COMMIT;
+    END;
+    IF v_rung <> '' THEN
+        CALL fencelock__ring(v_rung);
+    END IF;";
+    const REQUESTS: &str = "JSON_TABLE(p_requests, '$[*]' COLUMNS (n FOR ORDINALITY, kind INT PATH '$[0]', hex VARBINARY(1026) PATH '$[1]',
+            client BIGINT UNSIGNED PATH '$[2]', number BIGINT UNSIGNED PATH '$[3]', seq BIGINT PATH '$[4]', weight BIGINT PATH '$[5]',
+            capacity BIGINT PATH '$[6]', wait BOOLEAN PATH '$[7]', again BOOLEAN PATH '$[8]', purpose VARBINARY(1026) PATH '$[9]')) AS r";
+    const NAME: &str = "LEFT(UNHEX(r.hex), 512)";
+    const BUCKET: &str = "CAST(CONV(LEFT(SHA2(UNHEX(r.hex), 256), 3), 16, 10) AS SIGNED)";
     let all = include_str!("schema.sql")
-        .replace("{begin}", &TRANSACTION.replacen("SET TRANSACTION ISOLATION LEVEL READ COMMITTED;", CHECK, 1))
+        .replace("{commit}", COMMIT)
+        .replace("{requests}", REQUESTS)
+        .replace("{name}", NAME)
+        .replace("{b}", BUCKET)
+        .replace("{begin}", BEGIN)
         .replace("{check}", CHECK)
-        .replace("{transaction}", TRANSACTION)
         .replace(
             "{lock}",
             "SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE;\n        IF v_last IS NULL {interrupted}",
