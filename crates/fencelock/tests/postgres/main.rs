@@ -4,6 +4,7 @@
 //! Laws are in `fencelock-conformance`; drills are played by `failures::postgres_drills` of `fencelock-torture`.
 
 mod advisory;
+mod batch;
 mod hold;
 mod lab;
 mod memory;

@@ -38,13 +38,13 @@ async fn behind_a_pooler_waiters_are_served_in_order_and_nothing_outlives_a_tran
     soon(first.release()).await.unwrap();
     soon(granted(second).await.release()).await.unwrap();
     let left = "SELECT (SELECT count(*) FROM pg_prepared_statements) || ' ' || (SELECT count(*) FROM pg_listening_channels()) || \
-        current_setting('search_path') || current_setting('lock_timeout') || current_setting('fencelock.rings', true)";
+        current_setting('search_path') || current_setting('lock_timeout') || current_setting('enable_seqscan')";
     let left = user.simple_query(left).await.unwrap();
     let left = left.iter().find_map(|said| match said {
         tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
         _ => None,
     });
-    assert_eq!(left, Some("0 0\"$user\", public0"));
+    assert_eq!(left, Some("0 0\"$user\", public0on"));
 }
 
 /// Also what another client of the pooler left on a connection of the server.

@@ -49,7 +49,7 @@ async fn a_role_without_rights_is_told_what_it_lacks_and_with_execute_alone_it_l
         "UPDATE fencelock.bucket SET low = 0",
         "SELECT nextval('fencelock.number')",
         "SELECT fencelock._settle(0, 'job', 0, false)",
-        "SELECT fencelock._tell('bell', 'g', false)",
+        "SELECT fencelock._again(0, 'job', 0, 1)",
         "CREATE TABLE fencelock.mine (a int)",
     ] {
         assert_eq!(code(user.batch_execute(forbidden).await), "42501", "{forbidden}");
@@ -91,7 +91,7 @@ async fn temporary_tables_of_the_same_names_get_nobody_a_grant() {
         .unwrap();
     let entered = "SELECT fencelock.enter(7, 1, 'job', 7, 1, 1, 1, true, false, NULL)";
     let answer: Vec<i64> = rogue.query_one(entered, &[]).await.unwrap().get(0);
-    assert_eq!(answer, [5], "the session is not there");
+    assert_eq!(answer, [5, 0, 0], "the session is not there");
     assert_eq!(queued(&one, "job").await, 1);
     guard.release().await.unwrap();
 }
@@ -107,7 +107,8 @@ async fn the_functions_refuse_every_isolation_but_read_committed() {
             "resume(7, 1000)",
             "renew(7, 1000, '{}')",
             "enter(7, 1, 'job', 7, 1, 1, 1, true, false, NULL)",
-            "leave(7, 'job', 7, 1, 1, false)",
+            "leave_unrung(7, 'job', 7, 1, 1, false)",
+            "batch_unrung(7, 1, '{1}', '{job}', '{7}', '{1}', '{1}', '{1}', '{1}', '{t}', '{f}', '{NULL}')",
             "lighten(7, 'job', 7, 1, 1, 1)",
             "withdraw(7, 'job', 7, 1)",
             "look(7, '{}', '{}', '{}', '{}', '{}')",
@@ -132,7 +133,7 @@ async fn what_is_shown_of_a_holder_does_not_suffice_to_give_up_its_lock() {
     let shown = user.query_one("SELECT r_client, r_number, r_seq FROM fencelock.show('job', 0, 1)", &[]).await.unwrap();
     let (client_id, number, seq): (i64, i64, i64) = (shown.get(0), shown.get(1), shown.get(2));
     let left: i32 = user
-        .query_one("SELECT fencelock.leave(7, 'job', $1, $2, $3, false)", &[&client_id, &number, &seq])
+        .query_one("CALL fencelock.leave(7, 'job', $1, $2, $3, false)", &[&client_id, &number, &seq])
         .await
         .unwrap()
         .get(0);
@@ -245,6 +246,16 @@ async fn a_role_that_may_only_call_the_functions_is_refused_wrong_parameters_and
         "enter(1, 1, NULL, 1, 9, 1, 1, true, false, NULL)",
         "enter(1, 1, 'other', 1, 9, 1, 4294967296, true, false, NULL)",
         "enter(1, 1, 'other', 1, 9, 1, 1, true, false, repeat('p', 513))",
+        "batch_unrung(1, 1, '{0,0}', '{other,third}', '{1,1}', '{9,8}', '{NULL,NULL}', '{1,1}', '{1,0}', '{t,t}', '{f,f}', '{NULL,NULL}')",
+        "batch_unrung(1, 1, '{0,3}', '{other,third}', '{1,1}', '{9,8}', '{NULL,NULL}', '{1,1}', '{1,1}', '{t,t}', '{f,f}', '{NULL,NULL}')",
+        "batch_unrung(1, 1, '{0,1}', '{other,NULL}', '{1,1}', '{9,8}', '{NULL,NULL}', '{1,1}', '{1,1}', '{t,t}', '{f,f}', '{NULL,NULL}')",
+        "batch_unrung(1, 1, '{0}', '{other}', '{1}', '{9}', '{NULL}', '{1}', '{1}', '{t}', '{f}', '{NULL,NULL}')",
+        "batch_unrung(1, 1, '{0}', '[2:2]={other}', '{1}', '{9}', '{NULL}', '{1}', '{1}', '{t}', '{f}', '{NULL}')",
+        "batch_unrung(1, 1, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}')",
+        "batch_unrung(1, 1, NULL, '{other}', '{1}', '{9}', '{NULL}', '{1}', '{1}', '{t}', '{f}', '{NULL}')",
+        "batch_unrung(1, 1, array_fill(0, ARRAY[65])::bigint[], array_fill('other'::text, ARRAY[65]), array_fill(1, ARRAY[65])::bigint[], \
+            array_fill(9, ARRAY[65])::bigint[], array_fill(NULL::bigint, ARRAY[65]), array_fill(1, ARRAY[65])::bigint[], \
+            array_fill(1, ARRAY[65])::bigint[], array_fill(true, ARRAY[65]), array_fill(false, ARRAY[65]), array_fill(NULL::text, ARRAY[65]))",
         "open(9, 'fencelock_0000000000000009', 1000, 'h', 4294967296, 1)",
         "open(9, 'fencelock_0000000000000009', 1000, repeat('h', 513), 1, 1)",
         "open(9, 'fencelock_0000000000000009', 0, 'h', 1, 1)",
@@ -287,10 +298,10 @@ async fn a_role_that_may_only_call_the_functions_is_sent_neither_number_nor_bell
         SELECT fencelock.enter(5, 1, 'other', 5, 1, 1, 1, true, false, NULL)";
     user.batch_execute(waiting).await.unwrap();
     admin.batch_execute("SELECT fencelock.enter(777000777, 1, 'other', 1, 2, 1, 1, true, false, NULL)").await.unwrap();
-    user.batch_execute("SELECT fencelock.leave(5, 'other', 5, 1, NULL, false)").await.unwrap();
-    let rings = user.query_one("SELECT current_setting('fencelock.rings')", &[]).await.unwrap();
-    let rings: String = rings.get(0);
-    assert!(rings.contains("n other") && !rings.contains("fencelock_0000000000000001"), "{rings}");
+    let granted = "SELECT fencelock.leave_unrung(5, 'other', 5, 1, NULL, false)::text";
+    let granted: String = user.query_one(granted, &[]).await.unwrap().get(0);
+    let numbers = granted.trim_matches(['{', '}']).split(',').count();
+    assert!(granted.starts_with("{1,") && numbers == 2, "the number of the place that was granted: {granted}");
     let talkative = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace AND prosecdef \
         AND NOT coalesce('client_min_messages=warning' = ANY (proconfig), false)";
     assert_eq!(admin.query_one(talkative, &[]).await.unwrap().get::<_, i64>(0), 0);

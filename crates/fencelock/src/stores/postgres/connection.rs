@@ -25,9 +25,6 @@ use crate::kit::database::call::{self, Calls, Cell, Param};
 use crate::store::Tasks;
 use crate::time::Clock;
 
-/// The functions by which somebody may be granted, who is told by the call of `ring` that follows in the same message.
-const RINGING: [&str; 4] = ["leave", "lighten", "withdraw", "break_grant"];
-
 /// The statement that calls a function, the types of its parameters, and the statement as the server keeps it: not behind a pooler.
 type Function = (String, Vec<Type>, Option<Statement>);
 
@@ -153,10 +150,9 @@ impl Connection {
     /// Has the server prepare calls of the functions of `schema`, all in one round trip.
     pub(super) async fn prepare(&self, schema: &str) -> Result<()> {
         let is_pooled = self.pooled().is_some();
-        let prepared = called().map(|(name, types)| async move {
+        let prepared = called().map(|(name, types, call)| async move {
             let arguments: Vec<String> = (1..=types.len()).map(|number| format!("${number}")).collect();
-            let ring = if is_pooled && RINGING.contains(&name) { format!(", {schema}.ring()") } else { String::new() };
-            let sql = format!("SELECT f.*{ring} FROM {schema}.{name}({}) AS f", arguments.join(", "));
+            let sql = format!("{call} {schema}.{name}({})", arguments.join(", "));
             let kept = if is_pooled { None } else { Some(self.client.prepare(&sql).await?) };
             Ok((name, (sql, types.into_iter().map(type_of).collect(), kept)))
         });
@@ -226,25 +222,13 @@ impl Calls for Connection {
         params: Vec<Param<'_>>,
     ) -> Result<Vec<call::Row>> {
         let params: Vec<_> = params.iter().map(|param| param as &(dyn ToSql + Sync)).collect();
-        let known =
-            |name: &str| self.functions.get().and_then(|all| all.get(name)).ok_or_else(|| call::strange(operation));
-        let (sql, types, kept) = known(function)?;
-        let rows = if let Some(kept) = kept {
-            let mut asked = pin!(self.client.query(kept, &params));
-            let ring = if RINGING.contains(&function) { known("ring")?.2.as_ref() } else { None };
-            let mut ring = ring.map(|ring| Box::pin(self.client.query(ring, &[])));
-            let answer = poll_fn(|cx| {
-                let answer = asked.as_mut().poll(cx);
-                // Sent in the same message, in a transaction of its own. Nobody waits for its answer.
-                if let Some(mut ring) = ring.take() {
-                    let _ = ring.as_mut().poll(cx);
-                }
-                answer
-            });
+        let known = self.functions.get().and_then(|all| all.get(function)).ok_or_else(|| call::strange(operation))?;
+        let rows = if let (_, _, Some(kept)) = known {
+            let answer = self.client.query(kept, &params);
             self.answered(answer).await.map_err(|error| fault(operation, &error))?
         } else {
-            let params: Vec<_> = params.into_iter().zip(types.iter().cloned()).collect();
-            self.query(operation, sql, &params, &|_| None).await?
+            let params: Vec<_> = params.into_iter().zip(known.1.iter().cloned()).collect();
+            self.query(operation, &known.0, &params, &|_| None).await?
         };
         let cells = |row: &Row| (0..row.len()).map(|at| value(operation, row, at)).collect::<Result<_>>();
         rows.iter().map(|row| Ok(call::Row { operation, cells: cells(row)? })).collect()

@@ -63,7 +63,7 @@ pub(crate) const LONG_INFO: StoreInfo =
 
 static CAPABILITY: Capability = Capability {
     store: "postgres",
-    layout: "fencelock postgres fair layout 5",
+    layout: "fencelock postgres fair layout 6",
     presumes: &[Presumption::CommitsKept, Presumption::ClockSteady],
     residue: &[Residue::Buckets(4096), Residue::Notes, Residue::BreaksForDays(30), Residue::LeftByCrashed],
     ..FAIR

@@ -1,4 +1,4 @@
--- Locks in PostgreSQL, layout `fair`, version 5: tables that only the functions below touch.
+-- Locks in PostgreSQL, layout `fair`, version 6: tables that only the functions below touch.
 --
 -- {schema} stands for the quoted name of the schema, {kept} for UNLOGGED or nothing, {check} for the refusal of every isolation level
 -- but read committed, and {secure} for a function that runs with the rights of its owner and finds nothing outside of the schema.
@@ -17,17 +17,18 @@ END $$;
 -- One row. `mark` is of the memory that this was written in, see _mark(); before `quiet_until` nobody is granted, for at most
 -- `quiet_for` from now: the clock may go back. `longest` is the longest ttl of a session.
 CREATE TABLE {schema}.layout (
-    version integer PRIMARY KEY, mark text, quiet_until timestamptz NOT NULL, quiet_for interval NOT NULL, longest interval NOT NULL, secret text NOT NULL
+    version integer PRIMARY KEY, mark text, quiet_until timestamptz NOT NULL, quiet_for interval NOT NULL, longest interval NOT NULL
 );
-INSERT INTO {schema}.layout VALUES (5, NULL, 'epoch', '0', '0', gen_random_uuid()::text);
+INSERT INTO {schema}.layout VALUES (6, NULL, 'epoch', '0', '0');
 
 -- Rows that are locked, and hardly ever updated: nothing alive in a bucket has a number below `low`.
 CREATE {kept} TABLE {schema}.bucket (bucket integer PRIMARY KEY, low bigint NOT NULL) WITH (fillfactor = 50);
 INSERT INTO {schema}.bucket SELECT number, 0 FROM generate_series(0, 4095) AS number;
 
+-- The functions check what they write, see _fits(): the server would parse constraints anew with each row.
 CREATE {kept} TABLE {schema}.place (
     bucket integer NOT NULL,
-    name text COLLATE "C" NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 512),
+    name text COLLATE "C" NOT NULL,
     seq bigint NOT NULL,
     granted boolean NOT NULL,
     weight bigint NOT NULL,
@@ -36,8 +37,7 @@ CREATE {kept} TABLE {schema}.place (
     client bigint NOT NULL,
     number bigint NOT NULL,
     since timestamptz NOT NULL,
-    purpose text CHECK (octet_length(purpose) <= 512),
-    CHECK (weight >= 1 AND weight <= capacity AND capacity <= 4294967295),
+    purpose text,
     PRIMARY KEY (bucket, name, seq)
 ) WITH (fillfactor = 70, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_cost_delay = 0);
 
@@ -83,7 +83,6 @@ CREATE INDEX ON {schema}.note (expires) WHERE expires IS NOT NULL;
 
 CREATE TABLE {schema}.fence (resource text COLLATE "C" PRIMARY KEY, token bigint NOT NULL);
 
--- Order and token in one.
 CREATE SEQUENCE {schema}.number AS bigint MINVALUE 1;
 
 CREATE FUNCTION {schema}.version() RETURNS integer LANGUAGE sql STABLE {secure} AS $$ SELECT version FROM layout $$;
@@ -91,13 +90,11 @@ CREATE FUNCTION {schema}.version() RETURNS integer LANGUAGE sql STABLE {secure} 
 -- Functions whose names begin with `_` are called by the others alone, and find things by the path that those have.
 
 -- The first 12 bits of the name's SHA-256.
-CREATE FUNCTION {schema}._home(p_name text) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    RETURN ('x' || left(encode(sha256(convert_to(p_name, 'UTF8')), 'hex'), 3))::bit(12)::integer;
-END $$;
+CREATE FUNCTION {schema}._home(p_name text) RETURNS integer LANGUAGE sql STABLE AS $$
+    SELECT ('x' || left(encode(sha256(convert_to(p_name, 'UTF8')), 'hex'), 3))::bit(12)::integer
+$$;
 
 -- Another one after a failover, after a restored backup, and where a dump was read in: grants may be missing that their holders believe in.
--- The start of the server stands in for a part that the owner may not read. Then each start of a server makes another memory.
 CREATE FUNCTION {schema}._mark() RETURNS text LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
@@ -122,8 +119,7 @@ BEGIN
     RETURN concat_ws(' ', place_id, (SELECT oid FROM pg_database WHERE datname = current_database()), cluster, timeline);
 END $$;
 
--- Keeps everybody from being granted until every session that is not remembered has ended, wherever the memory may lack some. Raises the
--- numbers to the clock, in 1/128 ms: they rise over failovers and restored backups.
+-- Grants no client a lock until each session that memory may lack has ended. Raises the numbers to the clock, in 1/128 ms.
 CREATE FUNCTION {schema}._heed(p_ttl interval) RETURNS void LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -148,8 +144,7 @@ BEGIN
     PERFORM 1 FROM layout FOR UPDATE;
     -- As unlogged tables are after a crash.
     is_empty := NOT EXISTS (SELECT FROM bucket WHERE bucket = 0);
-    -- Where sessions are remembered, one that ended counts no longer. What is left of an earlier time counts too: whoever was forgotten then
-    -- may live as long.
+    -- Where sessions are remembered, one that ended counts no longer. What is left of an earlier time counts, too.
     UPDATE layout SET quiet_until = clock_timestamp() + n.quiet_for, quiet_for = n.quiet_for, longest = coalesce(n.ttl, '0') FROM (
             SELECT s.ttl, greatest(CASE WHEN is_empty THEN l.longest ELSE s.ttl END, p_ttl, least(l.quiet_until - clock_timestamp(), l.quiet_for)) AS quiet_for
             FROM layout AS l, (SELECT max(ttl) AS ttl FROM session) AS s) AS n
@@ -170,34 +165,23 @@ BEGIN
     RETURN p_mark;
 END $$;
 
-CREATE FUNCTION {schema}._id(p_client bigint, p_number bigint) RETURNS text LANGUAGE sql IMMUTABLE
-AS $$ SELECT pg_catalog.lpad(pg_catalog.to_hex(p_client), 16, '0') || '-' || pg_catalog.to_hex(p_number) $$;
-
--- Hides a bell in a setting, which its caller can read, or finds it again: only with the same payload, so that the caller can forge none.
-CREATE FUNCTION {schema}._veil(p_bell text, p_payload text) RETURNS text LANGUAGE sql STABLE
-AS $$ SELECT 'fencelock_' || pg_catalog.encode(pg_catalog.int8send((('x' || pg_catalog.right(p_bell, 16))::bit(64)
-    # ('x' || pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(secret || p_payload, 'UTF8')), 'hex'))::bit(64))::bigint), 'hex') FROM {schema}.layout $$;
-
--- Tells a session something: at the commit, or, `late`, by the call of ring() that follows in the same message.
-CREATE FUNCTION {schema}._tell(p_bell text, p_payload text, p_late boolean) RETURNS void LANGUAGE plpgsql
-AS $$
+-- Notifies the sessions of these granted places, which have one name, or a name each.
+CREATE FUNCTION {schema}.notify(p_names text[], p_seqs bigint[]) RETURNS void LANGUAGE plpgsql {secure} AS $$
 BEGIN
-    IF p_late THEN
-        PERFORM set_config('fencelock.rings',
-            coalesce(current_setting('fencelock.rings', true), '') || _veil(p_bell, p_payload) || chr(31) || p_payload || chr(30), false);
-    ELSE
-        PERFORM pg_notify(p_bell, p_payload);
-    END IF;
+    PERFORM pg_notify(s.bell, 'n ' || p.name || chr(10) || 'g ' || lpad(to_hex(p.client), 16, '0') || '-' || to_hex(p.number) || ' ' || p.seq)
+        FROM (SELECT coalesce(name, p_names[1]), seq FROM unnest(p_names, p_seqs) AS r (name, seq)) AS r (name, seq)
+        JOIN place AS p ON p.bucket = _home(r.name) AND p.name = r.name AND p.seq = r.seq AND p.granted
+        JOIN session AS s ON s.id = p.session;
 END $$;
 
--- A NOTIFY keeps all other commits with one waiting until its own is done, so it has a commit of its own, which waits for no disk.
-CREATE FUNCTION {schema}.ring() RETURNS void LANGUAGE plpgsql {secure} AS $$
-DECLARE rings text := current_setting('fencelock.rings', true);
+-- The same after a commit, unless a client began the transaction. What commits runs with the rights and the path of its caller.
+CREATE PROCEDURE {schema}.ring(p_names text[], p_seqs bigint[]) LANGUAGE plpgsql AS $$
 BEGIN
-    IF rings <> '' THEN
-        PERFORM set_config('fencelock.rings', '', false);
-        PERFORM pg_notify(_veil(split_part(one, chr(31), 1), split_part(one, chr(31), 2)), split_part(one, chr(31), 2)) FROM unnest(string_to_array(rtrim(rings, chr(30)), chr(30))) AS one;
+    IF pg_catalog.current_setting('fencelock.direct', true)::boolean THEN
+        COMMIT;
+        PERFORM pg_catalog.set_config('synchronous_commit', 'off', true), pg_catalog.set_config('lock_timeout', '0', true);
     END IF;
+    PERFORM {schema}.notify(p_names, p_seqs);
 END $$;
 
 -- Hears what is told to a session from now on. Whoever knows its bell can tell it things, and pg_stat_activity shows the text of a LISTEN.
@@ -208,61 +192,51 @@ BEGIN
 END $$;
 
 -- Those whose death would let somebody in: the first who hold, and the first who waits.
-CREATE FUNCTION {schema}._first(p_bucket integer, p_name text, p_low bigint) RETURNS TABLE (session bigint) LANGUAGE sql STABLE AS $$
-    SELECT f.session FROM (
-        SELECT p.session, p.granted FROM {schema}.place AS p
+CREATE FUNCTION {schema}._first(p_bucket integer, p_name text, p_low bigint) RETURNS TABLE (session bigint, granted boolean, weight bigint, capacity bigint)
+LANGUAGE sql STABLE AS $$
+    SELECT f.session, f.granted, f.weight, f.capacity FROM (
+        SELECT p.session, p.granted, p.weight, p.capacity FROM {schema}.place AS p
         WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= p_low ORDER BY p.seq LIMIT 64) AS f
     WHERE f.granted
     UNION ALL
-    (SELECT p.session FROM {schema}.place AS p
+    (SELECT p.session, p.granted, p.weight, p.capacity FROM {schema}.place AS p
         WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= p_low AND NOT p.granted ORDER BY p.seq LIMIT 1)
 $$;
 
--- All that a session asks of them, in one look: whether one is dead, when the next of them could be, and whether one has longer to live than
--- a ttl.
+-- Whether one of them is dead, when the next could be, whether one has longer to live than a ttl, and whether the first waiter is admitted.
 CREATE FUNCTION {schema}._front(p_bucket integer, p_name text, p_low bigint, p_moment timestamptz)
-RETURNS TABLE (is_dead boolean, boundary timestamptz, is_ahead boolean) LANGUAGE sql STABLE AS $$
-    SELECT bool_or(s.expires IS NULL OR s.expires <= p_moment), min(coalesce(s.expires, p_moment)), bool_or(s.expires > p_moment + s.ttl)
+RETURNS TABLE (is_dead boolean, boundary timestamptz, is_ahead boolean, has_room boolean) LANGUAGE sql STABLE AS $$
+    SELECT bool_or(s.expires IS NULL OR s.expires <= p_moment), min(coalesce(s.expires, p_moment)), bool_or(s.expires > p_moment + s.ttl),
+        sum(f.weight) <= max(f.capacity) FILTER (WHERE NOT f.granted)
     FROM {schema}._first(p_bucket, p_name, p_low) AS f LEFT JOIN {schema}.session AS s ON s.id = f.session
 $$;
 
--- The clock went back: what it was ahead by keeps nobody for longer than a ttl. By the clock as it is when a row is locked: this may have
--- waited, and a session may have been renewed meanwhile.
+-- The clock went back: what it was ahead by keeps no client for longer than a ttl from when the row is locked.
 CREATE FUNCTION {schema}._shorten(p_bucket integer, p_name text, p_low bigint) RETURNS void LANGUAGE sql AS $$
     UPDATE {schema}.session SET expires = pg_catalog.clock_timestamp() + ttl WHERE expires > pg_catalog.clock_timestamp() + ttl AND id IN (
         SELECT s.id FROM {schema}.session AS s WHERE s.id IN (SELECT session FROM {schema}._first(p_bucket, p_name, p_low))
         FOR NO KEY UPDATE SKIP LOCKED)
 $$;
 
--- In how many milliseconds the owner of the place `p_mine` looks again, where somebody could be found dead at `p_boundary`; -1 for never.
-CREATE FUNCTION {schema}._look_in(p_bucket integer, p_name text, p_low bigint, p_mine bigint, p_boundary timestamptz)
-RETURNS bigint LANGUAGE plpgsql STABLE
-AS $$
-DECLARE moment timestamptz := clock_timestamp();
-BEGIN
-    IF p_boundary IS NULL THEN
-        RETURN -1;
-    END IF;
-    -- A transaction keeps a dead place that is still there. The first waiter looks often, and those behind it seldom.
-    IF p_boundary <= moment THEN
-        RETURN CASE WHEN EXISTS (SELECT FROM place
-            WHERE bucket = p_bucket AND name = p_name AND seq >= p_low AND seq < p_mine AND NOT granted) THEN 1000 ELSE 100 END;
-    END IF;
-    RETURN greatest(100, ceil(extract(epoch FROM p_boundary - moment) * 1000)::bigint + 1);
-END $$;
-
--- The same, by a look of its own.
+-- In how many milliseconds the owner of the place `p_mine` looks again, as somebody could be found dead then; -1 for never.
 CREATE FUNCTION {schema}._again(p_bucket integer, p_name text, p_low bigint, p_mine bigint) RETURNS bigint LANGUAGE plpgsql
 AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
     front record;
+    boundary timestamptz;
 BEGIN
     SELECT * INTO front FROM _front(p_bucket, p_name, p_low, moment);
     IF front.is_ahead THEN
         PERFORM _shorten(p_bucket, p_name, p_low);
     END IF;
-    RETURN _look_in(p_bucket, p_name, p_low, p_mine, least(front.boundary, (SELECT quiet_until FROM layout WHERE quiet_until > moment)));
+    boundary := least(front.boundary, (SELECT quiet_until FROM layout WHERE quiet_until > moment));
+    -- A transaction keeps a dead place that is still there. The first waiter looks often, and those behind it seldom.
+    IF boundary <= moment THEN
+        RETURN CASE WHEN EXISTS (SELECT FROM place
+            WHERE bucket = p_bucket AND name = p_name AND seq >= p_low AND seq < p_mine AND NOT granted) THEN 1000 ELSE 100 END;
+    END IF;
+    RETURN coalesce(greatest(100, ceil(extract(epoch FROM boundary - moment) * 1000)::bigint + 1), -1);
 END $$;
 
 -- Removes expired sessions, so that a renewal that waits finds nothing to renew. A session whose row is being written counts as living.
@@ -272,19 +246,9 @@ CREATE FUNCTION {schema}._bury(p_sessions bigint[]) RETURNS void LANGUAGE sql AS
             AND expires <= pg_catalog.clock_timestamp() FOR UPDATE SKIP LOCKED)
 $$;
 
--- Whether the first waiter is admitted: a departure that admits more than are granted at once leaves the others to their looks.
-CREATE FUNCTION {schema}._has_room(p_bucket integer, p_name text, p_low bigint) RETURNS boolean LANGUAGE plpgsql
-AS $$
-DECLARE waits record;
-BEGIN
-    SELECT seq, weight, capacity INTO waits FROM place
-        WHERE bucket = p_bucket AND name = p_name AND seq >= p_low AND NOT granted ORDER BY seq LIMIT 1;
-    RETURN FOUND AND waits.weight + (SELECT coalesce(sum(weight), 0) FROM place
-        WHERE bucket = p_bucket AND name = p_name AND seq >= p_low AND seq < waits.seq) <= waits.capacity;
-END $$;
-
--- Removes dead holders, grants what is admitted from the front on: how many. The bucket is locked. Rows that a transaction holds stay.
-CREATE FUNCTION {schema}._settle(p_bucket integer, p_name text, p_low bigint, p_late boolean) RETURNS integer LANGUAGE plpgsql
+-- Removes dead holders, grants what is admitted from the front on: the numbers of those places, whose sessions the caller notifies if it says
+-- `late`. The bucket is locked. Rows that a transaction holds stay.
+CREATE FUNCTION {schema}._settle(p_bucket integer, p_name text, p_low bigint, p_late boolean) RETURNS bigint[] LANGUAGE plpgsql
 AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
@@ -293,11 +257,10 @@ DECLARE
     is_quiet boolean;
     from_seq bigint := p_low;
     waits record;
-    one record;
-    news integer := 0;
+    news bigint[] := '{}';
 BEGIN
     FOR looked IN 1 .. 1000 LOOP
-        SELECT p.seq, p.weight, p.capacity, p.session, p.client, p.number, s.bell, s.expires INTO waits
+        SELECT p.seq, p.weight, p.capacity, p.session, s.bell, s.expires INTO waits
             FROM place AS p LEFT JOIN session AS s ON s.id = p.session
             WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= from_seq AND NOT p.granted ORDER BY p.seq LIMIT 1;
         IF used IS NULL THEN
@@ -311,19 +274,14 @@ BEGIN
             IF is_dead THEN
                 PERFORM _bury(ARRAY(SELECT session FROM place
                     WHERE bucket = p_bucket AND name = p_name AND seq >= p_low AND seq < from_seq));
-                FOR one IN SELECT p.seq, p.weight FROM place AS p
+                WITH gone AS (DELETE FROM place WHERE ctid = ANY (ARRAY(SELECT p.ctid FROM place AS p
                     WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= p_low AND p.seq < from_seq
                         AND NOT EXISTS (SELECT FROM session AS s WHERE s.id = p.session)
-                    ORDER BY p.seq LIMIT 1000 FOR UPDATE OF p SKIP LOCKED
-                LOOP
-                    DELETE FROM place WHERE bucket = p_bucket AND name = p_name AND seq = one.seq;
-                    used := used - one.weight;
-                END LOOP;
+                    LIMIT 1000 FOR UPDATE OF p SKIP LOCKED)) RETURNING weight)
+                SELECT used - coalesce(sum(weight), 0) INTO used FROM gone;
             END IF;
         END IF;
-        IF waits.seq IS NULL OR is_quiet THEN
-            RETURN news;
-        END IF;
+        EXIT WHEN waits.seq IS NULL OR is_quiet;
         IF waits.expires <= moment THEN
             PERFORM _bury(ARRAY[waits.session]);
             waits.bell := (SELECT bell FROM session WHERE id = waits.session);
@@ -331,18 +289,18 @@ BEGIN
         IF waits.bell IS NULL THEN
             DELETE FROM place WHERE bucket = p_bucket AND name = p_name AND seq = waits.seq;
         ELSIF used + waits.weight > waits.capacity THEN
-            RETURN news;
+            EXIT;
         ELSE
             UPDATE place SET granted = true, since = moment WHERE bucket = p_bucket AND name = p_name AND seq = waits.seq;
-            PERFORM _tell(waits.bell, 'n ' || p_name || chr(10) || 'g ' || _id(waits.client, waits.number) || ' ' || waits.seq, p_late);
             used := used + waits.weight;
-            news := news + 1;
-            IF used >= waits.capacity THEN
-                RETURN news;
-            END IF;
+            news := news || waits.seq;
+            EXIT WHEN used >= waits.capacity;
         END IF;
         from_seq := waits.seq + 1;
     END LOOP;
+    IF news <> '{}' AND NOT p_late THEN
+        PERFORM notify(ARRAY[p_name], news);
+    END IF;
     RETURN news;
 END $$;
 
@@ -377,8 +335,7 @@ RETURNS TABLE (r_seq bigint, r_name text, r_client bigint, r_number bigint) LANG
     SELECT seq, name, client, number FROM place WHERE session = p_session AND number <> ALL (p_numbers)
 $$;
 
--- Keeps a session alive with everything that hangs on it, and tells which of its grants were broken, until it says that it heard. One row
--- of a number below 0: the session is over.
+-- Renews a session: which of its grants were broken, until it has confirmed that. One row of a number below 0: the session is over.
 CREATE FUNCTION {schema}.renew(p_session bigint, p_ttl_ms bigint, p_heard bigint[])
 RETURNS TABLE (r_seq bigint, r_name text, r_client bigint, r_number bigint, r_reason text) LANGUAGE plpgsql {secure} AS $$
 DECLARE lives interval := p_ttl_ms * interval '1 millisecond';
@@ -395,6 +352,12 @@ BEGIN
     RETURN QUERY SELECT seq, name, client, number, reason FROM broken WHERE session = p_session AND NOT told ORDER BY id LIMIT 1000;
 END $$;
 
+-- Whether this may stand in a place: there is no weight for what may not.
+CREATE FUNCTION {schema}._fits(p_name text, p_weight bigint, p_capacity bigint, p_purpose text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT octet_length(p_name) BETWEEN 1 AND 512 AND p_weight BETWEEN 1 AND p_capacity AND p_capacity <= 4294967295
+        AND octet_length(coalesce(p_purpose, '')) <= 512
+$$;
+
 -- Joins a queue at its tail. Answers: 0 granted (number) · 1 waiting (number, look in) · 2 busy · 3 conflict (weight, capacity) ·
 -- 4 stale (epoch) · 5 the session is over · 6 to be sent again.
 CREATE FUNCTION {schema}.enter(
@@ -404,140 +367,128 @@ CREATE FUNCTION {schema}.enter(
 DECLARE
     home integer := _home(p_name);
     floor_seq bigint;
-    quiet timestamptz;
     moment timestamptz;
     own record;
     tail record;
-    front record;
     drawn bigint;
     admitted boolean;
-    let_in integer := 0;
-    looks_anew boolean;
-    unused text;
+    is_written boolean := false;
 BEGIN
     {check}
-    SELECT b.low, l.quiet_until INTO floor_seq, quiet FROM bucket AS b, layout AS l WHERE b.bucket = home FOR NO KEY UPDATE OF b;
+    SELECT low INTO floor_seq FROM bucket WHERE bucket = home FOR NO KEY UPDATE;
     moment := clock_timestamp();
-    admitted := quiet <= moment;
-    looks_anew := NOT admitted;
-    SELECT epoch, expires INTO own FROM session WHERE id = p_session;
+    -- A name without places needs nothing else.
+    INSERT INTO place SELECT home, p_name, nextval('number'), true, p_weight, p_capacity, s.id, p_client, p_number, clock_timestamp(), p_purpose
+        FROM session AS s, layout AS l WHERE s.id = p_session AND s.expires > moment AND s.epoch <= p_epoch AND l.quiet_until <= moment
+            AND _fits(p_name, p_weight, p_capacity, p_purpose)
+            AND (SELECT seq FROM place WHERE bucket = home AND name = p_name AND seq >= floor_seq LIMIT 1) IS NULL
+        RETURNING seq INTO drawn;
+    IF FOUND THEN
+        RETURN ARRAY[0, drawn, 0];
+    END IF;
+    SELECT s.epoch, s.expires, l.quiet_until INTO own FROM session AS s, layout AS l WHERE s.id = p_session;
     IF NOT FOUND OR own.expires <= moment THEN
-        RETURN ARRAY[5];
+        RETURN ARRAY[5, 0, 0];
     END IF;
     IF own.epoch > p_epoch THEN
-        RETURN ARRAY[4, own.epoch];
+        RETURN ARRAY[4, own.epoch, 0];
     END IF;
+    admitted := own.quiet_until <= moment;
     IF p_again THEN
         SELECT seq, granted INTO tail FROM place
             WHERE bucket = home AND name = p_name AND seq >= floor_seq AND client = p_client AND number = p_number AND session = p_session;
-        IF FOUND AND tail.granted THEN
-            RETURN ARRAY[0, tail.seq];
-        ELSIF FOUND THEN
-            RETURN ARRAY[1, tail.seq, _again(home, p_name, floor_seq, tail.seq)];
+        IF FOUND THEN
+            RETURN ARRAY[CASE WHEN tail.granted THEN 0 ELSE 1 END, tail.seq, _again(home, p_name, floor_seq, tail.seq)];
         END IF;
     END IF;
     SELECT seq, granted, weight, capacity, session INTO tail FROM place
         WHERE bucket = home AND name = p_name AND seq >= floor_seq ORDER BY seq DESC LIMIT 1;
     IF FOUND THEN
-        SELECT * INTO front FROM _front(home, p_name, floor_seq, moment);
-        looks_anew := looks_anew OR front.is_dead OR front.is_ahead;
-        IF front.is_dead THEN
-            let_in := _settle(home, p_name, floor_seq, false);
+        IF (SELECT is_dead FROM _front(home, p_name, floor_seq, moment)) THEN
+            is_written := _settle(home, p_name, floor_seq, false) <> '{}';
             SELECT seq, granted, weight, capacity, session INTO tail FROM place
                 WHERE bucket = home AND name = p_name AND seq >= floor_seq ORDER BY seq DESC LIMIT 1;
         END IF;
         IF tail.seq IS NOT NULL AND tail.capacity <> p_capacity THEN
             -- Of the dead, none stands for a capacity.
             PERFORM _bury(ARRAY(SELECT DISTINCT session FROM place WHERE bucket = home AND name = p_name AND seq >= floor_seq LIMIT 1000));
-            DELETE FROM place AS p WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq AND NOT p.granted AND p.seq IN
-                (SELECT w.seq FROM place AS w LEFT JOIN session AS s ON s.id = w.session
-                 WHERE w.bucket = home AND w.name = p_name AND w.seq >= floor_seq AND NOT w.granted AND s.id IS NULL
-                 LIMIT 1000);
+            DELETE FROM place AS p WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq AND NOT p.granted
+                AND NOT EXISTS (SELECT FROM session AS s WHERE s.id = p.session);
             IF FOUND THEN
-                RETURN ARRAY[6];
+                RETURN ARRAY[6, 0, 0];
             END IF;
             RETURN ARRAY[3, tail.weight, tail.capacity];
         END IF;
-        IF tail.seq IS NOT NULL THEN
-            admitted := admitted AND tail.granted AND tail.weight + p_weight <= p_capacity;
-            IF admitted THEN
-                admitted := p_weight + (SELECT sum(weight) FROM place WHERE bucket = home AND name = p_name AND seq >= floor_seq) <= p_capacity;
-            END IF;
+        IF tail.seq IS NOT NULL AND admitted THEN
+            admitted := tail.granted AND tail.weight + p_weight <= p_capacity
+                AND p_weight + (SELECT sum(weight) FROM place WHERE bucket = home AND name = p_name AND seq >= floor_seq) <= p_capacity;
         END IF;
+    END IF;
+    IF NOT (admitted OR is_written) THEN
+        -- What a crash takes of those who wait, they ask for again.
+        PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
     IF NOT admitted AND NOT p_wait THEN
-        RETURN ARRAY[2];
+        RETURN ARRAY[2, 0, 0];
     END IF;
     drawn := nextval('number');
-    INSERT INTO place VALUES (home, p_name, drawn, admitted, p_weight, p_capacity, p_session, p_client, p_number, clock_timestamp(), p_purpose);
+    INSERT INTO place VALUES (home, p_name, drawn, admitted, CASE WHEN _fits(p_name, p_weight, p_capacity, p_purpose) THEN p_weight END, p_capacity,
+        p_session, p_client, p_number, clock_timestamp(), p_purpose);
     IF admitted THEN
-        RETURN ARRAY[0, drawn];
+        RETURN ARRAY[0, drawn, 0];
     END IF;
-    IF let_in = 0 THEN
-        -- What a crash takes of those who wait, they ask for again.
-        unused := set_config('synchronous_commit', 'off', true);
-    END IF;
-    IF looks_anew THEN
-        RETURN ARRAY[1, drawn, _again(home, p_name, floor_seq, drawn)];
-    END IF;
-    RETURN ARRAY[1, drawn, _look_in(home, p_name, floor_seq, drawn, front.boundary)];
+    RETURN ARRAY[1, drawn, _again(home, p_name, floor_seq, drawn)];
 END $$;
 
--- A place of this name was removed: locks the bucket, unless that is done, and grants what is admitted now.
-CREATE FUNCTION {schema}._left(p_bucket integer, p_name text) RETURNS integer LANGUAGE plpgsql
-AS $$
-DECLARE
-    floor_seq bigint;
-    unused text;
-BEGIN
-    SELECT low INTO floor_seq FROM bucket WHERE bucket = p_bucket FOR NO KEY UPDATE;
-    IF _settle(p_bucket, p_name, floor_seq, true) = 0 THEN
-        -- Nobody waits for this to be on a disk; a session that finds a place again which it gave up, gives it up again.
-        unused := set_config('synchronous_commit', 'off', true);
-    END IF;
-    IF random() < 0.004 THEN
-        UPDATE bucket SET low = coalesce((SELECT min(seq) FROM place WHERE bucket = p_bucket), nextval('number')) WHERE bucket = p_bucket;
-    END IF;
-    RETURN 1;
-END $$;
-
--- Gives up a place, that with this number unless it is null: 0 it was not there · 1 it was · 2 a transaction holds it.
--- `p_patient` waits for such a transaction, unless the place was granted just now.
-CREATE FUNCTION {schema}.leave(p_session bigint, p_name text, p_client bigint, p_number bigint, p_seq bigint, p_patient boolean)
-RETURNS integer LANGUAGE plpgsql {secure} AS $$
+-- Gives up a place, that with this number unless it is null: 0 it was not there · 1 it was · 2 a transaction holds it; and behind that the
+-- numbers of places that were granted. `p_patient` waits for such a transaction, unless the place was granted just now.
+CREATE FUNCTION {schema}.leave_unrung(p_session bigint, p_name text, p_client bigint, p_number bigint, p_seq bigint, p_patient boolean)
+RETURNS bigint[] LANGUAGE plpgsql {secure} AS $$
 DECLARE
     home integer := _home(p_name);
-    mine record;
+    floor_seq bigint;
+    is_last_granted boolean;
+    news bigint[] := '{}';
 BEGIN
     {check}
-    IF p_seq IS NOT NULL AND NOT p_patient THEN
-        DELETE FROM place WHERE ctid = (
-            SELECT ctid FROM place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted
-                AND client = p_client AND number = p_number AND session = p_session FOR UPDATE SKIP LOCKED);
-        IF FOUND THEN
-            RETURN _left(home, p_name);
-        END IF;
+    IF p_patient THEN
+        -- The row before the bucket: whoever waits for a transaction that holds the row keeps nobody else waiting.
+        PERFORM 1 FROM place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number AND session = p_session AND granted
+            AND seq BETWEEN coalesce(p_seq, (SELECT low FROM bucket WHERE bucket = home)) AND coalesce(p_seq, 9223372036854775807) FOR UPDATE;
     END IF;
-    SELECT seq, granted INTO mine FROM place
-        WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number AND session = p_session
-            AND seq BETWEEN coalesce(p_seq, (SELECT low FROM bucket WHERE bucket = home)) AND coalesce(p_seq, 9223372036854775807);
+    SELECT low INTO floor_seq FROM bucket WHERE bucket = home FOR NO KEY UPDATE;
+    DELETE FROM place WHERE ctid = (
+            SELECT ctid FROM place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number AND session = p_session
+                AND seq BETWEEN coalesce(p_seq, floor_seq) AND coalesce(p_seq, 9223372036854775807) FOR UPDATE SKIP LOCKED)
+        RETURNING (SELECT granted FROM place WHERE bucket = home AND name = p_name AND seq >= floor_seq ORDER BY seq DESC LIMIT 1)
+        INTO is_last_granted;
     IF NOT FOUND THEN
-        RETURN 0;
+        RETURN ARRAY(SELECT 2 * count(*) FROM place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number
+            AND session = p_session AND seq BETWEEN coalesce(p_seq, floor_seq) AND coalesce(p_seq, 9223372036854775807));
     END IF;
-    -- Of a grant, the row before the bucket: whoever waits for a transaction that holds the row keeps nobody else waiting.
-    IF mine.granted AND p_patient THEN
-        DELETE FROM place WHERE bucket = home AND name = p_name AND seq = mine.seq;
-    ELSE
-        IF NOT mine.granted THEN
-            PERFORM 1 FROM bucket WHERE bucket = home FOR NO KEY UPDATE;
-        END IF;
-        DELETE FROM place WHERE ctid = (
-            SELECT ctid FROM place WHERE bucket = home AND name = p_name AND seq = mine.seq FOR UPDATE SKIP LOCKED);
+    -- As long as the last one holds, none waits.
+    IF NOT is_last_granted THEN
+        news := _settle(home, p_name, floor_seq, true);
     END IF;
-    IF NOT FOUND THEN
-        RETURN CASE WHEN EXISTS (SELECT FROM place WHERE bucket = home AND name = p_name AND seq = mine.seq) THEN 2 ELSE 0 END;
+    IF random() < 0.004 THEN
+        UPDATE bucket SET low = coalesce((SELECT min(seq) FROM place WHERE bucket = home), nextval('number')) WHERE bucket = home;
     END IF;
-    RETURN _left(home, p_name);
+    IF news = '{}' THEN
+        -- Nobody waits for this to be on a disk; a session that finds a place again which it gave up, gives it up again.
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
+    RETURN 1::bigint || news;
+END $$;
+
+-- Gives up a place, as above, and notifies the sessions that were granted.
+CREATE PROCEDURE {schema}.leave(p_session bigint, p_name text, p_client bigint, p_number bigint, p_seq bigint, p_patient boolean,
+    INOUT r_answer integer DEFAULT NULL) LANGUAGE plpgsql AS $$
+DECLARE answer bigint[] := {schema}.leave_unrung(p_session, p_name, p_client, p_number, p_seq, p_patient);
+BEGIN
+    r_answer := answer[1];
+    IF answer[2] IS NOT NULL THEN
+        CALL {schema}.ring(ARRAY[p_name], answer[2:]);
+    END IF;
 END $$;
 
 -- Replaces the claim of a grant by a lighter one, which lets others in: 0 it is not there · 1 done · 2 a transaction holds it.
@@ -549,29 +500,108 @@ DECLARE
 BEGIN
     {check}
     SELECT low INTO floor_seq FROM bucket WHERE bucket = home FOR NO KEY UPDATE;
-    UPDATE place SET weight = p_weight WHERE ctid = (
+    UPDATE place SET weight = CASE WHEN p_weight > 0 THEN p_weight END WHERE ctid = (
         SELECT ctid FROM place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted
             AND client = p_client AND number = p_number AND session = p_session AND weight >= p_weight FOR UPDATE SKIP LOCKED);
     IF NOT FOUND THEN
         RETURN CASE WHEN EXISTS (SELECT FROM place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted
             AND client = p_client AND number = p_number AND session = p_session) THEN 2 ELSE 0 END;
     END IF;
-    PERFORM _settle(home, p_name, floor_seq, true);
+    PERFORM _settle(home, p_name, floor_seq, false);
     RETURN 1;
 END $$;
 
--- Takes a request back, so that it has no effect from now on, whenever it arrives: the epoch that requests need from now on, 0 when the
--- session is over, and what leave() says of the place.
-CREATE FUNCTION {schema}.withdraw(p_session bigint, p_name text, p_client bigint, p_number bigint)
-RETURNS bigint[] LANGUAGE plpgsql {secure} AS $$
-DECLARE now_epoch bigint;
+-- Several requests of a session in one transaction: three numbers for each in their order, and the places to notify. Kinds: 0 enter · 1 leave ·
+-- 2 withdraw. Places whose numbers are known leave, then others enter, and then the rest leaves.
+CREATE FUNCTION {schema}.batch_unrung(
+    p_session bigint, p_epoch bigint, p_kinds bigint[], p_names text[], p_clients bigint[], p_numbers bigint[], p_seqs bigint[],
+    p_weights bigint[], p_capacities bigint[], p_waits boolean[], p_agains boolean[], p_purposes text[]
+) RETURNS TABLE (r_answers bigint[], r_names text[], r_seqs bigint[]) LANGUAGE plpgsql {secure} AS $$
+DECLARE
+    count integer := cardinality(p_kinds);
+    homes integer[];
+    commits text := current_setting('synchronous_commit');
+    drawn bigint[];
+    one bigint[];
+    now_epoch bigint;
+    is_durable boolean := false;
 BEGIN
     {check}
-    -- The bucket first: a request that has it locked is waited for, and its place is found.
-    PERFORM 1 FROM bucket WHERE bucket = _home(p_name) FOR NO KEY UPDATE;
-    UPDATE session SET epoch = epoch + 1 WHERE id = p_session RETURNING epoch INTO now_epoch;
-    RETURN ARRAY[coalesce(now_epoch, 0), leave(p_session, p_name, p_client, p_number, NULL, false)];
+    IF (count BETWEEN 1 AND 64 AND p_kinds <@ '{0,1,2}' AND array_position(p_names, NULL) IS NULL
+        AND array_position(p_clients, NULL) IS NULL AND array_position(p_numbers, NULL) IS NULL
+        AND format('[1:%s]', count) = ALL (ARRAY[array_dims(p_kinds), array_dims(p_names), array_dims(p_clients), array_dims(p_numbers),
+            array_dims(p_seqs), array_dims(p_weights), array_dims(p_capacities), array_dims(p_waits), array_dims(p_agains),
+            array_dims(p_purposes)])) IS NOT TRUE
+    THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a batch has 1 to 64 requests, and each of its lists an element for each of them';
+    END IF;
+    homes := ARRAY(SELECT _home(name) FROM unnest(p_names) AS name);
+    PERFORM 1 FROM bucket WHERE bucket = ANY (homes) ORDER BY bucket FOR NO KEY UPDATE;
+    IF 0 = ANY (p_kinds) AND EXISTS (SELECT FROM session AS s, layout AS l WHERE s.id = p_session AND s.expires > clock_timestamp()
+        AND s.epoch <= p_epoch AND l.quiet_until <= clock_timestamp())
+    THEN
+        -- The first of a name, where it has no places.
+        drawn := ARRAY(SELECT CASE WHEN r.kind = 0 AND array_position(p_names, r.name) = r.at AND _fits(r.name, r.weight, r.capacity, r.purpose)
+                    AND (SELECT p.seq FROM place AS p WHERE p.bucket = r.home AND p.name = r.name
+                        AND p.seq >= (SELECT low FROM bucket WHERE bucket = r.home) LIMIT 1) IS NULL
+                THEN nextval('number') END
+            FROM unnest(p_kinds, homes, p_names, p_weights, p_capacities, p_purposes) WITH ORDINALITY
+                AS r (kind, home, name, weight, capacity, purpose, at));
+        INSERT INTO place SELECT r.home, r.name, r.seq, true, r.weight, r.capacity, p_session, r.client, r.number, clock_timestamp(), r.purpose
+            FROM unnest(homes, p_names, drawn, p_weights, p_capacities, p_clients, p_numbers, p_purposes)
+                AS r (home, name, seq, weight, capacity, client, number, purpose) WHERE r.seq IS NOT NULL;
+        is_durable := FOUND;
+    END IF;
+    r_answers := array_fill(0::bigint, ARRAY[3 * count]);
+    FOR turn IN 0 .. 2 LOOP
+        FOR at IN 1 .. count LOOP
+            CONTINUE WHEN turn <> CASE WHEN p_kinds[at] = 0 THEN 1 WHEN p_kinds[at] = 1 AND p_seqs[at] IS NOT NULL THEN 0 ELSE 2 END;
+            IF drawn[at] IS NOT NULL THEN
+                r_answers[3 * at - 1] := drawn[at];
+                CONTINUE;
+            END IF;
+            PERFORM set_config('synchronous_commit', commits, true);
+            IF turn = 1 THEN
+                r_answers[3 * at - 2 : 3 * at] := enter(p_session, p_epoch, p_names[at], p_clients[at], p_numbers[at], p_weights[at],
+                    p_capacities[at], p_waits[at], p_agains[at], p_purposes[at]);
+                is_durable := is_durable OR current_setting('synchronous_commit') <> 'off';
+                CONTINUE;
+            END IF;
+            IF p_kinds[at] = 2 THEN
+                -- A request that had the bucket locked is done, and its place is found. One that comes later is refused.
+                UPDATE session SET epoch = epoch + 1 WHERE id = p_session RETURNING epoch INTO now_epoch;
+                r_answers[3 * at - 2] := coalesce(now_epoch, 0);
+            END IF;
+            one := leave_unrung(p_session, p_names[at], p_clients[at], p_numbers[at], p_seqs[at], false);
+            r_answers[3 * at - 3 + p_kinds[at]] := one[1];
+            r_names := r_names || array_fill(p_names[at], ARRAY[cardinality(one) - 1]);
+            r_seqs := r_seqs || nullif(one[2:], '{}');
+        END LOOP;
+    END LOOP;
+    PERFORM set_config('synchronous_commit', CASE WHEN is_durable OR r_seqs IS NOT NULL THEN commits ELSE 'off' END, true);
+    RETURN NEXT;
 END $$;
+
+CREATE PROCEDURE {schema}.batch(
+    p_session bigint, p_epoch bigint, p_kinds bigint[], p_names text[], p_clients bigint[], p_numbers bigint[], p_seqs bigint[],
+    p_weights bigint[], p_capacities bigint[], p_waits boolean[], p_agains boolean[], p_purposes text[], INOUT r_answers bigint[] DEFAULT NULL
+) LANGUAGE plpgsql AS $$
+DECLARE granted record;
+BEGIN
+    SELECT * INTO granted FROM {schema}.batch_unrung(
+        p_session, p_epoch, p_kinds, p_names, p_clients, p_numbers, p_seqs, p_weights, p_capacities, p_waits, p_agains, p_purposes);
+    r_answers := granted.r_answers;
+    IF granted.r_seqs IS NOT NULL THEN
+        CALL {schema}.ring(granted.r_names, granted.r_seqs);
+    END IF;
+END $$;
+
+-- Takes a request back, whenever it arrives: the epoch that requests need from now on, 0 for an ended session, and what leave() says.
+CREATE FUNCTION {schema}.withdraw(p_session bigint, p_name text, p_client bigint, p_number bigint)
+RETURNS bigint[] LANGUAGE sql {secure} AS $$
+    SELECT r_answers[:2] FROM batch_unrung(p_session, NULL, '{2}', ARRAY[p_name], ARRAY[p_client], ARRAY[p_number], '{NULL}', '{NULL}', '{NULL}',
+        '{NULL}', '{NULL}', '{NULL}') WHERE notify(r_names, r_seqs) IS NOT NULL
+$$;
 
 -- How places of a session stand: for each name, when to look again, and of each of its places 0 granted, 1 waiting, 2 missing. No row: the
 -- session is over.
@@ -581,7 +611,7 @@ DECLARE
     home integer;
     floor_seq bigint;
     at integer := 0;
-    stands boolean;
+    upto integer;
 BEGIN
     {check}
     IF NOT EXISTS (SELECT FROM session WHERE id = p_session AND expires > clock_timestamp()) THEN
@@ -590,7 +620,7 @@ BEGIN
     FOR which IN 1 .. cardinality(p_names) LOOP
         home := _home(p_names[which]);
         SELECT low INTO floor_seq FROM bucket WHERE bucket = home;
-        IF (SELECT is_dead FROM _front(home, p_names[which], floor_seq, clock_timestamp())) OR _has_room(home, p_names[which], floor_seq) THEN
+        IF (SELECT is_dead OR has_room FROM _front(home, p_names[which], floor_seq, clock_timestamp())) THEN
             -- Buckets of several names are locked in any order, so none is waited for.
             PERFORM 1 FROM bucket WHERE bucket = home FOR NO KEY UPDATE SKIP LOCKED;
             IF FOUND THEN
@@ -598,13 +628,11 @@ BEGIN
             END IF;
         END IF;
         r_look_in := _again(home, p_names[which], floor_seq, (SELECT min(seq) FROM unnest(p_seqs[at + 1 : at + p_counts[which]]) AS seq));
-        r_stands := '{}';
-        FOR unused IN 1 .. p_counts[which] LOOP
-            at := at + 1;
-            SELECT granted INTO stands FROM place WHERE bucket = home AND name = p_names[which] AND seq = p_seqs[at]
-                AND client = p_clients[at] AND number = p_numbers[at] AND session = p_session;
-            r_stands := r_stands || CASE WHEN NOT FOUND THEN 2 WHEN stands THEN 0 ELSE 1 END;
-        END LOOP;
+        upto := at + p_counts[which];
+        r_stands := ARRAY(SELECT coalesce((SELECT CASE WHEN granted THEN 0 ELSE 1 END FROM place WHERE bucket = home AND name = p_names[which]
+                AND seq = a.seq AND client = a.client AND number = a.number AND session = p_session), 2)
+            FROM unnest(p_seqs[at + 1 : upto], p_clients[at + 1 : upto], p_numbers[at + 1 : upto]) AS a (seq, client, number));
+        at := upto;
         RETURN NEXT;
     END LOOP;
 END $$;
@@ -674,8 +702,7 @@ RETURNS TABLE (r_bucket integer, r_name text, r_alive boolean) LANGUAGE sql {sec
     GROUP BY few.bucket, few.name ORDER BY few.bucket, few.name
 $$;
 
--- Breaks exactly this grant, and keeps the record: whether it was there, or this record is kept already. It waits for a transaction that
--- holds the grant.
+-- Breaks exactly this grant, and keeps the record: whether it was there or is broken already. It waits for a transaction that holds it.
 CREATE FUNCTION {schema}.break_grant(
     p_name text, p_client bigint, p_number bigint, p_seq bigint, p_record text, p_reason text
 ) RETURNS boolean LANGUAGE plpgsql {secure} AS $$
@@ -703,10 +730,10 @@ BEGIN
         VALUES (p_name, p_seq, whose, p_client, p_number, p_reason, p_record, clock_timestamp(), false);
     DELETE FROM broken WHERE name = p_name AND at < clock_timestamp() - interval '30 days';
     SELECT low INTO floor_seq FROM bucket WHERE bucket = home FOR NO KEY UPDATE;
-    PERFORM _settle(home, p_name, floor_seq, true);
+    PERFORM _settle(home, p_name, floor_seq, false);
     SELECT bell INTO known FROM session WHERE id = whose;
     IF FOUND THEN
-        PERFORM _tell(known, 'n ' || p_name || chr(10) || 'b ' || _id(p_client, p_number) || ' ' || p_seq || ' ' || p_reason, true);
+        PERFORM pg_notify(known, 'n ' || p_name || chr(10) || 'b ' || lpad(to_hex(p_client), 16, '0') || '-' || to_hex(p_number) || ' ' || p_seq || ' ' || p_reason);
     END IF;
     RETURN true;
 END $$;
@@ -716,8 +743,7 @@ CREATE FUNCTION {schema}.breaks(p_name text) RETURNS SETOF text LANGUAGE sql {se
     SELECT record FROM broken WHERE name = p_name ORDER BY id
 $$;
 
--- Writes the note on a lock, or deletes it where there is no value, if this grant is current: whether it is. The place is locked as hold()
--- does it, so that the grant outlasts the commit. Who wrote it is said by the session.
+-- Writes the note on a lock, or deletes it where there is no value, if this grant is current: whether it is. The grant outlasts the commit.
 CREATE FUNCTION {schema}.write_note(p_name text, p_client bigint, p_number bigint, p_seq bigint, p_value bytea, p_ttl_ms bigint)
 RETURNS boolean LANGUAGE plpgsql {secure} AS $$
 DECLARE
@@ -776,7 +802,6 @@ BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     IF p_from = 0 THEN
         -- Once a round: these walk over all sessions, and over every row of them that a transaction elsewhere keeps from being vacuumed.
-        -- The clock went back: what it was ahead by is nobody's. By the clock as it is when a row is locked, as in _shorten().
         UPDATE session SET expires = clock_timestamp() + ttl WHERE id IN (
             SELECT id FROM session WHERE expires > clock_timestamp() + ttl LIMIT 1000 FOR UPDATE SKIP LOCKED);
         UPDATE layout SET quiet_until = clock_timestamp() + quiet_for WHERE quiet_until > clock_timestamp() + quiet_for;
@@ -794,7 +819,7 @@ BEGIN
         CONTINUE WHEN NOT FOUND;
         DELETE FROM place AS p WHERE p.bucket = left_over.bucket AND p.name = left_over.name AND p.seq >= floor_seq AND NOT p.granted
             AND NOT EXISTS (SELECT FROM session AS s WHERE s.id = p.session);
-        IF _settle(left_over.bucket, left_over.name, floor_seq, false) > 0 THEN
+        IF _settle(left_over.bucket, left_over.name, floor_seq, false) <> '{}' THEN
             PERFORM set_config('synchronous_commit', 'on', true);
         END IF;
         upto := left_over.bucket + 1;
@@ -841,7 +866,6 @@ DECLARE
     before bigint;
     after bigint;
 BEGIN
-    -- What is not there would refuse nobody.
     IF jsonb_exists(to_jsonb(NEW), TG_ARGV[0]) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = '42703', MESSAGE = format('the trigger %I: the table %I has no column %s', TG_NAME, TG_TABLE_NAME,
             coalesce(quote_ident(TG_ARGV[0]), 'to compare')), HINT = 'The argument of the trigger is the column with the token of the last write.';
@@ -864,7 +888,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock(('x' || substr(encode(sha256(convert_to('fencelock ' || p_name, 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint);
 END $$;
 
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {schema} FROM PUBLIC;
+REVOKE ALL ON ALL ROUTINES IN SCHEMA {schema} FROM PUBLIC;
 
 -- What the defaults of the database give to others is not for these: who reads the tables sees the sessions, and who creates something here
 -- could have it called with the rights of the owner.
@@ -880,7 +904,7 @@ BEGIN
         ) AS made (owner, acl), aclexplode(made.acl) AS a WHERE a.grantee NOT IN (made.owner, current_user::regrole)
     LOOP
         EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA %1$s FROM %2$s; REVOKE ALL ON ALL SEQUENCES IN SCHEMA %1$s FROM %2$s; '
-            'REVOKE ALL ON ALL FUNCTIONS IN SCHEMA %1$s FROM %2$s; REVOKE CREATE ON SCHEMA %1$s FROM %2$s',
+            'REVOKE ALL ON ALL ROUTINES IN SCHEMA %1$s FROM %2$s; REVOKE CREATE ON SCHEMA %1$s FROM %2$s',
             ours, CASE other.grantee WHEN 0 THEN 'PUBLIC' ELSE other.grantee::regrole::text END);
     END LOOP;
 END $$;

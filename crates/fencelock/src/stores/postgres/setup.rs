@@ -7,7 +7,7 @@ use super::url::Schema;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The version of the layout that this release makes and works with.
-pub(super) const VERSION: i32 = 5;
+pub(super) const VERSION: i32 = 6;
 
 /// The number of the advisory lock of whoever makes a schema: the beginning of the word.
 pub(super) const MAKING: i64 = 7_378_415_037_781_730_660;
@@ -61,7 +61,7 @@ pub(super) async fn meet(
     if fact(5) != "on" {
         let (idle, wait) = (silence.as_millis().saturating_mul(2).max(1000), lock_timeout.as_millis().max(1));
         let settings = format!(
-            "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = {wait}; SET LOCAL idle_in_transaction_session_timeout = {idle}; "
+            "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = {wait}; SET LOCAL idle_in_transaction_session_timeout = {idle}; SET LOCAL enable_seqscan = off; SET LOCAL jit = off; "
         );
         *connection.pooled() = Some(PATH.replace("false", "true") + &settings);
         // A pooler in statement mode refuses a transaction.
@@ -82,6 +82,7 @@ fn settings(silence: Duration, lock_timeout: Duration) -> String {
          ('default_transaction_isolation', 'read committed'), ('statement_timeout', '0'), ('lock_timeout', '{lock_timeout}'), \
          ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'), ('transaction_timeout', '0'), \
          ('client_encoding', 'UTF8'), ('client_min_messages', 'warning'), ('plan_cache_mode', 'force_generic_plan'), \
+         ('enable_seqscan', 'off'), ('jit', 'off'), \
          ('tcp_keepalives_idle', '{idle}'), ('tcp_keepalives_interval', '{between}'), ('tcp_keepalives_count', '3'), \
          ('tcp_user_timeout', '{silent}'), ('synchronous_commit', 'on')) AS w (name, value) ON w.name = s.name \
          WHERE w.name <> 'synchronous_commit' OR s.setting = 'off'"
@@ -217,24 +218,27 @@ pub(super) fn ddl(schema: &Schema, unlogged: bool) -> String {
 /// The statements that let a role call the functions.
 pub(super) fn grants(schema: &Schema, role: &str) -> String {
     let (schema, role) = (schema.quoted(), format!("\"{}\"", role.replace('"', "\"\"")));
-    let all = functions(include_str!("schema.sql"));
-    let all: Vec<String> = all.map(|(name, types)| format!("{schema}.{name}({})", types.join(", "))).collect();
-    format!("GRANT USAGE ON SCHEMA {schema} TO {role};\nGRANT EXECUTE ON FUNCTION {} TO {role};\n", all.join(", "))
+    let all: Vec<String> = functions(include_str!("schema.sql")).map(|(name, ..)| format!("{schema}.{name}")).collect();
+    format!("GRANT USAGE ON SCHEMA {schema} TO {role};\nGRANT EXECUTE ON ROUTINE {} TO {role};\n", all.join(", "))
 }
 
-/// The functions that clients call, and the types of their arguments.
-pub(super) fn called() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+/// The functions and procedures that clients call, the types of their parameters, and the beginning of the statement that calls them.
+pub(super) fn called() -> impl Iterator<Item = (&'static str, Vec<&'static str>, &'static str)> {
     let all = include_str!("schema.sql");
     functions(all.split_once("-- For users' own transactions").map_or(all, |(ours, _)| ours))
 }
 
-/// The functions that others than our own may call.
-fn functions(all: &'static str) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
-    all.split("CREATE FUNCTION {schema}.").skip(1).filter_map(|text| {
-        let (name, rest) = text.split_once('(')?;
-        let arguments = rest.split_once(") RETURNS").or_else(|| rest.split_once(")\nRETURNS"))?.0;
-        let types = arguments.split(',').filter_map(|argument| argument.split_whitespace().nth(1)).collect();
-        (!name.starts_with('_')).then_some((name, types))
+/// The functions and procedures that others than our own may call.
+fn functions(all: &'static str) -> impl Iterator<Item = (&'static str, Vec<&'static str>, &'static str)> {
+    all.split("CREATE ").filter_map(|text| {
+        let (kind, rest) = text.split_once(" {schema}.")?;
+        let call = [("FUNCTION", "SELECT * FROM"), ("PROCEDURE", "CALL")].into_iter().find(|(of, _)| *of == kind)?.1;
+        let (name, rest) = rest.split_once('(')?;
+        let arguments = [") RETURNS", ")\nRETURNS", ") LANGUAGE"].iter().find_map(|end| rest.split_once(end))?.0;
+        // The answer of a procedure is a parameter, too.
+        let arguments = arguments.split(',').filter(|argument| !argument.contains("INOUT "));
+        let types = arguments.filter_map(|argument| argument.split_whitespace().nth(1)).collect();
+        (!name.starts_with('_')).then_some((name, types, call))
     })
 }
 
@@ -250,13 +254,14 @@ mod tests {
     #[test]
     fn what_others_may_call_is_every_function_but_the_inner_ones() {
         let found: Vec<_> = functions(include_str!("schema.sql")).collect();
-        assert!(found.contains(&("hold", vec!["text", "bigint", "interval"])), "{found:?}");
-        assert!(found.contains(&("ring", Vec::new())));
-        assert!(found.iter().all(|(name, _)| !name.starts_with('_')));
-        assert!(
-            called()
-                .all(|call| found.contains(&call) && !["hold", "fence", "fenced", "in_transaction"].contains(&call.0))
-        );
+        assert!(found.contains(&("hold", vec!["text", "bigint", "interval"], "SELECT * FROM")), "{found:?}");
+        assert!(found.contains(&("ring", vec!["text[]", "bigint[]"], "CALL")), "{found:?}");
+        assert!(found.iter().all(|(name, ..)| !name.starts_with('_')));
+        let called: Vec<_> = called().collect();
+        assert!(called.contains(&("leave", vec!["bigint", "text", "bigint", "bigint", "bigint", "boolean"], "CALL")));
+        assert!(called.contains(&("names", vec!["integer", "text", "integer"], "SELECT * FROM")), "{called:?}");
+        let ours = |name| !["hold", "fence", "fenced", "in_transaction"].contains(name);
+        assert!(called.iter().all(|(name, ..)| ours(name) && found.iter().any(|(other, ..)| other == name)));
     }
 
     #[test]

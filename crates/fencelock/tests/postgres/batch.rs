@@ -1,0 +1,292 @@
+//! Batches: several requests of a session in one transaction, each answered as if it had come alone.
+
+use std::collections::HashSet;
+use std::future::poll_fn;
+
+use fencelock::postgres::Schema;
+use futures_util::future::try_join;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{AsyncMessage, Client, NoTls};
+
+use crate::lab::{connection, database, soon, with};
+
+const CALL: &str =
+    "CALL $schema.batch($1::bigint, $2::bigint, $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
+    $8::bigint[], $9::bigint[], $10::bool[], $11::bool[], $12::text[])";
+
+/// SplitMix64, by its author.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Request {
+    kind: i64,
+    name: String,
+    number: i64,
+    seq: Option<i64>,
+    weight: i64,
+    capacity: i64,
+    wait: bool,
+    again: bool,
+}
+
+/// One schema with three sessions, of which the last one is expired.
+struct Side {
+    user: Client,
+    schema: &'static str,
+}
+
+impl Side {
+    async fn new(url: &str, schema: &'static str) -> Self {
+        let user = connection(url).await;
+        Schema::of(&with(url, &format!("schema={schema}"))).unwrap().migrate(&[]).await.unwrap();
+        Self { user, schema }
+    }
+
+    async fn begin(&self) {
+        let schema = self.schema;
+        self.run("TRUNCATE $schema.place, $schema.session").await;
+        for session in 1..=3 {
+            let open = format!(
+                "SELECT {schema}.open({session}, 'fencelock_000000000000000{session}', 3600000, 'h', 1, {session})"
+            );
+            self.run(&open).await;
+        }
+    }
+
+    async fn run(&self, sql: &str) {
+        self.user.batch_execute(&sql.replace("$schema", self.schema)).await.unwrap();
+    }
+
+    async fn batch(&self, session: i64, epoch: i64, requests: &[Request]) -> Result<Vec<i64>, tokio_postgres::Error> {
+        let numbers = |number: fn(&Request) -> i64| requests.iter().map(number).collect::<Vec<_>>();
+        let flags = |flag: fn(&Request) -> bool| requests.iter().map(flag).collect::<Vec<_>>();
+        let names: Vec<_> = requests.iter().map(|request| request.name.as_str()).collect();
+        let seqs: Vec<_> = requests.iter().map(|request| request.seq).collect();
+        let (kinds, clients, purposes) =
+            (numbers(|r| r.kind), vec![session; requests.len()], vec![None::<&str>; requests.len()]);
+        let (ids, weights, capacities) = (numbers(|r| r.number), numbers(|r| r.weight), numbers(|r| r.capacity));
+        let (waits, agains) = (flags(|r| r.wait), flags(|r| r.again));
+        let sql = CALL.replace("$schema", self.schema);
+        let [kinds, ids, weights, capacities, clients] =
+            [&kinds, &ids, &weights, &capacities, &clients].map(|numbers| numbers as &(dyn ToSql + Sync));
+        let whose: [&(dyn ToSql + Sync); 2] = [&session, &epoch];
+        let what: [&(dyn ToSql + Sync); 10] =
+            [kinds, &names, clients, ids, &seqs, weights, capacities, &waits, &agains, &purposes];
+        let parameters = [whose.as_slice(), what.as_slice()].concat();
+        self.user.query_one(&sql, &parameters).await.map(|row| row.get(0))
+    }
+
+    /// The same request alone, as three numbers.
+    async fn alone(&self, session: i64, epoch: i64, request: &Request) -> Vec<i64> {
+        let Request { kind, name, number, seq, weight, capacity, wait, again } = request;
+        let seq = seq.map_or_else(|| "NULL".to_owned(), |seq| seq.to_string());
+        let call = match kind {
+            0 => format!(
+                "SELECT s.enter({session}, {epoch}, '{name}', {session}, {number}, {weight}, {capacity}, {wait}, {again}, NULL)"
+            ),
+            1 => format!("CALL s.leave({session}, '{name}', {session}, {number}, {seq}, false)"),
+            _ => format!("SELECT s.withdraw({session}, '{name}', {session}, {number})"),
+        };
+        let row = self.user.query_one(&call.replace("s.", &format!("{}.", self.schema)), &[]).await.unwrap();
+        let mut answer = if *kind == 1 { vec![row.get::<_, i32>(0).into()] } else { row.get::<_, Vec<i64>>(0) };
+        answer.resize(3, 0);
+        answer
+    }
+
+    /// The queues in their order, without the numbers, which differ.
+    async fn queues(&self) -> String {
+        let sql = "SELECT coalesce(string_agg(concat_ws(' ', name, session, number, granted, weight, capacity), chr(10) ORDER BY name, seq), '')
+            FROM $schema.place";
+        self.user.query_one(&sql.replace("$schema", self.schema), &[]).await.unwrap().get(0)
+    }
+
+    /// The requests with the numbers of most places that leave.
+    async fn with_seqs(&self, session: i64, requests: &[Request]) -> Vec<Request> {
+        let sql = format!("SELECT seq FROM {}.place WHERE session = $1 AND number = $2", self.schema);
+        let mut requests = requests.to_vec();
+        for request in requests.iter_mut().filter(|request| request.kind == 1 && request.number % 3 > 0) {
+            let row = self.user.query_opt(&sql, &[&session, &request.number]).await.unwrap();
+            request.seq = row.map(|row| row.get(0));
+        }
+        requests
+    }
+
+    async fn epoch(&self, session: i64) -> i64 {
+        let sql = format!("SELECT coalesce(max(epoch), 1) FROM {}.session WHERE id = $1", self.schema);
+        self.user.query_one(&sql, &[&session]).await.unwrap().get(0)
+    }
+}
+
+/// In a batch, grants whose numbers are known leave first, and requests that are taken back are last.
+fn turn(request: &Request) -> u8 {
+    match (request.kind, request.seq) {
+        (0, _) => 1,
+        (1, Some(_)) => 0,
+        _ => 2,
+    }
+}
+
+/// Requests at random, from a fixed seed.
+struct Mix {
+    random: Random,
+    number: i64,
+    entered: Vec<(i64, Request)>,
+    left: HashSet<(i64, i64)>,
+}
+
+impl Mix {
+    fn requests(&mut self, session: i64) -> Vec<Request> {
+        let count = 1 + self.random.below(16);
+        (0..count).map(|_| self.request(session)).collect()
+    }
+
+    fn request(&mut self, session: i64) -> Request {
+        let mine: Vec<_> = self.entered.iter().filter(|(whose, _)| *whose == session).collect();
+        let known = (!mine.is_empty()).then(|| mine[self.random.below(mine.len() as u64) as usize].1.clone());
+        let kind = self.random.below(10);
+        if let Some(known) = known.filter(|known| kind < 5 && !self.left.contains(&(session, known.number))) {
+            if kind == 4 {
+                return Request { again: true, ..known };
+            }
+            self.left.insert((session, known.number));
+            return Request { kind: if kind < 3 { 1 } else { 2 }, ..known };
+        }
+        self.number += 1;
+        let name = self.random.below(7);
+        let capacity = if name < 4 { 1 } else { 3 - (self.random.below(12) / 11) as i64 };
+        let weight = 1 + self.random.below(capacity as u64) as i64;
+        let wait = self.random.below(4) > 0;
+        let name = format!("name {name}");
+        let request = Request { name, number: self.number, weight, capacity, wait, ..Request::default() };
+        self.entered.push((session, request.clone()));
+        request
+    }
+}
+
+#[tokio::test]
+async fn each_request_of_a_batch_is_answered_as_if_it_had_come_alone() {
+    let (url, _) = database();
+    let (one, all) = (Side::new(&url, "one").await, Side::new(&url, "everything").await);
+    let holders = [connection(&url).await, connection(&url).await];
+    for seed in 0..20 {
+        let mut mix = Mix { random: Random(seed), number: 0, entered: Vec::new(), left: HashSet::new() };
+        one.begin().await;
+        all.begin().await;
+        for step in 0..8 {
+            if step == 4 {
+                // A session dies, and a transaction holds a grant.
+                for (side, holder) in [&one, &all].into_iter().zip(&holders) {
+                    side.run("UPDATE $schema.session SET expires = clock_timestamp() WHERE id = 3").await;
+                    let hold = "BEGIN; SELECT $schema.hold(name, seq) FROM $schema.place WHERE granted AND session = 1 ORDER BY name, seq LIMIT 1";
+                    holder.batch_execute(&hold.replace("$schema", side.schema)).await.unwrap();
+                }
+            }
+            let session = 1 + mix.random.below(3) as i64;
+            let requests = mix.requests(session);
+            let late = i64::from(mix.random.below(12) == 0);
+            let (single, batch) = (one.with_seqs(session, &requests).await, all.with_seqs(session, &requests).await);
+            let (epoch, other) = (one.epoch(session).await - late, all.epoch(session).await - late);
+            assert_eq!(epoch, other, "seed {seed}, step {step}");
+            let mut expected = vec![Vec::new(); single.len()];
+            for at in 0..3 {
+                for (request, expected) in single.iter().zip(&mut expected).filter(|(request, _)| turn(request) == at) {
+                    *expected = one.alone(session, epoch, request).await;
+                }
+            }
+            let answers = all.batch(session, epoch, &batch).await.unwrap();
+            assert_eq!(answers.len(), 3 * batch.len());
+            for ((request, expected), answer) in single.iter().zip(&expected).zip(answers.chunks(3)) {
+                let compared = if request.kind == 0 && expected[0] < 2 { 1 } else { 3 };
+                let what = format!("seed {seed}, step {step}: {request:?} of {requests:?}");
+                assert_eq!(answer[..compared], expected[..compared], "{what}");
+            }
+            assert_eq!(all.queues().await, one.queues().await, "seed {seed}, step {step}: {requests:?}");
+        }
+        for holder in &holders {
+            holder.batch_execute("ROLLBACK").await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn batches_of_two_sessions_over_the_same_names_never_deadlock() {
+    let (url, _) = database();
+    let (one, other) = (Side::new(&url, "fencelock").await, Side::new(&url, "fencelock").await);
+    one.begin().await;
+    let run = async |side: &Side, session: i64| {
+        let mut random = Random(session as u64);
+        for round in 0..1000_i64 {
+            let enter = |at| {
+                let name = format!("name {}", random.below(40));
+                Request {
+                    name,
+                    number: round * 10 + at,
+                    weight: 1,
+                    capacity: 1,
+                    wait: at % 3 == 0,
+                    ..Request::default()
+                }
+            };
+            let mut requests: Vec<_> = (0..8).map(enter).collect();
+            let answers = side.batch(session, 1, &requests).await?;
+            for (request, answer) in requests.iter_mut().zip(answers.chunks(3)) {
+                (request.kind, request.seq) = (1, Some(answer[1]).filter(|_| answer[0] < 2));
+            }
+            requests.retain(|request| request.seq.is_some());
+            if !requests.is_empty() {
+                let answers = side.batch(session, 1, &requests).await?;
+                assert!(answers.chunks(3).all(|answer| *answer == [1, 0, 0]), "{answers:?}");
+            }
+        }
+        Ok::<_, tokio_postgres::Error>(())
+    };
+    soon(try_join(run(&one, 1), run(&other, 2))).await.unwrap();
+    assert_eq!(one.queues().await, "");
+}
+
+/// A transaction of the caller's own is not ended: the sessions are notified when it commits.
+#[tokio::test]
+async fn a_batch_notifies_the_session_that_it_grants_a_lock_after_the_commit() {
+    let (url, _) = database();
+    let side = Side::new(&url, "fencelock").await;
+    side.begin().await;
+    let (ear, mut wire) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|cx| wire.poll_message(cx)).await {
+            if let AsyncMessage::Notification(said) = message {
+                told.send(said.payload().to_owned()).unwrap();
+            }
+        }
+    });
+    ear.batch_execute("SELECT fencelock.listen('fencelock_0000000000000002')").await.unwrap();
+    let enter = |name: &str| Request {
+        name: name.to_owned(),
+        number: 1,
+        weight: 1,
+        capacity: 1,
+        wait: true,
+        ..Request::default()
+    };
+    let direct =
+        Side { user: connection(&with(&url, "options=-c%20fencelock.direct%3Don")).await, schema: "fencelock" };
+    for (user, name) in [(&direct, "a"), (&side, "b")] {
+        let (mut held, waiting) = (enter(name), enter(name));
+        held.seq = Some(side.batch(1, 1, std::slice::from_ref(&held)).await.unwrap()[1]);
+        let waits = side.batch(2, 1, &[waiting]).await.unwrap();
+        assert_eq!(waits[0], 1);
+        held.kind = 1;
+        assert_eq!(user.batch(1, 1, &[held]).await.unwrap(), [1, 0, 0]);
+        let expected = format!("n {name}\ng 0000000000000002-1 {}", waits[1]);
+        assert_eq!(soon(heard.recv()).await.unwrap(), expected);
+    }
+}
