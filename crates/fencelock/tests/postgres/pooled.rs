@@ -104,3 +104,17 @@ async fn behind_a_pooler_a_refused_request_ends_its_transaction() {
     user.batch_execute("ROLLBACK").await.unwrap();
     soon(acquire(&one, "job").await.release()).await.unwrap();
 }
+
+#[tokio::test]
+async fn behind_a_pooler_a_request_that_fails_leaves_its_connection_usable() {
+    let (_pooler, url) = behind("transaction\ndefault_pool_size = 2");
+    let table = with(&url, "layout=distributed_lock");
+    fencelock::postgres::Schema::of(&table).unwrap().migrate(&[]).await.unwrap();
+    let one = client(&table, LONG).await;
+    soon(acquire(&one, "job").await.release()).await.unwrap();
+    let user = connection(&url).await;
+    user.batch_execute("BEGIN; LOCK TABLE distributed_lock IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    one.mutex("job").unwrap().try_acquire().await.unwrap_err();
+    user.batch_execute("ROLLBACK").await.unwrap();
+    soon(acquire(&one, "job").await.release()).await.unwrap();
+}

@@ -707,7 +707,7 @@ END
 -- Which of these names a place waits for, by their numbers in the list.
 CREATE PROCEDURE fencelock_waited_for(p_names LONGTEXT) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
-    SELECT n.i FROM JSON_TABLE(p_names, '$[*]' COLUMNS (i FOR ORDINALITY, hex VARCHAR(1024) PATH '$[0]')) AS n
+    SELECT 0 UNION ALL SELECT n.i FROM JSON_TABLE(p_names, '$[*]' COLUMNS (i FOR ORDINALITY, hex VARCHAR(1024) PATH '$[0]')) AS n
         WHERE EXISTS (SELECT 1 FROM fencelock_place AS p WHERE p.b = CONV(LEFT(SHA2(UNHEX(n.hex), 256), 3), 16, 10) AND p.name = UNHEX(n.hex) AND NOT p.granted);
 END
 //

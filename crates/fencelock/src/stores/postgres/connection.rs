@@ -106,10 +106,20 @@ impl Connection {
         answer
     }
 
+    /// Sends all messages of a request without another request between them, and waits for the answers.
+    async fn sent_whole<T>(&self, request: impl Future<Output = T>) -> T {
+        let mut request = pin!(request);
+        let sent = poll_fn(|cx| {
+            let _alone = self.pooled();
+            request.as_mut().poll(cx)
+        });
+        self.answered(sent).await
+    }
+
     /// Runs statements that the server does not keep; all of their rows.
     pub(super) async fn simple(&self, operation: &'static str, sql: &str) -> Result<Vec<SimpleQueryRow>> {
         let settings = self.pooled().clone().unwrap_or_default();
-        let messages = self.answered(self.client.simple_query(&format!("{settings}{sql}"))).await;
+        let messages = self.sent_whole(self.client.simple_query(&format!("{settings}{sql}"))).await;
         let row = |message| if let SimpleQueryMessage::Row(row) = message { Some(row) } else { None };
         let rows = messages.map_err(|error| fault(operation, &error))?.into_iter().filter_map(row);
         Ok(rows.skip(settings.matches("SELECT").count()).collect())
@@ -128,15 +138,13 @@ impl Connection {
             None => self.answered(asked).await,
             Some(settings) => {
                 let begin = format!("BEGIN ISOLATION LEVEL READ COMMITTED; {settings}");
-                // A pooler says nothing of a crash, so no release may come back with one.
-                let end = self.client.batch_execute("SET LOCAL synchronous_commit = on; COMMIT");
-                let mut all = pin!(future::join3(self.client.batch_execute(&begin), asked, end));
-                let sent = poll_fn(|cx| {
-                    let _alone = self.pooled();
-                    all.as_mut().poll(cx)
-                });
-                let (begun, rows, ended) = self.answered(sent).await;
-                begun.and(rows).and_then(|rows| ended.map(|()| rows))
+                // A pooler says nothing of a crash, so no release may come back with one. After an error the server skips the rest of a
+                // message, so COMMIT, which ends a failed transaction too, is a message of its own.
+                let durable = self.client.batch_execute("SET LOCAL synchronous_commit = on");
+                let end = self.client.batch_execute("COMMIT");
+                let all = future::join4(self.client.batch_execute(&begin), asked, durable, end);
+                let (begun, rows, durable, ended) = self.sent_whole(all).await;
+                begun.and(rows).and_then(|rows| durable.and(ended).map(|()| rows))
             }
         };
         rows.map_err(|error| {

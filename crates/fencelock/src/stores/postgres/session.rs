@@ -142,7 +142,8 @@ impl Dialect for Dialler {
         mark: u64,
         look_in: Option<Duration>,
     ) -> Option<Duration> {
-        if mark == 1 {
+        // Another client may get the connection's server from the pooler, and with it whatever listens there.
+        if mark == 1 || connection.pooled().is_some() {
             return Self::look_in(session, look_in);
         }
         // The place is in the queue, whatever becomes of this: a session that does not listen looks.
