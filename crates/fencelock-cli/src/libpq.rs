@@ -12,7 +12,6 @@ use fencelock::capability::StoreUrl;
 use crate::output::{Failure, Outcome, code, say};
 use crate::trusted;
 
-/// Where a program of PostgreSQL's would look.
 #[derive(Debug, Default)]
 struct Around {
     password: Option<String>,
@@ -119,7 +118,6 @@ fn host_and_port(server: &str, port: &str) -> (String, String) {
     (host.to_owned(), own.unwrap_or(port).to_owned())
 }
 
-/// The settings of a section of a service file.
 fn section(file: Option<&Path>, name: &str) -> Outcome<Vec<(String, String)>> {
     let missing = |why: &str| Failure::new(code::CONFIG, format!("the PostgreSQL service {name:?}: {why}"));
     let file = file.ok_or_else(|| missing("there is no home directory, and PGSERVICEFILE is not set"))?;

@@ -21,7 +21,6 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Where lines go to be written, once nothing may wait for them.
 static WRITER: OnceLock<SyncSender<Written>> = OnceLock::new();
 
-/// What the thread that writes is sent.
 enum Written {
     Line(String),
     /// Everything before it is written when this is answered.

@@ -10,7 +10,6 @@ const WIDTH: usize = 30;
 pub(crate) struct Progress(bool);
 
 impl Progress {
-    /// One that is seen if stderr is a terminal.
     pub(crate) fn new() -> Self {
         Self(io::stderr().is_terminal())
     }

@@ -30,7 +30,6 @@ pub(crate) struct Surroundings {
     pub(crate) home: Option<OsString>,
     pub(crate) state_home: Option<OsString>,
     pub(crate) config_home: Option<OsString>,
-    /// Who we act as: 0 is root.
     pub(crate) user: u32,
     pub(crate) directory: PathBuf,
     pub(crate) system_file: PathBuf,
@@ -89,7 +88,6 @@ impl Chosen {
         Self { url: url.into(), origin, new_url: None }
     }
 
-    /// The new store, where the names move from this one to another.
     pub(crate) fn new_store(&self) -> Option<Self> {
         Some(Self::new(self.new_url.as_ref()?, self.origin.clone()))
     }
@@ -173,7 +171,6 @@ fn has_password(url: &str) -> bool {
     given.or_else(|| url.take("password")).is_some_and(|password| !password.is_empty())
 }
 
-/// A configuration file. Nothing else may stand in it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -182,7 +179,6 @@ struct File {
     routes: Option<toml::Value>,
 }
 
-/// The stores of names that move from one to another.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Move {
@@ -192,7 +188,6 @@ struct Move {
 
 enum Stores {
     One(String),
-    /// With all URLs in the file.
     ByName(Router<String>, Vec<String>),
 }
 
@@ -282,7 +277,6 @@ fn of_names(stores: Stores, origin: Origin, names: &[Name]) -> Outcome<Chosen> {
     Ok(chosen)
 }
 
-/// The configuration files, the nearest first.
 fn files(around: &Surroundings) -> Vec<PathBuf> {
     let mut files = vec![around.directory.join(FILE)];
     files.extend(
@@ -403,7 +397,6 @@ fn default(around: &Surroundings) -> Outcome<String> {
     file_url(&directory)
 }
 
-/// The URL of the `file:` store in `directory`.
 fn file_url(directory: &Path) -> Outcome<String> {
     let not_utf8 = || wrong(format!("the directory {directory:?} is not UTF-8: give --store, or set {STORE_VARIABLE}"));
     let path = directory.to_str().ok_or_else(not_utf8)?;

@@ -117,6 +117,9 @@ impl Shown {
     }
 }
 
+/// What [`Shown::row`] has.
+pub(crate) const QUEUE_HEADS: [&str; 8] = ["POSITION", "STATE", "CLAIM", "HOST", "PID", "SINCE", "PURPOSE", "TOKEN"];
+
 /// Whom the store does not name.
 const UNKNOWN: &str = "an unknown owner";
 

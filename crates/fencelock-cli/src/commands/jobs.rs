@@ -15,7 +15,6 @@ use crate::output::Outcome;
 use crate::settings::Chosen;
 use crate::show::{age, hex, print_json, print_store, print_table, told};
 
-/// What `jobs --check` exits with when something is wrong.
 const WRONG: u8 = 1;
 
 /// Show the last run of jobs, as `run --once-per` and `run --slot` leave it in the store, which must be named.

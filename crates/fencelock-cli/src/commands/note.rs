@@ -17,7 +17,6 @@ use crate::output::{Failure, Outcome, code, harmless};
 use crate::settings::Chosen;
 use crate::show::{hex, print_json};
 
-/// What it exits with when there is no note.
 const NONE: u8 = 1;
 
 /// Show, write or delete the note on a lock.
@@ -129,7 +128,6 @@ impl Note {
     }
 }
 
-/// A note as JSON.
 #[derive(Serialize)]
 struct Shown {
     name: String,

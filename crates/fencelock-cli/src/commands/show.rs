@@ -11,7 +11,7 @@ use super::r#break::records;
 use super::{BESIDE, StoreArguments};
 use crate::arguments;
 use crate::output::{Outcome, chain, harmless, say};
-use crate::show::{Broken, Everybody, Noted, Shown, print_json, print_store, print_table};
+use crate::show::{Broken, Everybody, Noted, QUEUE_HEADS, Shown, print_json, print_store, print_table};
 
 /// How many broken grants the table shows, the last ones.
 const BREAKS: usize = 5;
@@ -95,8 +95,7 @@ impl Show {
         } else if shown.queued == 0 {
             writeln!(io::stdout().lock(), "nobody holds or waits for {name}")?;
         } else {
-            let heads = ["POSITION", "STATE", "CLAIM", "HOST", "PID", "SINCE", "PURPOSE", "TOKEN"];
-            print_table(&heads, shown.contenders.iter().map(Shown::row))?;
+            print_table(&QUEUE_HEADS, shown.contenders.iter().map(Shown::row))?;
             for contender in &shown.contenders {
                 contender.print_trouble(&format!("position {}", contender.position))?;
             }

@@ -10,7 +10,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Style, Stylize as _};
 use ratatui::text::{Line, Text};
-use ratatui::widgets::{Row, Table};
+use ratatui::widgets::{Row, Table, TableState};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
@@ -19,7 +19,7 @@ use super::watch::classes::Classes;
 use super::watch::look::{self, Looked, Seen, Watch};
 use crate::arguments;
 use crate::output::{Failure, Outcome, code, harmless};
-use crate::show::{print, print_table};
+use crate::show::{QUEUE_HEADS, print, print_table};
 
 const RATED: Duration = Duration::from_secs(10);
 
@@ -27,7 +27,8 @@ const HEADS: [&str; 7] = ["NAME", "WAITING", "HELD FOR", "HELD AS", "HOLDER", "P
 
 /// Show the locks of the store as they change, those that most wait for first.
 ///
-/// The store is looked at once per --every. Keys: q, Esc or Ctrl-C end it; the arrows and Page Up, Page Down, Home move the list.
+/// The store is looked at once per --every. Keys: the arrows and Page Up, Page Down, Home choose a lock, Enter shows its queue, Esc the
+/// list again; q or Ctrl-C ends it.
 /// Without a terminal, give --once.
 #[derive(Debug, Args)]
 pub(crate) struct Top {
@@ -97,8 +98,8 @@ async fn on_a_terminal(mut seen: watch::Receiver<Vec<Seen>>) -> Outcome<()> {
                 Err(_) => break Err(Failure::new(code::SOFTWARE, "nobody looks at the store any more")),
             },
             key = keys.recv() => match key {
-                Some(Event::Key(key)) if ends(key) => break Ok(()),
-                Some(Event::Key(key)) if key.kind == KeyEventKind::Press => view.moved(key.code, count(&now)),
+                Some(Event::Key(key)) if ends(key, view.open.is_some()) => break Ok(()),
+                Some(Event::Key(key)) if key.kind == KeyEventKind::Press => view.pressed(key.code, &now),
                 Some(_) => {}
                 // The terminal is gone.
                 None => break Ok(()),
@@ -123,9 +124,9 @@ fn keys() -> mpsc::Receiver<Event> {
     keys
 }
 
-fn ends(key: KeyEvent) -> bool {
+fn ends(key: KeyEvent, has_queue: bool) -> bool {
     let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-    is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
+    is_interrupt || key.code == KeyCode::Char('q') || key.code == KeyCode::Esc && !has_queue
 }
 
 fn count(seen: &[Seen]) -> usize {
@@ -139,7 +140,6 @@ fn sorted(seen: &[Seen]) -> Vec<(&Looked, Option<SystemTime>)> {
     locks
 }
 
-/// A row of the list; nothing in it is obeyed by a terminal.
 fn cells(lock: &Looked, now: Option<SystemTime>) -> [String; HEADS.len()] {
     let look::Row { name, store, held_as, holders, holder, waiting, purpose, error, .. } = &lock.row;
     let others = if *holders > 1 { format!(" and {} more", holders - 1) } else { String::new() };
@@ -162,7 +162,8 @@ fn span(seconds: u64) -> String {
 
 /// The sums, and how many grants there are in a second where that is known.
 fn summary(seen: &[Seen], rate: Option<f64>) -> String {
-    let (holders, waiting) = seen.iter().map(Seen::contenders).fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
+    let sum = |of: fn(&Looked) -> usize| -> usize { seen.iter().flat_map(|seen| seen.locks.iter()).map(of).sum() };
+    let (holders, waiting) = (sum(|lock| lock.row.holders), sum(|lock| lock.row.waiting));
     let left_out: usize = seen.iter().map(|seen| seen.left_out).sum();
     let rate = rate.map_or_else(String::new, |rate| format!(", {rate:.1} grants/s"));
     let more = if left_out > 0 { format!(", {left_out} more are not looked at") } else { String::new() };
@@ -171,9 +172,12 @@ fn summary(seen: &[Seen], rate: Option<f64>) -> String {
 
 #[derive(Default)]
 struct View {
+    /// How many rows are above the screen, and which row is chosen.
     skipped: usize,
+    at: usize,
+    /// The store and the name of the lock whose queue is shown.
+    open: Option<(String, String)>,
     rows: usize,
-    /// How many grants had been seen, and when.
     granted: VecDeque<(Instant, u64)>,
 }
 
@@ -193,23 +197,31 @@ impl View {
         (seconds > 0.5).then(|| (after - before) as f64 / seconds)
     }
 
-    fn moved(&mut self, key: KeyCode, locks: usize) {
-        let last = locks.saturating_sub(self.rows);
-        self.skipped = match key {
-            KeyCode::Down => self.skipped + 1,
-            KeyCode::Up => self.skipped.saturating_sub(1),
-            KeyCode::PageDown => self.skipped + self.rows,
-            KeyCode::PageUp => self.skipped.saturating_sub(self.rows),
+    fn pressed(&mut self, key: KeyCode, seen: &[Seen]) {
+        self.at = match key {
+            KeyCode::Down => self.at + 1,
+            KeyCode::Up => self.at.saturating_sub(1),
+            KeyCode::PageDown => self.at + self.rows,
+            KeyCode::PageUp => self.at.saturating_sub(self.rows),
             KeyCode::Home => 0,
-            _ => self.skipped,
+            _ => self.at,
+        };
+        self.at = self.at.min(count(seen).saturating_sub(1));
+        match key {
+            KeyCode::Esc => self.open = None,
+            KeyCode::Enter => {
+                let chosen = sorted(seen).into_iter().nth(self.at);
+                self.open = chosen.map(|(lock, _)| (lock.row.store.clone(), lock.row.name.clone()));
+            }
+            _ => {}
         }
-        .min(last);
     }
 
     fn draw(&mut self, frame: &mut Frame<'_>, seen: &[Seen]) {
         let stores = Constraint::Length(u16::try_from(seen.len()).unwrap_or(u16::MAX));
-        let [head, sums, list] =
-            Layout::vertical([stores, Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
+        let hints = Constraint::Length(u16::from(frame.area().height > 7));
+        let [head, sums, list, keys] =
+            Layout::vertical([stores, Constraint::Length(1), Constraint::Min(0), hints]).areas(frame.area());
         let time = |time: SystemTime| humantime::format_rfc3339_seconds(time).to_string();
         let lines = seen.iter().map(|seen| {
             let state = match (&seen.error, seen.since, seen.at) {
@@ -221,27 +233,44 @@ impl View {
             Line::styled(harmless(&format!("{}: {state}", seen.store), false), style)
         });
         frame.render_widget(Text::from_iter(lines), head);
-        frame.render_widget(Line::raw(summary(seen, self.rate())), sums);
         self.rows = usize::from(list.height.saturating_sub(1));
-        self.skipped = self.skipped.min(count(seen).saturating_sub(self.rows));
-        // What does not fit is left out from the right.
-        let columns = match list.width {
-            0..40 => 2,
-            40..70 => 4,
-            _ => columns(seen),
-        };
-        let widths = [
-            Constraint::Min(8),
-            Constraint::Length(7),
-            Constraint::Length(8),
-            Constraint::Length(12),
-            Constraint::Max(32),
-            Constraint::Max(32),
-            Constraint::Max(24),
-        ];
+        if let Some((store, name)) = &self.open {
+            let locks = seen.iter().filter(|seen| *seen.store == **store).flat_map(|seen| seen.locks.iter());
+            let everybody = locks.filter(|lock| lock.row.name == *name).find_map(|lock| lock.everybody.as_ref());
+            let queued = everybody.map_or(0, |everybody| everybody.queued);
+            frame.render_widget(Line::raw(harmless(&format!("{name}: {queued} in the queue"), false)), sums);
+            frame.render_widget(Line::raw("Esc: all locks   q: quit"), keys);
+            let contenders = everybody.iter().flat_map(|everybody| &everybody.contenders).take(self.rows);
+            let rows = contenders.map(|one| one.row().iter().map(|cell| harmless(cell, false)).collect()).collect();
+            frame.render_widget(fitted(&QUEUE_HEADS, rows, list.width), list);
+            return;
+        }
+        frame.render_widget(Line::raw(summary(seen, self.rate())), sums);
+        frame.render_widget(Line::raw("Up, Down, Page Up, Page Down, Home: choose   Enter: its queue   q: quit"), keys);
+        self.at = self.at.min(count(seen).saturating_sub(1));
+        self.skipped = self.skipped.clamp((self.at + 1).saturating_sub(self.rows), self.at);
         let locks = sorted(seen).into_iter().skip(self.skipped).take(self.rows);
-        let rows = locks.map(|(lock, now)| Row::new(cells(lock, now).into_iter().take(columns)));
-        let table = Table::new(rows, widths.into_iter().take(columns));
-        frame.render_widget(table.header(Row::new(HEADS.into_iter().take(columns)).bold()), list);
+        let rows = locks.map(|(lock, now)| cells(lock, now).to_vec()).collect();
+        let table = fitted(&HEADS[..columns(seen)], rows, list.width).row_highlight_style(Style::new().reversed());
+        let mut chosen = TableState::default().with_selected(Some(self.at - self.skipped));
+        frame.render_stateful_widget(table, list, &mut chosen);
     }
+}
+
+/// A table in so many columns as have room: the first has what it needs, the others what is left.
+fn fitted<'a>(heads: &[&'a str], rows: Vec<Vec<String>>, width: u16) -> Table<'a> {
+    let (mut left, mut widths) = (width, Vec::new());
+    for (at, head) in heads.iter().enumerate() {
+        let longest = rows.iter().map(|row| row[at].chars().count()).chain([head.len()]).max().unwrap_or_default();
+        let room = if at == 0 { left.saturating_sub(8) } else { left };
+        let wide = u16::try_from(longest).unwrap_or(u16::MAX).min(room);
+        if at > 1 && usize::from(wide) < longest.min(10) {
+            break;
+        }
+        widths.push(Constraint::Length(wide));
+        left = left.saturating_sub(wide + 1);
+    }
+    let count = widths.len();
+    let rows = rows.into_iter().map(|row| Row::new(row.into_iter().take(count)));
+    Table::new(rows, widths).header(Row::new(heads.iter().copied().take(count)).bold())
 }

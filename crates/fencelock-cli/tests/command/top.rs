@@ -37,6 +37,27 @@ fn locks_are_shown_as_they_change_and_the_terminal_is_given_back() {
 }
 
 #[test]
+fn a_long_name_has_what_is_left_of_eighty_columns_and_enter_opens_its_queue() {
+    let place = Place::new();
+    let name = "orders/europe/berlin/warehouse-7/pick/4711";
+    let _holder = place.holder(name);
+    let waiter = Running::start(place.run(&["--quiet", name], "cat").stdin(Stdio::piped()));
+    place.queued(name, 2);
+    let mut screen = top(&place, 24, 80);
+    screen.shows("Enter:");
+    screen.shows(name);
+    screen.types("\r");
+    screen.shows("POSITION");
+    screen.shows("waiter");
+    screen.shows(&waiter.pid().to_string());
+    screen.types("\u{1b}");
+    // The terminal is sent what changes: these letters all do.
+    screen.shows("locks,");
+    screen.types("q");
+    assert_eq!(screen.code(), 0);
+}
+
+#[test]
 fn an_outage_is_said_and_ends() {
     let server = Server::start(Settings::default()).unwrap();
     let place = Place::with_store(format!("{}?ttl_ms=60000", server.url()));

@@ -101,7 +101,6 @@ impl Figures {
     }
 }
 
-/// The sections of all processes, in the order of their grants.
 pub(super) fn in_order(logs: &[Log]) -> Vec<Section> {
     let mut sections: Vec<Section> = logs.iter().flat_map(|log| &log.sections).copied().collect();
     sections.sort_unstable_by_key(|section| section.granted);
@@ -116,7 +115,6 @@ fn tokens_not_rising(sections: &[Section]) -> u64 {
     pairs(sections).filter(|(before, after)| before.token != 0 && after.token <= before.token).count() as u64
 }
 
-/// From the first grant to the last release, in seconds.
 fn duration(sections: &[Section]) -> f64 {
     let end = sections.iter().map(|section| section.releasing).max().unwrap_or_default();
     sections.first().map_or(0.0, |first| end.saturating_sub(first.granted) as f64 / 1e9)

@@ -5,16 +5,13 @@ use std::fmt::Write as _;
 use super::figures::{self, Figures, hand_overs};
 use super::log::Section;
 
-/// The plot's size, in the units of its drawing.
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 180.0;
-/// Room for the numbers beside and below it.
 const LEFT: f64 = 70.0;
 const BELOW: f64 = 34.0;
 
 const MOST_BARS: usize = 200;
 
-/// Into how many spans the drill is cut for its throughput.
 const SPANS: u64 = 50;
 
 const STYLE: &str = "\

@@ -10,7 +10,6 @@ use super::checks::{Check, Facts, Severity, checks};
 use super::tls;
 use super::way::Way;
 
-/// What INFO leaves out.
 const SETTINGS: [&str; 3] = ["timeout", "save", "appendfsync"];
 
 pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String> {

@@ -9,10 +9,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::checks::{Check, Facts, Severity, checks};
 use super::tls;
 
-/// More than any answer has.
 const LONGEST: u64 = 64 * 1024;
 
-/// How long a server may take to open a session.
 const SESSION: Duration = Duration::from_secs(5);
 
 /// What an answer may have, unless somebody said otherwise: `jute.maxbuffer`.

@@ -25,7 +25,6 @@ const WRITES: usize = 2;
 /// How long a section rests before each write, and a worker between two sections, at most.
 const REST_MICROS: u64 = 4_000;
 
-/// How long a worker rests that the store refused.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// Not for people: `verify` starts these.

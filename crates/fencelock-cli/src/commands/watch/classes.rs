@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-/// What all names are that fit no pattern.
 pub(crate) const OTHER: &str = "other";
 
 /// The classes, in the order in which they are tried; `other` is the last.

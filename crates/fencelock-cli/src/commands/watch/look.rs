@@ -77,11 +77,6 @@ impl Seen {
         }
     }
 
-    pub(crate) fn contenders(&self) -> (usize, usize) {
-        let sum = |(holders, waiting), lock: &Looked| (holders + lock.row.holders, waiting + lock.row.waiting);
-        self.locks.iter().fold((0, 0), sum)
-    }
-
     pub(crate) fn is_up(&self) -> bool {
         self.at.is_some() && self.error.is_none()
     }
