@@ -468,11 +468,14 @@ BEGIN
         IF p_weight IS NULL THEN
             DELETE FROM fencelock_place WHERE b = p_b AND name = p_name AND seq = p_seq;
             {one}
+            DELETE FROM fencelock_queue WHERE b = p_b AND name = p_name AND NOT shared;
         ELSEIF v_weight > p_weight THEN
             UPDATE fencelock_place SET weight = p_weight WHERE b = p_b AND name = p_name AND seq = p_seq;
             {one}
         END IF;
-        CALL fencelock__settle(p_b, p_name, p_session, io_rung, io_granted);
+        IF p_weight IS NOT NULL OR ROW_COUNT() = 0 THEN
+            CALL fencelock__settle(p_b, p_name, p_session, io_rung, io_granted);
+        END IF;
         SET o_answer = 1;
     END IF;
 END
@@ -497,9 +500,8 @@ BEGIN
 END
 //
 
--- Requests of one session in one transaction, 64 at most: '[[kind, "<name in hex>", client, number, seq, weight, capacity, wait, again,
--- "<purpose in hex>"], …]' of the kinds 0 enter, 1 leave and 2 withdraw, with null where a kind has no use for it. Answers the answers, and
--- the session's new grants as fencelock_leave.
+-- Requests of one session in one transaction, 64 at most: '[[kind, "<name in hex>", client, number, seq, weight, capacity, wait, again, "<purpose in
+-- hex>"], …]'; 0 enters, 1 leaves, 2 withdraws; null is where a kind has no use. Answers the answers, and new grants as fencelock_leave.
 CREATE PROCEDURE fencelock_batch(p_session BIGINT UNSIGNED, p_epoch BIGINT, p_requests LONGTEXT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_rung, v_told, v_me, v_once, v_free, v_gone LONGBLOB DEFAULT '';
@@ -517,7 +519,6 @@ BEGIN
         FROM {requests} GROUP BY CONV(LEFT(SHA2({name}, 256), 15), 16, 10)) AS g;
     IF NOT COALESCE(p_epoch > 0 AND v_count BETWEEN 1 AND 64 AND v_valid, FALSE) {refused}
     {begin}
-        -- The buckets in the order of their numbers: a derived table keeps its order where it has a limit.
         SELECT COUNT(k.last), MAX(k.last) INTO v_locked, v_last FROM (SELECT DISTINCT {b} AS b FROM {requests} ORDER BY b LIMIT 64) AS d
             STRAIGHT_JOIN fencelock_bucket AS k FORCE INDEX (PRIMARY) ON k.b = d.b FOR UPDATE;
         IF NOT (v_locked <=> v_buckets) {interrupted}
