@@ -521,6 +521,7 @@ DECLARE
     count integer := cardinality(p_kinds);
     homes integer[];
     commits text := current_setting('synchronous_commit');
+    gone tid[];
     drawn bigint[];
     one bigint[];
     now_epoch bigint;
@@ -537,6 +538,13 @@ BEGIN
     END IF;
     homes := ARRAY(SELECT _home(name) FROM unnest(p_names) AS name);
     PERFORM 1 FROM bucket WHERE bucket = ANY (homes) ORDER BY bucket FOR NO KEY UPDATE;
+    -- Where the last place is granted, none waits.
+    gone := ARRAY(SELECT (SELECT p.ctid FROM place AS p WHERE r.kind = 1 AND p.bucket = r.home AND p.name = r.name AND p.seq = r.seq
+                AND array_position(p_seqs, r.seq) = r.at AND p.granted AND p.client = r.client AND p.number = r.number AND p.session = p_session
+                AND (SELECT granted FROM place WHERE bucket = r.home AND name = r.name AND seq >= r.seq ORDER BY seq DESC LIMIT 1)
+            FOR UPDATE SKIP LOCKED)
+        FROM unnest(p_kinds, homes, p_names, p_clients, p_numbers, p_seqs) WITH ORDINALITY AS r (kind, home, name, client, number, seq, at));
+    DELETE FROM place WHERE ctid = ANY (gone);
     IF 0 = ANY (p_kinds) AND EXISTS (SELECT FROM session AS s, layout AS l WHERE s.id = p_session AND s.expires > clock_timestamp()
         AND s.epoch <= p_epoch AND l.quiet_until <= clock_timestamp())
     THEN
@@ -556,8 +564,8 @@ BEGIN
     FOR turn IN 0 .. 2 LOOP
         FOR at IN 1 .. count LOOP
             CONTINUE WHEN turn <> CASE WHEN p_kinds[at] = 0 THEN 1 WHEN p_kinds[at] = 1 AND p_seqs[at] IS NOT NULL THEN 0 ELSE 2 END;
-            IF drawn[at] IS NOT NULL THEN
-                r_answers[3 * at - 1] := drawn[at];
+            IF gone[at] IS NOT NULL OR drawn[at] IS NOT NULL THEN
+                r_answers[3 * at - 2 : 3 * at - 1] := ARRAY[p_kinds[at], coalesce(drawn[at], 0)];
                 CONTINUE;
             END IF;
             PERFORM set_config('synchronous_commit', commits, true);
@@ -578,6 +586,10 @@ BEGIN
             r_seqs := r_seqs || nullif(one[2:], '{}');
         END LOOP;
     END LOOP;
+    IF random() < 0.004 * count THEN
+        UPDATE bucket AS b SET low = coalesce((SELECT min(seq) FROM place AS p WHERE p.bucket = b.bucket), nextval('number'))
+            WHERE bucket = homes[ceil(random() * count)::integer];
+    END IF;
     PERFORM set_config('synchronous_commit', CASE WHEN is_durable OR r_seqs IS NOT NULL THEN commits ELSE 'off' END, true);
     RETURN NEXT;
 END $$;
