@@ -207,7 +207,10 @@ $$;
 CREATE FUNCTION {schema}._front(p_bucket integer, p_name text, p_low bigint, p_moment timestamptz)
 RETURNS TABLE (is_dead boolean, boundary timestamptz, is_ahead boolean, has_room boolean) LANGUAGE sql STABLE AS $$
     SELECT bool_or(s.expires IS NULL OR s.expires <= p_moment), min(coalesce(s.expires, p_moment)), bool_or(s.expires > p_moment + s.ttl),
-        sum(f.weight) <= max(f.capacity) FILTER (WHERE NOT f.granted)
+        -- Of more than 64 holders, _first() has 64.
+        CASE WHEN count(*) FILTER (WHERE f.granted) < 64 THEN sum(f.weight) ELSE sum(f.weight) FILTER (WHERE NOT f.granted)
+            + (SELECT sum(p.weight) FROM {schema}.place AS p WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= p_low AND p.granted)
+            END <= max(f.capacity) FILTER (WHERE NOT f.granted)
     FROM {schema}._first(p_bucket, p_name, p_low) AS f LEFT JOIN {schema}.session AS s ON s.id = f.session
 $$;
 
