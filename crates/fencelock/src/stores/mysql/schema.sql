@@ -424,7 +424,7 @@ CREATE PROCEDURE fencelock_enter(
 ) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_rung, v_me LONGBLOB DEFAULT '';
-    DECLARE v_answer, v_one, v_two, v_last, v_new, v_epoch BIGINT;
+    DECLARE v_answer, v_one, v_two, v_last, v_new, v_epoch, v_now, v_used, v_lives BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     IF NOT COALESCE(p_name <> '' AND p_epoch > 0 AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_weight BETWEEN 1 AND p_capacity AND p_capacity <= 4294967295 AND p_wait IN (0, 1) AND p_again IN (0, 1), FALSE) {refused}
     {begin}
@@ -437,8 +437,22 @@ BEGIN
         ELSE
             {lock}
         END IF;
-        CALL fencelock__enter(v_b, p_session, p_epoch, p_name, p_client, p_number, p_weight, p_capacity, p_wait, p_again, p_purpose, v_new,
-            v_rung, v_answer, v_one, v_two);
+        IF v_new IS NOT NULL THEN
+            SET v_now = {us};
+            SELECT COUNT(q.b), COUNT(*) INTO v_used, v_lives FROM fencelock_layout AS l JOIN fencelock_session AS s
+                LEFT JOIN fencelock_queue AS q ON q.b = v_b AND q.name = p_name
+                WHERE l.one = 1 AND l.quiet_until <= v_now AND s.id = p_session AND s.expires > v_now AND s.epoch <= p_epoch;
+        END IF;
+        IF v_lives AND NOT v_used THEN
+            INSERT INTO fencelock_queue VALUES (v_b, p_name, v_new, FALSE);
+            {one}
+            INSERT INTO fencelock_place VALUES (v_b, p_name, v_new, TRUE, p_weight, p_capacity, p_session, p_client, p_number, v_now, p_purpose);
+            {one}
+            SET v_answer = 0, v_one = v_new;
+        ELSE
+            CALL fencelock__enter(v_b, p_session, p_epoch, p_name, p_client, p_number, p_weight, p_capacity, p_wait, p_again, p_purpose, v_new,
+                v_rung, v_answer, v_one, v_two);
+        END IF;
     {commit}
     SELECT v_answer, v_one, v_two;
 END
