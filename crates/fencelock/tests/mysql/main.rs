@@ -15,4 +15,5 @@ mod rights;
 mod shedlock;
 mod sticky;
 mod tables;
+mod together;
 mod trouble;

@@ -16,6 +16,7 @@ mod schema;
 mod shedlock;
 mod sticky;
 mod tables;
+mod together;
 mod trouble;
 mod undone;
 mod ways;

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::future::Future;
+use std::sync::Arc;
 
+use super::batch::Batches;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{PlaceId, RequestId};
@@ -130,9 +132,10 @@ pub(crate) fn strange(operation: &'static str) -> Error {
 pub(crate) trait Calls: Send + Sync + 'static {
     fn number(&self) -> u64;
 
+    fn batches(&self) -> &Arc<Batches>;
+
     fn has_schema(&self) -> bool;
 
-    /// Calls a function. Returns the rows of the answer.
     fn call(
         &self,
         operation: &'static str,

@@ -4,6 +4,7 @@ use std::future::{Future, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::batch::Request;
 use super::call::{Calls, Param, Row};
 use super::session::FairSession;
 use super::{Chores, Reach};
@@ -19,6 +20,15 @@ pub(crate) fn units<D: Dialect>(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos() / D::UNIT.as_nanos()).unwrap_or(u64::MAX)
 }
 
+pub(crate) struct Departed {
+    /// 0 the place was missing, 1 it is gone now, 2 a transaction keeps it.
+    pub(crate) found: i64,
+    /// The epoch after a withdrawal; 0 for none.
+    pub(crate) epoch: u64,
+    /// The number of the grant that a transaction keeps, where the server says it.
+    pub(crate) kept: Option<u64>,
+}
+
 pub(crate) trait Dialect: Reach<Connection: Calls> {
     type Ear: Default + Send + Sync;
 
@@ -28,7 +38,6 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
     const NOTES_SAY_TTL: bool;
     const SHOWN_PER_CALL: usize;
     const BREAK: &'static str;
-    const AT_ONCE: usize;
     /// In which column `unknown` has the number of a place.
     const UNKNOWN_SEQ: usize;
     /// Whether an answer lists the session's places that the request granted.
@@ -48,9 +57,11 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
     /// The call that gives up a place: the grant or waiter `seq`, or, with `withdraw`, whatever the request has or will have.
     fn leave<'a>(request: Vec<Param<'a>>, seq: Option<u64>, withdraw: bool) -> Call<'a>;
 
-    /// What the answer to that call says: of the place, 0 missing, 1 left, 2 kept by a transaction; the session's new epoch, 0 for none; and
-    /// the number of a grant that is kept.
-    fn left(answer: &[i64], withdraw: bool) -> Option<(i64, u64, Option<u64>)>;
+    fn left(answer: &[i64], withdraw: bool) -> Option<Departed>;
+
+    fn batch(requests: &[Request]) -> Vec<Param<'_>>;
+
+    fn batched(row: &Row) -> Option<Vec<Vec<i64>>>;
 
     /// Gives up a place once the transaction that keeps its row has ended. Returns whether the place was there.
     fn leave_in_time(
@@ -59,19 +70,16 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
         seq: Option<u64>,
     ) -> impl Future<Output = Result<bool>> + Send;
 
-    /// The error of a request that waits for a transaction which keeps the row of a grant.
     fn kept(operation: &'static str, name: &Name) -> Error;
 
     fn in_vain(_operation: &'static str, _name: &Name, error: Error) -> Error {
         error
     }
 
-    /// The session's places that the request granted, as its answer lists them.
     fn granted(_row: &Row) -> Result<Vec<(RequestId, u64)>> {
         Ok(Vec::new())
     }
 
-    /// The parameters of `look` behind the session.
     fn look<'a>(asked: &'a PlacesByName, seqs: &[Vec<u64>]) -> Vec<Param<'a>>;
 
     /// The answer to `look`: for each name the time until the next look, and the state of each place. `None` if the session is over.
@@ -91,7 +99,6 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
         said
     }
 
-    /// A mark before a request that may wait, for [`hear`](Self::hear).
     fn mark(session: &FairSession<Self>, connection: &Self::Connection) -> u64;
 
     /// Has the session be woken: it has a place that waits. Returns when to look at the place, which the server would have looked at in

@@ -1,7 +1,9 @@
 //! Code that the stores over databases share. This file has the user of a connection and the way to a server that has none of our tables.
-//! `session.rs` has the session of our own layout, over `call.rs`, the calls of functions, and `dialect.rs`, in what databases differ.
+//! `session.rs` has the session of our own layout, over `call.rs`, the calls of functions, `batch.rs`, requests that go together, and
+//! `dialect.rs`, in what databases differ.
 //! `session_locks.rs` has other programs' locks that last as long as a connection, `url.rs` the options of URLs.
 
+pub(crate) mod batch;
 pub(crate) mod call;
 pub(crate) mod dialect;
 pub(crate) mod session;
@@ -23,7 +25,6 @@ use crate::store::Opening;
 pub(crate) type Chores = BoxFuture<'static, ()>;
 
 pub(crate) trait User<C>: Send + Sync {
-    /// Sends the first requests on a new connection. The server has been checked by then, and has the tables that the user needs.
     fn greet(self: Arc<Self>, connection: Arc<C>) -> BoxFuture<'static, Result<Option<Chores>>>;
 
     fn heard(&self, _connection: u64, _message: &[u8]) {}

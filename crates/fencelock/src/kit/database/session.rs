@@ -1,18 +1,20 @@
 //! A session of our own layout. The session is a row of the database: a client opens it once, resumes it on each new connection, and renews
 //! it until its end. What databases differ in is [`Dialect`].
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_util::future;
 use tokio::sync::Notify;
 
-use super::call::{Calls, Param, Row};
-use super::dialect::{Dialect, units};
+use super::batch::{Batches, Kind, MOST, Request};
+use super::call::{Calls, Param, Row, strange};
+use super::dialect::{Call, Departed, Dialect, units};
 use super::{Chores, User};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::bucket::{bucket_of, first_to_clear};
 use crate::kit::served::{
     Broken, Enter, Lightened, Look, Looked, Over, Places, PlacesByName, REPAIR, Seen, Served, Withdrawn, portions,
@@ -58,6 +60,10 @@ pub(crate) struct FairSession<D: Dialect> {
     pub(crate) ear: D::Ear,
     swept: AtomicU16,
     sweep: Notify,
+    /// Buckets that other programs' transactions kept locked when the session asked last.
+    stuck: Mutex<HashSet<u16>>,
+    /// One request at a time waits for such a bucket, on a connection of its own.
+    patient: tokio::sync::Mutex<()>,
 }
 
 fn random() -> Result<u64> {
@@ -78,6 +84,8 @@ impl<D: Dialect> FairSession<D> {
             ear: D::Ear::default(),
             swept: AtomicU16::new(first_to_clear(session)),
             sweep: Notify::new(),
+            stuck: Mutex::default(),
+            patient: tokio::sync::Mutex::default(),
         })
     }
 
@@ -148,7 +156,7 @@ impl<D: Dialect> FairSession<D> {
     }
 
     async fn leave_all(&self, connection: &D::Connection, places: Vec<(PlaceId, Option<u64>)>) -> Result<()> {
-        for some in places.chunks(D::AT_ONCE) {
+        for some in places.chunks(MOST) {
             let given_up = some.iter().map(async |(place, seq)| {
                 self.leave(connection, place, *seq).await?;
                 self.places.forget(place.request);
@@ -166,7 +174,7 @@ impl<D: Dialect> FairSession<D> {
         params.extend(D::look(asked, &seqs));
         let rows = connection.call("look", "look", params).await?;
         let Some(numbers) = D::looked(&rows)? else { return Ok(Look { alive: false, names: Vec::new() }) };
-        let mut names = looked(&numbers, &seqs).ok_or_else(|| super::call::strange("look"))?;
+        let mut names = looked(&numbers, &seqs).ok_or_else(|| strange("look"))?;
         names.iter_mut().for_each(|name| name.look_in = D::look_in(self, name.look_in));
         Ok(Look { alive: true, names })
     }
@@ -190,33 +198,113 @@ impl<D: Dialect> FairSession<D> {
     }
 
     /// Calls a function that may grant other places of the session. If the answer lists them and is lost, the session looks at its waiting
-    /// places of the name.
+    /// places of the names.
     async fn ask_and_tell(
         &self,
         connection: &D::Connection,
         operation: &'static str,
-        name: &Name,
-        (function, params): (&'static str, Vec<Param<'_>>),
+        names: Vec<&Name>,
+        (function, params): Call<'_>,
     ) -> Result<Row> {
-        let mut unheard = D::LISTS_GRANTS.then_some(Unheard { places: &self.places, name: Some(name) });
+        let mut unheard = D::LISTS_GRANTS.then_some(Unheard { places: &self.places, names });
         let row = connection.ask(operation, function, params).await?;
         D::granted(&row)?.into_iter().for_each(|(place, grant)| self.places.told_granted(place, grant));
-        unheard.iter_mut().for_each(|unheard| unheard.name = None);
+        unheard.iter_mut().for_each(|unheard| unheard.names.clear());
         Ok(row)
     }
 
-    /// Asks once to give up a place. Returns what [`Dialect::left`] reads.
-    pub(crate) async fn ask_to_leave(
-        &self,
-        connection: &D::Connection,
-        place: &PlaceId,
-        seq: Option<u64>,
-        withdraw: bool,
-    ) -> Result<(i64, u64, Option<u64>)> {
-        let operation = if withdraw { "cancel" } else { "leave" };
-        let call = D::leave(self.request(place), seq, withdraw);
-        let row = self.ask_and_tell(connection, operation, &place.name, call).await?;
-        D::left(&row.numbers(), withdraw).ok_or_else(|| row.strange())
+    /// Sends a request: at once by itself, or, while a call is on its way, with the others that arrive meanwhile. Returns the numbers in the
+    /// answer.
+    async fn ask(&self, connection: &D::Connection, request: Request) -> Result<Vec<i64>> {
+        if self.is_stuck(&request) {
+            let _one = self.patient.lock().await;
+            if self.is_stuck(&request) {
+                return self.ask_alone(&*self.apart().await?, &request).await;
+            }
+        }
+        match connection.batches().begin(request) {
+            Ok((_turn, request)) => self.ask_alone(connection, &request).await,
+            Err(answer) => answer.await.unwrap_or_else(|_| {
+                let message = "the connection was lost before the answer came";
+                Err(Error::new(ErrorKind::Unreachable, "batch", message).retryable().outcome_unknown())
+            }),
+        }
+    }
+
+    fn stuck(&self) -> MutexGuard<'_, HashSet<u16>> {
+        self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a request waited in vain for the bucket of this one: on the shared connection, all others would wait too.
+    fn is_stuck(&self, request: &Request) -> bool {
+        let stuck = self.stuck();
+        !stuck.is_empty() && stuck.contains(&bucket_of(&request.place.name))
+    }
+
+    pub(crate) async fn ask_alone(&self, connection: &D::Connection, request: &Request) -> Result<Vec<i64>> {
+        let (name, withdraw) = (&request.place.name, matches!(request.kind, Kind::Withdraw));
+        let row = if let Kind::Enter { .. } = request.kind {
+            let [_, name, client, number, _, claim @ ..] = request.params();
+            let mut params = vec![self.session.into(), self.places.epoch().into(), name, client, number];
+            params.extend(claim);
+            connection.ask("enter", "enter", params).await
+        } else {
+            let seq = if let Kind::Leave(seq) = request.kind { seq } else { None };
+            let call = D::leave(self.request(&request.place), seq, withdraw);
+            self.ask_and_tell(connection, if withdraw { "cancel" } else { "leave" }, vec![name], call).await
+        };
+        match &row {
+            Err(error) if error.kind() == ErrorKind::Busy => self.stuck().insert(bucket_of(name)),
+            Ok(_) if self.is_stuck(request) => self.stuck().remove(&bucket_of(name)),
+            _ => false,
+        };
+        Ok(row?.numbers())
+    }
+
+    async fn ask_together(&self, connection: &D::Connection, requests: &[Request]) -> Result<Vec<Vec<i64>>> {
+        let names = requests.iter().map(|request| &request.place.name).collect();
+        let mut params = vec![self.session.into(), self.places.epoch().into()];
+        params.extend(D::batch(requests));
+        let row = self.ask_and_tell(connection, "batch", names, ("batch", params)).await?;
+        D::batched(&row).filter(|answers| answers.len() == requests.len()).ok_or_else(|| row.strange())
+    }
+
+    /// Sends what gathers, until the connection ends. If the server refused requests as a whole, it did nothing, and each is sent again by
+    /// itself: each then has its own answer.
+    async fn send_gathered(&self, connection: Weak<D::Connection>, batches: Arc<Batches>) {
+        let Some(mut receiver) = batches.receiver() else { return };
+        while let Some((_turn, gathered)) = batches.next(&mut receiver).await {
+            let Some(connection) = connection.upgrade() else { return };
+            let (requests, callers): (Vec<_>, Vec<_>) = gathered.into_iter().unzip();
+            let all = if requests.len() > 1 { Some(self.ask_together(&connection, &requests).await) } else { None };
+            for (at, (request, caller)) in
+                requests.iter().zip(callers).enumerate().filter(|(_, (_, to))| !to.is_closed())
+            {
+                let answer = match &all {
+                    Some(Ok(answers)) => Ok(answers[at].clone()),
+                    // One of those before waited in vain for this bucket.
+                    Some(Err(error)) if error.outcome() == Outcome::Unknown || self.is_stuck(request) => {
+                        Err(error.again())
+                    }
+                    _ => self.ask_alone(&connection, request).await,
+                };
+                if let (Kind::Withdraw, Ok(answer)) = (&request.kind, &answer) {
+                    // The next call has the new epoch.
+                    D::left(answer, true).into_iter().for_each(|left| self.places.raise(left.epoch));
+                }
+                // The caller may have gone meanwhile.
+                let _ = caller.send(answer);
+            }
+        }
+    }
+
+    /// Gives up a place. Returns the new epoch after a withdrawal, and whether the place was there.
+    async fn depart(&self, connection: &D::Connection, place: &PlaceId, kind: Kind) -> Result<(u64, bool)> {
+        let (seq, withdraw) = if let Kind::Leave(seq) = kind { (seq, false) } else { (None, true) };
+        let answer = self.ask(connection, Request { place: place.clone(), kind }).await?;
+        let Departed { found, epoch, kept } = D::left(&answer, withdraw).ok_or_else(|| strange("leave"))?;
+        let was_there = if found == 2 { D::leave_in_time(self, place, kept.or(seq)).await? } else { found == 1 };
+        Ok((epoch, was_there))
     }
 
     /// Looks after the waiting places, and clears away what dead sessions left, until the connection ends.
@@ -234,9 +322,12 @@ impl<D: Dialect> FairSession<D> {
                 }
             }
         };
-        let listen = D::listen(self, connection);
+        let (listen, batches, session) =
+            (D::listen(self, connection), Arc::clone(connection.batches()), Arc::clone(self));
+        let main = Arc::downgrade(connection);
+        let send = async move { session.send_gathered(main, batches).await };
         Box::pin(async move {
-            future::join3(repair, clear_up, listen).await;
+            future::join4(send, repair, clear_up, listen).await;
         })
     }
 
@@ -249,18 +340,16 @@ impl<D: Dialect> FairSession<D> {
     }
 }
 
-/// The wait for an answer that may list grants of the name to this session. If it is dropped before the answer was read, the session looks at
-/// its waiting places of that name; once it was read, there is no name.
+/// The wait for an answer that may list grants of the names to this session. If it is dropped before the answer was read, the session looks at
+/// its waiting places of those names; once it was read, there is no name.
 struct Unheard<'a> {
     places: &'a Places,
-    name: Option<&'a Name>,
+    names: Vec<&'a Name>,
 }
 
 impl Drop for Unheard<'_> {
     fn drop(&mut self) {
-        if let Some(name) = self.name {
-            self.places.look_at(name);
-        }
+        self.names.iter().for_each(|name| self.places.look_at(name));
     }
 }
 
@@ -287,7 +376,6 @@ fn looked(numbers: &[i64], seqs: &[Vec<u64>]) -> Option<Vec<Looked>> {
     numbers.next().is_none().then_some(names)
 }
 
-/// Reads the answer to `enter`. The first number is the kind of answer.
 fn entered(answer: &[i64]) -> Option<Enter> {
     let claim = |number: &i64| u32::try_from(*number).ok();
     Some(match answer {
@@ -336,20 +424,10 @@ impl<D: Dialect> Served for FairSession<D> {
 
     async fn enter(&self, connection: &D::Connection, entry: &Entry, again: bool) -> Result<Enter> {
         let mark = D::mark(self, connection);
-        let params = vec![
-            self.session.into(),
-            self.places.epoch().into(),
-            entry.name.as_str().into(),
-            entry.id.client.into(),
-            entry.id.number.into(),
-            entry.claim.weight().into(),
-            entry.claim.capacity().into(),
-            entry.wait.into(),
-            again.into(),
-            entry.purpose.as_deref().into(),
-        ];
-        let row = connection.ask("enter", "enter", params).await?;
-        let mut entered = entered(&row.numbers()).ok_or_else(|| row.strange())?;
+        let Entry { name, claim, id, wait, purpose } = entry.clone();
+        let kind = Kind::Enter { claim, wait, again, purpose };
+        let answer = self.ask(connection, Request { place: PlaceId { name, request: id }, kind }).await?;
+        let mut entered = entered(&answer).ok_or_else(|| strange("enter"))?;
         if let Enter::Waiting { look_in, .. } = &mut entered {
             *look_in = D::hear(self, connection, mark, *look_in).await;
         }
@@ -357,16 +435,13 @@ impl<D: Dialect> Served for FairSession<D> {
     }
 
     async fn leave(&self, connection: &D::Connection, place: &PlaceId, seq: Option<u64>) -> Result<bool> {
-        match self.ask_to_leave(connection, place, seq, false).await? {
-            (2, _, kept) => D::leave_in_time(self, place, kept.or(seq)).await,
-            (found, ..) => Ok(found == 1),
-        }
+        self.depart(connection, place, Kind::Leave(seq)).await.map(|(_, was_there)| was_there)
     }
 
     async fn lighten(&self, connection: &D::Connection, place: &PlaceId, seq: u64, claim: Claim) -> Result<Lightened> {
         let mut params = self.request(place);
         params.extend([seq.into(), claim.weight().into()]);
-        let row = self.ask_and_tell(connection, "downgrade", &place.name, ("lighten", params)).await?;
+        let row = self.ask_and_tell(connection, "downgrade", vec![&place.name], ("lighten", params)).await?;
         match row.signed(0)? {
             0 => Ok(Lightened::Missing),
             1 => Ok(Lightened::Done),
@@ -375,8 +450,7 @@ impl<D: Dialect> Served for FairSession<D> {
     }
 
     async fn withdraw(&self, connection: &D::Connection, place: &PlaceId) -> Result<Withdrawn> {
-        let (found, epoch, kept) = self.ask_to_leave(connection, place, None, true).await?;
-        let was_there = if found == 2 { D::leave_in_time(self, place, kept).await? } else { found == 1 };
+        let (epoch, was_there) = self.depart(connection, place, Kind::Withdraw).await?;
         Ok(Withdrawn { epoch: Some(epoch).filter(|epoch| *epoch != 0), was_there })
     }
 

@@ -38,7 +38,6 @@ pub(crate) fn least(store: &'static str, layout: &'static str) -> Capability {
     }
 }
 
-/// A holder or a waiter, as the server lists it. The server knows of a session only what the session's program says of itself.
 pub(crate) fn contender(id: RequestId, who: String, is_granted: bool) -> Contender {
     let owner = Some(Owner::new(id.client, who, 0));
     let foreign = Some(Foreign { what: "a session of the server", waits: Waits::Yes });
@@ -60,10 +59,8 @@ pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
     /// Has the server end a session that is silent for this ttl, and never sooner. Returns the number of the server's process.
     fn begin(&self, connection: &OnWire<Self>, ttl: Duration) -> impl Future<Output = Result<u64>> + Send;
 
-    /// The number of the server's process that is behind the connection now.
     fn process(&self, connection: &OnWire<Self>) -> impl Future<Output = Result<u64>> + Send;
 
-    /// Takes a lock that is free. `is_in_doubt`: the session may have the lock already, and a second one would need a second release.
     fn take(
         &self,
         connection: &OnWire<Self>,
@@ -72,7 +69,6 @@ pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
         is_in_doubt: bool,
     ) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Gives up a lock. Returns whether the session had the lock.
     fn give_up(
         &self,
         connection: &OnWire<Self>,
@@ -80,7 +76,6 @@ pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
         key: &Self::Key,
     ) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Notices the end of a connection while a lock is held, for drivers that do not.
     fn watch(_: Weak<OnWire<Self>>, _: Arc<TryAgainSession<Asking<Self>>>) -> impl Future<Output = ()> + Send {
         async {}
     }
@@ -91,7 +86,6 @@ pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
         key: &Self::Key,
     ) -> impl Future<Output = Result<Vec<Contender>>> + Send;
 
-    /// The names of the locks that are taken, as far as their keys tell names.
     fn names(&self, connection: &OnWire<Self>) -> impl Future<Output = Result<Vec<Name>>> + Send;
 }
 
@@ -113,9 +107,7 @@ impl<L: SessionLocks> fmt::Debug for Locks<L> {
 pub(crate) struct Asking<L: SessionLocks> {
     locks: Arc<L>,
     opening: Opening,
-    /// The number of the server's process behind the connection.
     process: AtomicU64,
-    /// For each key, the request that asked for the lock and was not refused. The server would let this session take a lock twice.
     taken: Mutex<HashMap<L::Key, RequestId>>,
 }
 

@@ -39,7 +39,6 @@ impl<D: Dialect> fmt::Debug for Fair<D> {
 struct Listed(i64, Vec<u8>);
 
 impl Default for Listed {
-    /// Before the first bucket.
     fn default() -> Self {
         Self(-1, Vec::new())
     }
@@ -67,7 +66,6 @@ impl<D: Dialect> Server for Fair<D> {
         D::link(&self.0, None)
     }
 
-    /// The first client that takes a lock makes the tables.
     fn is_unused(&self, connection: &D::Connection) -> bool {
         !connection.has_schema()
     }

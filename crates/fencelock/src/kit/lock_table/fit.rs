@@ -14,25 +14,20 @@ const NO_ROOM: &str = "the column has no room for what a holder is known by, a U
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) kind: String,
-    /// The longest text that the column takes, in characters; `None` for any.
     pub(crate) longest: Option<i64>,
-    /// The collation by which texts that differ may be one key, as the store writes it.
     pub(crate) collation: Option<String>,
-    /// How many digits of a second the column keeps.
     pub(crate) digits: u32,
     pub(crate) unique: Option<String>,
 }
 
 pub(crate) struct Words {
     pub(crate) quoted: fn(&str) -> String,
-    /// Whether names of columns are the same whatever their letters' case.
     pub(crate) ignores_case: bool,
     pub(crate) texts: &'static [&'static str],
     pub(crate) holders: &'static [&'static str],
     pub(crate) no_text: &'static str,
 }
 
-/// The columns of a table that passed the checks, all but the checks of its times.
 pub(crate) struct Fit<'a> {
     pub(crate) key: &'a Column,
     pub(crate) holder: &'a Column,

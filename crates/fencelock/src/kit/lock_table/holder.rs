@@ -18,7 +18,6 @@ pub(crate) fn holder(id: RequestId) -> String {
 
 const NUMBER: u64 = (1 << 58) - 1;
 
-/// The request of this UUID; `None` for another program's text.
 pub(crate) fn request(text: &str) -> Option<RequestId> {
     let digits: String = text.split('-').collect();
     let bits =

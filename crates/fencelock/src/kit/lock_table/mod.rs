@@ -21,7 +21,6 @@ use crate::store::{
     StoreUrl, Tokens, Waits,
 };
 
-/// The table of tutorials.
 pub(crate) fn tutorial(store: &'static str) -> Capability {
     Capability {
         layout: "distributed_lock (lock_key unique, lock_value, expire_time); an unexpired row is held",
@@ -64,16 +63,16 @@ const NOT_OF_TABLES: &str =
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Tutorials' table: a row that has not expired is a lock that is held.
     Tutorial,
     /// ShedLock's table, whose rows stay. A lock is held for at least `at_least`, however early the release.
-    ShedLock { at_least: Duration },
+    ShedLock {
+        at_least: Duration,
+    },
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct LockTable {
     pub(crate) kind: Kind,
-    /// The name of the table, behind the name of its schema if the URL gives one.
     pub(crate) name: Vec<String>,
     /// The columns of key, holder and end, and of ShedLock's beginning.
     pub(crate) columns: Vec<String>,
@@ -82,7 +81,6 @@ pub(crate) struct LockTable {
 }
 
 impl LockTable {
-    /// Takes the options of a lock table from a URL; `None` for a layout without a lock table.
     pub(crate) fn take(url: &mut StoreUrl, layout: Option<&str>, bad: Bad) -> Result<Option<Self>> {
         let at_least = url.take_ms("lock_at_least_for_ms")?;
         if at_least.is_some() && layout != Some("shedlock") {
@@ -145,7 +143,6 @@ impl LockTable {
     }
 }
 
-/// Splits names at `between`; `None` if one of them is no name, or two columns have one name.
 fn names(text: &str, between: char) -> Option<Vec<String>> {
     let names: Vec<String> = text.split(between).map(str::to_owned).collect();
     let is_name = |name: &String| !name.is_empty() && name.len() <= NAME_MOST && !name.contains(char::is_control);

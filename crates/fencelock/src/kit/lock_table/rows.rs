@@ -33,13 +33,11 @@ pub(crate) trait Rows: Send + Sync + 'static {
 
     fn capability(&self) -> &'static Capability;
 
-    /// The longest key, in characters; `None` for any, or before the table is met.
     fn longest(&self) -> Option<usize>;
 
     /// Looks at the table that is there, and refuses one with which two clients could hold one lock.
     fn meet(&self, connection: &OnWire<Self>, only_looks: bool) -> impl Future<Output = Result<()>> + Send;
 
-    /// Takes the row, a key and a holder, for `ttl_ms` milliseconds, if the row is missing, has expired or is this holder's.
     fn take(
         &self,
         connection: &OnWire<Self>,
@@ -48,7 +46,6 @@ pub(crate) trait Rows: Send + Sync + 'static {
         ttl_ms: i64,
     ) -> impl Future<Output = Result<Tried>> + Send;
 
-    /// Renews the rows, keys and holders, that have not expired. Returns for each row whether it was renewed.
     fn renew(
         &self,
         connection: &OnWire<Self>,
@@ -56,7 +53,6 @@ pub(crate) trait Rows: Send + Sync + 'static {
         ttl_ms: i64,
     ) -> impl Future<Output = Result<Vec<bool>>> + Send;
 
-    /// Gives up the rows, keys and holders. Returns how many of the rows were there.
     fn leave(
         &self,
         connection: &OnWire<Self>,
@@ -64,7 +60,6 @@ pub(crate) trait Rows: Send + Sync + 'static {
         rows: (Vec<&str>, Vec<String>),
     ) -> impl Future<Output = Result<usize>> + Send;
 
-    /// The holder of the row of this key, if the row is held, and the milliseconds until its end; `None` for a row without an end.
     fn held(
         &self,
         connection: &OnWire<Self>,
@@ -73,7 +68,6 @@ pub(crate) trait Rows: Send + Sync + 'static {
 
     fn key_of(&self, connection: &OnWire<Self>, name: &Name) -> impl Future<Output = Result<String>> + Send;
 
-    /// At most `most` keys behind `from`, each with whether its row is held.
     fn keys(
         &self,
         connection: &OnWire<Self>,
@@ -168,7 +162,6 @@ impl<R: Rows> User<OnWire<R>> for SessionUser<R> {
     }
 }
 
-/// A user that only reads.
 struct Reader<R>(Arc<R>);
 
 impl<R: Rows> User<OnWire<R>> for Reader<R> {
@@ -179,7 +172,6 @@ impl<R: Rows> User<OnWire<R>> for Reader<R> {
 
 impl<R: Rows> Server for Tables<R> {
     type Session = TryAgainSession<Asking<R>>;
-    /// The last key of the page before.
     type Listed = String;
 
     fn capability(&self) -> &Capability {

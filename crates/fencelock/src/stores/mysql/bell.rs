@@ -53,7 +53,6 @@ fn pillow(session: &MysqlSession, number: u64) -> String {
     format!("{}_{number}", session.bell)
 }
 
-/// Listens while places of the session wait. Ends with `main`, the connection of the session.
 pub(super) async fn listen(session: Arc<MysqlSession>, main: Weak<Connection>) {
     let (bell, clock) = (&session.ear, &session.opening.clock);
     bell.hears.store(false, Ordering::SeqCst);

@@ -15,6 +15,7 @@ use tokio::task::AbortHandle;
 use super::fault::{cut_short, fault, fault_of, not_sent, panicked};
 use super::url::Config;
 use crate::error::Result;
+use crate::kit::database::batch::Batches;
 use crate::kit::database::call::{self, Calls, Cell, Param};
 use crate::kit::database::{Chores, User};
 use crate::kit::fault::Meaning;
@@ -23,7 +24,6 @@ use crate::time::Clock;
 
 const TRIES: u32 = 8;
 
-/// The procedure that sleeps, and opens no transaction.
 const SLEEP: &str = "CALL fencelock_listen";
 
 /// A request, and where its answer goes. It runs to its end whatever becomes of its caller: a driver's query that is dropped in its midst
@@ -36,18 +36,16 @@ struct Job {
 
 pub(super) struct Answer {
     pub(super) rows: Vec<Row>,
-    /// How many rows a statement inserted, deleted or changed; for an update, how many it found where the connection was made so.
     pub(super) matched: u64,
 }
 
-/// One connection to the server. Dropped, it is closed, whatever is on its way.
 pub(super) struct Connection {
     jobs: mpsc::UnboundedSender<Job>,
     ended: Arc<AtomicBool>,
     task: AbortHandle,
     has_schema: AtomicBool,
-    /// Which connection of its link it is, from 1; 0 for one that belongs to none.
     pub(super) number: u64,
+    batches: Arc<Batches>,
 }
 
 impl Connection {
@@ -73,15 +71,11 @@ impl Connection {
         let ended = Arc::new(AtomicBool::new(false));
         let told = Told { ended: Arc::clone(&ended), user, number };
         let task = tasks.spawn(drive(wire, receiver, started, told, clock, silence));
-        Ok((Self { jobs, ended, task, has_schema: AtomicBool::new(false), number }, chores))
+        Ok((Self { jobs, ended, task, has_schema: AtomicBool::new(false), number, batches: Arc::default() }, chores))
     }
 
     pub(super) fn is_alive(&self) -> bool {
         !self.ended.load(Ordering::Acquire)
-    }
-
-    pub(super) fn has_schema(&self) -> bool {
-        self.has_schema.load(Ordering::Acquire)
     }
 
     pub(super) fn found_schema(&self) {
@@ -93,7 +87,6 @@ impl Connection {
         answer.ok_or_else(|| not_sent(operation))?.map(|answer| answer.rows).map_err(|error| fault(operation, &error))
     }
 
-    /// What the procedure says of our tables that tells their version; `None` where it is not there.
     pub(super) async fn version(&self) -> Result<Option<Vec<Row>>> {
         match self.send("CALL fencelock_version()".to_owned(), None).await {
             None => Err(not_sent("connect")),
@@ -103,7 +96,6 @@ impl Connection {
         }
     }
 
-    /// Calls the procedure that sleeps; `None` where somebody ended its query, which is how it is woken.
     pub(super) async fn sleep(&self, arguments: Vec<Value>) -> Result<Option<Row>> {
         let answer = self.send(format!("{SLEEP}(?,?,?,?)"), Some(arguments)).await;
         match answer.ok_or_else(|| not_sent("listen"))? {
@@ -113,7 +105,6 @@ impl Connection {
         }
     }
 
-    /// Runs a statement of which each is a transaction of its own; what the server undid is run again. `meant` says what errors mean here.
     pub(super) async fn run(
         &self,
         operation: &'static str,
@@ -125,7 +116,6 @@ impl Connection {
         answer.map_err(|error| fault_of(operation, &error, meant))
     }
 
-    /// Sends a request until the server does not undo it, a bounded number of times.
     async fn settled(
         &self,
         operation: &'static str,
@@ -142,7 +132,6 @@ impl Connection {
         }
     }
 
-    /// `None` where the connection ended before the request was sent.
     async fn send(&self, sql: String, arguments: Option<Vec<Value>>) -> Option<Result<Answer, DriverError>> {
         let (reply, answer) = oneshot::channel();
         self.jobs.send(Job { sql, arguments, reply }).ok()?;
@@ -158,7 +147,11 @@ impl Calls for Connection {
     }
 
     fn has_schema(&self) -> bool {
-        self.has_schema()
+        self.has_schema.load(Ordering::Acquire)
+    }
+
+    fn batches(&self) -> &Arc<Batches> {
+        &self.batches
     }
 
     /// What the server undid for the sake of another request is called again: nothing of it was done. An answer without a row means that the
@@ -241,7 +234,6 @@ async fn drive(
     }
 }
 
-/// Sends one request after the other until the connection is at its end.
 async fn serve(mut wire: Conn, mut jobs: mpsc::UnboundedReceiver<Job>, clock: Arc<dyn Clock>, silence: Duration) {
     while let Some(job) = jobs.recv().await {
         // Nobody asks any more, and nothing was sent.

@@ -9,7 +9,6 @@ use crate::kit::fault::{Meaning, passing, refused};
 
 const UNKNOWN_LOGIN: &str = "the account logs in by a method that this release does not know: it knows mysql_native_password and caching_sha2_password, and neither ed25519 nor parsec";
 
-/// What became of a request that failed with `error`, which is told as the cause in words.
 pub(super) fn fault(operation: &'static str, error: &AnyError) -> Error {
     fault_of(operation, error, &|_| None)
 }
@@ -33,7 +32,6 @@ pub(super) fn panicked(said: &(dyn Any + Send)) -> Error {
     if is_login { refused(ErrorKind::Denied, UNKNOWN_LOGIN) } else { driver }.of("connect")
 }
 
-/// The error of a request whose connection ended before its answer.
 pub(super) fn not_sent(operation: &'static str) -> Error {
     ended("the connection was lost before the answer came").of(operation)
 }

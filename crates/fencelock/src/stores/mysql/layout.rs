@@ -7,7 +7,6 @@ use crate::error::Result;
 use crate::kit::lock_table::LockTable;
 use crate::store::StoreUrl;
 
-/// How locks are kept.
 pub(super) enum Layout {
     Fair,
     Table(Box<Table>),

@@ -23,16 +23,13 @@ pub(super) struct Dialler {
     clock: Arc<dyn Clock>,
     patience: Duration,
     silence: Duration,
-    /// How long the server lets a request wait for somebody's row: less than the silence, so that it says so.
     waits: Duration,
     user: Arc<dyn User<Connection>>,
     only_looks: bool,
     needs_schema: bool,
-    /// Where the connections' tasks run; `None` for wherever one is made.
     tasks: Option<Tasks>,
 }
 
-/// A way for a session, or for a user that only looks.
 pub(super) fn link(config: &Arc<Config>, session: Option<Arc<MysqlSession>>) -> Arc<Link> {
     let Some(session) = session else { return dialler(config, Arc::new(Nobody), None).link() };
     let user = Arc::clone(&session) as Arc<dyn User<Connection>>;

@@ -32,7 +32,6 @@ use crate::kit::database::store::store;
 use crate::kit::lock_table;
 use crate::store::{Capability, Presumption, Residue, Store, StoreInfo, StoreUrl};
 
-/// What the registry knows of this store.
 pub(crate) const INFO: StoreInfo = StoreInfo {
     scheme: "mysql",
     feature: "mysql",
@@ -47,7 +46,6 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     open: Some(open),
 };
 
-/// The same by its other name.
 pub(crate) const MARIADB_INFO: StoreInfo =
     StoreInfo { scheme: "mariadb", example: "mariadb://user:password@host:3306/database", ..INFO };
 

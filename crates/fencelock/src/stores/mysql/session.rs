@@ -12,8 +12,9 @@ use super::link::{Dialler, Link, apart, link};
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::Chores;
+use crate::kit::database::batch::{Kind, Request};
 use crate::kit::database::call::{Calls, Cell, Param, Row, strange};
-use crate::kit::database::dialect::{Call, Dialect};
+use crate::kit::database::dialect::{Call, Departed, Dialect};
 use crate::kit::database::session::FairSession;
 use crate::kit::served::PlacesByName;
 use crate::name::Name;
@@ -41,7 +42,6 @@ impl Dialect for Dialler {
     const NOTES_SAY_TTL: bool = false;
     const SHOWN_PER_CALL: usize = 1024;
     const BREAK: &'static str = "break";
-    const AT_ONCE: usize = 1;
     const UNKNOWN_SEQ: usize = 3;
     const LISTS_GRANTS: bool = true;
 
@@ -62,9 +62,22 @@ impl Dialect for Dialler {
         ("leave", request)
     }
 
-    fn left(answer: &[i64], _: bool) -> Option<(i64, u64, Option<u64>)> {
+    fn left(answer: &[i64], _: bool) -> Option<Departed> {
         let [found, epoch, rest @ ..] = answer else { return None };
-        Some((*found, epoch.cast_unsigned(), rest.first().map(|seq| seq.cast_unsigned())))
+        Some(Departed {
+            found: *found,
+            epoch: epoch.cast_unsigned(),
+            kept: rest.first().map(|seq| seq.cast_unsigned()),
+        })
+    }
+
+    fn batch(requests: &[Request]) -> Vec<Param<'_>> {
+        let requests: Vec<String> = requests.iter().map(json).collect();
+        vec![format!("[{}]", requests.join(",")).into()]
+    }
+
+    fn batched(row: &Row) -> Option<Vec<Vec<i64>>> {
+        row.text(0).ok()?.split(';').map(numbers).collect()
     }
 
     /// A connection of its own waits for the row alone, without the bucket: other names go on.
@@ -76,9 +89,10 @@ impl Dialect for Dialler {
             if let Err(error) = connection.ask("leave", "await", awaited).await {
                 return Err(Self::kept("leave", &place.name).with("cause", error));
             }
-            match session.ask_to_leave(&connection, place, kept_seq, false).await? {
-                (2, _, seq) => kept_seq = seq,
-                (found, ..) => return Ok(found == 1),
+            let leave = Request { place: place.clone(), kind: Kind::Leave(kept_seq) };
+            match Self::left(&session.ask_alone(&connection, &leave).await?, false) {
+                Some(Departed { found: 2, kept, .. }) => kept_seq = kept,
+                left => return Ok(left.is_some_and(|left| left.found == 1)),
             }
         }
         Err(Self::kept("leave", &place.name))
@@ -95,9 +109,8 @@ impl Dialect for Dialler {
 
     fn look<'a>(asked: &'a PlacesByName, seqs: &[Vec<u64>]) -> Vec<Param<'a>> {
         let names = asked.iter().zip(seqs).map(|((name, _), seqs)| {
-            let hex: String = name.as_str().bytes().map(|byte| format!("{byte:02x}")).collect();
             let seqs: String = seqs.iter().map(|seq| format!(",{seq}")).collect();
-            format!("[\"{hex}\"{seqs}]")
+            format!("[{}{seqs}]", hex(name.as_str()))
         });
         vec![format!("[{}]", names.collect::<Vec<_>>().join(",")).into()]
     }
@@ -153,6 +166,20 @@ impl Dialect for Dialler {
     fn listen(session: &Arc<MysqlSession>, connection: &Arc<Connection>) -> Chores {
         Box::pin(listen(Arc::clone(session), Arc::downgrade(connection)))
     }
+}
+
+fn hex(text: &str) -> String {
+    format!("\"{}\"", text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>())
+}
+
+fn json(request: &Request) -> String {
+    let param = |param| match param {
+        Param::Number(number) => number.to_string(),
+        Param::Flag(flag) => u8::from(flag).to_string(),
+        Param::Text(text) => hex(&text),
+        _ => "null".to_owned(),
+    };
+    format!("[{}]", request.params().map(param).join(","))
 }
 
 fn numbers(text: &str) -> Option<Vec<i64>> {

@@ -10,7 +10,6 @@ use super::fault::cut_short;
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The version of the layout that this release makes and works with.
 const VERSION: i64 = 5;
 
 const NOT_ONE: &str =
@@ -139,7 +138,6 @@ pub(super) async fn make(connection: &Connection, config: &Config) -> Result<boo
     made
 }
 
-/// Says what to do about what the server denied, and leaves every other error as it is.
 fn denied(config: &Config, error: Error) -> Error {
     if error.kind() != ErrorKind::Denied {
         return error;
@@ -148,7 +146,6 @@ fn denied(config: &Config, error: Error) -> Error {
     Error::new(ErrorKind::Denied, "migrate", message).with("database", &config.database).with("cause", error)
 }
 
-/// The statements that make everything.
 pub(super) fn statements() -> Vec<String> {
     const US: &str = "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)";
     // The first one fails inside of a transaction. A definer who may write on a server that is read-only would otherwise grant there.
@@ -203,7 +200,6 @@ pub(super) fn statements() -> Vec<String> {
     statements.flat_map(|statement| dropped(statement).into_iter().chain([statement.to_owned()])).collect()
 }
 
-/// The statements that let an account, `user` or `user@host`, call the procedures.
 pub(super) fn grants(config: &Config, account: &str) -> Vec<String> {
     let (account, database) = (self::account(account), format!("`{}`", config.database.replace('`', "``")));
     procedures()
@@ -212,19 +208,16 @@ pub(super) fn grants(config: &Config, account: &str) -> Vec<String> {
         .collect()
 }
 
-/// An account, `user` or `user@host`, as it stands in a statement.
 pub(super) fn account(text: &str) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
     let (user, host) = text.rsplit_once('@').unwrap_or((text, "%"));
     format!("{}@{}", quoted(user), quoted(host))
 }
 
-/// The names of the procedures.
 fn procedures() -> impl Iterator<Item = &'static str> {
     procedures_of(include_str!("schema.sql"))
 }
 
-/// The names of the procedures that this text creates.
 fn procedures_of(text: &str) -> impl Iterator<Item = &str> {
     let made = text.split("CREATE PROCEDURE ").skip(1);
     made.filter_map(|text| text.split_once('(').map(|(name, _)| name))

@@ -21,40 +21,31 @@ use super::setup::{DIRECT, called};
 use super::url::Address;
 use crate::error::Result;
 use crate::kit::database::User;
+use crate::kit::database::batch::Batches;
 use crate::kit::database::call::{self, Calls, Cell, Param};
 use crate::store::Tasks;
 use crate::time::Clock;
 
-/// The statement that calls a function, the types of its parameters, and the statement as the server keeps it: not behind a pooler.
 type Function = (String, Vec<Type>, Option<Statement>);
 
-/// What goes on on a connection.
 #[derive(Default)]
 struct Traffic {
-    /// Each caller that waits for an answer has a part of it.
     waiting: Arc<()>,
-    /// How many answers came so far.
     answers: AtomicUsize,
 }
 
-/// One connection to the server. Dropped, it is closed, whatever is on its way.
 pub(super) struct Connection {
     client: Client,
-    /// The schema's functions by their names; none while the schema is not known to be there.
     functions: OnceLock<HashMap<&'static str, Function>>,
-    /// What each transaction begins with if a pooler is before the server. Locked while the parts of a transaction are sent.
     pooled: Mutex<Option<String>>,
     traffic: Arc<Traffic>,
-    /// What is done on its behalf until it ends.
     tasks: Mutex<Vec<AbortHandle>>,
-    /// Which connection of its link it is, from 1; 0 for one that belongs to none.
     pub(super) number: u64,
-    /// Whether it hears what is told to the session.
     ear: tokio::sync::Mutex<bool>,
+    batches: Arc<Batches>,
 }
 
 impl Connection {
-    /// Connects to `server`; `tasks` drive the connection.
     pub(super) async fn open(by: &Dialler, server: &Address, number: u64, tasks: &Tasks) -> Result<Arc<Self>> {
         let config = &*by.config;
         let mut settings = tokio_postgres::Config::new();
@@ -82,10 +73,10 @@ impl Connection {
             tasks: Mutex::new(vec![task]),
             number,
             ear: tokio::sync::Mutex::default(),
+            batches: Arc::default(),
         }))
     }
 
-    /// Has this be done, too, until the connection ends.
     pub(super) fn keep_doing(&self, chores: impl Future<Output = ()> + Send + 'static, tasks: &Tasks) {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(tasks.spawn(chores));
     }
@@ -106,7 +97,6 @@ impl Connection {
         answer
     }
 
-    /// Sends all messages of a request without another request between them, and waits for the answers.
     async fn sent_whole<T>(&self, request: impl Future<Output = T>) -> T {
         let mut request = pin!(request);
         let sent = poll_fn(|cx| {
@@ -116,7 +106,6 @@ impl Connection {
         self.answered(sent).await
     }
 
-    /// Runs statements that the server does not keep; all of their rows.
     pub(super) async fn simple(&self, operation: &'static str, sql: &str) -> Result<Vec<SimpleQueryRow>> {
         let settings = self.pooled().clone().unwrap_or_default();
         let messages = self.sent_whole(self.client.simple_query(&format!("{settings}{sql}"))).await;
@@ -125,7 +114,6 @@ impl Connection {
         Ok(rows.skip(settings.matches("SELECT").count()).collect())
     }
 
-    /// Runs one statement that the server does not keep, in one round trip. `own` says what some error codes mean.
     pub(super) async fn query(
         &self,
         operation: &'static str,
@@ -155,7 +143,6 @@ impl Connection {
         })
     }
 
-    /// Has the server prepare calls of the functions of `schema`, all in one round trip.
     pub(super) async fn prepare(&self, schema: &str) -> Result<()> {
         let is_pooled = self.pooled().is_some();
         let prepared = called().map(|(name, types, call)| async move {
@@ -170,7 +157,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether what is told to the session is heard here.
     pub(super) fn hears(&self) -> bool {
         self.ear.try_lock().is_ok_and(|hears| *hears)
     }
@@ -199,7 +185,6 @@ impl Drop for Connection {
     }
 }
 
-/// The type of a parameter, by its name in the schema.
 fn type_of(name: &str) -> Type {
     match name {
         "bigint" => Type::INT8,
@@ -221,6 +206,10 @@ impl Calls for Connection {
 
     fn has_schema(&self) -> bool {
         self.functions.get().is_some()
+    }
+
+    fn batches(&self) -> &Arc<Batches> {
+        &self.batches
     }
 
     async fn call(
@@ -293,12 +282,10 @@ impl<'a> FromSql<'a> for Cell {
     }
 }
 
-/// What stands in a column of an answer.
 pub(super) fn value<'a, T: FromSql<'a>>(operation: &'static str, row: &'a Row, column: usize) -> Result<T> {
     row.try_get(column).map_err(|_| call::strange(operation))
 }
 
-/// Drives a connection until it ends, or is given up.
 async fn drive(end: End, wire: tokio_postgres::Connection<Stream, Plain>, silence: impl Future<Output = ()> + Send) {
     // Dropped before `end`, so that the connection is known to be closed by whoever is told so.
     let mut wire = wire;
@@ -329,7 +316,6 @@ async fn drive(end: End, wire: tokio_postgres::Connection<Stream, Plain>, silenc
     }
 }
 
-/// Tells the session that a connection of it ended, also when the task is dropped.
 struct End {
     user: Arc<dyn User<Connection>>,
     number: u64,
@@ -342,7 +328,6 @@ impl Drop for End {
     }
 }
 
-/// Completes when somebody waits for an answer, and none came for as long as `patience`, or half as long more.
 async fn given_up(traffic: Arc<Traffic>, clock: Arc<dyn Clock>, patience: Duration) {
     let (mut quiet, mut before) = (0, 0);
     loop {

@@ -3,7 +3,6 @@
 use crate::error::{Error, ErrorKind};
 use crate::kit::fault::{Meaning, passing, refused};
 
-/// What became of a request that failed with `error`, which is told as the cause in words.
 pub(super) fn fault(operation: &'static str, error: &tokio_postgres::Error) -> Error {
     fault_in(operation, error, &|_| None)
 }

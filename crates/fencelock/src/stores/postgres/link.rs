@@ -26,7 +26,6 @@ pub(super) enum Purpose {
     Locks,
     /// One request about locks that may wait for somebody's transaction: on a shared connection it would keep all others waiting.
     Patience,
-    /// Looking at locks, if there are any: a standby will do.
     Looks,
     Tables,
     TableLooks,
@@ -38,16 +37,12 @@ pub(super) struct Dialler {
     pub(super) clock: Arc<dyn Clock>,
     purpose: Purpose,
     patience: Duration,
-    /// How long a connection may give no answer that somebody waits for.
     pub(super) silence: Duration,
-    /// How long a request waits for rows that another transaction keeps.
     lock_timeout: Duration,
     pub(super) user: Arc<dyn User<Connection>>,
-    /// Where the connections' tasks run; `None` for wherever one is made.
     tasks: Option<Tasks>,
 }
 
-/// A way for a session, or for somebody who only looks.
 pub(super) fn link(config: &Arc<Config>, session: Option<Arc<PostgresSession>>) -> Arc<Link> {
     let purpose = if session.is_some() { Purpose::Locks } else { Purpose::Looks };
     let mut dialler = dialler(config, purpose, session.as_deref().map(|session| &session.opening));

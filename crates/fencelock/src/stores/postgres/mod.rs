@@ -42,7 +42,6 @@ use crate::kit::database::store::store;
 use crate::kit::lock_table;
 use crate::store::{Capability, Presumption, Residue, Store, StoreInfo, StoreUrl};
 
-/// What the registry knows of this store.
 pub(crate) const INFO: StoreInfo = StoreInfo {
     scheme: "postgres",
     feature: "postgres",
@@ -57,7 +56,6 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     open: Some(open),
 };
 
-/// The same by its longer name.
 pub(crate) const LONG_INFO: StoreInfo =
     StoreInfo { scheme: "postgresql", example: "postgresql://user:password@host1,host2/database", ..INFO };
 

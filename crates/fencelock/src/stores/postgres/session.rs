@@ -9,8 +9,9 @@ use super::connection::Connection;
 use super::link::{Dialler, Link, Purpose, apart, link};
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::database::batch::Request;
 use crate::kit::database::call::{Calls, Cell, Param, Row, strange};
-use crate::kit::database::dialect::{Call, Dialect};
+use crate::kit::database::dialect::{Call, Departed, Dialect};
 use crate::kit::database::session::FairSession;
 use crate::kit::served::PlacesByName;
 use crate::name::Name;
@@ -29,7 +30,6 @@ impl Dialect for Dialler {
     const NOTES_SAY_TTL: bool = true;
     const SHOWN_PER_CALL: usize = usize::MAX;
     const BREAK: &'static str = "break_grant";
-    const AT_ONCE: usize = 64;
     const UNKNOWN_SEQ: usize = 0;
     const LISTS_GRANTS: bool = false;
 
@@ -53,15 +53,26 @@ impl Dialect for Dialler {
         ("leave", request)
     }
 
-    fn left(answer: &[i64], withdraw: bool) -> Option<(i64, u64, Option<u64>)> {
+    fn left(answer: &[i64], withdraw: bool) -> Option<Departed> {
         match *answer {
-            [found] if !withdraw => Some((found, 0, None)),
-            [epoch, found] if withdraw => Some((found, epoch.cast_unsigned(), None)),
+            [found, ..] if !withdraw => Some(Departed { found, epoch: 0, kept: None }),
+            [epoch, found, ..] if withdraw => Some(Departed { found, epoch: epoch.cast_unsigned(), kept: None }),
             _ => None,
         }
     }
 
-    /// The server waits for the transaction.
+    fn batch(requests: &[Request]) -> Vec<Param<'_>> {
+        let mut columns: [Vec<_>; 10] = Default::default();
+        for request in requests {
+            columns.iter_mut().zip(request.params()).for_each(|(column, param)| column.push(param));
+        }
+        columns.into_iter().map(Param::List).collect()
+    }
+
+    fn batched(row: &Row) -> Option<Vec<Vec<i64>>> {
+        Some(row.numbers().chunks(3).map(<[i64]>::to_vec).collect())
+    }
+
     async fn leave_in_time(session: &PostgresSession, place: &PlaceId, seq: Option<u64>) -> Result<bool> {
         let connection = session.apart().await?;
         let mut params = session.request(place);

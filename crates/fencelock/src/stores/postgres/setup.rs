@@ -6,16 +6,13 @@ use super::connection::Connection;
 use super::url::Schema;
 use crate::error::{Error, ErrorKind, Result};
 
-/// The version of the layout that this release makes and works with.
 pub(super) const VERSION: i32 = 6;
 
-/// The number of the advisory lock of whoever makes a schema: the beginning of the word.
 pub(super) const MAKING: i64 = 7_378_415_037_781_730_660;
 
 /// The oldest server that has all that the functions need.
 const OLDEST: u32 = 130_000;
 
-/// The setting that every connection is opened with. A pooler refuses the setting, or does not pass it on.
 pub(super) const DIRECT: &str = "-c fencelock.direct=on";
 
 /// Has every name and operator of a statement resolve in `pg_catalog`. In another schema of the role's path, other roles could plant an
@@ -203,7 +200,6 @@ pub(super) async fn check_grants(connection: &Connection, roles: &[&str], asked:
     Ok(())
 }
 
-/// The statements that make the schema.
 pub(super) fn ddl(schema: &Schema, unlogged: bool) -> String {
     const CHECK: &str = "IF current_setting('transaction_isolation') <> 'read committed' THEN RAISE EXCEPTION USING ERRCODE = 'FL003', \
          MESSAGE = 'the functions of fencelock work in READ COMMITTED transactions alone'; END IF;";
@@ -215,20 +211,17 @@ pub(super) fn ddl(schema: &Schema, unlogged: bool) -> String {
     all.replace("{kept}", kept).replace("{schema}", &schema.quoted())
 }
 
-/// The statements that let a role call the functions.
 pub(super) fn grants(schema: &Schema, role: &str) -> String {
     let (schema, role) = (schema.quoted(), format!("\"{}\"", role.replace('"', "\"\"")));
     let all: Vec<String> = functions(include_str!("schema.sql")).map(|(name, ..)| format!("{schema}.{name}")).collect();
     format!("GRANT USAGE ON SCHEMA {schema} TO {role};\nGRANT EXECUTE ON ROUTINE {} TO {role};\n", all.join(", "))
 }
 
-/// The functions and procedures that clients call, the types of their parameters, and the beginning of the statement that calls them.
 pub(super) fn called() -> impl Iterator<Item = (&'static str, Vec<&'static str>, &'static str)> {
     let all = include_str!("schema.sql");
     functions(all.split_once("-- For users' own transactions").map_or(all, |(ours, _)| ours))
 }
 
-/// The functions and procedures that others than our own may call.
 fn functions(all: &'static str) -> impl Iterator<Item = (&'static str, Vec<&'static str>, &'static str)> {
     all.split("CREATE ").filter_map(|text| {
         let (kind, rest) = text.split_once(" {schema}.")?;
@@ -242,7 +235,6 @@ fn functions(all: &'static str) -> impl Iterator<Item = (&'static str, Vec<&'sta
     })
 }
 
-/// Text as it stands in a statement.
 pub(super) fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }

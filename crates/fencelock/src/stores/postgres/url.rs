@@ -43,13 +43,11 @@ const APPLICATION: &str = "fencelock";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
     Tcp(HostPort),
-    /// A directory in which the socket file is, and the port in its name.
     Unix(PathBuf, u16),
 }
 
 #[derive(Clone)]
 pub(super) struct Config {
-    /// One, or several of which one takes writes.
     pub(super) servers: Vec<Address>,
     /// Which of them took the last connection, whoever's it was.
     pub(super) last: Arc<AtomicUsize>,
@@ -60,7 +58,6 @@ pub(super) struct Config {
     pub(super) application: String,
     pub(super) tls: Option<Tls>,
     pub(super) schema: Schema,
-    /// A pooler was found before the server.
     pub(super) pooled: Arc<AtomicBool>,
 }
 

@@ -73,7 +73,6 @@ impl SessionLocks for Keys {
         told(connection, "renew", "SELECT CONNECTION_ID()", Vec::new()).await
     }
 
-    /// A lock that the session has is that of a former try without an answer, or of a place whose name differs in capital letters (MySQL).
     async fn take(
         &self,
         connection: &Connection,

@@ -67,13 +67,11 @@ fn meant(code: u16) -> Option<Meaning> {
     })
 }
 
-/// Whether the server said this; errors of one connection are told with their numbers.
 fn is(error: &Error, codes: &[&str]) -> bool {
     let number = |code: &&str, said: &str| said.strip_prefix(*code).is_some_and(|rest| rest.starts_with(' '));
     error.context().any(|(key, said)| key == "error" && codes.iter().any(|code| number(code, said)))
 }
 
-/// A row that is there.
 struct Found {
     by: String,
     left: Option<i64>,
@@ -95,7 +93,6 @@ impl Table {
         }))
     }
 
-    /// Inserts the row; `None` where another row keeps it out. `KILL QUERY` may end an insert that then reports success and no row.
     async fn insert(
         &self,
         connection: &Connection,
@@ -149,7 +146,6 @@ impl Table {
         }
     }
 
-    /// Asks about rows by two lists, of keys and of holders, which are filled up with their last: the server keeps few statements so.
     async fn listed(
         &self,
         connection: &Connection,

@@ -21,19 +21,16 @@ pub(super) struct Statements {
     pub(super) look: String,
     pub(super) insert: String,
     pub(super) update: String,
-    /// Two lists, of keys and holders, are still to come behind it and the next one.
     pub(super) renew: String,
     pub(super) alive: String,
     pub(super) leave: String,
     pub(super) names: String,
-    /// Selects what is the same for names that the collation takes for one. Most collations take a text as if blanks filled it up.
     pub(super) key_of: Option<String>,
     pub(super) lists: [String; 2],
     pub(super) has_other_keys: bool,
     pub(super) longest: usize,
 }
 
-/// The zone that this session began with, by `init_connect` too, and whether it is UTC in summer and winter, whatever its abbreviation.
 const ZONE: &str = "SELECT @fencelock_zone, CONVERT_TZ('2026-01-01', '+00:00', @fencelock_zone) = '2026-01-01' AND CONVERT_TZ('2026-07-01', '+00:00', @fencelock_zone) = '2026-07-01'";
 const NO_TIME: &str = "the column of the end is a datetime or a timestamp";
 const NO_ZONE: &str = "the rows keep the writer's local time, and a session of another time zone reads another time: set `zone` to the zone of the other programs' sessions, which is the server's unless a driver sets another one";
@@ -85,7 +82,6 @@ impl Table {
         format!("GRANT {} ON {} TO {account}", self.of.rights(), WORDS.table(&self.of))
     }
 
-    /// Its columns; none where there is no such table.
     async fn columns(&self, connection: &Connection) -> Result<Vec<Row>> {
         let asked = "SELECT c.COLUMN_NAME, c.DATA_TYPE, c.CHARACTER_MAXIMUM_LENGTH, c.DATETIME_PRECISION, COALESCE(t.ENGINE, ''), CONCAT('SELECT HEX(WEIGHT_STRING(CONVERT(? USING ', c.CHARACTER_SET_NAME, ') COLLATE ', c.COLLATION_NAME, \
              IF(c.COLLATION_NAME REGEXP '_nopad_|_0900_', '', CONCAT(' AS CHAR(', 2 * c.CHARACTER_MAXIMUM_LENGTH, ')')), '))') \
@@ -130,7 +126,6 @@ impl Table {
         connection.run("connect", &set, Vec::new(), &meant).await.map(drop)
     }
 
-    /// Whether sessions of different zones read different times in it.
     fn judge(&self, rows: &[Row], indexes: &[(String, String, Option<i64>)]) -> Result<bool> {
         let first = rows.first().ok_or_else(|| self.of.missing(&self.ddl()))?;
         if !column::<String>("connect", first, 4)?.eq_ignore_ascii_case("InnoDB") {

@@ -19,11 +19,8 @@ pub(in super::super) enum Keys {
     Net,
     /// As with_advisory_lock for Ruby does with names that are text.
     Ruby,
-    /// The name is the number.
     Big,
-    /// The name is two numbers with a comma between.
     Pair,
-    /// One key for all names.
     Given(Key),
 }
 

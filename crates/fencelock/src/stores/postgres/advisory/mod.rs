@@ -50,7 +50,6 @@ async fn told<T: for<'a> FromSql<'a>>(connection: &Connection, operation: &'stat
     value(operation, rows.first().ok_or_else(|| strange(operation))?, 0)
 }
 
-/// Has the server end a silent session. Before PostgreSQL 14 only timers of TCP do, some seconds later, and not for a stopped process.
 fn ends_after(ttl: Duration) -> String {
     let (idle, seconds) = (ttl.as_millis().max(1), ttl.as_secs() + 1);
     let between = (seconds / 6).clamp(1, 3);
@@ -140,7 +139,6 @@ impl SessionLocks for Keys {
     }
 }
 
-/// A process of the server that has the lock or waits for it.
 fn process(row: &Row) -> Result<Contender> {
     let process: i32 = value("queue", row, 0)?;
     let (application, from): (String, String) = (value("queue", row, 2)?, value("queue", row, 3)?);

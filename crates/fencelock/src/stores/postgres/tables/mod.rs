@@ -67,7 +67,6 @@ fn meant(code: &str) -> Option<Meaning> {
     })
 }
 
-/// Whether the server said that somebody else's transaction is at this row.
 fn is_others_turn(error: &Error) -> bool {
     error.context().any(|(key, code)| key == "sqlstate" && matches!(code, "55P03" | "40001" | "40P01"))
 }

@@ -27,7 +27,6 @@ pub(super) struct Statements {
     pub(super) names: String,
     /// The collation that may take several names for one key; an empty one ignores blanks at the end.
     pub(super) collation: Option<String>,
-    /// The longest key, in characters; `None` for any.
     pub(super) longest: Option<usize>,
 }
 

@@ -7,7 +7,6 @@ use crate::error::Result;
 use crate::kit::lock_table::{Kind, LockTable};
 use crate::store::StoreUrl;
 
-/// How locks are kept.
 pub(in super::super) enum Layout {
     Fair,
     Table(Box<Table>),
