@@ -2,10 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use super::call::Param;
-use crate::error::Result;
 use crate::queue::Claim;
 use crate::store::PlaceId;
 
@@ -50,14 +49,14 @@ impl Request {
     }
 }
 
-pub(crate) type Batches = Gathering<Request, Result<Vec<i64>>>;
+/// Where the requests of one connection gather. The answer is the numbers that a function says.
+pub(crate) type Batches = Gathering<Request, crate::error::Result<Vec<i64>>>;
 
 /// A request, and where its answer goes. Without the caller at the other end, the request is not sent.
 pub(crate) type Gathered<R, A> = (R, oneshot::Sender<A>);
 pub(crate) type Receiver<R, A> = mpsc::UnboundedReceiver<Gathered<R, A>>;
 
 pub(crate) struct Gathering<R, A> {
-    turn: Semaphore,
     queue: mpsc::UnboundedSender<Gathered<R, A>>,
     /// Until a task takes it, no request gathers.
     receiver: Mutex<Option<Receiver<R, A>>>,
@@ -66,49 +65,33 @@ pub(crate) struct Gathering<R, A> {
 impl<R, A> Default for Gathering<R, A> {
     fn default() -> Self {
         let (queue, receiver) = mpsc::unbounded_channel();
-        Self { turn: Semaphore::new(1), queue, receiver: Mutex::new(Some(receiver)) }
+        Self { queue, receiver: Mutex::new(Some(receiver)) }
     }
 }
 
 impl<R, A> Gathering<R, A> {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Receiver<R, A>>> {
-        self.receiver.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Begins a request. If no call is on its way, the request goes at once, by itself, and others gather until its turn is dropped. Otherwise
-    /// the request gathers; its receiver fails if the connection ends before the answer.
-    pub(crate) fn begin(&self, request: R) -> Result<(Option<SemaphorePermit<'_>>, R), oneshot::Receiver<A>> {
-        let turn = self.turn.try_acquire().ok();
-        if turn.is_some() || self.lock().is_some() {
-            return Ok((turn, request));
+    /// Hands a request to the task that sends. Returns where the answer arrives, which fails if the connection ends before, or the request if
+    /// no task sends on this connection.
+    pub(crate) fn hand_over(&self, request: R) -> Result<oneshot::Receiver<A>, R> {
+        if self.receiver.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            return Err(request);
         }
         let (sender, answer) = oneshot::channel();
-        match self.queue.send((request, sender)) {
-            Ok(()) => Err(answer),
-            Err(mpsc::error::SendError((request, _))) => Ok((None, request)),
-        }
+        self.queue.send((request, sender)).map(|()| answer).map_err(|mpsc::error::SendError((request, _))| request)
     }
 
+    /// From here on requests gather, until the receiver is dropped.
     pub(crate) fn receiver(&self) -> Option<Receiver<R, A>> {
-        self.lock().take()
+        self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
+}
 
-    /// Waits until requests have gathered and no call is on its way. Returns the oldest requests whose callers still wait.
-    pub(crate) async fn next(
-        &self,
-        gathered: &mut Receiver<R, A>,
-    ) -> Option<(SemaphorePermit<'_>, Vec<Gathered<R, A>>)> {
-        let mut batch = Vec::new();
-        gathered.recv_many(&mut batch, MOST).await;
-        let turn = self.turn.acquire().await.ok()?;
-        while batch.len() < MOST
-            && let Ok(more) = gathered.try_recv()
-        {
-            batch.push(more);
-        }
-        batch.retain(|(_, answer)| !answer.is_closed());
-        Some((turn, batch))
-    }
+/// Waits for requests. Returns the oldest ones whose callers still wait: several if they arrived while the task sent others.
+pub(crate) async fn next<R, A>(gathered: &mut Receiver<R, A>) -> Option<Vec<Gathered<R, A>>> {
+    let mut batch = Vec::new();
+    let count = gathered.recv_many(&mut batch, MOST).await;
+    batch.retain(|(_, answer)| !answer.is_closed());
+    (count > 0).then_some(batch)
 }
 
 #[cfg(test)]
@@ -117,65 +100,43 @@ mod tests {
 
     use super::*;
 
-    fn alone(gathering: &Gathering<u32, u32>, request: u32) -> Option<SemaphorePermit<'_>> {
-        gathering.begin(request).unwrap_or_else(|_| panic!("request {request} gathers")).0
-    }
-
     fn gathered(gathering: &Gathering<u32, u32>, request: u32) -> oneshot::Receiver<u32> {
-        gathering.begin(request).err().unwrap_or_else(|| panic!("request {request} goes alone"))
+        gathering.hand_over(request).unwrap_or_else(|_| panic!("request {request} goes alone"))
     }
 
-    fn requests(batch: &[Gathered<u32, u32>]) -> Vec<u32> {
-        batch.iter().map(|(request, _)| *request).collect()
+    fn sent(receiver: &mut Receiver<u32, u32>) -> Vec<u32> {
+        let batch = next(receiver).now_or_never().unwrap().unwrap();
+        let answer = |(request, caller): Gathered<u32, u32>| caller.send(request + 100).map(|()| request).unwrap();
+        batch.into_iter().map(answer).collect()
     }
 
     #[test]
-    fn a_request_alone_goes_at_once_and_what_arrives_meanwhile_goes_together_oldest_first() {
+    fn a_request_alone_goes_at_once_and_requests_that_arrive_meanwhile_go_together_oldest_first() {
         let gathering = Gathering::default();
+        assert_eq!(gathering.hand_over(0).unwrap_err(), 0, "no task sends yet");
         let mut receiver = gathering.receiver().unwrap();
-        drop(alone(&gathering, 0));
-        let turn = alone(&gathering, 1);
-        let mut waiting: Vec<_> = (2..70).map(|request| gathered(&gathering, request)).collect();
-        let mut next = Box::pin(gathering.next(&mut receiver));
-        assert!(next.as_mut().now_or_never().is_none(), "a call is on its way");
-        drop(turn);
-        waiting.push(gathered(&gathering, 70));
-        let (turn, batch) = next.now_or_never().unwrap().unwrap();
-        assert_eq!(requests(&batch), (2..66).collect::<Vec<_>>());
-        batch.into_iter().for_each(|(request, answer)| answer.send(request + 100).unwrap());
+        let alone = gathered(&gathering, 1);
+        assert_eq!(sent(&mut receiver), [1]);
+        assert_eq!(alone.now_or_never(), Some(Ok(101)));
+        let mut waiting: Vec<_> = (2..71).map(|request| gathered(&gathering, request)).collect();
+        assert_eq!(sent(&mut receiver), (2..66).collect::<Vec<_>>());
         assert_eq!(waiting[0].try_recv(), Ok(102));
-        drop(turn);
-        let (turn, batch) = gathering.next(&mut receiver).now_or_never().unwrap().unwrap();
-        assert_eq!(requests(&batch), [66, 67, 68, 69, 70]);
-        drop(turn);
-        drop(alone(&gathering, 71));
+        assert_eq!(sent(&mut receiver), [66, 67, 68, 69, 70]);
+        assert!(next(&mut receiver).now_or_never().is_none());
     }
 
     #[test]
-    fn a_request_whose_caller_is_gone_is_not_sent_and_holds_up_no_other() {
+    fn a_request_whose_caller_is_gone_is_not_sent_and_requests_that_gathered_fail_with_the_connection() {
         let gathering = Gathering::default();
         let mut receiver = gathering.receiver().unwrap();
-        let turn = alone(&gathering, 0);
         drop(gathered(&gathering, 1));
-        let kept = gathered(&gathering, 2);
-        drop(turn);
-        let (turn, batch) = gathering.next(&mut receiver).now_or_never().unwrap().unwrap();
-        assert_eq!(requests(&batch), [2]);
-        drop((kept, batch, turn));
-        drop(alone(&gathering, 5));
-    }
-
-    #[test]
-    fn requests_that_gathered_fail_with_the_connection_and_others_wait_for_none() {
-        let gathering = Gathering::default();
-        let (first, second) = (alone(&gathering, 0), alone(&gathering, 1));
-        drop((first, second));
-        let receiver = gathering.receiver();
-        let turn = alone(&gathering, 2);
-        let mut waiting = gathered(&gathering, 3);
+        let _kept = gathered(&gathering, 2);
+        assert_eq!(sent(&mut receiver), [2]);
+        drop(gathered(&gathering, 3));
+        assert!(sent(&mut receiver).is_empty());
+        let mut waiting = gathered(&gathering, 4);
         drop(receiver);
         assert_eq!(waiting.try_recv(), Err(oneshot::error::TryRecvError::Closed));
-        assert!(alone(&gathering, 4).is_none());
-        drop(turn);
+        assert_eq!(gathering.hand_over(5).unwrap_err(), 5);
     }
 }

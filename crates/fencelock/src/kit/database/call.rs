@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::future::Future;
-use std::sync::Arc;
 
 use super::batch::Batches;
 use crate::error::{Error, ErrorKind, Result};
@@ -132,7 +131,7 @@ pub(crate) fn strange(operation: &'static str) -> Error {
 pub(crate) trait Calls: Send + Sync + 'static {
     fn number(&self) -> u64;
 
-    fn batches(&self) -> &Arc<Batches>;
+    fn batches(&self) -> &Batches;
 
     fn has_schema(&self) -> bool;
 

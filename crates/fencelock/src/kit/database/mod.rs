@@ -1,7 +1,5 @@
-//! Code that the stores over databases share. This file has the user of a connection and the way to a server that has none of our tables.
-//! `session.rs` has the session of our own layout, over `call.rs`, the calls of functions, `batch.rs`, requests that go together, and
-//! `dialect.rs`, in what databases differ.
-//! `session_locks.rs` has other programs' locks that last as long as a connection, `url.rs` the options of URLs.
+//! Code that the stores over databases share: `session.rs` has the session of our own layout, over `call.rs`, `batch.rs` (requests that go
+//! together) and `dialect.rs` (differences), `session_locks.rs` other programs' locks that last as long as a connection.
 
 pub(crate) mod batch;
 pub(crate) mod call;
@@ -21,9 +19,26 @@ use crate::error::Result;
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::Opening;
 
+/// What a `Schema::migrate` found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Migration {
+    /// The schema or the tables were not there, and were made.
+    Made,
+    /// They were there, and are those of this release.
+    UpToDate,
+}
+
+impl Migration {
+    pub(crate) fn of(is_new: bool) -> Self {
+        if is_new { Self::Made } else { Self::UpToDate }
+    }
+}
+
 /// The background work of a connection, until the connection ends. Chores hold the connection weakly, or it would never be closed.
 pub(crate) type Chores = BoxFuture<'static, ()>;
 
+/// A session, or a reader of queues. `greet` sends the first requests on a checked connection; `heard` is for messages that no request asked for.
 pub(crate) trait User<C>: Send + Sync {
     fn greet(self: Arc<Self>, connection: Arc<C>) -> BoxFuture<'static, Result<Option<Chores>>>;
 

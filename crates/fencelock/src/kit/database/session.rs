@@ -10,7 +10,7 @@ use futures_core::future::BoxFuture;
 use futures_util::future;
 use tokio::sync::Notify;
 
-use super::batch::{Batches, Kind, MOST, Request};
+use super::batch::{Kind, MOST, Receiver, Request, next};
 use super::call::{Calls, Param, Row, strange};
 use super::dialect::{Call, Departed, Dialect, units};
 use super::{Chores, User};
@@ -222,9 +222,9 @@ impl<D: Dialect> FairSession<D> {
                 return self.ask_alone(&*self.apart().await?, &request).await;
             }
         }
-        match connection.batches().begin(request) {
-            Ok((_turn, request)) => self.ask_alone(connection, &request).await,
-            Err(answer) => answer.await.unwrap_or_else(|_| {
+        match connection.batches().hand_over(request) {
+            Err(request) => self.ask_alone(connection, &request).await,
+            Ok(answer) => answer.await.unwrap_or_else(|_| {
                 let message = "the connection was lost before the answer came";
                 Err(Error::new(ErrorKind::Unreachable, "batch", message).retryable().outcome_unknown())
             }),
@@ -271,14 +271,13 @@ impl<D: Dialect> FairSession<D> {
 
     /// Sends what gathers, until the connection ends. If the server refused requests as a whole, it did nothing, and each is sent again by
     /// itself: each then has its own answer.
-    async fn send_gathered(&self, connection: Weak<D::Connection>, batches: Arc<Batches>) {
-        let Some(mut receiver) = batches.receiver() else { return };
-        while let Some((_turn, gathered)) = batches.next(&mut receiver).await {
+    async fn send_gathered(&self, connection: Weak<D::Connection>, mut receiver: Receiver<Request, Result<Vec<i64>>>) {
+        while let Some(gathered) = next(&mut receiver).await {
             let Some(connection) = connection.upgrade() else { return };
-            let (requests, callers): (Vec<_>, Vec<_>) = gathered.into_iter().unzip();
+            let (mut requests, callers): (Vec<_>, Vec<_>) = gathered.into_iter().unzip();
             let all = if requests.len() > 1 { Some(self.ask_together(&connection, &requests).await) } else { None };
             for (at, (request, caller)) in
-                requests.iter().zip(callers).enumerate().filter(|(_, (_, to))| !to.is_closed())
+                requests.iter_mut().zip(callers).enumerate().filter(|(_, (_, to))| !to.is_closed())
             {
                 let answer = match &all {
                     Some(Ok(answers)) => Ok(answers[at].clone()),
@@ -286,7 +285,12 @@ impl<D: Dialect> FairSession<D> {
                     Some(Err(error)) if error.outcome() == Outcome::Unknown || self.is_stuck(request) => {
                         Err(error.again())
                     }
-                    _ => self.ask_alone(&connection, request).await,
+                    _ => {
+                        if let Kind::Enter { again, .. } = &mut request.kind {
+                            *again |= all.is_some();
+                        }
+                        self.ask_alone(&connection, request).await
+                    }
                 };
                 if let (Kind::Withdraw, Ok(answer)) = (&request.kind, &answer) {
                     // The next call has the new epoch.
@@ -322,10 +326,13 @@ impl<D: Dialect> FairSession<D> {
                 }
             }
         };
-        let (listen, batches, session) =
-            (D::listen(self, connection), Arc::clone(connection.batches()), Arc::clone(self));
-        let main = Arc::downgrade(connection);
-        let send = async move { session.send_gathered(main, batches).await };
+        let (listen, gathered) = (D::listen(self, connection), connection.batches().receiver());
+        let (main, session) = (Arc::downgrade(connection), Arc::clone(self));
+        let send = async move {
+            if let Some(gathered) = gathered {
+                session.send_gathered(main, gathered).await;
+            }
+        };
         Box::pin(async move {
             future::join4(send, repair, clear_up, listen).await;
         })

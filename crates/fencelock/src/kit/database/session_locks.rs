@@ -46,6 +46,8 @@ pub(crate) fn contender(id: RequestId, who: String, is_granted: bool) -> Contend
 
 pub(crate) type OnWire<L> = <<L as SessionLocks>::Dial as Dial>::Connection;
 
+/// `take` is for a free lock; with `is_in_doubt` the session may have the lock already, and a second one would need a second release. `give_up`
+/// returns whether the session had the lock. `watch` notices the end of a connection while a lock is held, for drivers that do not.
 pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
     type Dial: Reach;
     type Key: Clone + Eq + Hash + fmt::Debug + Send + Sync;

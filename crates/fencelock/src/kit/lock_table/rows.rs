@@ -26,6 +26,9 @@ const ONLY_MUTEXES: &str = "a lock table knows mutexes only: readers, writers an
 
 pub(crate) type OnWire<R> = <<R as Rows>::Dial as Dial>::Connection;
 
+/// Requests about rows, each a key and a holder. `take` writes a row for `ttl_ms` if the row is missing, has expired or is this holder's.
+/// `renew` returns for each row that has not expired whether it was renewed, `leave` how many rows were there. `held` returns the holder and
+/// the milliseconds until its end, `None` for a row without an end. `keys` returns whether each is held, at most `most` behind `from`.
 pub(crate) trait Rows: Send + Sync + 'static {
     type Dial: Reach;
 

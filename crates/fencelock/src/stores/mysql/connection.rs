@@ -45,7 +45,7 @@ pub(super) struct Connection {
     task: AbortHandle,
     has_schema: AtomicBool,
     pub(super) number: u64,
-    batches: Arc<Batches>,
+    batches: Batches,
 }
 
 impl Connection {
@@ -71,7 +71,10 @@ impl Connection {
         let ended = Arc::new(AtomicBool::new(false));
         let told = Told { ended: Arc::clone(&ended), user, number };
         let task = tasks.spawn(drive(wire, receiver, started, told, clock, silence));
-        Ok((Self { jobs, ended, task, has_schema: AtomicBool::new(false), number, batches: Arc::default() }, chores))
+        Ok((
+            Self { jobs, ended, task, has_schema: AtomicBool::new(false), number, batches: Batches::default() },
+            chores,
+        ))
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -150,7 +153,7 @@ impl Calls for Connection {
         self.has_schema.load(Ordering::Acquire)
     }
 
-    fn batches(&self) -> &Arc<Batches> {
+    fn batches(&self) -> &Batches {
         &self.batches
     }
 

@@ -22,10 +22,11 @@ use futures_core::future::BoxFuture;
 
 use self::layout::Layout;
 use self::link::Dialler;
-pub use self::schema::{Migration, Schema};
+pub use self::schema::Schema;
 #[allow(unused_imports, reason = "a build without TLS does not need it")]
 pub(in crate::stores) use self::url::bad;
 use crate::error::Result;
+pub use crate::kit::database::Migration;
 use crate::kit::database::session::FAIR;
 use crate::kit::database::session_locks;
 use crate::kit::database::store::store;

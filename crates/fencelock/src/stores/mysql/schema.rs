@@ -13,6 +13,7 @@ use super::tables::{self, Table};
 use super::url::{Config, bad};
 use crate::engine::options::URL_OPTIONS;
 use crate::error::Result;
+use crate::kit::database::Migration;
 use crate::store::StoreUrl;
 
 /// The tables and procedures in which a `mysql:` URL keeps its locks, or the lock table of its layout.
@@ -21,16 +22,6 @@ pub struct Schema {
     config: Arc<Config>,
     /// A lock table of others that stands for them.
     table: Option<Arc<Table>>,
-}
-
-/// What [`Schema::migrate`] found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Migration {
-    /// They were not there, and were made.
-    Made,
-    /// They were there, and are those of this release.
-    UpToDate,
 }
 
 impl Schema {
@@ -82,7 +73,7 @@ impl Schema {
         for statement in accounts.iter().flat_map(|account| grants(&self.config, account)) {
             connection.simple("migrate", &statement).await?;
         }
-        Ok(if is_new { Migration::Made } else { Migration::UpToDate })
+        Ok(Migration::of(is_new))
     }
 }
 

@@ -232,12 +232,17 @@ END
 CREATE PROCEDURE fencelock__count(p_rung LONGBLOB, p_me BIGINT UNSIGNED, OUT o_epoch BIGINT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_before BIGINT;
-    SELECT COALESCE(MAX(epoch), 0) INTO v_before FROM fencelock_session WHERE id = p_me;
-    UPDATE (SELECT DISTINCT id FROM JSON_TABLE(CONCAT('[', p_rung, COALESCE(p_me, 0), ']'), '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$')) AS j
-        ORDER BY id LIMIT 100000) AS r STRAIGHT_JOIN fencelock_session AS s FORCE INDEX (PRIMARY) ON s.id = r.id
-        SET s.rung = s.rung + 1, s.epoch = s.epoch + (s.id <=> p_me);
-    SELECT COALESCE(MAX(epoch), 0) INTO o_epoch FROM fencelock_session WHERE id = p_me;
-    IF NOT COALESCE(o_epoch > v_before OR o_epoch = 0, FALSE) {interrupted}
+    DECLARE v_first VARBINARY(20) DEFAULT SUBSTRING_INDEX(p_rung, ',', 1);
+    IF p_me IS NULL AND p_rung = CONCAT(v_first, ',') THEN
+        UPDATE fencelock_session SET rung = rung + 1 WHERE id = CAST(v_first AS UNSIGNED);
+    ELSE
+        SELECT COALESCE(MAX(epoch), 0) INTO v_before FROM fencelock_session WHERE id = p_me;
+        UPDATE (SELECT DISTINCT id FROM JSON_TABLE(CONCAT('[', p_rung, COALESCE(p_me, 0), ']'), '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$')) AS j
+            ORDER BY id LIMIT 100000) AS r STRAIGHT_JOIN fencelock_session AS s FORCE INDEX (PRIMARY) ON s.id = r.id
+            SET s.rung = s.rung + 1, s.epoch = s.epoch + (s.id <=> p_me);
+        SELECT COALESCE(MAX(epoch), 0) INTO o_epoch FROM fencelock_session WHERE id = p_me;
+        IF NOT COALESCE(o_epoch > v_before OR o_epoch = 0, FALSE) {interrupted}
+    END IF;
 END
 //
 

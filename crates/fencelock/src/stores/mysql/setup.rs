@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn nothing_is_left_to_be_filled_in_and_the_version_is_made_last() {
         let statements = statements();
-        assert!(statements.iter().all(|statement| !statement.contains('{')));
+        assert!(statements.iter().all(|statement| !statement.replace("'{}'", "").contains('{')));
         assert!(statements[statements.len() - 2].contains("CREATE PROCEDURE fencelock_version()"));
         let made = statements.iter().filter(|statement| statement.contains("CREATE PROCEDURE")).count();
         let dropped = statements.iter().filter(|statement| statement.contains("DROP PROCEDURE IF EXISTS")).count();

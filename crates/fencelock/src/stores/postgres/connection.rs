@@ -42,7 +42,7 @@ pub(super) struct Connection {
     tasks: Mutex<Vec<AbortHandle>>,
     pub(super) number: u64,
     ear: tokio::sync::Mutex<bool>,
-    batches: Arc<Batches>,
+    batches: Batches,
 }
 
 impl Connection {
@@ -73,7 +73,7 @@ impl Connection {
             tasks: Mutex::new(vec![task]),
             number,
             ear: tokio::sync::Mutex::default(),
-            batches: Arc::default(),
+            batches: Batches::default(),
         }))
     }
 
@@ -208,7 +208,7 @@ impl Calls for Connection {
         self.functions.get().is_some()
     }
 
-    fn batches(&self) -> &Arc<Batches> {
+    fn batches(&self) -> &Batches {
         &self.batches
     }
 

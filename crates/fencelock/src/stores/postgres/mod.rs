@@ -33,9 +33,10 @@ use std::sync::Arc;
 use futures_core::future::BoxFuture;
 
 use self::link::Dialler;
-pub use self::schema::{HOLD, Migration, Schema};
+pub use self::schema::{HOLD, Schema};
 use self::tables::Layout;
 use crate::error::Result;
+pub use crate::kit::database::Migration;
 use crate::kit::database::session::FAIR;
 use crate::kit::database::session_locks;
 use crate::kit::database::store::store;

@@ -14,6 +14,7 @@ use super::tables::{Layout, Table, make as make_table};
 use super::url::{Config, bad};
 use crate::engine::options::URL_OPTIONS;
 use crate::error::Result;
+use crate::kit::database::Migration;
 use crate::store::StoreUrl;
 
 /// The statement that makes a grant part of its transaction. The parameters are the lock's name (`text`) and its token (`bigint`,
@@ -29,16 +30,6 @@ pub struct Schema {
     unlogged: bool,
     /// A lock table of others that stands for it.
     table: Option<Arc<Table>>,
-}
-
-/// What [`Schema::migrate`] found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Migration {
-    /// There was none, and it was made.
-    Made,
-    /// It was there, and is that of this release.
-    UpToDate,
 }
 
 impl Schema {
@@ -95,7 +86,7 @@ impl Schema {
             return make_table(&connection, table, self.unlogged, roles).await;
         }
         let is_new = make(&connection, &self.config.schema, self.unlogged, roles).await?;
-        Ok(if is_new { Migration::Made } else { Migration::UpToDate })
+        Ok(Migration::of(is_new))
     }
 }
 

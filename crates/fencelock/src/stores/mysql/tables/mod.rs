@@ -12,9 +12,9 @@ pub(super) use self::table::Table;
 use super::connection::{Answer, Connection, column};
 use super::fault::cut_short;
 use super::link::Dialler;
-use super::schema::Migration;
 use super::setup::account;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::database::Migration;
 use crate::kit::database::call::strange;
 use crate::kit::fault::{Meaning, refused};
 use crate::kit::lock_table::{self, Kind, LockTable, Rows};
@@ -34,7 +34,7 @@ pub(super) async fn make(connection: &Connection, table: &Table, accounts: &[&st
     for name in accounts {
         connection.simple("migrate", &table.grant(&account(name))).await?;
     }
-    Ok(if is_there { Migration::UpToDate } else { Migration::Made })
+    Ok(Migration::of(!is_there))
 }
 
 const ANOTHER_KEY: &str = "another unique key of the lock table keeps the row out";

@@ -13,9 +13,9 @@ pub(super) use self::table::Table;
 pub(super) use self::url::Layout;
 use super::connection::{Connection, value};
 use super::link::Dialler;
-use super::schema::Migration;
 use super::setup::{MAKING, check_grants};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::database::Migration;
 use crate::kit::database::call::strange;
 use crate::kit::fault::{Meaning, refused};
 use crate::kit::lock_table::{self, Kind, LockTable, Rows};
@@ -42,7 +42,7 @@ pub(super) async fn make(connection: &Connection, table: &Table, unlogged: bool,
     let alone = format!("SELECT pg_catalog.pg_advisory_xact_lock({MAKING});");
     connection.simple("migrate", &format!("{alone}{made}{granted}")).await?;
     check_grants(connection, roles, &table.granted()).await?;
-    Ok(if is_there { Migration::UpToDate } else { Migration::Made })
+    Ok(Migration::of(!is_there))
 }
 
 fn meant(code: &str) -> Option<Meaning> {
