@@ -4,6 +4,7 @@
 
 mod budgets;
 mod documents;
+mod english;
 mod finished;
 mod library;
 mod links;
@@ -58,11 +59,16 @@ const RULES: &[Rule] = &[
     Rule { name: "links in documents resolve", check: links::resolve },
     Rule { name: "documents are there", check: documents::there },
     Rule { name: "rooms keep to their budgets", check: budgets::held },
+    Rule { name: "plain sentences", check: english::plain },
 ];
 
 pub(crate) fn run(args: &[String]) -> Result {
-    shell::no_arguments(args)?;
     let tree = Tree::read(shell::root())?;
+    if args == ["--lower"] {
+        let lowered = english::lowered(&tree);
+        return std::fs::write(shell::root().join(english::TABLE), lowered).map_err(|error| error.to_string());
+    }
+    shell::no_arguments(args)?;
     let mut count = 0;
     for rule in RULES {
         for violation in (rule.check)(&tree) {
