@@ -1,6 +1,5 @@
 //! `fencelock bench`: the drill ends exact, and says so.
 
-use crate::common::terminal::Screen;
 use crate::common::{PROGRAM, Place, code, ended, output, stderr, stdout};
 
 #[test]
@@ -57,15 +56,4 @@ fn a_report_is_one_page_that_fetches_nothing() {
     assert!(!page.contains("NaN") && !page.contains("inf\""), "{page}");
     let (code, said) = ended(&mut place.fencelock(&["bench", "--sections", "1", "--report", "no/such/report.html"]));
     assert_eq!((code, said.lines().count()), (74, 1), "{said}");
-}
-
-#[test]
-fn a_terminal_shows_how_far_it_is() {
-    let place = Place::new();
-    let mut screen =
-        Screen::start(&place.fencelock(&["bench", "--workers", "2", "--processes", "1", "--seconds", "2"]));
-    screen.shows(" % ");
-    screen.shows(" sections");
-    screen.shows("counter exact");
-    assert_eq!(screen.code(), 0);
 }
