@@ -149,7 +149,7 @@ impl Bench {
         all.filter(|who| is_chosen(who) && is_present(who)).copied().collect()
     }
 
-    /// Those of them that can wait for a lock.
+    /// The contestants that can wait for a lock.
     pub(crate) fn waiting(&self, not: &[Contestant]) -> Vec<Contestant> {
         let mut present = self.contestants(not);
         present.retain(|contestant| contestant.waits());

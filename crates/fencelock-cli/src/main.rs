@@ -72,7 +72,7 @@ fn not_parsed(error: &clap::Error) -> Outcome<u8> {
     Ok(code::USAGE)
 }
 
-/// What else the user may have meant.
+/// A guess at the line that the user meant.
 fn advice(error: &clap::Error) -> Option<String> {
     if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) {
         let is_like = |verb: &str| verb.len() == word.len() && word.chars().all(|letter| verb.contains(letter));

@@ -41,7 +41,7 @@ pub(crate) struct Held {
     pub(crate) token: Option<String>,
 }
 
-/// What is the same for all locks that one `fencelock run` holds in one store.
+/// The facts that all locks of one `fencelock run` in one store share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Holder {
     store: String,

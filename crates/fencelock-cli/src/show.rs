@@ -117,7 +117,7 @@ impl Shown {
     }
 }
 
-/// What [`Shown::row`] has.
+/// The headings of [`Shown::row`].
 pub(crate) const QUEUE_HEADS: [&str; 8] = ["POSITION", "STATE", "CLAIM", "HOST", "PID", "SINCE", "PURPOSE", "TOKEN"];
 
 /// Whom the store does not name.

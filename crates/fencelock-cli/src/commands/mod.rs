@@ -289,7 +289,7 @@ async fn watch_at(chosen: &Chosen) -> Outcome<Client> {
 struct Failures(Option<Failure>);
 
 impl Failures {
-    /// What went well. A failure after the first is said at once.
+    /// Keeps a success. Prints each failure after the first at once.
     fn note<T>(&mut self, ended: Outcome<T>) -> Option<T> {
         match ended {
             Ok(done) => return Some(done),

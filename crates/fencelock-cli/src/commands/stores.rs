@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::output::Outcome;
 use crate::show::{print, print_json};
 
-/// What textbooks compare, as a quiet machine measured it, and which store is for what: docs/stores.md has the same.
+/// The comparison of textbooks, and which store is for what: docs/stores.md has the same.
 const COMPARED: &str = concat!(include_str!("stores/measured.md"), "\n", include_str!("stores/choice.md"));
 
 /// List the stores that this program knows, and what each promises.

@@ -133,7 +133,7 @@ fn count(seen: &[Seen]) -> usize {
     seen.iter().map(|seen| seen.locks.len()).sum()
 }
 
-/// Those that most wait for first, then the oldest; each with the time at which it was seen, by its store's clock.
+/// The locks with the most waiters first, then the oldest; each with the time of its look, by its store's clock.
 fn sorted(seen: &[Seen]) -> Vec<(&Looked, Option<SystemTime>)> {
     let mut locks: Vec<_> = seen.iter().flat_map(|seen| seen.locks.iter().map(|lock| (lock, seen.clock))).collect();
     locks.sort_by_cached_key(|(lock, _)| lock.urgency());

@@ -1,4 +1,4 @@
-//! What every process of the drill writes down: its sections, and how often it was woken.
+//! The log of each process of the drill: its sections, and how often it was woken.
 
 use std::fs;
 use std::io;

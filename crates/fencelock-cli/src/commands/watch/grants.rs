@@ -61,7 +61,7 @@ pub(crate) struct Counts {
 }
 
 impl Grants {
-    /// Those in `store`, whose events are numbered with those of other stores.
+    /// The grants in `store`. Events of all stores share one numbering.
     pub(crate) fn new(store: Arc<str>, classes: usize, last: Arc<AtomicU64>) -> Self {
         Self { store, counts: vec![Counts::default(); classes], last, ..Self::default() }
     }

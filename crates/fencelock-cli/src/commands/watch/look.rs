@@ -120,7 +120,7 @@ pub(crate) struct Held {
 }
 
 impl Looked {
-    /// What puts locks into order: those that most wait for first, then those with the oldest wait or hold.
+    /// The key of the order: most waiters first, then the oldest wait or hold.
     pub(crate) fn urgency(&self) -> impl Ord {
         let since = self.oldest_wait.or(self.oldest_hold);
         (Reverse(self.row.waiting), since.is_none(), since)
@@ -178,7 +178,7 @@ impl Looked {
     }
 }
 
-/// What looks at one of the stores.
+/// A looker at one of the stores.
 pub(crate) struct Watch {
     chosen: Chosen,
     /// Where the store stands among those that are seen.
@@ -298,7 +298,7 @@ impl Watch {
     }
 }
 
-/// What one look found.
+/// The findings of one look.
 struct Look {
     locks: Vec<Looked>,
     left_out: usize,
