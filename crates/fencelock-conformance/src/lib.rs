@@ -1,11 +1,9 @@
-//! What a lock must keep, as code: laws for stores, a checker of histories, and a harness that hurts processes.
+//! What a lock must keep, as code: laws for stores, and scenes of faults.
 //!
 //! A store's own conformance test is a [`Fixture`] and one line: [`suite!`].
 
 mod counted;
 mod fixture;
-pub mod harness;
-pub mod history;
 pub mod laws;
 mod memory;
 pub mod scenes;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fencelock_conformance::harness::Site;
+use fencelock_lab::Site;
 
 /// Servers of one kind, for drills and scenes one after the other. Each store has one of these; everything that runs over
 /// real servers is written for all of them.

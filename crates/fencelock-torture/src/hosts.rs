@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencelock_conformance::harness::{Outage, Site};
+use fencelock_lab::{Outage, Site};
 use fencelock_testbed::Network;
 use fencelock_testbed::zookeeper::{Ensemble, Server, Settings};
 

@@ -1,6 +1,6 @@
 //! What happens to locks when real servers, networks and processes fail.
 //!
-//! A store takes part by one [`Site`](fencelock_conformance::harness::Site): where its servers are and how they are broken.
+//! A store takes part by one [`Site`](fencelock_lab::Site): where its servers are and how they are broken.
 //! The strategies of the harness and the scenes of `fencelock-conformance` then run over it, on servers that a [`Bed`] keeps.
 
 mod bed;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use fencelock_conformance::harness::{Site, Uses};
 use fencelock_conformance::scenes::Stage;
+use fencelock_lab::{Site, Uses};
 use fencelock_torture::redis::experiment::{Experiment, HEAD, Lock};
 use fencelock_torture::writers::{self, Check, Database};
 use fencelock_torture::zookeeper::ZooKeeper;

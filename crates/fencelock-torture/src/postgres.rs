@@ -7,8 +7,8 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fencelock_conformance::harness::{Outage, Site};
-use fencelock_conformance::history::{Lapse, LogWriter};
+use fencelock_lab::history::{Lapse, LogWriter};
+use fencelock_lab::{Outage, Site};
 use fencelock_testbed::postgres::{OWNER, Server, Settings};
 use fencelock_testbed::{Proxy, Way};
 

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fencelock_conformance::harness::{Outage, Site};
-use fencelock_conformance::history::{Lapse, LogWriter};
+use fencelock_lab::history::{Lapse, LogWriter};
+use fencelock_lab::{Outage, Site};
 use fencelock_testbed::redis::{Reply, Server, Settings};
 use fencelock_testbed::{PATIENCE, Proxy, Way, wait_until};
 

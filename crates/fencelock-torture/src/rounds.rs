@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencelock_conformance::harness::{Drill, Site, Strategy, Toll, Uses, Verdict};
-use fencelock_conformance::history::Law;
+use fencelock_lab::history::Law;
+use fencelock_lab::{Drill, Site, Strategy, Toll, Uses, Verdict};
 
 /// How long the storms last, and what takes part in them.
 #[derive(Debug, Clone)]

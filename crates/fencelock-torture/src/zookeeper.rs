@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fencelock_conformance::harness::{Outage, Site};
+use fencelock_lab::{Outage, Site};
 use fencelock_testbed::zookeeper::{Ensemble, Server, Settings};
 use fencelock_testbed::{Proxy, Way};
 

@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use common::drill_at;
-use fencelock_conformance::harness::{Outage, Site, Strategy};
+use fencelock_lab::{Outage, Site, Strategy};
 use fencelock_torture::ZooKeeperHosts;
 
 #[test]

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    fencelock_conformance::harness::worker_main()
+    fencelock_lab::worker_main()
 }

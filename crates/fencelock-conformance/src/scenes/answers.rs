@@ -11,15 +11,15 @@ use fencelock::time::SystemClock;
 use fencelock::{ErrorKind, Name};
 
 use super::{LOCK, LOOK_AGAIN, PATIENCE, Stage, contenders, mutex, now, pass, release, until_contenders};
-use crate::harness::{Outage, Rng};
+use fencelock_lab::Outage;
 
 /// How many cuts there are besides those between two fields.
 const CUTS: usize = 24;
 
 pub(super) fn an_answer_cut_at_any_byte_leaves_one_place_or_none(stage: &Stage) {
-    let mut rng = Rng::new(stage.seed);
+    let mut rng = fastrand::Rng::with_seed(stage.seed);
     let fields = stage.site.answer_fields(LOCK);
-    let anywhere = (0..CUTS).map(|_| rng.next() % Outage::ANSWER_BYTES);
+    let anywhere = (0..CUTS).map(|_| rng.u64(..Outage::ANSWER_BYTES));
     let cuts: Vec<u64> = fields.iter().copied().chain(anywhere).collect();
     let surely_answered = fields.last().copied().unwrap_or(0);
     assert!(surely_answered < Outage::ANSWER_BYTES, "an answer is {surely_answered} bytes long");

@@ -6,7 +6,7 @@ use fencelock::Client;
 use tokio::sync::Mutex as Registry;
 
 use super::{LONG, LOOK_AGAIN, PATIENCE, Stage, mutex, now, pass, release, until_contenders};
-use crate::harness::Outage;
+use fencelock_lab::Outage;
 
 /// How many wait at once. Each of them reads the queue when it comes and after the reset, so the cost grows with the square
 /// of this; a thousand that nobody disturbs are a law's.

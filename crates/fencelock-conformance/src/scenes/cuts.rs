@@ -3,7 +3,7 @@
 use fencelock::{GuardState, Loss};
 
 use super::{LONG, LOOK_AGAIN, Stage, mutex, now, pass, release, rival, until_contenders};
-use crate::harness::Outage;
+use fencelock_lab::Outage;
 
 pub(super) fn a_client_cut_for_less_than_its_session_keeps_its_lock(stage: &Stage) {
     stage.block_on(async {

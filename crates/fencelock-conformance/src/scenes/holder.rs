@@ -9,7 +9,7 @@ use fencelock::{Client, FencingToken, Guard};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::{LOCK, PATIENCE, Stage};
-use crate::harness::Resource;
+use fencelock_lab::Resource;
 
 /// The process as a scene has it in hand; killed when it is dropped.
 pub(super) struct Holder {

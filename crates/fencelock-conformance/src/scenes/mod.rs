@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 pub use self::holder::holder_main;
 pub use self::processes::{Takeover, takeover};
-use crate::harness::{Outage, Site};
+use fencelock_lab::{Outage, Site};
 
 /// Where a scene takes place.
 #[derive(Debug, Clone)]
@@ -76,7 +76,7 @@ macro_rules! __scene_list {
     (() [$($group:ident :: $scene:ident [$($need:ident)*],)*]) => {
         &[$($crate::scenes::Scene {
             name: stringify!($scene),
-            needs: &[$($crate::harness::Outage::$need),*],
+            needs: &[$(fencelock_lab::Outage::$need),*],
             run: $group::$scene,
         }),*]
     };

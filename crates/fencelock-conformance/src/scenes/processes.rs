@@ -6,7 +6,7 @@ use fencelock::FencingToken;
 
 use super::holder::Holder;
 use super::{LOCK, Stage, now, pass, release, rival, until_contenders};
-use crate::harness::{Outage, Resource};
+use fencelock_lab::{Outage, Resource};
 
 /// How a lock went on after its holder was killed.
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,7 @@
 use fencelock::GuardState;
 
 use super::{LOOK_AGAIN, Stage, mutex, now, pass, release, rival, until_contenders};
-use crate::harness::Outage;
+use fencelock_lab::Outage;
 
 /// How many sessions of the site those of the two clients live for: an election, and the way to another server, are to fit into
 /// one on a busy machine too.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fencelock::Client;
-use fencelock_conformance::harness::{Drill, Strategy};
+use fencelock_lab::{Drill, Strategy};
 
 fn directory(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("fencelock-faults-{name}-{}", std::process::id()));

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fencelock_conformance::harness::{Drill, Strategy, Toll, Uses, Verdict};
+use fencelock_lab::{Drill, Strategy, Toll, Uses, Verdict};
 
 /// A directory of this test's own; kept when the test fails, so that the logs can be read.
 struct Directory(PathBuf);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencelock_conformance::harness::Site;
 use fencelock_conformance::scenes::{Stage, play, scenes};
+use fencelock_lab::Site;
 
 #[derive(Debug)]
 struct Directory(String);

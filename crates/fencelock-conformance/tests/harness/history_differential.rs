@@ -1,7 +1,7 @@
 //! The checker against searches that try everything, on small random histories.
 
 use fencelock::inspect::Claim;
-use fencelock_conformance::history::{Answer, History, Law, Laws, Section, check};
+use fencelock_lab::history::{Answer, History, Law, Laws, Section, check};
 use proptest::prelude::*;
 
 /// One operation of a history, between its call and its answer.

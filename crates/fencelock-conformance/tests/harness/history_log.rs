@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use fencelock::inspect::Claim;
-use fencelock_conformance::history::{
+use fencelock_lab::history::{
     Answer, Enqueue, Laws, LogEvent, LogWriter, RegisterLog, check, read_directory, read_log,
 };
 
@@ -61,7 +61,7 @@ fn what_was_written_is_read_back() {
     log.write_at(4, 130, LogEvent::Acquire { lock: "b", claim: Claim::WRITER }).unwrap();
     log.write_at(4, 131, LogEvent::Granted { token: None }).unwrap();
     log.write_at(4, 133, LogEvent::BeliefEnds).unwrap();
-    log.write_at(0, 134, LogEvent::Note { text: "and so on" }).unwrap();
+    log.write_at(0, 134, LogEvent::Note { text: "in\ntwo lines" }).unwrap();
     let history = read_log(&path, 0).unwrap();
     assert_eq!((history.clients, history.locks), (vec!["worker 1".to_owned()], vec!["a lock".into(), "b".into()]));
     let [first, second, third, fourth] = history.sections[..] else { panic!("{:?}", history.sections) };
@@ -91,15 +91,19 @@ fn a_log_that_breaks_off_is_read_up_to_its_last_whole_line() {
 #[test]
 fn lines_that_are_not_understood_are_named() {
     let directory = Directory::new("bad");
-    for (text, line) in [
-        ("fencelock-history 2 worker\n", 1),
-        ("fencelock-history 1 worker\ng 5 100 7\n", 2),
-        ("fencelock-history 1 worker\na 1 100 1 1 lock\ng 1 x 7\n", 3),
-        ("fencelock-history 1 worker\na 1 100 2 1 lock\n", 2),
-        ("fencelock-register 1\n7 maybe lock\n", 2),
+    let header = r#"{"format":"fencelock-sections 1","client":"worker"}"#;
+    let acquire = r#"{"section":1,"at":100,"event":"acquire","lock":"lock","weight":1,"capacity":1}"#;
+    for (lines, line) in [
+        (&[r#"{"format":"fencelock-sections 2","client":"worker"}"#][..], 1),
+        (&[r#"{"format":"fencelock-sections 1"}"#], 1),
+        (&[header, r#"{"section":5,"at":100,"event":"granted","token":7}"#], 2),
+        (&[header, acquire, r#"{"section":1,"at":"x","event":"granted","token":7}"#], 3),
+        (&[header, acquire, r#"{"section":1,"at":101,"event":"vanished"}"#], 3),
+        (&[header, r#"{"section":1,"at":100,"event":"acquire","lock":"lock","weight":2,"capacity":1}"#], 2),
+        (&[r#"{"format":"fencelock-writes 1"}"#, r#"{"lock":"lock","token":7,"accepted":"maybe"}"#], 2),
     ] {
         let path = directory.path("bad.log");
-        fs::write(&path, text).unwrap();
+        fs::write(&path, lines.join("\n") + "\n").unwrap();
         let error = read_log(&path, 0).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
         assert!(error.to_string().contains(&format!("bad.log:{line}: ")), "{error}");
@@ -112,7 +116,8 @@ fn the_logs_of_a_directory_make_one_history() {
     let (one, two) = (directory.path("1.log"), directory.path("2.log"));
     write_section(&LogWriter::create(&one, "worker 1").unwrap(), 1, 100, 7);
     write_section(&LogWriter::create(&two, "worker 2").unwrap(), 1, 200, 8);
-    append(&two, "a 2 300 1 1 a lock\n");
+    let text = r#"{"section":2,"at":300,"event":"acquire","lock":"a lock","weight":1,"capacity":1}"#;
+    append(&two, &format!("{text}\n"));
     let parent = LogWriter::create(&directory.path("parent.log"), "parent").unwrap();
     parent.write_at(0, 1_000, LogEvent::Dead { client: "worker 2" }).unwrap();
     let register = RegisterLog::open(&directory.path("register.log")).unwrap();

@@ -1,7 +1,7 @@
 //! The checker finds each kind of planted violation, calls it by its name, and finds nothing in clean histories.
 
 use fencelock::inspect::Claim;
-use fencelock_conformance::history::{Answer, Enqueue, History, Lapse, Law, Laws, Section, Write, check};
+use fencelock_lab::history::{Answer, Enqueue, History, Lapse, Law, Laws, Section, Write, check};
 
 /// A clean history: `rounds` sections one after the other, each queueing before the one before has left.
 fn one_after_the_other(claim: Claim, rounds: u64) -> History {

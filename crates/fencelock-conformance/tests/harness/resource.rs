@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use fencelock_conformance::harness::Resource;
-use fencelock_conformance::history::{Laws, Write, check, read_directory};
+use fencelock_lab::Resource;
+use fencelock_lab::history::{Laws, Write, check, read_directory};
 
 #[test]
 fn an_older_token_is_refused_after_a_newer_one_by_everybody_who_opens_the_resource() {

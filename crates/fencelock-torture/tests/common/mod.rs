@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fencelock_conformance::harness::{Drill, Site, Strategy, Uses, Verdict};
 use fencelock_conformance::scenes::Stage;
+use fencelock_lab::{Drill, Site, Strategy, Uses, Verdict};
 use fencelock_torture::Bed;
 
 /// How many servers there are where nothing else is said: three, or what `FENCELOCK_TEST_SERVERS` says. What cannot befall

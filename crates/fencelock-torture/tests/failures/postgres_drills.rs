@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::common::{Servers, drill, drill_at};
-use fencelock_conformance::harness::{Outage, Site, Strategy};
+use fencelock_lab::{Outage, Site, Strategy};
 use fencelock_torture::postgres;
 
 static ONE: Servers<postgres::Servers> = Servers::new(postgres::Servers::start);

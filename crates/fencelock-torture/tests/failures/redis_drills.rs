@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::common::{Servers, drill, drill_at};
-use fencelock_conformance::harness::{Outage, Site, Strategy};
+use fencelock_lab::{Outage, Site, Strategy};
 use fencelock_torture::redis;
 
 static DURABLE: Servers<redis::Servers> = Servers::new(redis::Servers::durable);

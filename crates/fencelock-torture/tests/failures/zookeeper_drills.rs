@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::common::{Servers, count, drill, drill_at, drill_with};
-use fencelock_conformance::harness::{Drill, Outage, Site, Strategy, Uses};
+use fencelock_lab::{Drill, Outage, Site, Strategy, Uses};
 use fencelock_testbed::zookeeper::Ensemble;
 use fencelock_torture::zookeeper::ZooKeeper;
 

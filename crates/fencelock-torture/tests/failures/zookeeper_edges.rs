@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::Servers;
 use fencelock::time::{Clock, SystemClock};
 use fencelock::{Client, ErrorKind};
-use fencelock_conformance::harness::Site;
+use fencelock_lab::Site;
 use fencelock_testbed::Way;
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
 use fencelock_torture::zookeeper::ZooKeeper;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::common::{Servers, drill, drill_with};
-use fencelock_conformance::harness::{Drill, Outage, Strategy};
-use fencelock_conformance::history::Answer;
+use fencelock_lab::history::Answer;
+use fencelock_lab::{Drill, Outage, Strategy};
 use fencelock_testbed::zookeeper::Ensemble;
 use fencelock_torture::zookeeper::ZooKeeper;
 

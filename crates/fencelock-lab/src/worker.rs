@@ -12,7 +12,6 @@ use fencelock::observe::{Event, Observer};
 use fencelock::{Client, ErrorKind, Guard, WriteGuard};
 
 use super::resource::Resource;
-use super::rng::Rng;
 use super::site::Outage;
 use super::uses::{Held, Lock, Uses};
 use crate::history::{LogEvent, LogWriter};
@@ -108,16 +107,12 @@ fn work(orders: Orders) -> Result<ExitCode, Failure> {
     let shared = Arc::new(Shared { log, resources: resources?, finish });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let Err(failure) = runtime.block_on(work_at(&orders, &shared)) else { return Ok(ExitCode::SUCCESS) };
-    shared.log.write(0, LogEvent::Note { text: &format!("{FAILED}{}", one_line(&failure.to_string())) })?;
+    shared.log.write(0, LogEvent::Note { text: &format!("{FAILED}{}", failure) })?;
     Ok(ExitCode::FAILURE)
 }
 
 /// What the last note of a worker begins with that cannot go on.
 pub(super) const FAILED: &str = "failed: ";
-
-fn one_line(text: &str) -> String {
-    text.replace('\n', " ")
-}
 
 /// Ends when all tasks did, or with the first that fails.
 async fn work_at(orders: &Orders, shared: &Arc<Shared>) -> Result<(), Failure> {
@@ -191,7 +186,7 @@ struct Task<'a> {
     queued: Arc<Queued>,
     shared: &'a Shared,
     section: u64,
-    rng: Rng,
+    rng: fastrand::Rng,
     locks: usize,
     uses: Uses,
     is_crowd: bool,
@@ -206,7 +201,7 @@ async fn task(orders: &Orders, number: usize, shared: &Shared, crowd: Option<Cli
         None => connect(&orders.url, &queued).await?,
     };
     let section = number as u64 * SECTIONS_PER_TASK;
-    let rng = Rng::new(orders.seed.wrapping_add(number as u64).wrapping_mul(0x9e37_79b9));
+    let rng = fastrand::Rng::with_seed(orders.seed.wrapping_add(number as u64).wrapping_mul(0x9e37_79b9));
     let Orders { locks, uses, is_crowd, refusal, .. } = *orders;
     let mut task = Task { client, queued, shared, section, rng, locks, uses, is_crowd, refusal };
     while !shared.finish.load(Ordering::Relaxed) {
@@ -231,14 +226,14 @@ async fn connect(url: &str, queued: &Arc<Queued>) -> Result<Client, fencelock::E
 }
 
 impl Task<'_> {
-    fn log(&self, event: LogEvent<'_>) -> io::Result<()> {
+    fn log(&self, event: LogEvent<&str>) -> io::Result<()> {
         self.shared.log.write(self.section, event)
     }
 
     /// One attempt at one lock, and what it leads to.
     async fn section(&mut self) -> Result<(), Failure> {
         self.section += 1;
-        let lock = self.rng.below(self.locks);
+        let lock = self.rng.usize(..self.locks);
         let (name, claim) = (lock_name(lock), self.uses.claim(lock, &mut self.rng));
         self.queued.not_before.store(0, Ordering::Relaxed);
         self.queued.by.store(0, Ordering::Relaxed);
@@ -277,8 +272,8 @@ impl Task<'_> {
         if self.is_crowd {
             return Some(lock.acquire().await);
         }
-        let limit = Duration::from_micros(self.rng.below(5_000) as u64);
-        match self.rng.below(20) {
+        let limit = Duration::from_micros(self.rng.usize(..5_000) as u64);
+        match self.rng.usize(..20) {
             0..13 => Some(lock.acquire().await),
             13..17 => Some(lock.try_acquire().await),
             17..19 => Some(lock.acquire_within(limit).await),
@@ -290,7 +285,7 @@ impl Task<'_> {
         match held {
             Held::Writer(guard) => {
                 let believes = self.inside(&guard, place).await?;
-                if believes && self.uses.downgrades(place.lock) && self.rng.below(3) == 0 {
+                if believes && self.uses.downgrades(place.lock) && self.rng.usize(..3) == 0 {
                     return self.downgrade(guard, place).await;
                 }
                 self.release(guard).await
@@ -313,7 +308,7 @@ impl Task<'_> {
         self.shared.log.write_at(self.section, granted, LogEvent::Granted { token })?;
         // A grant that was over before it was known has no core.
         let mut proof = granted.saturating_sub(u64::from(!believes));
-        for _write in 0..=self.rng.below(2) {
+        for _write in 0..=self.rng.usize(..2) {
             // Only exclusive grants are ordered by their tokens.
             if let Some(token) = token.filter(|_| place.claim.is_whole()) {
                 self.shared.resources[place.lock].write(token)?;
@@ -348,7 +343,8 @@ impl Task<'_> {
         };
         let (writer, reader) = (self.section, Place { claim: Claim::READER, ..*place });
         self.section += 1;
-        let acquire = LogEvent::Acquire { lock: &lock_name(place.lock), claim: reader.claim };
+        let name = lock_name(place.lock);
+        let acquire = LogEvent::Acquire { lock: name.as_str(), claim: reader.claim };
         self.shared.log.write_at(self.section, place.called, acquire)?;
         self.shared.log.write(writer, LogEvent::Gone)?;
         self.inside(&reading, &reader).await?;
@@ -361,7 +357,7 @@ impl Task<'_> {
         let is_explained =
             error.is_retryable() || error.kind() == ErrorKind::Lost || Some(error.kind()) == self.refusal;
         match is_explained {
-            true => Ok(self.log(LogEvent::Note { text: &one_line(&error.to_string()) })?),
+            true => Ok(self.log(LogEvent::Note { text: &error.to_string() })?),
             false => Err(format!("{error:?}").into()),
         }
     }
@@ -405,7 +401,7 @@ impl Task<'_> {
     }
 
     async fn pause(&mut self, up_to_us: usize) {
-        tokio::time::sleep(Duration::from_micros(self.rng.below(up_to_us) as u64)).await;
+        tokio::time::sleep(Duration::from_micros(self.rng.usize(..up_to_us) as u64)).await;
     }
 }
 

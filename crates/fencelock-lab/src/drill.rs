@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fencelock::store::Liveness;
+use fencelock::capability::Liveness;
 use fencelock::{Client, Name};
 
 use super::fleet::Fleet;
-use super::rng::Rng;
 use super::site::{Site, Unbreakable};
 use super::strategy::{Strategy, Toll};
 use super::uses::{Lock, Uses};
@@ -116,7 +115,7 @@ impl Drill {
     }
 
     fn hurt(&self, fleet: &mut Fleet, toll: &mut Toll) -> io::Result<()> {
-        let mut rng = Rng::new(self.seed);
+        let mut rng = fastrand::Rng::with_seed(self.seed);
         if !fleet.wait_for(self.patience, |grants| grants.iter().all(|grants| *grants > 0))? {
             fleet.faults.push("nothing was granted even before the first strike".to_owned());
         }

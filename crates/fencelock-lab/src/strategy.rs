@@ -8,7 +8,6 @@ use std::time::Duration;
 use fencelock::ErrorKind;
 
 use super::fleet::Fleet;
-use super::rng::Rng;
 use super::site::{Outage, Site};
 
 /// A way to hurt processes and what they rely on, by name.
@@ -61,13 +60,13 @@ impl Strategy {
     }
 
     /// Hurts once: first a worker that is stopped already, else somebody or something else.
-    pub(super) fn strike(self, fleet: &mut Fleet, rng: &mut Rng, toll: &mut Toll) -> io::Result<()> {
+    pub(super) fn strike(self, fleet: &mut Fleet, rng: &mut fastrand::Rng, toll: &mut Toll) -> io::Result<()> {
         if self == Self::Storm {
             return one_of_all(fleet, rng).strike(fleet, rng, toll);
         }
         let stopped: Vec<usize> = numbers(fleet, |fleet, number| fleet.workers[number].is_stopped);
-        if let Some(number) = rng.choose(&stopped) {
-            return match self == Self::Everything && rng.below(3) == 0 {
+        if let Some(number) = rng.choice(&stopped).copied() {
+            return match self == Self::Everything && rng.usize(..3) == 0 {
                 true => kill(fleet, number, toll),
                 false => fleet.go_on(number),
             };
@@ -80,7 +79,7 @@ impl Strategy {
         }
     }
 
-    fn hurt_somebody(self, fleet: &mut Fleet, rng: &mut Rng, toll: &mut Toll) -> io::Result<()> {
+    fn hurt_somebody(self, fleet: &mut Fleet, rng: &mut fastrand::Rng, toll: &mut Toll) -> io::Result<()> {
         if matches!(self, Self::KillHolders | Self::StopHolders | Self::StopHoldersPastTheirSession) {
             fleet.wait_for_a_holder()?;
         }
@@ -88,7 +87,7 @@ impl Strategy {
         let waiters =
             numbers(fleet, |fleet, number| fleet.workers[number].view.waits() && !fleet.workers[number].view.holds());
         let all = numbers(fleet, |_, _| true);
-        match (self, rng.choose(&holders), rng.choose(&waiters), rng.choose(&all)) {
+        match (self, rng.choice(&holders).copied(), rng.choice(&waiters).copied(), rng.choice(&all).copied()) {
             (Self::KillAnybody, _, _, Some(number))
             | (Self::KillHolders, Some(number), _, _)
             | (Self::KillWaiters, _, Some(number), _) => kill(fleet, number, toll),
@@ -99,7 +98,7 @@ impl Strategy {
                 fleet.watch(past)?;
                 fleet.go_on(number)
             }
-            (Self::Everything, _, _, Some(number)) if rng.below(2) == 0 => stop(fleet, number, toll),
+            (Self::Everything, _, _, Some(number)) if rng.usize(..2) == 0 => stop(fleet, number, toll),
             (Self::Everything, _, _, Some(number)) => kill(fleet, number, toll),
             _ => Ok(()),
         }
@@ -107,19 +106,25 @@ impl Strategy {
 }
 
 /// What a storm does next.
-fn one_of_all(fleet: &Fleet, rng: &mut Rng) -> Strategy {
+fn one_of_all(fleet: &Fleet, rng: &mut fastrand::Rng) -> Strategy {
     let outages = Outage::ALL.into_iter().flat_map(|outage| [Strategy::Brief(outage), Strategy::Long(outage)]);
     let others = Strategy::PROCESSES.into_iter().chain([Strategy::StopHoldersPastTheirSession]);
     let site = fleet.site();
     let possible: Vec<Strategy> = outages.chain(others).filter(|strategy| strategy.is_possible(&*site)).collect();
-    rng.choose(&possible).unwrap_or(Strategy::Calm)
+    rng.choice(&possible).copied().unwrap_or(Strategy::Calm)
 }
 
-fn befall(outage: Outage, lasting: Duration, fleet: &mut Fleet, rng: &mut Rng, toll: &mut Toll) -> io::Result<()> {
-    let worker = rng.below(fleet.workers.len());
+fn befall(
+    outage: Outage,
+    lasting: Duration,
+    fleet: &mut Fleet,
+    rng: &mut fastrand::Rng,
+    toll: &mut Toll,
+) -> io::Result<()> {
+    let worker = rng.usize(..fleet.workers.len());
     let site = fleet.site();
     fleet.note(&format!("{outage:?} {worker}"))?;
-    site.strike(outage, worker, rng.next())?;
+    site.strike(outage, worker, rng.u64(..))?;
     *toll.outages.entry(outage).or_default() += 1;
     fleet.watch(lasting)?;
     site.heal()?;

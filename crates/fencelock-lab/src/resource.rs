@@ -5,6 +5,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::retry_on_intr;
+
 use crate::history::RegisterLog;
 
 /// A fenced register in a file, shared by processes. Its locking is its own and has nothing to do with fencelock.
@@ -26,9 +29,9 @@ impl Resource {
     pub fn open(directory: &Path, lock: &str) -> io::Result<Self> {
         let path = directory.join(format!("resource-{lock}"));
         let newest = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        newest.lock()?;
+        seize(&newest)?;
         let log = RegisterLog::open(&directory.join(format!("resource-{lock}.log")));
-        newest.unlock()?;
+        free(&newest)?;
         Ok(Self { lock: lock.to_owned(), newest, log: log? })
     }
 
@@ -37,9 +40,9 @@ impl Resource {
     /// # Errors
     /// Whatever the file system says.
     pub fn write(&self, token: i64) -> io::Result<bool> {
-        self.newest.lock()?;
+        seize(&self.newest)?;
         let accepted = self.decide(token);
-        self.newest.unlock()?;
+        free(&self.newest)?;
         accepted
     }
 
@@ -54,4 +57,12 @@ impl Resource {
         self.log.write(&self.lock, token, accepted)?;
         Ok(accepted)
     }
+}
+
+fn seize(file: &File) -> io::Result<()> {
+    Ok(retry_on_intr(|| flock(file, FlockOperation::LockExclusive))?)
+}
+
+fn free(file: &File) -> io::Result<()> {
+    Ok(flock(file, FlockOperation::Unlock)?)
 }

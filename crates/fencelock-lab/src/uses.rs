@@ -5,8 +5,6 @@ use std::time::Duration;
 use fencelock::inspect::Claim;
 use fencelock::{AnyGuard, Client, Mutex, Result, RwLock, Semaphore, WriteGuard};
 
-use super::rng::Rng;
-
 /// How many permits the semaphores of drills have.
 const CAPACITY: u32 = 3;
 
@@ -66,10 +64,10 @@ impl Uses {
     }
 
     /// A claim to this lock, by chance.
-    pub(super) fn claim(self, lock: usize, rng: &mut Rng) -> Claim {
+    pub(super) fn claim(self, lock: usize, rng: &mut fastrand::Rng) -> Claim {
         match self.of_lock(lock) {
-            Self::ReadWriteLocks if rng.below(5) < 3 => Claim::READER,
-            Self::Semaphores => permits([1, 1, 1, 2, 2, 3][rng.below(6)]),
+            Self::ReadWriteLocks if rng.usize(..5) < 3 => Claim::READER,
+            Self::Semaphores => permits([1, 1, 1, 2, 2, 3][rng.usize(..6)]),
             _ => self.whole(lock),
         }
     }

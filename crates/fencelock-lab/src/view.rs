@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 
 use super::worker::FAILED;
+use crate::history::{Line, LogEvent};
 
 /// Follows the log of one worker.
 #[derive(Debug)]
@@ -50,30 +51,21 @@ impl View {
         Ok(())
     }
 
-    fn line(&mut self, line: &str) -> Option<()> {
-        let mut words = line.splitn(6, ' ');
-        let letter = words.next()?;
-        let section = words.next()?.parse().ok()?;
-        match letter {
-            "a" => {
-                self.waiting.insert(section, words.nth(3)?.to_owned());
-            }
-            "g" => {
-                let lock = self.waiting.remove(&section)?;
+    /// The first line has no section, and tells nothing.
+    fn line(&mut self, line: &str) {
+        let Ok(Line::<String> { section, event, .. }) = serde_json::from_str(line) else { return };
+        match event {
+            LogEvent::Acquire { lock, .. } => drop(self.waiting.insert(section, lock)),
+            LogEvent::Granted { .. } => {
+                let Some(lock) = self.waiting.remove(&section) else { return };
                 *self.grants.entry(lock.clone()).or_default() += 1;
                 self.held.insert(section, lock);
             }
-            "n" => self.failure = line.splitn(4, ' ').nth(3)?.strip_prefix(FAILED).map(str::to_owned),
-            _ => {
-                if matches!(letter, "b" | "x") {
-                    self.waiting.remove(&section);
-                }
-                if matches!(letter, "r" | "l") {
-                    self.held.remove(&section);
-                }
-            }
+            LogEvent::Note { text } => self.failure = text.strip_prefix(FAILED).map(str::to_owned),
+            LogEvent::Busy | LogEvent::GaveUp => drop(self.waiting.remove(&section)),
+            LogEvent::Release | LogEvent::BeliefEnds => drop(self.held.remove(&section)),
+            _ => {}
         }
-        Some(())
     }
 
     pub(super) fn holds(&self) -> bool {

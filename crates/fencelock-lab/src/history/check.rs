@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use fencelock::capability::Capability;
-use fencelock::store::{Order, Tokens};
+use fencelock::capability::{Capability, Order, Tokens};
 
 use super::section::History;
 use super::{busy, cores, register};

@@ -15,11 +15,11 @@ mod busy;
 mod check;
 mod cores;
 mod log;
-mod parse;
+mod read;
 mod register;
 mod section;
 
 pub use check::{Law, Laws, Report, Violation, check};
-pub use log::{LogEvent, LogWriter, RegisterLog};
-pub use parse::{read_directory, read_log};
+pub use log::{Line, LogEvent, LogWriter, RegisterLog};
+pub use read::{read_directory, read_log};
 pub use section::{Answer, Enqueue, History, Lapse, Section, Write};
