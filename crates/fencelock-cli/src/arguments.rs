@@ -7,6 +7,8 @@ use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, Command, Error};
 use fencelock::Name;
+#[cfg(feature = "serve")]
+use fencelock::NamePattern;
 use fencelock::inspect::{Contender, Note};
 use fencelock::jobs::Slot;
 use tracing::level_filters::LevelFilter;
@@ -132,13 +134,10 @@ pub(crate) fn listen() -> Text<std::net::SocketAddr> {
 }
 
 #[cfg(feature = "serve")]
-pub(crate) fn pattern() -> Text<String> {
+pub(crate) fn class() -> Text<NamePattern> {
     Text::new(|text| match text {
-        "" => Err("it is empty".to_owned()),
         "other" => Err("the class of all other locks is called so".to_owned()),
-        _ if text.len() > Name::MAX_BYTES => Err(format!("it is longer than {} bytes", Name::MAX_BYTES)),
-        _ if text.contains(char::is_control) => Err("it holds control characters".to_owned()),
-        _ => Ok(text.to_owned()),
+        _ => NamePattern::new(text).map_err(|error| error.to_string()),
     })
 }
 

@@ -176,6 +176,7 @@ mod kit;
 mod metrics;
 mod name;
 mod outage;
+mod pattern;
 mod primitives;
 #[cfg(all(test, feature = "file", feature = "test-util"))]
 mod promises;
@@ -233,6 +234,7 @@ pub use engine::pending::flush;
 pub use error::{Error, ErrorKind, Outcome, Result};
 pub use name::Name;
 pub use outage::OnOutage;
+pub use pattern::NamePattern;
 pub use primitives::{AnyGuard, Guard, GuardError, Mutex, PermitGuard, ReadGuard, RwLock, Semaphore, WriteGuard, kind};
 pub use store::{AnyStore, Loss};
 #[cfg(feature = "file")]

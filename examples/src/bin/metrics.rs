@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let address = std::env::args().nth(2).unwrap_or_else(|| "127.0.0.1:0".to_owned());
 
     let prometheus = PrometheusBuilder::new().set_buckets(&BUCKETS)?.install_recorder()?;
-    let client = Client::builder().observer(Arc::new(Metrics::new().class("orders/*"))).connect(&url).await?;
+    let client = Client::builder().observer(Arc::new(Metrics::new().class("orders/*")?)).connect(&url).await?;
     let service = Router::new()
         .route("/metrics", get(move || ready(prometheus.render())))
         .route("/orders/{id}", get(move |Path(id)| order(client.clone(), id)));

@@ -135,7 +135,7 @@ fn is_a_figure(line: &str) -> bool {
 fn figures_are_counted_by_class_and_parse() {
     let (place, mut holder, _waiter) = busy();
     let _other = place.holder("mail");
-    let served = Served::start(&place, &["--class", "job/*", "--class", "a\"b\\*"]);
+    let served = Served::start(&place, &["--class", "job/*", "--class", "a\"b\\/*"]);
     served.counts("fencelock_store_locks{class=\"job/*\"}", "1");
     for (name, value) in [
         ("fencelock_store_up", "1"),
@@ -143,7 +143,7 @@ fn figures_are_counted_by_class_and_parse() {
         ("fencelock_store_waiters{class=\"job/*\"}", "1"),
         ("fencelock_store_locks{class=\"other\"}", "1"),
         ("fencelock_store_waiters{class=\"other\"}", "0"),
-        ("fencelock_store_locks{class=\"a\\\"b\\\\*\"}", "0"),
+        ("fencelock_store_locks{class=\"a\\\"b\\\\/*\"}", "0"),
         ("fencelock_store_grants_total{class=\"job/*\"}", "0"),
     ] {
         served.counts(name, value);
@@ -159,6 +159,13 @@ fn figures_are_counted_by_class_and_parse() {
     let helped: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     assert!(helped.len() > 10, "{text}");
     assert!(!text.contains("mail") && !text.contains("job/one"), "names are no labels: {text}");
+}
+
+#[test]
+fn a_class_by_a_pattern_that_matches_a_piece_of_a_part_is_refused() {
+    let place = Place::new();
+    let (code, said) = ended(&mut place.fencelock(&["serve", "--class", "user-*"]));
+    assert_eq!((code, said.contains("`*` is any one part between slashes")), (64, true), "{said}");
 }
 
 #[test]

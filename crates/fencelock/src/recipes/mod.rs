@@ -3,7 +3,6 @@
 mod election;
 mod multi;
 mod once;
-mod pattern;
 mod router;
 mod window;
 

@@ -4,16 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::MultiLock;
-use super::pattern::Pattern;
 use crate::client::{Client, ClientBuilder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
+use crate::pattern::NamePattern;
 use crate::primitives::{Mutex, RwLock, Semaphore};
 
 /// Which store a name is locked in: the few locks that must not fail in the safest store, the many in the fastest.
 ///
-/// A pattern is parts between slashes as a name has them. A part may be `*`, which stands for any one part; the last part may be `**`,
-/// which stands for one or more. **The most specific pattern that matches a name decides**, in whatever order the patterns are given.
+/// **The most specific [pattern](NamePattern) that matches a name decides**, in whatever order the patterns are given.
 /// Patterns of which neither is more specific, as `a/*` and `*/b`, are refused where a name can match both. A name that no
 /// pattern matches is an error: a router has no other store for it. The pattern `**` matches every name.
 ///
@@ -45,7 +44,7 @@ pub struct Router<S = Client> {
 /// The names that a pattern matches, and where they are locked.
 #[derive(Clone)]
 struct Route<S> {
-    pattern: Pattern,
+    pattern: NamePattern,
     /// One store, or during a move the old and the new one.
     stores: Vec<S>,
 }
@@ -64,11 +63,7 @@ impl<S> Router<S> {
         let mut taken: Vec<Route<S>> = Vec::new();
         for (text, store) in routes {
             let text = text.as_ref();
-            let pattern = Pattern::parse(text).map_err(|fault| {
-                wrong(format!(
-                    "the pattern {text:?} is not valid: {fault}; `*` is any one part between slashes, and `**` at the end one or more"
-                ))
-            })?;
+            let pattern = NamePattern::new(text)?;
             for Route { pattern: other, .. } in &taken {
                 if *other == pattern {
                     return Err(wrong(format!("the pattern {text:?} is given twice")));

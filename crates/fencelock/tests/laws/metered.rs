@@ -87,7 +87,7 @@ async fn client(world: &World, metrics: Metrics) -> (fencelock::memory::MemorySt
 #[test]
 fn waits_holds_and_hand_overs_are_counted_by_class_and_the_numbers_of_now_come_back_to_zero() {
     counted(|seen, world| async move {
-        let (_store, client) = client(&world, Metrics::new().class("orders/*").label("app", "shop")).await;
+        let (_store, client) = client(&world, Metrics::new().class("orders/*").unwrap().label("app", "shop")).await;
         let lock = client.mutex("orders/1").unwrap();
         let first = lock.acquire().await.unwrap();
         let second = tokio::spawn({

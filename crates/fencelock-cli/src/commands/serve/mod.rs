@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
+use fencelock::NamePattern;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -69,10 +70,10 @@ pub(crate) struct Serve {
     /// Only names that start with this.
     #[arg(long, default_value = "", hide_default_value = true, value_parser = arguments::prefix())]
     prefix: String,
-    /// Names that are counted together, * for any characters; may be given again. The first that fits counts, and all other
-    /// names are the class `other`.
-    #[arg(long = "class", value_name = "PATTERN", value_parser = arguments::pattern())]
-    classes: Vec<String>,
+    /// Names that are counted together, as orders/*: * is one part of a name between slashes, ** at the end one or more. May be given
+    /// again. The first that matches counts, and all other names are the class `other`.
+    #[arg(long = "class", value_name = "PATTERN", value_parser = arguments::class())]
+    classes: Vec<NamePattern>,
     /// How long to rest between two looks at the store.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = arguments::duration())]
     every: Duration,

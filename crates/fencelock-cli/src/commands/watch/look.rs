@@ -128,7 +128,7 @@ impl Looked {
 
     fn new(queue: &Queue, holders: usize, chosen: &Chosen, classes: &Classes, now: SystemTime) -> Self {
         let lock = Lock::new(queue, holders, &chosen.name(), now);
-        let class = classes.of(queue.name.as_str());
+        let class = classes.of(&queue.name);
         let held = |(contender, position): (&Contender, usize)| {
             let shown = Shown::new(&queue.name, position, contender, now);
             let Shown { request, token, who, claim, .. } = shown;
@@ -164,7 +164,7 @@ impl Looked {
     }
 
     fn unread(name: &Name, failure: &Failure, chosen: &Chosen, classes: &Classes) -> Self {
-        let class = classes.of(name.as_str());
+        let class = classes.of(name);
         let error = failure.message.clone().unwrap_or_else(|| "it cannot be read".to_owned());
         let row = Row {
             name: name.to_string(),
@@ -198,7 +198,7 @@ impl Watch {
     ) {
         let number = Arc::default();
         let looks = stores.into_iter().enumerate().map(|(at, chosen)| {
-            let grants = Grants::new(chosen.name().into(), classes.names().len(), Arc::clone(&number));
+            let grants = Grants::new(chosen.name().into(), classes.count(), Arc::clone(&number));
             let watch = Self { chosen, at, prefix: prefix.clone(), classes: classes.clone(), every, grants };
             Box::pin(watch.run(&seen))
         });

@@ -1,10 +1,13 @@
 //! Patterns of names: which names they match, and which of two is the more specific one.
 
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 
-/// Parts between slashes. A whole part may be `*`, any one part; the last may be `**`, one or more parts.
+/// A pattern of names, for routes and for the classes of metrics: parts between slashes, as a [`Name`] has them.
+///
+/// A part `*` matches any one part. A last part `**` matches one or more parts. Every other part matches itself, and holds no `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pattern {
+pub struct NamePattern {
     text: String,
     /// `None` is any part.
     parts: Vec<Option<String>>,
@@ -12,38 +15,48 @@ pub(super) struct Pattern {
     has_more: bool,
 }
 
-impl Pattern {
-    /// The pattern `text`, or what is wrong with it.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+impl NamePattern {
+    /// Checks `text` and takes it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] that says what is wrong and what is allowed.
+    pub fn new(text: impl AsRef<str>) -> Result<Self> {
+        let text = text.as_ref();
+        let wrong = |fault: String| {
+            let allowed = "`*` is any one part between slashes, and `**` at the end one or more";
+            Error::new(ErrorKind::Config, "pattern", format!("the pattern {text:?} is not valid: {fault}; {allowed}"))
+        };
+        Name::new(text).map_err(|error| wrong(error.said_without("name")))?;
         let mut parts: Vec<&str> = text.split('/').collect();
-        let has_more = parts.last() == Some(&"**");
-        if has_more {
-            parts.pop();
-        }
+        let has_more = parts.pop_if(|last| *last == "**").is_some();
         let part_of = |part: &str| match part {
             "*" => Ok(None),
-            "**" => Err("`**` may only be the last part".to_owned()),
-            part if part.contains('*') => Err(format!("the part `{part}` holds a `*`, which stands for a whole part")),
+            "**" => Err(wrong("`**` may only be the last part".to_owned())),
+            part if part.contains('*') => {
+                Err(wrong(format!("the part `{part}` holds a `*`, which stands for a whole part")))
+            }
             part => Ok(Some(part.to_owned())),
         };
-        let parts = parts.into_iter().map(part_of).collect::<Result<Vec<_>, _>>()?;
-        // What the wildcards leave must be able to be a name.
-        let name = Name::new(text).map_err(|error| error.said_without("name"))?;
-        Ok(Self { text: name.as_str().to_owned(), parts, has_more })
+        let parts = parts.into_iter().map(part_of).collect::<Result<Vec<_>>>()?;
+        Ok(Self { text: text.to_owned(), parts, has_more })
     }
 
-    pub(super) fn as_str(&self) -> &str {
+    /// The pattern as given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    pub(super) fn matches(&self, name: &Name) -> bool {
+    /// Whether it matches `name`.
+    #[must_use]
+    pub fn matches(&self, name: &Name) -> bool {
         let parts: Vec<_> = name.as_str().split('/').collect();
         self.has_length(parts.len())
             && self.parts.iter().zip(parts).all(|(own, part)| own.as_deref().is_none_or(|own| own == part))
     }
 
     /// Whether every name that `other` matches is matched by this one.
-    pub(super) fn contains(&self, other: &Self) -> bool {
+    pub(crate) fn contains(&self, other: &Self) -> bool {
         let lengths = if other.has_more { self.has_more } else { self.has_length(other.parts.len()) };
         lengths
             && self.shortest() <= other.shortest()
@@ -51,7 +64,7 @@ impl Pattern {
     }
 
     /// Whether some name is matched by both.
-    pub(super) fn overlaps(&self, other: &Self) -> bool {
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let length = self.shortest().max(other.shortest());
         let agree =
             |(one, another): (&Option<String>, &Option<String>)| one.is_none() || another.is_none() || one == another;
@@ -86,7 +99,7 @@ mod tests {
     fn what_patterns_say_of_each_other_is_what_they_match() {
         let names: Vec<_> = all_of(&["a", "b", "x"]).iter().map(|name| Name::new(name).unwrap()).collect();
         let patterns: Vec<_> =
-            all_of(&["a", "b", "*", "**"]).iter().filter_map(|text| Pattern::parse(text).ok()).collect();
+            all_of(&["a", "b", "*", "**"]).iter().filter_map(|text| NamePattern::new(text).ok()).collect();
         assert!(names.len() >= 39 && patterns.len() >= 50, "{} {}", names.len(), patterns.len());
         for one in &patterns {
             for other in &patterns {
@@ -101,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_star_is_one_part_and_two_at_the_end_are_one_or_more() {
-        let matches = |pattern: &str, name: &str| Pattern::parse(pattern).unwrap().matches(&Name::new(name).unwrap());
+        let matches = |pattern: &str, name: &str| NamePattern::new(pattern).unwrap().matches(&Name::new(name).unwrap());
         assert!(matches("**", "a") && matches("**", "a/b/c"));
         assert!(matches("pay/**", "pay/1") && matches("pay/**", "pay/1/2"));
         assert!(!matches("pay/**", "pay") && !matches("pay/**", "payroll/1"));
@@ -119,8 +132,8 @@ mod tests {
             ("a/***", "whole part"),
             ("a/../b", "segment"),
         ] {
-            let fault = Pattern::parse(text).unwrap_err();
-            assert!(fault.contains(said), "{text}: {fault}");
+            let fault = NamePattern::new(text).unwrap_err().to_string();
+            assert!(fault.contains(said) && fault.contains("any one part"), "{text}: {fault}");
         }
     }
 }
