@@ -96,6 +96,23 @@ async fn whoever_waits_too_long_for_another_one_that_makes_the_schema_is_told_so
     Client::connect(&with(&url, "ttl_ms=60000")).await.unwrap();
 }
 
+/// The server shows the rows of the functions before it finds the functions, while the commit of their maker is on its way.
+#[tokio::test]
+async fn a_look_while_another_client_makes_the_schema_shows_an_empty_queue() {
+    let (url, _) = database();
+    let holder = client(&url, 60_000).await;
+    let _guard = acquire(&holder, "job").await;
+    let user = connection(&url).await;
+    let asked = "SELECT pg_get_functiondef('fencelock.version()'::regprocedure)";
+    let version: String = user.query_one(asked, &[]).await.unwrap().get(0);
+    let missing = "CREATE OR REPLACE FUNCTION fencelock.version() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN RAISE undefined_function; END $$";
+    user.batch_execute(&format!("SELECT pg_advisory_lock(7378415037781730660); {missing}")).await.unwrap();
+    let looker = Client::builder().session_when_needed(true).connect(&url).await.unwrap();
+    assert_eq!(queued(&looker, "job").await, 0);
+    user.batch_execute(&format!("{version}; SELECT pg_advisory_unlock_all()")).await.unwrap();
+    assert_eq!(queued(&looker, "job").await, 1);
+}
+
 /// One that stands still then would keep everybody else from the database.
 #[tokio::test]
 async fn a_client_that_makes_the_schema_is_never_idle_in_a_transaction() {

@@ -23,12 +23,17 @@ const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Waits until `look` finds something.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    until_ok(what, || look().ok_or_else(String::new))
+}
+
+/// The same; a failure prints what the last look found instead.
+pub(crate) fn until_ok<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     let started = Instant::now();
     loop {
-        if let Some(found) = look() {
-            return found;
+        match look() {
+            Ok(found) => return found,
+            Err(last) => assert!(started.elapsed() < DEADLINE, "never came about: {what}; last: {last}"),
         }
-        assert!(started.elapsed() < DEADLINE, "never came about: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -85,29 +90,40 @@ impl Place {
         command
     }
 
-    /// The contenders of `name`, as `show --json` tells.
+    /// The contenders of `name`, as `show --json` prints them. Looks again while a busy machine keeps the store from answering in time.
     pub(crate) fn contenders(&self, name: &str) -> Vec<serde_json::Value> {
-        let shown = output(&mut self.fencelock(&["show", name, "--json"]));
-        // A process that was started just now may not have made the directory yet.
-        if code(&shown) == 69 && stderr(&shown).contains("is not there") {
-            return Vec::new();
-        }
-        // 1 says that another client's contender may not wait for those ahead of it.
-        assert!([0, 1].contains(&code(&shown)), "{shown:?}");
-        let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
-        shown["contenders"].as_array().unwrap().clone()
+        until_ok(&format!("`show {name}` gets an answer"), || {
+            let shown = output(&mut self.fencelock(&["show", name, "--json"]));
+            match code(&shown) {
+                // A process that was started just now may not have made the directory yet.
+                69 if stderr(&shown).contains("is not there") => return Ok(Vec::new()),
+                69 if stderr(&shown).contains("in time") => return Err(stderr(&shown)),
+                // 1 says that another client's contender may not wait for those ahead of it.
+                0 | 1 => {}
+                other => panic!("`show {name}` ended with {other}: {}{}", stderr(&shown), stdout(&shown)),
+            }
+            let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+            Ok(shown["contenders"].as_array().unwrap().clone())
+        })
     }
 
     /// Waits until `count` contenders are in the queue of `name`.
     pub(crate) fn queued(&self, name: &str, count: usize) {
-        until(&format!("{count} contenders for {name}"), || (self.contenders(name).len() == count).then_some(()));
+        until_ok(&format!("{count} contenders for {name}"), || {
+            let contenders = self.contenders(name);
+            if contenders.len() == count { Ok(()) } else { Err(format!("{contenders:?}")) }
+        });
     }
 
     /// A holder of `name`: holds until it is dropped or its stdin is closed.
     pub(crate) fn holder(&self, name: &str) -> Running {
         let holder =
             Running::start(self.fencelock(&["run", name, "--purpose", "to test", "--", "cat"]).stdin(Stdio::piped()));
-        until("the lock is held", || self.contenders(name).first().filter(|c| c["state"] == "holder").map(drop));
+        until_ok("the lock is held", || {
+            let contenders = self.contenders(name);
+            let is_held = contenders.first().is_some_and(|contender| contender["state"] == "holder");
+            if is_held { Ok(()) } else { Err(format!("{contenders:?}")) }
+        });
         holder
     }
 

@@ -86,12 +86,13 @@ fn settings(silence: Duration, lock_timeout: Duration) -> String {
     )
 }
 
-/// Whether our schema is there, which is made where it is not and the role may, but for somebody who only looks.
+/// Returns whether the schema exists; creates the schema unless `only_looks`.
 pub(super) async fn our_schema(connection: &Connection, schema: &Schema, only_looks: bool) -> Result<bool> {
-    match find(connection, schema).await? {
-        None if only_looks => Ok(false),
-        None => make(connection, schema, false, &[]).await.map(|_| true),
-        Some(_) => Ok(true),
+    match find(connection, schema).await {
+        Ok(None) if !only_looks => make(connection, schema, false, &[]).await.map(|_| true),
+        // A client that makes the schema keeps the others from its functions until they can be called.
+        Err(error) if only_looks && error.kind() == ErrorKind::Busy => Ok(false),
+        found => found.map(|found| found.is_some()),
     }
 }
 
@@ -113,10 +114,8 @@ async fn find(connection: &Connection, schema: &Schema) -> Result<Option<bool>> 
     );
     let rows = connection.simple("connect", &asked).await?;
     let is = |column: usize| rows.first().is_some_and(|row| row.get(column) == Some("t"));
-    match (is(0), is(1)) {
-        (true, _) => {}
-        (false, true) => return Err(foreign(schema)),
-        (false, false) => return Ok(None),
+    if !is(0) {
+        return if is(1) { Err(foreign(schema)) } else { Ok(None) };
     }
     // A process of the server may see the rows of a new function before it can call the function. The maker keeps the lock until then.
     let asked = format!("SELECT {}.version()", schema.quoted());
