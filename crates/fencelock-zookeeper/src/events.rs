@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use futures_core::Stream;
+use futures_util::Stream;
 
 /// Something that happened to the connection or the session, unasked.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -93,4 +93,6 @@ pub use net::{BoxFuture, Net, Stream, Tcp};
 pub use node::{CreateMode, Created, Stat};
 pub use shared::SessionInfo;
 pub use tls::Tls;
+#[cfg(feature = "tls")]
+pub use tokio_rustls::rustls;
 pub use watches::{Watch, WatchEvent};

@@ -2,22 +2,21 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::connect_string::Server;
 use crate::dial::{Established, Times, too_long};
 use crate::error::ErrorKind;
 use crate::handshake::{Denial, Hello, Refusal, Welcome, hung_up, shake};
-use crate::net::Stream;
+use crate::net::{BoxFuture, Stream};
 use crate::proto::request;
 use crate::shared::Shared;
 
@@ -33,17 +32,24 @@ pub(crate) enum Found {
     Expired,
 }
 
-/// What tasks tell.
+/// The result of one step, and the step that follows it.
+type Step = BoxFuture<'static, (News, Option<Next>)>;
+
+/// A type alias may not contain itself.
+struct Next(Step);
+
 enum News {
     /// The addresses of a server, or why it has none.
     Resolved(usize, Result<Vec<SocketAddr>, String>),
     /// What became of the attempt at an address of a server.
-    Tried(Dialled, Result<Established, Denial>),
+    Tried(Dialled, Result<(Box<dyn Stream>, Welcome), Denial>),
+    Nothing,
 }
 
 /// An address of a server, by its number among the servers.
 type Dialled = (usize, SocketAddr);
 
+/// The race of one dialling. Its steps run in the task that awaits [`Race::next`], so no server is greeted once another one has won.
 pub(crate) struct Race {
     shared: Arc<Shared>,
     hello: Hello,
@@ -61,16 +67,18 @@ pub(crate) struct Race {
     /// Whether the addresses of all servers were known: who waits now does not wait because the others are still being resolved.
     is_complete: bool,
     next_start: Instant,
-    tell: UnboundedSender<News>,
-    news: UnboundedReceiver<News>,
-    /// Whether a server has welcomed us; later welcomes are one too many.
-    is_won: Arc<AtomicBool>,
-    /// How many servers were sent the hello.
-    asked: Arc<AtomicUsize>,
-    /// What everything here runs on.
+    greeted: Arc<Greeted>,
+    /// The runtime that finishes the steps of a race that ended.
     runtime: Handle,
-    resolving: JoinSet<()>,
-    attempts: JoinSet<()>,
+    steps: FuturesUnordered<Step>,
+}
+
+/// What the attempts of one race share.
+#[derive(Default)]
+struct Greeted {
+    servers: AtomicUsize,
+    /// The race has ended: the remaining attempts greet no server.
+    is_over: AtomicBool,
 }
 
 impl Race {
@@ -81,7 +89,6 @@ impl Race {
         avoid: Option<&str>,
         last: Vec<String>,
     ) -> Self {
-        let (tell, news) = unbounded_channel();
         let mut race = Self {
             shared: Arc::clone(shared),
             hello,
@@ -94,13 +101,9 @@ impl Race {
             unresolved: vec![false; shared.config.servers.len()],
             is_complete: false,
             next_start: Instant::now() + times.stagger,
-            tell,
-            news,
-            is_won: Arc::default(),
-            asked: Arc::default(),
+            greeted: Arc::default(),
             runtime: Handle::current(),
-            resolving: JoinSet::new(),
-            attempts: JoinSet::new(),
+            steps: FuturesUnordered::new(),
         };
         (0..race.size()).for_each(|server| race.resolve(server, Duration::ZERO));
         race
@@ -113,16 +116,9 @@ impl Race {
 
     /// Resolves a server after `pause`, and then dials its addresses.
     pub(crate) fn resolve(&mut self, number: usize, pause: Duration) {
-        while self.resolving.try_join_next().is_some() {}
-        if std::mem::replace(&mut self.unresolved[number], true) {
-            return;
+        if !std::mem::replace(&mut self.unresolved[number], true) {
+            self.steps.push(Box::pin(resolve(Arc::clone(&self.shared), number, self.times, pause)));
         }
-        let (shared, tell, times) = (Arc::clone(&self.shared), self.tell.clone(), self.times);
-        self.resolving.spawn(async move {
-            sleep(pause).await;
-            let tell = |resolved| drop(tell.send(News::Resolved(number, resolved)));
-            resolve(&shared, &shared.config.servers[number], times, tell).await;
-        });
     }
 
     /// Waits for what comes next.
@@ -131,8 +127,9 @@ impl Race {
             let start_at = self.start_at();
             tokio::select! {
                 biased;
-                Some(news) = self.news.recv() => {
-                    if let Some(found) = self.hear(news) {
+                Some((news, next)) = self.steps.next() => {
+                    self.steps.extend(next.map(|Next(step)| step));
+                    if let Some(found) = self.take_news(news) {
                         return found;
                     }
                 }
@@ -141,7 +138,7 @@ impl Race {
         }
     }
 
-    fn hear(&mut self, news: News) -> Option<Found> {
+    fn take_news(&mut self, news: News) -> Option<Found> {
         match news {
             News::Resolved(number, resolved) => {
                 self.unresolved[number] = false;
@@ -155,9 +152,9 @@ impl Race {
                 }
                 None
             }
-            News::Tried(_, Ok(mut established)) => {
-                established.is_doubted = self.hello.ticket.id != 0 && self.asked.load(Ordering::SeqCst) > 1;
-                Some(Found::Session(established))
+            News::Tried(dialled, Ok((stream, welcome))) => {
+                let is_doubted = self.hello.ticket.id != 0 && self.greeted.servers.load(Ordering::SeqCst) > 1;
+                Some(Found::Session(Established { stream, server: self.shown(dialled), welcome, is_doubted }))
             }
             News::Tried(_, Err(Denial::Expired)) => Some(Found::Expired),
             News::Tried(dialled, Err(Denial::NotHere(refusal))) => {
@@ -166,6 +163,7 @@ impl Race {
                 let server = self.shown(dialled);
                 Some(Found::Failed { server, again: dialled.0, refusal })
             }
+            News::Nothing => None,
         }
     }
 
@@ -174,7 +172,8 @@ impl Race {
     }
 
     fn shown(&self, (number, address): Dialled) -> String {
-        shown(self.server(number), address)
+        let (server, address) = (self.server(number).to_string(), address.to_string());
+        if server == address { server } else { format!("{server} ({address})") }
     }
 
     fn take(&mut self, number: usize, addresses: &[SocketAddr]) {
@@ -192,26 +191,20 @@ impl Race {
 
     /// Dials one of those that wait, the one to avoid only if there is no other, and those to be asked last after that one. What it is called.
     fn start(&mut self) -> String {
-        while self.attempts.try_join_next().is_some() {}
         self.next_start = Instant::now() + self.times.stagger;
         fastrand::shuffle(&mut self.waiting);
         let dislike = |index: &usize| (self.is_last(self.waiting[*index]), self.is_avoided(self.waiting[*index]));
         let liked = (0..self.waiting.len()).min_by_key(dislike);
         let dialled = self.waiting.swap_remove(liked.unwrap_or(0));
         self.running.push(dialled);
-        let shown = self.shown(dialled);
         let attempt = Attempt {
             shared: Arc::clone(&self.shared),
             hello: self.hello.clone(),
             dialled,
-            shown: shown.clone(),
-            limit: self.times.attempt,
-            is_won: Arc::clone(&self.is_won),
-            asked: Arc::clone(&self.asked),
-            tell: self.tell.clone(),
+            greeted: Arc::clone(&self.greeted),
         };
-        self.attempts.spawn(attempt.run());
-        shown
+        self.steps.push(Box::pin(attempt.run(self.times.attempt)));
+        self.shown(dialled)
     }
 
     /// When the next one of those that wait is dialled. Where only those are left that are to be asked last, not while another one may answer.
@@ -233,40 +226,48 @@ impl Race {
 }
 
 impl Drop for Race {
-    /// Attempts at a new session go on in the background, to close what they are still given. Those to continue a session are
-    /// ended: there is one session, and nothing to close. So are all when their runtime goes; the drop itself may be anywhere.
+    /// Attempts at a new session are finished in the background, which closes the sessions that servers still give. Attempts to continue a
+    /// session end here: there is one session, and nothing to close. The drop may run on any thread.
     fn drop(&mut self) {
-        if self.hello.ticket.id != 0 {
+        self.greeted.is_over.store(true, Ordering::SeqCst);
+        let mut steps = std::mem::take(&mut self.steps);
+        if self.hello.ticket.id != 0 || steps.is_empty() {
             return;
         }
-        self.is_won.store(true, Ordering::SeqCst);
-        self.news.close();
-        while let Ok(news) = self.news.try_recv() {
-            if let News::Tried(_, Ok(established)) = news {
-                self.attempts.spawn_on(dismiss(established.stream, self.times.attempt), &self.runtime);
+        let limit = self.times.attempt;
+        self.runtime.spawn(async move {
+            while let Some((news, next)) = steps.next().await {
+                steps.extend(next.map(|Next(step)| step));
+                if let News::Tried(_, Ok((stream, _))) = news {
+                    steps.push(Box::pin(dismiss(stream, limit)));
+                }
             }
+        });
+    }
+}
+
+/// Resolves the name of a server. A name server that is slow or fails delays no address that was known before.
+async fn resolve(shared: Arc<Shared>, number: usize, times: Times, pause: Duration) -> (News, Option<Next>) {
+    sleep(pause).await;
+    let known = shared.config.addresses.of(&shared.config.servers[number]);
+    let mut asking = Box::pin(ask(shared, number, times.attempt));
+    let resolved = match timeout(times.stagger, &mut asking).await {
+        Ok(Err(_)) if !known.is_empty() => Ok(known),
+        Ok(resolved) => resolved,
+        Err(_) if known.is_empty() => asking.await,
+        Err(_) => {
+            let late = async move {
+                let late = asking.await.map_or(News::Nothing, |addresses| News::Resolved(number, Ok(addresses)));
+                (late, None)
+            };
+            return (News::Resolved(number, Ok(known)), Some(Next(Box::pin(late))));
         }
-        self.attempts.detach_all();
-    }
+    };
+    (News::Resolved(number, resolved), None)
 }
 
-/// Tells the addresses of a server: those that were known before as well when a name server is slow, or says none.
-async fn resolve(shared: &Shared, server: &Server, times: Times, tell: impl Fn(Result<Vec<SocketAddr>, String>)) {
-    let known = shared.config.addresses.of(server);
-    let mut asking = pin!(ask(shared, server, times.attempt));
-    let quick = timeout(times.stagger, &mut asking).await;
-    let is_slow = quick.is_err();
-    if known.is_empty() || matches!(quick, Ok(Ok(_))) {
-        return tell(if let Ok(resolved) = quick { resolved } else { asking.await });
-    }
-    tell(Ok(known));
-    if is_slow && let Ok(addresses) = asking.await {
-        tell(Ok(addresses));
-    }
-}
-
-async fn ask(shared: &Shared, server: &Server, within: Duration) -> Result<Vec<SocketAddr>, String> {
-    let config = &shared.config;
+async fn ask(shared: Arc<Shared>, number: usize, within: Duration) -> Result<Vec<SocketAddr>, String> {
+    let (config, server) = (&shared.config, &shared.config.servers[number]);
     let resolved = timeout(within, config.net.resolve(&server.host, server.port)).await;
     let why = match resolved {
         Ok(Ok(addresses)) if !addresses.is_empty() => {
@@ -280,67 +281,33 @@ async fn ask(shared: &Shared, server: &Server, within: Duration) -> Result<Vec<S
     Err(why)
 }
 
-fn shown(server: &Server, address: SocketAddr) -> String {
-    let (server, address) = (server.to_string(), address.to_string());
-    if server == address { server } else { format!("{server} ({address})") }
-}
-
 /// One address that is dialled.
 struct Attempt {
     shared: Arc<Shared>,
     hello: Hello,
     dialled: Dialled,
-    shown: String,
-    limit: Duration,
-    is_won: Arc<AtomicBool>,
-    asked: Arc<AtomicUsize>,
-    tell: UnboundedSender<News>,
+    greeted: Arc<Greeted>,
 }
 
 impl Attempt {
-    async fn run(self) {
-        let mut reaching = pin!(self.reach());
-        match timeout(self.limit, &mut reaching).await {
-            Ok(Ok((stream, welcome))) => self.welcomed(stream, welcome).await,
-            Ok(Err(denial)) => drop(self.tell(Err(denial))),
-            Err(_) => {
-                drop(self.tell(Err(Denial::unreachable(too_long("answer", self.limit)))));
-                // The server may be slow and the session on its way: it would live for its timeout, with nobody to know of it.
-                if self.is_for_new()
-                    && let Ok(Ok((stream, _))) = timeout(self.hello.timeout, reaching).await
-                {
-                    dismiss(stream, self.limit).await;
-                }
+    async fn run(self, limit: Duration) -> (News, Option<Next>) {
+        let (dialled, is_for_new, session_timeout) = (self.dialled, self.hello.ticket.id == 0, self.hello.timeout);
+        let mut reaching = Box::pin(self.reach());
+        if let Ok(tried) = timeout(limit, &mut reaching).await {
+            return (News::Tried(dialled, tried), None);
+        }
+        // A slow server may still give the session, which would live for its timeout without a client.
+        let late: Step = Box::pin(async move {
+            match timeout(session_timeout, reaching).await {
+                Ok(Ok((stream, _))) => dismiss(stream, limit).await,
+                _ => (News::Nothing, None),
             }
-        }
+        });
+        let refused = Denial::unreachable(too_long("answer", limit));
+        (News::Tried(dialled, Err(refused)), is_for_new.then_some(Next(late)))
     }
 
-    fn is_for_new(&self) -> bool {
-        self.hello.ticket.id == 0
-    }
-
-    /// Hands the session over, or closes a new one that nobody needs.
-    async fn welcomed(&self, stream: Box<dyn Stream>, welcome: Welcome) {
-        let too_many = if self.is_won.swap(true, Ordering::SeqCst) {
-            Some(stream)
-        } else {
-            let server = self.shown.clone();
-            self.tell(Ok(Established { stream, server, welcome, is_doubted: false }))
-        };
-        if let Some(stream) = too_many.filter(|_| self.is_for_new()) {
-            dismiss(stream, self.limit).await;
-        }
-    }
-
-    /// Returns the connection with the session if nobody hears of it any more.
-    fn tell(&self, tried: Result<Established, Denial>) -> Option<Box<dyn Stream>> {
-        match self.tell.send(News::Tried(self.dialled, tried)).err()?.0 {
-            News::Tried(_, Ok(established)) => Some(established.stream),
-            _ => None,
-        }
-    }
-
-    async fn reach(&self) -> Result<(Box<dyn Stream>, Welcome), Denial> {
+    async fn reach(self) -> Result<(Box<dyn Stream>, Welcome), Denial> {
         let config = &self.shared.config;
         let stream = config.net.connect(self.dialled.1).await;
         // One that hangs up at once may be noticed here already.
@@ -354,24 +321,24 @@ impl Attempt {
             let wrapped = tls.wrap(stream, host).await;
             stream = wrapped.map_err(|error| Denial::unreachable(error.message()))?;
         }
-        // Counted before the look: the hello that wins meanwhile sees the count, or this hello is not sent.
-        self.asked.fetch_add(1, Ordering::SeqCst);
-        if self.is_won.load(Ordering::SeqCst) {
+        if self.greeted.is_over.load(Ordering::SeqCst) {
             return Err(Denial::unreachable("was not needed any more"));
         }
+        self.greeted.servers.fetch_add(1, Ordering::SeqCst);
         let welcome = shake(&mut *stream, &self.hello, &*config.clock).await?;
         Ok((stream, welcome))
     }
 }
 
-/// Closes a session that nobody needs, instead of leaving it to its timeout.
-async fn dismiss(mut stream: Box<dyn Stream>, within: Duration) {
+/// Closes a session that no client needs, instead of leaving it to its timeout.
+async fn dismiss(mut stream: Box<dyn Stream>, within: Duration) -> (News, Option<Next>) {
     let closing = async {
         stream.write_all(request::close().bytes()).await?;
         stream.flush().await?;
         let mut rest = [0; 256];
         while stream.read(&mut rest).await? > 0 {}
-        std::io::Result::Ok(())
+        io::Result::Ok(())
     };
     let _ = timeout(within, closing).await;
+    (News::Nothing, None)
 }

@@ -1,8 +1,8 @@
-//! What stands in for TLS in a build without it.
+//! The type of TLS in a build without it.
 
 use std::convert::Infallible;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::net::Stream;
 
 /// How connections are encrypted: not at all in this build, which has the feature `tls` switched off.
@@ -10,32 +10,10 @@ use crate::net::Stream;
 pub struct Tls(Infallible);
 
 impl Tls {
-    /// Trusts certificate authorities.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Config`] always: this build has no TLS.
-    pub fn new(_roots_pem: Option<&[u8]>) -> Result<Self> {
-        Err(Error::new(
-            ErrorKind::Config,
-            "set up TLS",
-            "this build has no TLS: switch on `tls` of fencelock-zookeeper, or `zookeeper-tls` of fencelock".to_owned(),
-        ))
-    }
-
-    /// The same, and shows a certificate.
-    ///
-    /// # Errors
-    /// As [`Tls::new`].
-    pub fn with_certificate(roots_pem: Option<&[u8]>, _chain_pem: &[u8], _key_pem: &[u8]) -> Result<Self> {
-        Self::new(roots_pem)
-    }
-
-    /// Expects another name in the certificates.
-    ///
-    /// # Errors
-    /// None: there is nothing to call this on.
-    pub fn server_name(self, _name: &str) -> Result<Self> {
-        match self.0 {}
+    /// A build without TLS has no configuration of it.
+    #[must_use]
+    pub fn new(config: Infallible) -> Self {
+        Self(config)
     }
 
     /// Encrypts a stream.

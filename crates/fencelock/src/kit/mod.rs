@@ -35,9 +35,9 @@ pub(crate) mod served;
 pub(crate) mod server;
 #[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql", feature = "zookeeper"))]
 pub(crate) mod share_call;
-#[cfg(any(feature = "redis-tls", feature = "postgres-tls"))]
+#[cfg(any(feature = "redis-tls", feature = "postgres-tls", feature = "zookeeper-tls"))]
 pub(crate) mod tls;
-#[cfg(all(any(feature = "redis", feature = "postgres"), not(any(feature = "redis-tls", feature = "postgres-tls"))))]
+#[cfg(not(any(feature = "redis-tls", feature = "postgres-tls", feature = "zookeeper-tls")))]
 #[path = "tls_off.rs"]
 pub(crate) mod tls;
 #[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]

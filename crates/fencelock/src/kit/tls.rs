@@ -21,19 +21,26 @@ pub(crate) struct Tls(Arc<ClientConfig>);
 impl Tls {
     /// Takes `tls_ca` (instead of what the system trusts), `tls_cert` and `tls_key`: files of PEM blocks.
     pub(crate) fn from_url(url: &mut StoreUrl) -> Result<Self> {
-        let roots = match url.take("tls_ca") {
+        let (cert, key) = (url.take("tls_cert"), url.take("tls_key"));
+        if cert.is_some() != key.is_some() {
+            return Err(bad("tls_cert and tls_key are given together"));
+        }
+        let builder = builder(match url.take("tls_ca") {
             Some(path) => certificates("tls_ca", &path)?,
-            None => system_roots()?,
-        };
-        let builder = builder(roots)?;
-        let config = match (url.take("tls_cert"), url.take("tls_key")) {
-            (None, None) => builder.with_no_client_auth(),
-            (Some(cert), Some(key)) => builder
+            None => rustls_native_certs::load_native_certs().certs,
+        })?;
+        let config = match cert.zip(key) {
+            None => builder.with_no_client_auth(),
+            Some((cert, key)) => builder
                 .with_client_auth_cert(certificates("tls_cert", &cert)?, private_key(&key)?)
                 .map_err(|error| bad("the certificate of tls_cert cannot be used").with("cause", error))?,
-            _ => return Err(bad("tls_cert and tls_key are given together")),
         };
         Ok(Self(Arc::new(config)))
+    }
+
+    /// Configures a client that encrypts its connections itself.
+    pub(crate) fn configure<T>(&self, with: impl Fn(Arc<ClientConfig>) -> T) -> T {
+        with(Arc::clone(&self.0))
     }
 
     /// Encrypts `stream` to `host`.
@@ -61,7 +68,9 @@ fn builder(
     let mut trusted = RootCertStore::empty();
     let (added, _) = trusted.add_parsable_certificates(roots);
     if added == 0 {
-        return Err(bad("no certificate authority can be used"));
+        return Err(bad(
+            "no certificate authority can be used, of this system's or of those in tls_ca: name one with tls_ca",
+        ));
     }
     // Handed in, never taken from the process: a process with two providers would have none.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -71,21 +80,12 @@ fn builder(
     Ok(builder.with_root_certificates(trusted))
 }
 
-fn system_roots() -> Result<Vec<CertificateDer<'static>>> {
-    let found = rustls_native_certs::load_native_certs();
-    if found.certs.is_empty() {
-        return Err(bad("this system trusts no certificate authority: name one with tls_ca"));
-    }
-    Ok(found.certs)
-}
-
 fn certificates(option: &'static str, path: &str) -> Result<Vec<CertificateDer<'static>>> {
     let unusable = |error: &dyn fmt::Display| {
         bad("a file of PEM certificates cannot be read").with("option", option).with("path", path).with("cause", error)
     };
-    let pem = std::fs::read(path).map_err(|error| unusable(&error))?;
-    let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
-    let certificates = certificates.map_err(|error| unusable(&error))?;
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let certificates = read.map_err(|error| unusable(&error))?;
     if certificates.is_empty() { Err(unusable(&"there is none in it")) } else { Ok(certificates) }
 }
 
@@ -98,5 +98,45 @@ fn private_key(path: &str) -> Result<PrivateKeyDer<'static>> {
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tls")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn files_without_a_certificate_and_keys_of_other_certificates_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, content: &str| {
+            let path = directory.path().join(name);
+            fs::write(&path, content).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            path.display().to_string()
+        };
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(["a".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let (ca, key) = (file("a.crt", &certificate.pem()), file("a.key", &key.serialize_pem()));
+        let other = file("other.key", &KeyPair::generate().unwrap().serialize_pem());
+        let empty = file("empty", "");
+        let broken = file("broken", "-----BEGIN CERTIFICATE-----\nnone\n-----END CERTIFICATE-----\n");
+        let read = |options: String| Tls::from_url(&mut StoreUrl::parse(&format!("x://h/?{options}")).unwrap());
+        assert!(read(format!("tls_ca={ca}&tls_cert={ca}&tls_key={key}")).is_ok());
+        for wrong in [
+            format!("tls_ca={empty}"),
+            format!("tls_ca={broken}"),
+            format!("tls_ca={ca}&tls_cert={empty}&tls_key={key}"),
+            format!("tls_ca={ca}&tls_cert={ca}&tls_key={empty}"),
+            format!("tls_ca={ca}&tls_cert={ca}&tls_key={other}"),
+            format!("tls_ca={ca}&tls_cert={ca}"),
+        ] {
+            let error = read(wrong.clone()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{wrong}: {error}");
+        }
     }
 }

@@ -14,6 +14,10 @@ impl Tls {
         Err(Error::new(ErrorKind::Unsupported, "TLS", "this build has no TLS"))
     }
 
+    pub(crate) fn configure<C, T>(&self, _: impl Fn(C) -> T) -> T {
+        match self.0 {}
+    }
+
     #[allow(clippy::unused_async, reason = "as with TLS")]
     pub(crate) async fn wrap<S>(&self, _: S, _: &str) -> Result<S> {
         match self.0 {}

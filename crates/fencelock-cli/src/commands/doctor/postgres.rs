@@ -43,7 +43,7 @@ pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String>
         }
         Some(tls) => {
             let stream = asked_for_tls(&host, port).await.map_err(|error| error.to_string())?;
-            let stream = tls::wrap(&tls, stream, &host).await?;
+            let stream = tls.wrap(Box::new(stream), &host).await.map_err(|error| error.to_string())?;
             let (client, connection) = config.connect_raw(stream, NoTls).await.map_err(said)?;
             tokio::spawn(connection);
             client

@@ -1,32 +1,35 @@
-//! TLS, as the store's URL asks for it: the same options, and the same verification, as the library's.
+//! TLS as the store's URL asks for it, with the options and the verification of the library, which has read the files by now.
+
+use std::error::Error;
 
 use fencelock::capability::StoreUrl;
-use fencelock_zookeeper::{Stream, Tls};
+use fencelock_zookeeper::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+use fencelock_zookeeper::{Stream, Tls, rustls};
 use tokio::net::TcpStream;
 
 /// What to trust, and what to show, by the options of `url`.
 pub(super) fn of(url: &StoreUrl) -> Result<Tls, String> {
-    let mut url = url.clone();
-    let read = |path: String| std::fs::read(&path).map_err(|error| format!("{path}: {error}"));
-    let [roots, chain, key] = ["tls_ca", "tls_cert", "tls_key"].map(|option| url.take(option).map(read).transpose());
-    let roots = roots?;
-    let tls = match (chain?, key?) {
-        (Some(chain), Some(key)) => Tls::with_certificate(roots.as_deref(), &chain, &key),
-        (None, None) => Tls::new(roots.as_deref()),
-        _ => return Err("tls_cert and tls_key are given together".to_owned()),
-    };
-    tls.map_err(|error| error.to_string())
+    config(url.clone()).map(|config| Tls::new(config.into())).map_err(|error| error.to_string())
+}
+
+fn config(mut url: StoreUrl) -> Result<rustls::ClientConfig, Box<dyn Error>> {
+    let read = |path: String| CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
+    let system = || Ok(rustls_native_certs::load_native_certs().certs);
+    let mut trusted = rustls::RootCertStore::empty();
+    trusted.add_parsable_certificates(url.take("tls_ca").map_or_else(system, read)?);
+    let builder = rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into());
+    let builder = builder.with_safe_default_protocol_versions()?.with_root_certificates(trusted);
+    Ok(match url.take("tls_cert").zip(url.take("tls_key")) {
+        Some((chain, key)) => builder.with_client_auth_cert(read(chain)?, PrivateKeyDer::from_pem_file(key)?)?,
+        None => builder.with_no_client_auth(),
+    })
 }
 
 /// A connection to `host`, encrypted where there is `tls`.
 pub(super) async fn dial(tls: Option<&Tls>, host: &str, port: u16) -> Result<Box<dyn Stream>, String> {
-    let stream = TcpStream::connect((host, port)).await.map_err(|error| error.to_string())?;
+    let stream = Box::new(TcpStream::connect((host, port)).await.map_err(|error| error.to_string())?);
     match tls {
-        Some(tls) => wrap(tls, stream, host).await,
-        None => Ok(Box::new(stream)),
+        Some(tls) => tls.wrap(stream, host).await.map_err(|error| error.to_string()),
+        None => Ok(stream),
     }
-}
-
-pub(super) async fn wrap(tls: &Tls, stream: TcpStream, host: &str) -> Result<Box<dyn Stream>, String> {
-    tls.wrap(Box::new(stream), host).await.map_err(|error| error.to_string())
 }

@@ -9,9 +9,10 @@ use fencelock_zookeeper as wire;
 use super::dialect::{DIALECTS, Dialect};
 use super::layout::Layout;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::tls::Tls;
 use crate::queue::Claim;
 use crate::store::StoreUrl;
-use crate::store::secret::{Secret, TWO_PASSWORDS, refuse_shared};
+use crate::store::secret::{Secret, TWO_PASSWORDS};
 
 /// The options of a `zk:` URL, besides those that every store takes.
 pub(crate) const OPTIONS: &[&str] = &["layout", "tick_ms", "max_frame_bytes", "max_answer_bytes", "password_file"];
@@ -39,7 +40,7 @@ pub(super) struct Config {
     pub(super) max_answer: Option<usize>,
     /// The user and its password.
     pub(super) credentials: Option<(String, Secret)>,
-    pub(super) tls: Option<wire::Tls>,
+    pub(super) tls: Option<Tls>,
 }
 
 impl Config {
@@ -60,7 +61,7 @@ impl Config {
             )?,
             max_answer: limit(url.take("max_answer_bytes"), "max_answer_bytes is 4096 to 1073741824")?,
             credentials,
-            tls: if url.scheme() == "zks" { Some(tls(&mut url)?) } else { None },
+            tls: if url.scheme() == "zks" { Some(Tls::from_url(&mut url)?) } else { None },
         };
         url.refuse_other_options(if config.tls.is_some() { TLS_OPTIONS } else { OPTIONS })?;
         if config.tick.is_zero() {
@@ -102,7 +103,7 @@ impl Config {
             };
         }
         if let Some(tls) = &self.tls {
-            client = client.tls(tls.clone());
+            client = client.tls(tls.configure(wire::Tls::new));
         }
         Ok(client)
     }
@@ -196,24 +197,6 @@ fn limit(given: Option<String>, allowed: &'static str) -> Result<Option<usize>> 
         Ok(bytes @ 4096..=MOST) => Ok(Some(bytes)),
         _ => Err(bad(allowed)),
     }
-}
-
-fn tls(url: &mut StoreUrl) -> Result<wire::Tls> {
-    url.clone().take("tls_key").map_or(Ok(()), |key| refuse_shared("tls_key", key.as_ref()))?;
-    let mut read = |option| url.take(option).map(|path| read(option, &path)).transpose();
-    let (roots, chain, key) = (read("tls_ca")?, read("tls_cert")?, read("tls_key")?);
-    let tls = match (chain, key) {
-        (None, None) => wire::Tls::new(roots.as_deref()),
-        (Some(chain), Some(key)) => wire::Tls::with_certificate(roots.as_deref(), &chain, &key),
-        _ => return Err(bad("tls_cert and tls_key are given together")),
-    };
-    tls.map_err(|error| bad("tls_ca, tls_cert or tls_key").with("cause", error))
-}
-
-fn read(option: &'static str, path: &str) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| {
-        bad("a file of PEM blocks cannot be read").with("option", option).with("path", path).caused_by(error)
-    })
 }
 
 #[cfg(test)]
