@@ -206,11 +206,8 @@ impl Session for CountedSession {
         })
     }
 
-    /// What is not answered at once is asked for, and counted, when it is.
-    fn enter_now(&self, entry: &Arc<Entry>) -> Option<Result<Entered>> {
-        let entered = self.session.enter_now(entry)?;
-        self.counts.asked();
-        Some(entered.map(|entered| self.counted(entered)))
+    fn answers_inline(&self) -> bool {
+        self.session.answers_inline()
     }
 
     fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
@@ -264,11 +261,5 @@ impl Place for CountedPlace {
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         self.counts.asked();
         self.place.leave()
-    }
-
-    fn leave_now(&mut self) -> Option<Result<Left>> {
-        let left = self.place.leave_now()?;
-        self.counts.asked();
-        Some(left)
     }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use fencelock::store::{Entered, Entry, Order, RequestId, Standing};
+use futures_util::FutureExt;
 
 use crate::world::{Client, Fault, Verdict, World, demand, name, permits, release};
 
@@ -87,11 +88,14 @@ fn with(mut ids: Vec<RequestId>, answer: &Entered, id: RequestId) -> Vec<Request
     ids
 }
 
-/// Asks on a thread of its own that has no runtime, while everything else of this process stands still.
+/// Polls the request once, on a thread of its own that has no runtime, while everything else of this process stands still.
 fn at_once(client: &Client, entry: &Entry) -> Verdict<Option<fencelock::Result<Entered>>> {
     let (session, entry) = (Arc::clone(client.session()), Arc::new(entry.clone()));
     let (answer, answered) = mpsc::channel();
-    thread::spawn(move || answer.send(session.enter_now(&entry)));
+    thread::spawn(move || {
+        let first = session.answers_inline().then(|| session.enter(entry).now_or_never());
+        answer.send(first.flatten())
+    });
     let held_up = |_| Fault::Broken(format!("it held its caller up for {:?}, or panicked", client.patience));
     answered.recv_timeout(client.patience).map_err(held_up)
 }

@@ -3,15 +3,15 @@
 mod attempt;
 mod failures;
 mod late;
-mod now;
 mod refusal;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use self::attempt::{Attempt, Stage};
 use self::failures::Failures;
-use self::now::Begun;
 use super::Engine;
 use super::hold::Hold;
 use super::look::{Answer, LATEST};
@@ -66,6 +66,8 @@ pub(crate) struct Acquire {
     late_grants: Failures,
     /// Observers were told how it ended.
     is_told: bool,
+    /// The next poll is the caller's, whose thread must not be held up and may have no runtime.
+    is_inline: bool,
 }
 
 /// What became of one entry into the queue.
@@ -100,12 +102,32 @@ impl Acquire {
         };
         let (failures, gone, late_grants) = Default::default();
         let (unanswered_since, look, is_told) = (started, None, false);
-        Self { engine, wish, started, until, look_at, unanswered_since, look, failures, gone, late_grants, is_told }
+        let is_inline = engine.current().is_some_and(|live| live.session().answers_inline());
+        Self {
+            engine,
+            wish,
+            started,
+            until,
+            look_at,
+            unanswered_since,
+            look,
+            failures,
+            gone,
+            late_grants,
+            is_told,
+            is_inline,
+        }
     }
 
-    /// Acquires, or says why not; goes on from what [`Acquire::now`] began.
-    pub(crate) async fn run(mut self: Box<Self>, begun: Option<Box<Begun>>) -> Result<Arc<Hold>> {
-        let acquired = self.rounds(begun).await;
+    /// Whether the first poll of [`Acquire::run`] belongs on the caller's own thread: the poll completes with a grant of the store, or is
+    /// pending. The later polls belong where requests do, for a wait must not depend on the caller.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.is_inline
+    }
+
+    /// Acquires, or says why not.
+    pub(crate) async fn run(mut self) -> Result<Arc<Hold>> {
+        let acquired = self.rounds().await;
         match &acquired {
             Ok(hold) => self.tell_granted(hold),
             Err(error) => {
@@ -128,16 +150,17 @@ impl Acquire {
         hold.grant_was_told();
     }
 
-    async fn rounds(&mut self, mut begun: Option<Box<Begun>>) -> Result<Arc<Hold>> {
+    /// Completes at the second poll, so that the rest runs where requests belong, if the first one is the caller's.
+    async fn leave_callers_thread(&mut self) {
+        if std::mem::take(&mut self.is_inline) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn rounds(&mut self) -> Result<Arc<Hold>> {
         loop {
-            let begun = match begun.take() {
-                Some(begun) => begun,
-                None => {
-                    let Some(live) = self.session().await? else { continue };
-                    Box::new(Begun::fresh(&self.engine, live, &self.wish.name))
-                }
-            };
-            match self.round(begun).await? {
+            let Some(live) = self.session().await? else { continue };
+            match self.round(live).await? {
                 Round::Done(hold) => return Ok(hold),
                 Round::Again(cause) => {
                     self.engine.observers.tell(Event::Requeued { name: &self.wish.name, cause });
@@ -161,6 +184,7 @@ impl Acquire {
         if let Some(live) = self.engine.current() {
             return Ok(Some(live));
         }
+        self.leave_callers_thread().await;
         let engine = Arc::clone(&self.engine);
         let opened = tokio::select! {
             biased;
@@ -177,11 +201,16 @@ impl Acquire {
     }
 
     /// One entry: from the tail of the queue to the grant, or to the loss of the place.
-    async fn round(&mut self, begun: Box<Begun>) -> Result<Round> {
-        let Begun { mut attempt, mut known_since, answer } = begun.unboxed();
+    async fn round(&mut self, live: Arc<Live>) -> Result<Round> {
+        let mut known_since = self.engine.clock.now();
+        let mut attempt = Attempt::new(&self.engine, live, self.wish.name.clone());
         let mut slot: Option<Arc<WaitSlot>> = None;
-        if let Some(over) = Box::pin(self.enter(&mut attempt, answer)).await? {
+        if let Some(over) = Box::pin(self.enter(&mut attempt)).await? {
             return Ok(Round::Again(over));
+        }
+        let is_usable = |grant| attempt.live.over().is_none() && !self.is_too_late(grant);
+        if !attempt.standing().grant().is_some_and(is_usable) {
+            self.leave_callers_thread().await;
         }
         loop {
             match attempt.standing() {
@@ -229,18 +258,31 @@ impl Acquire {
         })
     }
 
-    /// Enters, with the same request id until the store has answered: its first answer may be there already. `Some` when the session ended meanwhile.
-    async fn enter(&mut self, attempt: &mut Attempt, mut first: Option<Result<Entered>>) -> Result<Option<Loss>> {
+    /// Enters, with the same request id until the store has answered. `Some` when the session ended meanwhile.
+    async fn enter(&mut self, attempt: &mut Attempt) -> Result<Option<Loss>> {
         let entry = self.entry(attempt.id.request);
         loop {
-            if first.is_none() && self.is_overdue() {
-                return Err(Box::pin(self.timed_out(None)).await);
+            let mut request = attempt.live.session().enter(Arc::clone(&entry));
+            let mut inline = None;
+            if self.is_inline {
+                // A store that panics may have entered.
+                attempt.stage = Stage::Entering;
+                inline = (&mut request).now_or_never();
+                if inline.is_none() {
+                    attempt.stage = Stage::Fresh;
+                }
             }
-            attempt.stage = Stage::Entering;
-            let answer = match first.take() {
-                Some(answer) => answer,
+            if !matches!(inline, Some(Ok(Entered::In(_)))) {
+                self.leave_callers_thread().await;
+            }
+            let answer = match inline {
+                Some(answer) => {
+                    drop(request);
+                    answer
+                }
+                None if self.is_overdue() => return Err(Box::pin(self.timed_out(None)).await),
                 None => {
-                    let request = attempt.live.session().enter(Arc::clone(&entry));
+                    attempt.stage = Stage::Entering;
                     let engine = Arc::clone(&self.engine);
                     tokio::select! {
                         biased;

@@ -52,6 +52,10 @@ impl Session for Nowhere {
         future::ready(Err(Error::new(ErrorKind::Internal, "acquire", "there is no store"))).boxed()
     }
 
+    fn answers_inline(&self) -> bool {
+        true
+    }
+
     fn withdraw<'a>(&'a self, _: &'a Name, _: RequestId) -> BoxFuture<'a, Result<()>> {
         future::ready(Ok(())).boxed()
     }
@@ -86,9 +90,5 @@ impl Place for NoPlace {
 
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         future::ready(Ok(Left::Released)).boxed()
-    }
-
-    fn leave_now(&mut self) -> Option<Result<Left>> {
-        Some(Ok(Left::Released))
     }
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::Either::{Left, Right};
 use tracing::Instrument as _;
 
@@ -233,20 +234,17 @@ impl Lock {
         let lifeline = Arc::downgrade(self.client.lifeline());
         let span = tracing::debug_span!(target: "fencelock", "acquire", name = %self.wish.name);
         let acquire = Acquire::new(Arc::clone(&engine), Wish { claim, wait, ..self.wish.clone() });
-        let (acquire, begun) = match span.in_scope(|| acquire.now()) {
-            Ok(hold) => {
-                pass.into_iter().for_each(|pass| pass.ended(None));
-                return Guard::of_acquired(hold, &lifeline).map(Guard::in_span);
-            }
-            Err(waiting) => waiting,
-        };
+        let is_inline = acquire.is_inline();
         let is_probe = pass.as_ref().is_some_and(|pass| pass.is_probe);
         let work = async move {
-            let acquired = acquire.run(begun).await;
+            let acquired = acquire.run().await;
             pass.into_iter().for_each(|pass| pass.ended(acquired.as_ref().err()));
             Guard::of_acquired(acquired?, &lifeline)
         };
-        let work = work.instrument(span);
+        let mut work = Box::pin(work.instrument(span));
+        if is_inline && let Some(acquired) = (&mut work).now_or_never() {
+            return acquired.map(Guard::in_span);
+        }
         // A probe keeps all others from the store, and so waits for no poll of its caller.
         let asked = if is_probe { Left(engine.spawner.run_apart(work)) } else { Right(engine.spawner.run(work)) };
         asked.await.map(Guard::in_span)

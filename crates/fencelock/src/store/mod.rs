@@ -165,13 +165,14 @@ pub trait Session: Send + Sync {
     /// May be dropped at any point; the caller then calls [`Session::withdraw`].
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>>;
 
-    /// [`Session::enter`] on the caller's own thread, which must not be held up: answered at once, or not at all. With `None`
-    /// nothing was done, and [`Session::enter`] is asked; by default always.
+    /// Whether the first poll of [`Session::enter`] and of [`Place::leave`] needs no runtime and does not block: the store waits for no
+    /// other process, disk or network before it returns. The engine makes that poll on the caller's own thread. While the first poll is
+    /// pending, the request has changed nothing.
     ///
-    /// What waits for another process, for a disk, a network or a long list is not answered here. It needs no runtime.
-    fn enter_now(&self, entry: &Arc<Entry>) -> Option<Result<Entered>> {
-        let _ = entry;
-        None
+    /// The engine finishes a pending `enter` on the thread of its requests. A pending `leave` is dropped and requested anew there. By default
+    /// `false`.
+    fn answers_inline(&self) -> bool {
+        false
     }
 
     /// Undoes an `enter` whose answer never came, or was not awaited. Once it returns `Ok`, that request can take no effect any more. Repeatable.

@@ -35,11 +35,6 @@ pub trait Place: Send {
 
     /// Gives up this place, and no later one of the same name. Repeatable.
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>>;
-
-    /// [`Place::leave`] on the caller's own thread, as [`Session::enter_now`](super::Session::enter_now) is to [`Session::enter`](super::Session::enter).
-    fn leave_now(&mut self) -> Option<Result<Left>> {
-        None
-    }
 }
 
 /// What `leave` found.

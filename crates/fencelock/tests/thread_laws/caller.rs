@@ -141,16 +141,18 @@ impl Session for SlowSession {
     }
 
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
-        self.0.enter(entry)
+        Box::pin(async move {
+            let entered = self.0.enter(entry).await;
+            if self.2.swap(false, Ordering::SeqCst) {
+                // Past the margin, and not past the ttl: the store still has the place.
+                self.1.advance(ms(9500));
+            }
+            entered
+        })
     }
 
-    fn enter_now(&self, entry: &Arc<Entry>) -> Option<Result<Entered>> {
-        let entered = self.0.enter_now(entry);
-        if self.2.swap(false, Ordering::SeqCst) {
-            // Past the margin, and not past the ttl: the store still has the place.
-            self.1.advance(ms(9500));
-        }
-        entered
+    fn answers_inline(&self) -> bool {
+        self.0.answers_inline()
     }
 
     fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {

@@ -1,7 +1,7 @@
 //! The memory store with one flaw.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -89,13 +89,15 @@ struct Shared {
     requests: AtomicU64,
     /// Until when nobody else is served.
     stands_still: Mutex<Moment>,
+    /// The next request is polled on the thread of its caller.
+    is_inline: AtomicBool,
 }
 
 impl Mutant {
     pub(crate) fn new(flaw: Flaw) -> Self {
         let (names, departures, requests) = (Mutex::default(), watch::Sender::new(0), AtomicU64::new(1 << 40));
         let stands_still = Mutex::new(Moment::ORIGIN);
-        let shared = Shared { flaw, names, departures, requests, stands_still };
+        let shared = Shared { flaw, names, departures, requests, stands_still, is_inline: AtomicBool::new(false) };
         Self { sound: MemoryFixture::default(), shared: Arc::new(shared) }
     }
 }
@@ -372,7 +374,11 @@ impl Session for MutantSession {
     }
 
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
+        let is_inline = self.shared.is_inline.swap(false, Ordering::Relaxed);
         Box::pin(async move {
+            if is_inline {
+                return self.enter_inline(entry).await;
+            }
             let served = *self.shared.stands_still.lock().unwrap();
             self.clock.sleep_until(served).await;
             if self.shared.flaw == Flaw::RefusesCrowds && self.shared.requests.fetch_add(1, Ordering::Relaxed) % 64 > 32
@@ -387,31 +393,12 @@ impl Session for MutantSession {
         })
     }
 
-    /// By default as sound, or never: other flaws are those of `enter`.
-    fn enter_now(&self, entry: &Arc<Entry>) -> Option<Result<Entered>> {
-        let asked = match self.shared.flaw {
-            Flaw::None | Flaw::KeepsWhatItDoesNotAnswer | Flaw::StandsStillAtOnce => Arc::clone(entry),
-            // There everybody is the first.
-            Flaw::LetsInAtOnce => {
-                let name = Name::new(format!("{}, {}", entry.name, entry.id.number)).unwrap();
-                Arc::new(Entry { name, ..(**entry).clone() })
-            }
-            _ => return None,
-        };
-        let entered = match self.sound.enter_now(&asked)? {
-            Ok(Entered::In(sound)) => Ok(Entered::In(self.place(sound, asked))),
-            refused => refused,
-        };
-        match (self.shared.flaw, &entered) {
-            (Flaw::KeepsWhatItDoesNotAnswer, _) => return None,
-            (Flaw::StandsStillAtOnce, Ok(Entered::In(place))) if !matches!(place.standing(), Standing::Granted(_)) => {
-                loop {
-                    std::thread::park();
-                }
-            }
-            _ => {}
-        }
-        Some(entered)
+    /// The flaws of the first poll are those of the request that follows this question; other flaws are those of `enter`.
+    fn answers_inline(&self) -> bool {
+        let is_flawed =
+            matches!(self.shared.flaw, Flaw::LetsInAtOnce | Flaw::KeepsWhatItDoesNotAnswer | Flaw::StandsStillAtOnce);
+        self.shared.is_inline.store(is_flawed, Ordering::Relaxed);
+        (is_flawed || self.shared.flaw == Flaw::None) && self.sound.answers_inline()
     }
 
     fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
@@ -445,6 +432,33 @@ impl Session for MutantSession {
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move { if self.shared.flaw == Flaw::NeverCloses { Ok(()) } else { self.sound.close().await } })
+    }
+}
+
+impl MutantSession {
+    /// A request whose first poll is made on the thread of its caller.
+    async fn enter_inline(&self, entry: Arc<Entry>) -> Result<Entered> {
+        let asked = match self.shared.flaw {
+            // Every contender is the first in a queue of its own.
+            Flaw::LetsInAtOnce => {
+                let name = Name::new(format!("{}, {}", entry.name, entry.id.number)).unwrap();
+                Arc::new(Entry { name, ..(*entry).clone() })
+            }
+            _ => entry,
+        };
+        let entered = match self.sound.enter(Arc::clone(&asked)).await? {
+            Entered::In(sound) => Entered::In(self.place(sound, asked)),
+            refused => refused,
+        };
+        match (self.shared.flaw, &entered) {
+            (Flaw::KeepsWhatItDoesNotAnswer, _) => std::future::pending().await,
+            (Flaw::StandsStillAtOnce, Entered::In(place)) if !matches!(place.standing(), Standing::Granted(_)) => {
+                loop {
+                    std::thread::park();
+                }
+            }
+            _ => Ok(entered),
+        }
     }
 }
 

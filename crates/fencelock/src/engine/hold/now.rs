@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+
 use super::super::observe::Event;
 use super::Hold;
 use crate::error::{Outcome, Result};
@@ -17,8 +19,11 @@ impl Hold {
         let mut slot = self.place.try_lock().ok()?;
         let place = slot.as_mut()?;
         self.live.untrack(self);
+        if !self.live.session().answers_inline() {
+            return None;
+        }
         let was_sent_before = self.phase.sends();
-        match place.leave_now() {
+        match place.leave().now_or_never() {
             Some(Ok(Left::Released)) => {}
             Some(Ok(Left::AlreadyGone)) if was_sent_before => {}
             Some(Err(error)) if error.outcome() != Outcome::NotApplied => {

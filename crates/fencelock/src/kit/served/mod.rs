@@ -43,8 +43,8 @@ pub(crate) trait Served: Send + Sync + 'static {
     /// The bucket of a name.
     fn bucket_of(&self, name: &Name) -> u16;
 
-    /// Whether the server answers within the call, so that places are taken and left on the caller's own thread. By default it does not.
-    fn is_at_hand(&self) -> bool {
+    /// Whether the server answers within the call ([`Session::answers_inline`]). By default it is far away.
+    fn answers_inline(&self) -> bool {
         false
     }
 

@@ -45,11 +45,6 @@ pub(crate) trait KeepsPlaces: Send + Sync + 'static {
     /// Gives it up: whether it was there.
     fn leave(&self, slot: &Self::Slot) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Whether it is left within the call.
-    fn is_at_hand(&self) -> bool {
-        false
-    }
-
     /// Nobody asks for the place any more.
     fn dropped(&self, _slot: &Self::Slot) {}
 }
@@ -133,10 +128,6 @@ impl<P: KeepsPlaces> Place for AskedPlace<P> {
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         Box::pin(self.give_up())
     }
-
-    fn leave_now(&mut self) -> Option<Result<Left>> {
-        if self.core.is_at_hand() { self.give_up().now_or_never() } else { None }
-    }
 }
 
 impl<S: Served> KeepsPlaces for Core<S> {
@@ -188,10 +179,6 @@ impl<S: Served> KeepsPlaces for Core<S> {
         let was_there = self.session.leave(&connection, &slot.place, slot.seq()).await?;
         places.left(slot);
         Ok(was_there)
-    }
-
-    fn is_at_hand(&self) -> bool {
-        self.session.is_at_hand()
     }
 
     fn dropped(&self, slot: &Arc<Slot>) {

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::answers::{Broken, Look, Looked, Seen};
 use super::messages::{News, news};
-use super::slot::{Ring, Slot, Stand};
+use super::slot::{PlaceState, Ring, Slot};
 use crate::kit::own_places;
 use crate::name::Name;
 use crate::store::{Ahead, GrantId, Loss, PlaceId, PlaceList, RequestId, SessionEvent};
@@ -177,7 +177,7 @@ impl Places {
 
     /// The place was granted, as its own request was told.
     pub(crate) fn granted(&self, slot: &Slot, seq: u64) {
-        self.set(slot, Stand::Granted { seq });
+        self.set(slot, PlaceState::Granted { seq });
     }
 
     /// The place waits, as its own request was told; a message that came before may know better.
@@ -186,14 +186,14 @@ impl Places {
         let mut settled = None;
         slot.change(|state| {
             settled = match state.stand {
-                Stand::Sent { broken, .. } if broken == Some(seq) => Some(Stand::Gone(Loss::Broken)),
-                Stand::Sent { told, .. } if told == Some(seq) => Some(Stand::Granted { seq }),
-                Stand::Granted { seq: known } if known == seq => Some(Stand::Granted { seq }),
-                Stand::Gone(loss) => Some(Stand::Gone(loss)),
+                PlaceState::Sent { broken, .. } if broken == Some(seq) => Some(PlaceState::Gone(Loss::Broken)),
+                PlaceState::Sent { told, .. } if told == Some(seq) => Some(PlaceState::Granted { seq }),
+                PlaceState::Granted { seq: known } if known == seq => Some(PlaceState::Granted { seq }),
+                PlaceState::Gone(loss) => Some(PlaceState::Gone(loss)),
                 _ => None,
             };
             if settled.is_none() {
-                state.stand = Stand::Waiting { seq, ahead };
+                state.stand = PlaceState::Waiting { seq, ahead };
                 state.due = due;
             }
             false
@@ -209,7 +209,7 @@ impl Places {
 
     /// Nobody asks for the place any more. One that is gone will not be left, so nobody else would forget it.
     pub(crate) fn dropped(&self, slot: &Slot) {
-        if matches!(slot.stand(), Stand::Gone(_)) {
+        if matches!(slot.stand(), PlaceState::Gone(_)) {
             self.forget(slot.place.request);
         }
     }
@@ -217,7 +217,7 @@ impl Places {
     /// The place was left, and is of no interest any more.
     pub(crate) fn left(&self, slot: &Slot) {
         slot.change(|state| {
-            state.stand = Stand::Gone(Loss::Removed);
+            state.stand = PlaceState::Gone(Loss::Removed);
             false
         });
         self.forget(slot.place.request);
@@ -231,13 +231,13 @@ impl Places {
     }
 
     /// The place does not wait any more. A place that is gone stays so: the message of it may be read before the answer with the grant.
-    fn set(&self, slot: &Slot, stand: Stand) {
+    fn set(&self, slot: &Slot, stand: PlaceState) {
         self.lock().waiting.remove(&slot.place.request);
         let waker = slot.change(|state| {
             state.stand = match (state.stand, stand) {
-                (Stand::Gone(loss), _) => Stand::Gone(loss),
-                (Stand::Sent { broken, .. }, Stand::Granted { seq }) if broken == Some(seq) => {
-                    Stand::Gone(Loss::Broken)
+                (PlaceState::Gone(loss), _) => PlaceState::Gone(loss),
+                (PlaceState::Sent { broken, .. }, PlaceState::Granted { seq }) if broken == Some(seq) => {
+                    PlaceState::Gone(Loss::Broken)
                 }
                 (_, stand) => stand,
             };
@@ -250,7 +250,7 @@ impl Places {
     pub(crate) fn held_in(&self) -> Vec<HeldIn> {
         let mut held: BTreeMap<u16, HeldIn> = BTreeMap::new();
         for slot in self.lock().slots.values() {
-            let Stand::Granted { seq } = slot.stand() else { continue };
+            let PlaceState::Granted { seq } = slot.stand() else { continue };
             let first = HeldIn { bucket: slot.bucket, lowest: seq, highest: seq };
             let known = held.entry(slot.bucket).or_insert(first);
             (known.lowest, known.highest) = (known.lowest.min(seq), known.highest.max(seq));
@@ -261,15 +261,15 @@ impl Places {
     /// The bucket of these places is gone; `born` is the first number of the next one. Places granted since the count are not meant.
     pub(crate) fn lost_bucket(&self, counted: HeldIn, born: Option<u64>) {
         let is_lost = |slot: &&Arc<Slot>| {
-            let Stand::Granted { seq } = slot.stand() else { return false };
+            let PlaceState::Granted { seq } = slot.stand() else { return false };
             slot.bucket == counted.bucket && seq <= counted.highest && born.is_none_or(|born| seq < born)
         };
         let lost: Vec<_> = self.lock().slots.values().filter(is_lost).cloned().collect();
-        lost.iter().for_each(|slot| self.set(slot, Stand::Gone(Loss::Removed)));
+        lost.iter().for_each(|slot| self.set(slot, PlaceState::Gone(Loss::Removed)));
     }
 
     pub(crate) fn held(&self) -> HashMap<Name, Vec<RequestId>> {
-        by_name(self.lock().slots.values().filter(|slot| matches!(slot.stand(), Stand::Granted { .. })))
+        by_name(self.lock().slots.values().filter(|slot| matches!(slot.stand(), PlaceState::Granted { .. })))
     }
 
     pub(crate) fn has_places(&self) -> bool {
@@ -302,7 +302,7 @@ impl Places {
     /// The server does not have this grant any more.
     pub(crate) fn missing(&self, id: RequestId) {
         if let Some(slot) = self.slot(id) {
-            self.set(&slot, Stand::Gone(Loss::Removed));
+            self.set(&slot, PlaceState::Gone(Loss::Removed));
         }
     }
 
@@ -310,7 +310,7 @@ impl Places {
     pub(crate) fn gone(&self, places: &dyn PlaceList) -> Vec<(PlaceId, Loss)> {
         own_places::gone(places, |_, request| match self.lock().slots.get(&request).map(|slot| slot.stand()) {
             None => Some(Loss::Removed),
-            Some(Stand::Gone(loss)) => Some(loss),
+            Some(PlaceState::Gone(loss)) => Some(loss),
             Some(_) => None,
         })
     }
@@ -342,9 +342,9 @@ impl Places {
         let mut is_ours = false;
         slot.change(|state| {
             match &mut state.stand {
-                Stand::Sent { told, .. } => *told = Some(grant),
-                Stand::Waiting { seq, .. } => is_ours = *seq == grant,
-                Stand::Granted { .. } | Stand::Gone(_) => {}
+                PlaceState::Sent { told, .. } => *told = Some(grant),
+                PlaceState::Waiting { seq, .. } => is_ours = *seq == grant,
+                PlaceState::Granted { .. } | PlaceState::Gone(_) => {}
             }
             false
         });
@@ -368,17 +368,17 @@ impl Places {
         slot.change(|state| {
             match &mut state.stand {
                 // The answer says whether it is this grant. A later one may have come to the same request.
-                Stand::Sent { broken, .. } => {
+                PlaceState::Sent { broken, .. } => {
                     *broken = (*broken).max(Some(grant));
                     may_be_ours = true;
                 }
-                Stand::Waiting { seq, .. } | Stand::Granted { seq } => is_ours = *seq == grant,
-                Stand::Gone(_) => {}
+                PlaceState::Waiting { seq, .. } | PlaceState::Granted { seq } => is_ours = *seq == grant,
+                PlaceState::Gone(_) => {}
             }
             false
         });
         if is_ours {
-            self.set(&slot, Stand::Gone(Loss::Broken));
+            self.set(&slot, PlaceState::Gone(Loss::Broken));
         }
         if is_ours || may_be_ours {
             let grant = GrantId { place, token: FencingToken::new(grant) };
@@ -441,16 +441,16 @@ impl Places {
 
     fn seen(&self, id: RequestId, seen: Seen, due: Moment) {
         let Some(slot) = self.lock().waiting.get(&id).cloned() else { return };
-        let Stand::Waiting { seq: known, ahead: known_ahead } = slot.stand() else { return };
+        let PlaceState::Waiting { seq: known, ahead: known_ahead } = slot.stand() else { return };
         match seen {
             Seen::Granted(grant) => self.granted(&slot, grant),
-            Seen::Missing => self.set(&slot, Stand::Gone(Loss::Removed)),
+            Seen::Missing => self.set(&slot, PlaceState::Gone(Loss::Removed)),
             Seen::Waiting(_, ahead) => {
                 let ahead = ahead.or(known_ahead);
                 slot.change(|state| {
                     // A message may have come since.
-                    if matches!(state.stand, Stand::Waiting { seq, .. } if seq == known) {
-                        state.stand = Stand::Waiting { seq: known, ahead };
+                    if matches!(state.stand, PlaceState::Waiting { seq, .. } if seq == known) {
+                        state.stand = PlaceState::Waiting { seq: known, ahead };
                         state.due = due;
                     }
                     false

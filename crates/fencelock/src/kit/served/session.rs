@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use futures_util::FutureExt;
 
 use super::enter::enter;
 use super::slot::Ring;
@@ -130,8 +129,8 @@ impl<S: Served> Session for ServedSession<S> {
         Box::pin(enter(&self.0, entry))
     }
 
-    fn enter_now(&self, entry: &Arc<Entry>) -> Option<Result<Entered>> {
-        if self.0.session.is_at_hand() { enter(&self.0, Arc::clone(entry)).now_or_never() } else { None }
+    fn answers_inline(&self) -> bool {
+        self.0.session.answers_inline()
     }
 
     fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {

@@ -9,7 +9,7 @@ use crate::token::FencingToken;
 
 /// What one place is known to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stand {
+pub(crate) enum PlaceState {
     /// It was sent and not answered; messages may have told of a grant already, and of the break of this or another one.
     Sent {
         told: Option<u64>,
@@ -43,7 +43,7 @@ pub(crate) struct Slot {
 }
 
 pub(crate) struct SlotState {
-    pub(crate) stand: Stand,
+    pub(crate) stand: PlaceState,
     pub(crate) waker: Option<Waker>,
     /// When to look at it again, while it waits.
     pub(crate) due: Moment,
@@ -61,7 +61,7 @@ impl SlotState {
 
 impl Slot {
     pub(crate) fn new(place: PlaceId, bucket: u16) -> Self {
-        let stand = Stand::Sent { told: None, broken: None };
+        let stand = PlaceState::Sent { told: None, broken: None };
         let state = SlotState { stand, waker: None, due: Moment::NEVER, rung: None };
         Self { place, bucket, state: Mutex::new(state) }
     }
@@ -70,31 +70,31 @@ impl Slot {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn stand(&self) -> Stand {
+    pub(crate) fn stand(&self) -> PlaceState {
         self.lock().stand
     }
 
     /// The number that the place has, once it is known.
     pub(crate) fn seq(&self) -> Option<u64> {
         match self.stand() {
-            Stand::Waiting { seq, .. } | Stand::Granted { seq } => Some(seq),
-            Stand::Sent { .. } | Stand::Gone(_) => None,
+            PlaceState::Waiting { seq, .. } | PlaceState::Granted { seq } => Some(seq),
+            PlaceState::Sent { .. } | PlaceState::Gone(_) => None,
         }
     }
 
     pub(crate) fn standing(&self) -> Standing {
         match self.stand() {
-            Stand::Sent { .. } => Standing::Waiting(None),
-            Stand::Waiting { ahead, .. } => Standing::Waiting(ahead),
-            Stand::Granted { seq } => Standing::Granted(Grant::new(FencingToken::new(seq))),
-            Stand::Gone(loss) => Standing::Lost(loss),
+            PlaceState::Sent { .. } => Standing::Waiting(None),
+            PlaceState::Waiting { ahead, .. } => Standing::Waiting(ahead),
+            PlaceState::Granted { seq } => Standing::Granted(Grant::new(FencingToken::new(seq))),
+            PlaceState::Gone(loss) => Standing::Lost(loss),
         }
     }
 
     /// Ready once the place does not wait any more, or when its task has to look around.
     pub(crate) fn poll_news(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
-        if !matches!(state.stand, Stand::Waiting { .. } | Stand::Sent { .. }) {
+        if !matches!(state.stand, PlaceState::Waiting { .. } | PlaceState::Sent { .. }) {
             return Poll::Ready(());
         }
         state.wake_by(cx);

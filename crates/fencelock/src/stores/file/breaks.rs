@@ -15,7 +15,7 @@ use super::enter::Patience;
 use super::fault::fault;
 use super::files::{make_file, open_file, write_all};
 use super::layout::SESSIONS;
-use super::lives::session_name;
+use super::sessions::session_name;
 use super::ticket::{EncodedName, Ticket};
 use crate::error::Result;
 use crate::kit::record::{self, Record, milliseconds};

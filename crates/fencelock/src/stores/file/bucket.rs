@@ -205,7 +205,7 @@ impl BucketState {
         let mut abandoned = Vec::new();
         platform::list(fd, |file| {
             let Some((encoded, ticket)) = Ticket::parse(file) else { return };
-            let known = KnownContender::new(ticket, directory.lives.is_own(ticket.key.session));
+            let known = KnownContender::new(ticket, directory.own_sessions.is_own(ticket.key.session));
             // A place of ours that ended while the bucket had another name, or that a backup brought back.
             if known.local && !self.lines.get(encoded).is_some_and(|line| line.has(&ticket)) {
                 return abandoned.push(file.to_owned());
@@ -231,7 +231,7 @@ impl BucketState {
     }
 
     /// Takes what dead sessions have in one queue out of what is known, and removes their tickets.
-    pub(super) fn bury(&mut self, directory: &Directory, bucket: &Bucket, encoded: &str, dead: &HashSet<u64>) {
+    pub(super) fn remove_dead(&mut self, directory: &Directory, bucket: &Bucket, encoded: &str, dead: &HashSet<u64>) {
         let Some(line) = self.lines.get_mut(encoded) else { return };
         for ticket in line.depart_sessions(dead, &mut self.rung) {
             // A ticket that cannot be removed is dead all the same.

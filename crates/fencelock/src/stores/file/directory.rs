@@ -14,8 +14,8 @@ use super::config::Config;
 use super::fault::fault;
 use super::files;
 use super::layout::{self, Root};
-use super::lives::Lives;
 use super::platform;
+use super::sessions::OwnSessions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bucket;
 use crate::time::Moment;
@@ -34,7 +34,7 @@ pub(super) struct Directory {
     /// The process that opened it.
     process: u32,
     pub(super) ceiling: Ceiling,
-    pub(super) lives: Lives,
+    pub(super) own_sessions: OwnSessions,
     /// When the next search for the dead of a process that only renews is due.
     pub(super) sweep_at: Mutex<Option<Moment>>,
     #[cfg(test)]
@@ -77,7 +77,7 @@ impl Directory {
             root,
             process: std::process::id(),
             ceiling: Ceiling::new(boot),
-            lives: Lives::default(),
+            own_sessions: OwnSessions::default(),
             sweep_at: Mutex::default(),
             #[cfg(test)]
             counts: Default::default(),

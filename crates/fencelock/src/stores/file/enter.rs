@@ -1,8 +1,8 @@
 //! Joining a queue: a number and a ticket, under the bucket's lock.
 //!
 //! Uncontended, with nobody else at the bucket since last time: flock, lstat, pread, pwrite, symlinkat, flock. Everything
-//! between two awaits is synchronous, so a dropped `enter` either left a ticket that is known here, or nothing. That is
-//! also what a caller does on its own thread; whatever may take longer is left to the I/O thread.
+//! between two awaits is synchronous, so a dropped `enter` either left a ticket that is known here, or nothing. The first
+//! poll does that on the caller's own thread; the I/O thread does the rest.
 
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
@@ -16,7 +16,6 @@ use super::fault::fault;
 use super::layout::SESSIONS;
 use super::line::KnownContender;
 use super::place::FilePlace;
-use super::platform;
 use super::session::Core;
 use super::ticket::{EncodedName, Key, Note, Ticket};
 use crate::error::{Error, ErrorKind, Result};
@@ -70,32 +69,8 @@ enum Step {
     Entered(Entered),
     /// The ceiling must be moved above the number after this one.
     Ceiling(u64),
-    /// It would take longer than a caller may be held up, or somebody removed the directory of the bucket. Nothing was done.
+    /// It would take longer than the first poll may, or somebody removed the directory of the bucket. Nothing was done.
     TakesLonger,
-}
-
-/// Joins on the caller's thread where nobody is in the way: in a few system calls none of which waits, or not at all.
-pub(super) fn enter_now(core: &Arc<Core>, entry: &Entry) -> Option<Result<Entered>> {
-    if !platform::KNOWS_FILE_SYSTEMS {
-        // A call to a server of files may hang.
-        return None;
-    }
-    let slot = EncodedName::of(&entry.name);
-    let bucket = core.directory.bucket(slot.bucket);
-    let request = Request { core, entry, slot: &slot, bucket: &bucket, at_once: true };
-    let mut state = bucket.lock_now()?;
-    if request.is_behind_ours(&mut state) {
-        return None;
-    }
-    let lock = match bucket.try_lock(&core.directory, &mut state) {
-        Ok(lock) => lock?,
-        Err(errno) => return Some(Err(request.failed(errno))),
-    };
-    match request.step(&mut state, &lock) {
-        Ok(Step::Entered(entered)) => Some(Ok(entered)),
-        Ok(Step::Ceiling(_) | Step::TakesLonger) => None,
-        Err(error) => Some(Err(error)),
-    }
 }
 
 pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
@@ -104,7 +79,12 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
     }
     let slot = EncodedName::of(&entry.name);
     let (directory, bucket) = (&core.directory, core.directory.bucket(slot.bucket));
-    let request = Request { core, entry: &entry, slot: &slot, bucket: &bucket, at_once: false };
+    let mut request = Request { core, entry: &entry, slot: &slot, bucket: &bucket, is_inline: true };
+    if let Some(entered) = request.enter_inline()? {
+        return Ok(entered);
+    }
+    request.is_inline = false;
+    tokio::task::yield_now().await;
     let mut patience = Patience::new(&*core.clock, core.request_deadline);
     loop {
         let step = |state: &mut BucketState, lock: &BucketLock| request.step(state, lock);
@@ -129,8 +109,8 @@ struct Request<'a> {
     entry: &'a Entry,
     slot: &'a EncodedName,
     bucket: &'a Arc<Bucket>,
-    /// The caller itself asks, and is not to be held up.
-    at_once: bool,
+    /// The first poll, which does not block.
+    is_inline: bool,
 }
 
 impl Request<'_> {
@@ -144,6 +124,20 @@ impl Request<'_> {
         let Some(line) = state.line(&self.slot.encoded) else { return false };
         let is_ours = line.iter().next_back().is_some_and(|last| last.local);
         is_ours && line.judge(TAIL, self.entry.claim) != Admission::Admitted
+    }
+
+    /// Joins in a few system calls that do not block, if no contender is in the way; else changes nothing.
+    fn enter_inline(&self) -> Result<Option<Entered>> {
+        let Some(mut state) = self.bucket.lock_now() else { return Ok(None) };
+        if self.is_behind_ours(&mut state) {
+            return Ok(None);
+        }
+        let lock = self.bucket.try_lock(&self.core.directory, &mut state).map_err(|errno| self.failed(errno))?;
+        let Some(lock) = lock else { return Ok(None) };
+        match self.step(&mut state, &lock)? {
+            Step::Entered(entered) => Ok(Some(entered)),
+            Step::Ceiling(_) | Step::TakesLonger => Ok(None),
+        }
     }
 
     fn step(&self, state: &mut BucketState, lock: &BucketLock) -> Result<Step> {
@@ -165,7 +159,7 @@ impl Request<'_> {
         }
         match self.admission(state, lock, last, fresh)? {
             // Who is in the way may be gone: that takes a look at each of them.
-            Admission::Conflict(_) | Admission::Wait if self.at_once => return Ok(Step::TakesLonger),
+            Admission::Conflict(_) | Admission::Wait if self.is_inline => return Ok(Step::TakesLonger),
             Admission::Conflict(claim) => return Ok(Step::Entered(Entered::Conflict(claim))),
             Admission::Wait if !self.entry.wait => return Ok(Step::Entered(Entered::Busy)),
             Admission::Admitted | Admission::Wait => {}
@@ -173,10 +167,10 @@ impl Request<'_> {
         self.join(state, lock, last)
     }
 
-    /// Lists the bucket; `false` if that takes longer than a caller may be held up.
+    /// Lists the bucket; `false` if that takes longer than the first poll may.
     fn list(&self, state: &mut BucketState, lock: &BucketLock, last: u64) -> Result<bool> {
         let mut listed = || -> rustix::io::Result<bool> {
-            let is_short = !self.at_once || rustix::fs::fstat(&lock.0)?.st_size <= SHORT;
+            let is_short = !self.is_inline || rustix::fs::fstat(&lock.0)?.st_size <= SHORT;
             if is_short {
                 state.relist(&self.core.directory, &lock.0, last)?;
             }
@@ -198,10 +192,10 @@ impl Request<'_> {
         if !fresh {
             self.list(state, lock, last)?;
         }
-        if is_refused(judge(state)) && !self.at_once {
+        if is_refused(judge(state)) && !self.is_inline {
             let dead = state.line(encoded).map_or_else(|| Ok(HashSet::new()), |line| directory.dead_in(line));
             let dead = dead.map_err(|errno| self.failed(errno))?;
-            state.bury(directory, self.bucket, encoded, &dead);
+            state.remove_dead(directory, self.bucket, encoded, &dead);
         }
         Ok(judge(state))
     }

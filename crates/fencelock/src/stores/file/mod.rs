@@ -14,12 +14,12 @@ mod files;
 mod layout;
 mod line;
 mod listen;
-mod lives;
 mod notes;
 mod place;
 mod platform;
 mod process;
 mod session;
+mod sessions;
 mod show;
 mod sweep;
 #[cfg(test)]

@@ -16,7 +16,6 @@ use super::enter::Patience;
 use super::fault::fault;
 use super::line::KnownContender;
 use super::listen::{Heard, Target};
-use super::platform;
 use super::session::Core;
 use super::ticket::Ticket;
 use crate::error::{Error, ErrorKind, Result};
@@ -98,7 +97,7 @@ impl FilePlace {
                 Heard::There(again) => return Ok(self.pause(again)),
                 Heard::Gone => self.pause = Duration::ZERO,
                 Heard::Dead(session) => {
-                    state.bury(&self.core.directory, &bucket, &self.encoded, &HashSet::from([session]));
+                    state.remove_dead(&self.core.directory, &bucket, &self.encoded, &HashSet::from([session]));
                 }
             }
         }
@@ -232,16 +231,12 @@ impl Place for FilePlace {
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         Box::pin(async move {
             let bucket = Arc::clone(&self.bucket);
+            if let Some(mut state) = bucket.lock_now() {
+                return self.leave_in(&mut state);
+            }
+            // Another thread may list the bucket, and the first poll does not wait for it.
+            tokio::task::yield_now().await;
             self.leave_in(&mut bucket.lock())
         })
-    }
-
-    fn leave_now(&mut self) -> Option<Result<Left>> {
-        if !platform::KNOWS_FILE_SYSTEMS {
-            return None;
-        }
-        let bucket = Arc::clone(&self.bucket);
-        let mut state = bucket.lock_now()?;
-        Some(self.leave_in(&mut state))
     }
 }

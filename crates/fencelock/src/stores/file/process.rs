@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use super::lives::session_name;
+use super::sessions::session_name;
 use crate::store::{Owner, ProcessState};
 
 /// Whether `/proc` has the numbers that we have: another one may be mounted there.

@@ -15,8 +15,8 @@ use super::enter;
 use super::fault::fault;
 use super::files::{Temporary, remove, temporary_name, write_all};
 use super::layout::SESSIONS;
-use super::lives::session_name;
-use super::platform::Interest;
+use super::platform::{self, Interest};
+use super::sessions::session_name;
 use super::ticket::EncodedName;
 use super::watch::watch;
 use crate::error::{Error, ErrorKind, Result};
@@ -74,7 +74,7 @@ impl Core {
         let failed = |errno| fault("open session", format_args!("{}/{SESSIONS}/{name}", directory.path), errno);
         let text = record::text("open session", &Identity::of(owner))?;
         let file = make_session_file(&directory, &name, &text, config.inherit).map_err(failed)?;
-        directory.lives.adopt(id, owner.client);
+        directory.own_sessions.adopt(id, owner.client);
         Ok(Arc::new(Self {
             id,
             #[cfg(test)]
@@ -148,9 +148,9 @@ impl Core {
     }
 
     /// Ends the session as a crash would: nothing is cleaned up, the kernel drops the lock.
-    pub(super) fn forsake(&self) {
+    pub(super) fn drop_session(&self) {
         let _ = self.over.set(Loss::Closed);
-        self.directory.lives.disown(self.id);
+        self.directory.own_sessions.disown(self.id);
         *self.file() = None;
         // Those in this process who wait behind its tickets are not told by the kernel.
         for bucket in self.directory.known_buckets() {
@@ -165,7 +165,7 @@ impl Core {
         if self.file().is_some() {
             let name = session_name(self.id);
             let unlinked = remove(&self.directory.root.sessions, &name);
-            self.forsake();
+            self.drop_session();
             if let Err(errno) = unlinked {
                 return Err(fault("close", format_args!("{}/{SESSIONS}/{name}", self.directory.path), errno));
             }
@@ -293,7 +293,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         if self.file().is_some() {
-            self.forsake();
+            self.drop_session();
         }
     }
 }
@@ -325,8 +325,9 @@ impl Session for FileSession {
         Box::pin(enter::enter(&self.0, entry))
     }
 
-    fn enter_now(&self, entry: &Arc<Entry>) -> Option<Result<Entered>> {
-        enter::enter_now(&self.0, entry)
+    fn answers_inline(&self) -> bool {
+        // Elsewhere the directory may be on a file server, whose calls may hang.
+        platform::KNOWS_FILE_SYSTEMS
     }
 
     fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {

@@ -29,7 +29,7 @@ pub(super) struct Roll {
 
 impl Roll {
     fn is_alive(&mut self, directory: &Directory, session: u64) -> bool {
-        let is_alive = || directory.lives.is_own(session) || directory.is_alive(session).unwrap_or(true);
+        let is_alive = || directory.own_sessions.is_own(session) || directory.is_alive(session).unwrap_or(true);
         *self.alive.entry(session).or_insert_with(is_alive)
     }
 
@@ -91,7 +91,7 @@ impl Directory {
         let head = line.tickets().next().filter(|_| holders > 0);
         let mut positions = HashMap::new();
         for (at, Ticket { key, .. }) in line.tickets().enumerate() {
-            let whose = self.lives.client(key.session);
+            let whose = self.own_sessions.client(key.session);
             let client = whose.or_else(|| roll.owner(self, key.session).map(|owner| owner.client));
             positions.insert((client, key.number), at + 1);
         }

@@ -10,8 +10,8 @@ use rustix::fs::{AtFlags, FileType, Mode};
 use super::directory::Directory;
 use super::files::READ_DIRECTORY;
 use super::layout::{BUCKETS, TEMPORARY};
-use super::lives::session_name;
 use super::platform;
+use super::sessions::session_name;
 use super::show::modified;
 use super::ticket::{Ticket, parse_hex};
 use crate::time::Moment;
@@ -49,7 +49,7 @@ impl Directory {
     fn remove_dead(&self) -> rustix::io::Result<bool> {
         let mut sessions = Vec::new();
         platform::list(&self.root.sessions, |name| sessions.extend(parse_hex(name, 16)))?;
-        sessions.retain(|session| !self.lives.is_own(*session));
+        sessions.retain(|session| !self.own_sessions.is_own(*session));
         sessions.sort_unstable();
         let first = sessions.partition_point(|session| *session <= getrandom::u64().unwrap_or_default());
         sessions.rotate_left(first);

@@ -179,7 +179,7 @@ async fn a_crashed_holder_is_followed_by_the_next_one() {
     assert!(waits(&*waiting));
     let (token, ()) = tokio::join!(granted(&mut waiting), async {
         tokio::task::yield_now().await;
-        dying.core.forsake();
+        dying.core.drop_session();
     });
     assert!(token > super::tests::token(&*held));
     assert_eq!(tickets(&directory), 1);
@@ -197,7 +197,7 @@ async fn a_crashed_session_of_this_process_is_followed_too() {
     let mut waiting = next.enter("a", Claim::MUTEX).await;
     let (_, ()) = tokio::join!(granted(&mut waiting), async {
         tokio::task::yield_now().await;
-        dying.core.forsake();
+        dying.core.drop_session();
     });
 }
 
@@ -209,7 +209,7 @@ async fn trying_passes_over_the_dead_and_leaves_nothing_behind_the_living() {
     let _held = dying.enter("a", Claim::MUTEX).await;
     assert!(matches!(other.attempt("a").await, Entered::Busy));
     assert_eq!(tickets(&directory), 1);
-    dying.core.forsake();
+    dying.core.drop_session();
     let mine = place(other.attempt("a").await);
     token(&*mine);
     assert_eq!(tickets(&directory), 1);
@@ -285,7 +285,7 @@ async fn tokens_rise_over_a_reboot_that_lost_the_counters_and_a_clock_that_went_
             last = token;
             place.leave().await.unwrap();
         }
-        client.core.forsake();
+        client.core.drop_session();
         drop(client);
         drop(store);
         std::fs::write(directory.path().join("counters"), vec![0; 8 * 4096]).unwrap();
@@ -396,7 +396,7 @@ async fn the_queue_is_shown_front_first_with_who_why_and_since_when() {
     let held = a.enter(&long, Claim::MUTEX).await;
     let _waiting = b.enter(&long, Claim::MUTEX).await;
     let _abandoned = dead.enter(&long, Claim::MUTEX).await;
-    dead.core.forsake();
+    dead.core.drop_session();
     let queue = near.queue(&Name::new(&long).unwrap(), Page::ALL).await.unwrap();
     assert_eq!(queue.contenders.len(), 2);
     assert_eq!(queue.contenders[0].grant.unwrap().token.unwrap().get(), token(&*held));

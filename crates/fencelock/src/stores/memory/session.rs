@@ -63,7 +63,7 @@ impl Served for MemorySession {
         0
     }
 
-    fn is_at_hand(&self) -> bool {
+    fn answers_inline(&self) -> bool {
         !self.link.is_scripted()
     }
 

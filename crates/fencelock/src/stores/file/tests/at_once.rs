@@ -19,7 +19,7 @@ impl Client {
     /// The place that is made at once, if one is.
     fn enter_now(&mut self) -> Option<Box<dyn Place>> {
         let entry = self.entry(NAME, Claim::MUTEX, true);
-        self.session.enter_now(&entry).map(|entered| place(entered.unwrap()))
+        self.session.enter(entry).now_or_never().map(|entered| place(entered.unwrap()))
     }
 }
 
@@ -58,8 +58,8 @@ async fn only_who_has_nobody_in_the_way_is_answered_at_once_and_others_leave_not
     let before = token(&*held);
     assert!(beside.enter_now().is_none() && other.enter_now().is_none());
     assert_eq!(tickets(&directory), 1);
-    assert_eq!(held.leave_now().unwrap().unwrap(), Left::Released);
-    assert_eq!(held.leave_now().unwrap().unwrap(), Left::AlreadyGone);
+    assert_eq!(held.leave().now_or_never().unwrap().unwrap(), Left::Released);
+    assert_eq!(held.leave().now_or_never().unwrap().unwrap(), Left::AlreadyGone);
     let mut held = other.enter_now().expect("what was left is in nobody's way");
     assert!(token(&*held) > before && tickets(&directory) == 1);
     held.leave().await.unwrap();
@@ -76,11 +76,11 @@ async fn who_would_have_to_wait_for_a_short_lock_is_not_answered_at_once() {
         let known = client.core.directory.bucket(index);
         let _at_it = known.lock();
         assert!(
-            held.leave_now().is_none() && client.enter_now().is_none(),
+            held.leave().now_or_never().is_none() && client.enter_now().is_none(),
             "somebody of this process is at the bucket"
         );
     }
-    assert_eq!(held.leave_now().unwrap().unwrap(), Left::Released);
+    assert_eq!(held.leave().now_or_never().unwrap().unwrap(), Left::Released);
     let elsewhere = std::fs::File::open(bucket(&directory)).unwrap();
     rustix::fs::flock(&elsewhere, FlockOperation::LockExclusive).unwrap();
     assert!(client.enter_now().is_none(), "another process is in the lock");
@@ -96,11 +96,11 @@ async fn whatever_syncs_or_lists_for_long_is_not_done_at_once() {
     clock.seconds.store(20 * 60, Ordering::SeqCst);
     assert!(client.enter_now().is_none(), "the ceiling has to be moved");
     client.enter(NAME, Claim::MUTEX).await.leave().await.unwrap();
-    assert!(client.enter_now().unwrap().leave_now().is_some());
+    assert!(client.enter_now().unwrap().leave().now_or_never().is_some());
     for number in 0..500 {
         std::os::unix::fs::symlink("1", bucket(&directory).join(format!("{}-{number}", "x".repeat(200)))).unwrap();
     }
-    assert!(client.enter_now().unwrap().leave_now().is_some(), "nobody has come since it was listed");
+    assert!(client.enter_now().unwrap().leave().now_or_never().is_some(), "nobody has come since it was listed");
     Client::on(&far).enter(NAME, Claim::MUTEX).await.leave().await.unwrap();
     assert!(client.enter_now().is_none(), "it has to be listed");
     client.enter(NAME, Claim::MUTEX).await.leave().await.unwrap();

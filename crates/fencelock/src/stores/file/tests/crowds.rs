@@ -4,7 +4,7 @@ use std::task::Poll;
 
 use futures_util::StreamExt;
 
-use super::super::lives::session_name;
+use super::super::sessions::session_name;
 use super::super::ticket::{EncodedName, Key, Ticket};
 use super::*;
 use crate::store::Page;
@@ -49,7 +49,7 @@ async fn a_dead_holder_is_not_named_to_those_who_give_up() {
     let (mut dying, mut next) = (Client::on(&near), Client::on(&far));
     let _held = dying.enter("job", Claim::MUTEX).await;
     let waiting = next.enter("job", Claim::MUTEX).await;
-    dying.core.forsake();
+    dying.core.drop_session();
     let id = waiting.id().request;
     let outline = far.contention(&job(), &[id]).await.unwrap();
     assert_eq!((outline.holder.map(|holder| holder.id), outline.positions), (Some(id), vec![Some(1)]));
@@ -127,7 +127,7 @@ async fn removed_step_by_step(name: impl Fn(usize) -> String) {
     for number in 0..3000 {
         let _ = dying.enter(&name(number), Claim::MUTEX).await;
     }
-    dying.core.forsake();
+    dying.core.drop_session();
     let client = Client::on(&far);
     let after_opening = tickets(&directory);
     assert!((1500..=2000).contains(&after_opening), "the opening left {after_opening} of 3000");
@@ -172,7 +172,7 @@ async fn a_try_that_meets_a_dead_crowd_gets_the_lock_and_removes_it() {
     let (near, far) = (store(&directory), store(&directory));
     let (mut dying, mut client) = (Client::on(&near), Client::on(&far));
     drop(queue_up(&mut dying, 300).await);
-    dying.core.forsake();
+    dying.core.drop_session();
     token(&*place(client.attempt("job").await));
     assert_eq!(tickets(&directory), 1);
 }
@@ -188,7 +188,7 @@ async fn a_refused_try_passes_over_those_that_left_and_died() {
     assert!(matches!(trying.attempt("job").await, Entered::Busy));
     left.leave().await.unwrap();
     assert!(matches!(trying.attempt("job").await, Entered::Busy));
-    dies.core.forsake();
+    dies.core.drop_session();
     assert!(matches!(trying.attempt("job").await, Entered::Busy));
     token(&*{
         granted(&mut held).await;
@@ -297,7 +297,7 @@ async fn a_waiter_passes_over_a_dead_crowd() {
         let mut place = waiting.enter("job", mine).await;
         assert!(waits(&*place));
         for client in &dying {
-            client.core.forsake();
+            client.core.drop_session();
         }
         granted(&mut place).await;
         assert_eq!(tickets(&directory), 1);
@@ -314,7 +314,7 @@ async fn names_are_listed_however_many_of_the_dead_have_names() {
     for number in 0..DEAD {
         drop(dying.enter(&format!("dead {number}"), Claim::MUTEX).await);
     }
-    dying.core.forsake();
+    dying.core.drop_session();
     let tested = || far.directory().counts.sessions_tested.load(Ordering::SeqCst);
     let before = tested();
     assert_eq!(names(&far, "").await, [job()]);

@@ -2,8 +2,10 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
+use futures_util::FutureExt;
+
 use super::super::line::KnownContender;
-use super::super::lives::session_name;
+use super::super::sessions::session_name;
 use super::super::ticket::{EncodedName, Key, Ticket};
 use super::*;
 
@@ -161,7 +163,7 @@ async fn a_bucket_that_was_removed_and_made_anew_by_another_process_is_used_by_b
         let before = token(&*held);
         if at_once {
             let entry = one.entry("a", Claim::MUTEX, false);
-            assert!(one.session.enter_now(&entry).is_none(), "it has to be opened anew");
+            assert!(one.session.enter(entry).now_or_never().is_none(), "it has to be opened anew");
         }
         assert!(matches!(one.attempt("a").await, Entered::Busy));
         let mut waiting = one.enter("a", Claim::MUTEX).await;
@@ -186,7 +188,7 @@ async fn a_process_leaves_a_bucket_that_was_renamed_and_never_waits_behind_its_o
         let before = token(&*held);
         if at_once {
             let entry = one.entry("a", Claim::MUTEX, false);
-            assert!(one.session.enter_now(&entry).is_none(), "it has to be opened anew");
+            assert!(one.session.enter(entry).now_or_never().is_none(), "it has to be opened anew");
         }
         assert!(matches!(one.attempt("a").await, Entered::Busy));
         let mut waiting = one.enter("a", Claim::MUTEX).await;

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 
 use rustix::fs::{CWD, FileType, Mode};
 
-use super::super::lives::session_name;
+use super::super::sessions::session_name;
 use super::super::ticket::{EncodedName, Key, Ticket};
 use super::*;
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
-use super::super::lives::session_name;
+use super::super::sessions::session_name;
 use super::super::ticket::EncodedName;
 use super::*;
 use crate::FencingToken;

@@ -157,7 +157,7 @@ fn one_that_dies_ahead_of_those_whom_no_event_reaches_keeps_nobody_out() {
             !is_dead(process)
         });
         for dead in (0..=20).filter(|process| is_dead(*process)) {
-            crowd.clients[dead].core.forsake();
+            crowd.clients[dead].core.drop_session();
         }
         let died = crowd.clock.now();
         let next = crowd.pass_until(1, REPAIR * 2);

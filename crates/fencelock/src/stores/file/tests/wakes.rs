@@ -18,7 +18,7 @@ async fn one_that_dies_between_its_grant_and_the_mark_of_it_holds_nobody_up() {
     held.leave().await.unwrap();
     last.next(SystemClock.now()).await.unwrap();
     assert!(self::waits(&*last), "all permits belong to the one that is about to die");
-    dies.core.forsake();
+    dies.core.drop_session();
     granted(&mut last).await;
     drop(unmarked);
 }
@@ -159,7 +159,7 @@ async fn who_is_told_that_a_session_may_have_ended_and_finds_it_alive_looks_agai
     let mut next = place.next(Moment::NEVER);
     assert!(futures_util::poll!(next.as_mut()).is_pending());
     // The kernel tells this before it drops the lock of a session that ends.
-    let session = super::super::lives::session_name(holding.core.id);
+    let session = super::super::sessions::session_name(holding.core.id);
     drop(std::fs::File::options().write(true).open(directory.path().join("sessions").join(session)).unwrap());
     while waiting.core.looks.load(Ordering::SeqCst) < 2 {
         assert!(futures_util::poll!(next.as_mut()).is_pending());

@@ -22,9 +22,9 @@ pub(super) fn session_name(session: u64) -> String {
 
 /// The sessions of this process, and whose client they are.
 #[derive(Debug, Default)]
-pub(super) struct Lives(Mutex<HashMap<u64, u64>>);
+pub(super) struct OwnSessions(Mutex<HashMap<u64, u64>>);
 
-impl Lives {
+impl OwnSessions {
     fn own(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
