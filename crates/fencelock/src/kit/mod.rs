@@ -33,6 +33,8 @@ pub(crate) mod record;
 pub(crate) mod served;
 #[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod server;
+#[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql"))]
+pub(crate) mod session_state;
 #[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql", feature = "zookeeper"))]
 pub(crate) mod share_call;
 #[cfg(any(feature = "redis-tls", feature = "postgres-tls", feature = "zookeeper-tls"))]

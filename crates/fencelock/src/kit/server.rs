@@ -1,38 +1,84 @@
 //! A store over a server: sessions, each with its own way there, and looks at everybody's locks.
 
+mod place;
+mod session;
+
 use std::fmt;
 use std::future::{Future, ready};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
 
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
-use futures_util::stream;
+use futures_util::{FutureExt, stream};
 use tokio::sync::mpsc;
 
+pub(crate) use self::place::AskedPlace;
+use self::session::SessionHandle;
 use super::reconnect::{Dial, Reconnect};
+use super::session_state::SessionState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
+use crate::queue::Claim;
 use crate::store::{
-    Break, Capability, NoteOrder, NoteRead, Opened, Opening, Outline, Page, PlaceId, Queue, RequestId, Session,
-    SessionEvent, Store, breaks_nothing, keeps_no_notes,
+    Break, Capability, Entered, Entry, NoteOrder, NoteRead, Opened, Opening, Outline, Page, PlaceId, PlaceList, Queue,
+    Renewal, RequestId, SessionEvent, Standing, Store, breaks_nothing, keeps_no_notes,
 };
 use crate::time::{Clock, Moment};
 
-/// A session of such a store: what lives as long as it does, on whichever connection.
-pub(crate) trait ServerSession: Send + Sync + 'static {
+/// A session of such a store, on whichever connection: how its server is asked about it and about its places.
+pub(crate) trait ServerSession: Send + Sync + Sized + 'static {
     type Dial: Dial;
+    /// What the session keeps of one place.
+    type Slot: Send + Sync + 'static;
 
-    fn is_over(&self) -> bool;
+    fn state(&self) -> &SessionState;
 
-    /// Before the newest request was sent that was answered with the session alive.
-    fn confirmed(&self) -> Moment;
+    /// Refuses an operation that needs a living session.
+    fn alive(&self, operation: &'static str) -> Result<()> {
+        self.state().alive(operation)
+    }
 
-    /// The session as the engine has it.
-    fn handle(core: Arc<Core<Self>>) -> Arc<dyn Session>;
+    fn enter(core: &Arc<Core<Self>>, entry: Arc<Entry>) -> impl Future<Output = Result<Entered>> + Send;
+
+    /// Whether the server answers within the call.
+    fn answers_inline(&self) -> bool {
+        false
+    }
+
+    fn withdraw(core: &Core<Self>, place: PlaceId) -> impl Future<Output = Result<()>> + Send;
+
+    fn renew(core: &Core<Self>, places: &dyn PlaceList) -> impl Future<Output = Result<Renewal>> + Send;
+
+    fn waited_for<'a>(_core: &'a Core<Self>, _place: &'a PlaceId) -> Option<BoxFuture<'a, Result<()>>> {
+        None
+    }
+
+    fn close(core: &Core<Self>) -> impl Future<Output = Result<()>> + Send;
+
+    fn id(slot: &Self::Slot) -> &PlaceId;
+
+    fn standing(&self, slot: &Self::Slot) -> Standing;
+
+    /// Ready once the place does not wait any more, or when its task has to look around; with an error if the place has trouble.
+    fn poll_news(&self, slot: &Self::Slot, cx: &Context<'_>) -> Poll<Result<()>>;
+
+    /// Sleeps for as long as a place waits; an error says that the server did not answer.
+    fn wait_until(&self, clock: &dyn Clock, until: Moment) -> impl Future<Output = Result<()>> + Send {
+        clock.sleep_until(until).map(Ok)
+    }
+
+    fn lighten(core: &Core<Self>, slot: &Self::Slot, claim: Claim) -> impl Future<Output = Result<()>> + Send;
+
+    /// Gives the place up, and returns whether it was there.
+    fn leave(core: &Core<Self>, slot: &Self::Slot) -> impl Future<Output = Result<bool>> + Send;
+
+    /// The client dropped its place.
+    fn dropped(&self, _slot: &Self::Slot) {}
 }
 
 /// What a session and its places share.
-pub(crate) struct Core<S: ServerSession + ?Sized> {
+pub(crate) struct Core<S: ServerSession> {
     pub(crate) link: Arc<Reconnect<S::Dial>>,
     pub(crate) session: Arc<S>,
     pub(crate) waited: tokio::sync::Mutex<Waited>,
@@ -156,21 +202,21 @@ impl<S: Server> ServerStore<S> {
         let ttl = opening.ttl;
         let (session, link) = self.server.session(opening, sender)?;
         link.connection().await?;
-        if session.is_over() {
+        if session.state().is_over() {
             let message = "the session was over as soon as it was open";
             return Err(Error::new(ErrorKind::Unreachable, "open session", message).retryable());
         }
-        let (confirmed, capability) = (session.confirmed(), self.server.learned(&session));
+        let (confirmed, capability) = (session.state().confirmed(), self.server.learned(&session));
         let core = Arc::new(Core { link, session, waited: Default::default() });
         *self.newest() = Arc::downgrade(&core);
         let events = Box::pin(stream::poll_fn(move |cx| events.poll_recv(cx)));
-        Ok(Opened { session: S::Session::handle(core), events, ttl: Some(ttl), confirmed, capability })
+        Ok(Opened { session: Arc::new(SessionHandle(core)), events, ttl: Some(ttl), confirmed, capability })
     }
 
     /// The connection of the session opened last, or, if there is none any more, one that serves no session.
     pub(crate) async fn connection(&self) -> Result<Arc<Wire<S>>> {
         let newest = self.newest().upgrade();
-        if let Some(core) = newest.filter(|core| !core.session.is_over()) {
+        if let Some(core) = newest.filter(|core| !core.session.state().is_over()) {
             return core.link.connection().await;
         }
         self.reader().connection().await

@@ -17,8 +17,7 @@ use super::{Chores, User};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::bucket::{bucket_of, first_to_clear};
 use crate::kit::served::{
-    Broken, Enter, Lightened, Look, Looked, Over, Places, PlacesByName, REPAIR, Seen, Served, Withdrawn, portions,
-    repair,
+    Broken, Enter, Lightened, Look, Looked, Places, PlacesByName, REPAIR, Seen, Served, Withdrawn, portions, repair,
 };
 use crate::name::Name;
 use crate::queue::Claim;
@@ -105,7 +104,7 @@ impl<D: Dialect> FairSession<D> {
     /// Opens the session, or resumes it on a new connection. The server then refuses requests that are still on their way on an older one.
     async fn open_or_resume(&self, connection: &D::Connection) -> Result<()> {
         let places = &self.places;
-        if places.over() != Over::No {
+        if places.session.is_over() {
             return Ok(());
         }
         let sent = self.opening.clock.now();
@@ -120,11 +119,11 @@ impl<D: Dialect> FairSession<D> {
         };
         let epoch = epoch.number(0)?;
         if epoch == 0 {
-            places.end(Over::There, Loss::Expired);
+            places.end(Loss::Expired);
             return Ok(());
         }
         places.raise(epoch);
-        places.confirm(sent);
+        places.session.confirm(sent);
         if is_new { Ok(()) } else { self.reconcile(connection).await }
     }
 

@@ -14,7 +14,7 @@ use super::{Chores, Nobody, Reach, User};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::kit::server::{Events, Server, ServerStore};
-use crate::kit::try_again::{Asks, Prolonged, Tried, Try, TryAgainSession, Trying, WAKE_BOUND, Wire};
+use crate::kit::try_again::{Prolonged, Tried, Try, TryAgainSession, Trying, UnqueuedBackend, WAKE_BOUND, Wire};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{
@@ -128,7 +128,7 @@ impl<L: SessionLocks> Asking<L> {
     }
 }
 
-impl<L: SessionLocks> Asks for Asking<L> {
+impl<L: SessionLocks> UnqueuedBackend for Asking<L> {
     type Dial = L::Dial;
 
     fn check(&self, entry: &Entry) -> Result<String> {
@@ -192,14 +192,14 @@ impl<L: SessionLocks> User<OnWire<L>> for SessionUser<L> {
         Box::pin(async move {
             let session = &self.0;
             // No lock that was granted on another connection is there on this one.
-            session.places.alive("connect")?;
+            session.places.session.alive("connect")?;
             if session.is_open() {
                 session.places.end(Loss::Expired);
-                return session.places.alive("connect").map(|()| None);
+                return session.places.session.alive("connect").map(|()| None);
             }
             let sent = session.opening.clock.now();
-            let process = session.asks.locks.begin(&connection, session.opening.ttl).await?;
-            session.asks.process.store(process, Ordering::Release);
+            let process = session.backend.locks.begin(&connection, session.opening.ttl).await?;
+            session.backend.process.store(process, Ordering::Release);
             session.confirm(sent);
             let chores = join(session.tries(&connection), L::watch(Arc::downgrade(&connection), Arc::clone(session)));
             let chores: Chores = Box::pin(async move { ((), ()) = chores.await });

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::{Chores, Reach, User};
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::kit::server::{Events, Server, ServerStore};
-use crate::kit::try_again::{Asks, Prolonged, Tried, Try, TryAgainSession, Trying, Wire};
+use crate::kit::try_again::{Prolonged, Tried, Try, TryAgainSession, Trying, UnqueuedBackend, Wire};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Capability, Entry, Opening, Page, PlaceId, Queue, Store};
@@ -109,7 +109,7 @@ fn rows(places: &[PlaceId]) -> (Vec<&str>, Vec<String>) {
     places.iter().map(|place| (place.name.as_str(), holder(place.request))).unzip()
 }
 
-impl<R: Rows> Asks for Asking<R> {
+impl<R: Rows> UnqueuedBackend for Asking<R> {
     type Dial = R::Dial;
 
     fn check(&self, entry: &Entry) -> Result<String> {
@@ -150,7 +150,7 @@ impl<R: Rows> User<OnWire<R>> for SessionUser<R> {
     fn greet(self: Arc<Self>, connection: Arc<OnWire<R>>) -> BoxFuture<'static, Result<Option<Chores>>> {
         Box::pin(async move {
             let sent = self.0.opening.clock.now();
-            self.0.asks.rows.meet(&connection, false).await?;
+            self.0.backend.rows.meet(&connection, false).await?;
             if !self.0.is_open() {
                 self.0.confirm(sent);
             }

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use super::place::AskedPlace;
 use super::places::due;
-use super::{Core, Enter, Over, Served};
+use super::{Enter, Served};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::own_places::over;
+use crate::kit::server::{AskedPlace, Core, ServerSession};
 use crate::store::{Entered, Entry, Loss};
 
 /// How often a request is sent that was overtaken by the withdrawal of another one.
 const TRIES: usize = 8;
 
 pub(crate) async fn enter<S: Served>(core: &Arc<Core<S>>, entry: Arc<Entry>) -> Result<Entered> {
-    core.alive("enter")?;
+    core.session.alive("enter")?;
     let (slot, was_sent_before) =
         core.session.places().begin(&entry.name, entry.id, core.session.bucket_of(&entry.name));
     let (mut again, mut overtaken) = (was_sent_before, 0);
@@ -50,7 +50,7 @@ pub(crate) async fn enter<S: Served>(core: &Arc<Core<S>>, entry: Arc<Entry>) -> 
                 continue;
             }
             Enter::Gone => {
-                core.session.places().end(Over::There, Loss::Expired);
+                core.session.places().end(Loss::Expired);
                 return Err(over("enter"));
             }
         }
@@ -63,6 +63,6 @@ pub(crate) async fn enter<S: Served>(core: &Arc<Core<S>>, entry: Arc<Entry>) -> 
 async fn ask<S: Served>(core: &Core<S>, entry: &Entry, again: bool) -> Result<Enter> {
     let connection = core.link.connection().await?;
     // Connecting may have told that it is over.
-    core.alive("enter")?;
-    core.session.enter(&connection, entry, again).await
+    core.session.alive("enter")?;
+    Served::enter(&*core.session, &connection, entry, again).await
 }

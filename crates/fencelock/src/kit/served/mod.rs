@@ -8,7 +8,6 @@
 mod answers;
 mod enter;
 mod messages;
-mod place;
 mod places;
 mod repair;
 mod session;
@@ -21,15 +20,13 @@ pub(crate) use self::answers::{Broken, Enter, Lightened, Look, Looked, Seen, Wit
 #[cfg(test)]
 pub(crate) use self::messages::{News, news};
 pub(crate) use self::messages::{place_id, request_id};
-pub(crate) use self::place::{AskedPlace, KeepsPlaces};
-pub(crate) use self::places::{HeldIn, Over, Places, REPAIR};
+pub(crate) use self::places::{HeldIn, Places, REPAIR};
 pub(crate) use self::repair::{PlacesByName, portions, repair};
 use super::reconnect::Dial;
-use super::server::{Core, ServerSession};
 use crate::error::Result;
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Entry, PlaceId, RequestId, Session};
+use crate::store::{Entry, PlaceId, RequestId};
 use crate::time::{Clock, Moment};
 
 /// A session of such a store: what lives as long as it does, on whichever connection, and what its server is asked.
@@ -133,19 +130,3 @@ pub(crate) trait Served: Send + Sync + 'static {
 
 /// What requests of a session are sent on.
 pub(crate) type Connection<S> = <<S as Served>::Dial as Dial>::Connection;
-
-impl<S: Served> ServerSession for S {
-    type Dial = <S as Served>::Dial;
-
-    fn is_over(&self) -> bool {
-        self.places().over() != Over::No
-    }
-
-    fn confirmed(&self) -> Moment {
-        self.places().confirmed()
-    }
-
-    fn handle(core: Arc<Core<S>>) -> Arc<dyn Session> {
-        Arc::new(session::ServedSession(core))
-    }
-}

@@ -5,17 +5,18 @@
 //! every so often, and whenever a lease of somebody ahead may be over, waiting places are looked at anew.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
 use super::answers::{Broken, Look, Looked, Seen};
 use super::messages::{News, news};
 use super::slot::{PlaceState, Ring, Slot};
 use crate::kit::own_places;
+use crate::kit::session_state::SessionState;
 use crate::name::Name;
 use crate::store::{Ahead, GrantId, Loss, PlaceId, PlaceList, RequestId, SessionEvent};
 use crate::time::Moment;
@@ -32,29 +33,13 @@ pub(crate) struct HeldIn {
     pub(crate) highest: u64,
 }
 
-/// How far a session is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Over {
-    No = 0,
-    /// We gave it up; the server may have it still.
-    Here = 1,
-    /// The server has it no more.
-    There = 2,
-}
-
 pub(crate) struct Places {
     inner: Mutex<Inner>,
-    events: mpsc::UnboundedSender<SessionEvent>,
-    over: AtomicU8,
-    cause: OnceLock<Loss>,
+    pub(crate) session: SessionState,
     /// The newest epoch of the session that we know; 0 before it is open.
     epoch: AtomicU64,
-    /// Before the newest request was sent that was answered with the session alive.
-    confirmed: AtomicU64,
     /// The number of the connection whose messages count; 0 for none.
     connection: AtomicU64,
-    /// Rung when a place has to be looked at earlier than was planned.
-    bell: Notify,
 }
 
 #[derive(Default)]
@@ -71,13 +56,9 @@ impl Places {
     pub(crate) fn new(events: mpsc::UnboundedSender<SessionEvent>) -> Self {
         Self {
             inner: Mutex::default(),
-            events,
-            over: AtomicU8::new(Over::No as u8),
-            cause: OnceLock::new(),
+            session: SessionState::new(events),
             epoch: AtomicU64::new(0),
-            confirmed: AtomicU64::new(0),
             connection: AtomicU64::new(0),
-            bell: Notify::new(),
         }
     }
 
@@ -90,45 +71,13 @@ impl Places {
         self.epoch.fetch_max(epoch, Ordering::AcqRel);
     }
 
-    /// When the newest request was sent that was answered with the session alive.
-    pub(crate) fn confirmed(&self) -> Moment {
-        Moment::from_nanos(self.confirmed.load(Ordering::Acquire))
-    }
-
-    /// The server answered what was sent then: the session lives.
-    pub(crate) fn confirm(&self, sent: Moment) {
-        self.confirmed.fetch_max(sent.as_nanos(), Ordering::AcqRel);
-    }
-
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, event: SessionEvent) {
-        // Nobody listens once the client dropped the session's events.
-        let _ = self.events.send(event);
-    }
-
-    pub(crate) fn over(&self) -> Over {
-        match self.over.load(Ordering::Acquire) {
-            0 => Over::No,
-            1 => Over::Here,
-            _ => Over::There,
-        }
-    }
-
-    /// Why the session is over, if it is. The first cause stays.
-    pub(crate) fn cause(&self) -> Option<Loss> {
-        self.cause.get().copied()
-    }
-
-    /// The session is over; says whether it was not before. Everybody who waits looks around.
-    pub(crate) fn end(&self, over: Over, loss: Loss) -> bool {
-        let is_first = self.cause.set(loss).is_ok();
-        self.over.fetch_max(over as u8, Ordering::AcqRel);
-        if is_first {
-            self.tell(SessionEvent::Over);
-        }
+    /// Ends the session, and returns whether it lived until now. All who wait look around.
+    pub(crate) fn end(&self, loss: Loss) -> bool {
+        let is_first = self.session.end(loss);
         self.wake_all();
         is_first
     }
@@ -146,8 +95,8 @@ impl Places {
     /// This connection ended: its messages may have been lost, and so may have been what the server knew.
     pub(crate) fn disconnected(&self, connection: u64) {
         let ended = self.connection.compare_exchange(connection, 0, Ordering::AcqRel, Ordering::Acquire).is_ok();
-        if ended && self.over() == Over::No {
-            self.tell(SessionEvent::Doubtful);
+        if ended && !self.session.is_over() {
+            self.session.notify(SessionEvent::Doubtful);
             self.wake_all();
             let slots: Vec<_> = self.lock().slots.values().cloned().collect();
             slots.iter().for_each(|slot| slot.ring(Ring::Disconnected));
@@ -203,7 +152,7 @@ impl Places {
         }
         let is_sooner = self.lock().planned.is_some_and(|planned| due < planned);
         if is_sooner {
-            self.bell.notify_one();
+            self.session.bell.notify_one();
         }
     }
 
@@ -221,13 +170,6 @@ impl Places {
             false
         });
         self.forget(slot.place.request);
-    }
-
-    /// The session was closed: nothing of it is there any more, and nobody is to be told.
-    pub(crate) fn close(&self) {
-        let _ = self.cause.set(Loss::Closed);
-        self.over.store(Over::There as u8, Ordering::Release);
-        self.wake_all();
     }
 
     /// The place does not wait any more. A place that is gone stays so: the message of it may be read before the answer with the grant.
@@ -334,7 +276,7 @@ impl Places {
 
     pub(crate) fn told_removed(&self, place: PlaceId, grant: u64) {
         self.missing(place.request);
-        self.tell(SessionEvent::Gone(GrantId { place, token: FencingToken::new(grant) }, Loss::Removed));
+        self.session.notify(SessionEvent::Gone(GrantId { place, token: FencingToken::new(grant) }, Loss::Removed));
     }
 
     pub(crate) fn told_granted(&self, id: RequestId, grant: u64) {
@@ -382,7 +324,7 @@ impl Places {
         }
         if is_ours || may_be_ours {
             let grant = GrantId { place, token: FencingToken::new(grant) };
-            self.tell(SessionEvent::Broken(grant, broken.reason));
+            self.session.notify(SessionEvent::Broken(grant, broken.reason));
         }
     }
 
@@ -411,12 +353,7 @@ impl Places {
         let slots = inner.waiting.values().filter(|slot| slot.place.name == *name);
         slots.for_each(|slot| slot.lock().due = Moment::ORIGIN);
         drop(inner);
-        self.bell.notify_one();
-    }
-
-    /// Completes when somebody is to be looked at earlier than was planned.
-    pub(crate) async fn rung(&self) {
-        self.bell.notified().await;
+        self.session.bell.notify_one();
     }
 
     /// A look at these told nothing; there is to be another one then.
@@ -429,7 +366,7 @@ impl Places {
     /// What a look at `asked` told; `at` is when the answer came.
     pub(crate) fn looked(&self, asked: &[(Name, Vec<RequestId>)], look: Look, at: Moment) {
         if !look.alive {
-            self.end(Over::There, Loss::Expired);
+            self.end(Loss::Expired);
             return;
         }
         for ((_, ids), Looked { look_in, places }) in asked.iter().zip(look.names) {

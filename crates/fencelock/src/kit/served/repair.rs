@@ -32,7 +32,7 @@ pub(crate) async fn repair<C: Send + Sync>(
                 all = false;
                 tokio::select! {
                     biased;
-                    () = places.rung() => {}
+                    () = places.session.bell.notified() => {}
                     () = clock.sleep_until(next) => {}
                 }
             }

@@ -1,68 +1,139 @@
-//! A session of a store whose server keeps the queues, as the engine sees it.
+//! A session of a store whose server keeps the queues.
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 
-use super::enter::enter;
-use super::slot::Ring;
-use super::{Over, REPAIR, Served};
+use super::slot::{Ring, Slot};
+use super::{Lightened, REPAIR, Served, enter};
 use crate::error::Result;
-use crate::kit::own_places::over;
-use crate::kit::server::Core;
-use crate::name::Name;
-use crate::store::{Entered, Entry, Loss, PlaceId, PlaceList, Renewal, RequestId, Session};
-use crate::time::Moment;
+use crate::kit::own_places::{not_there, over};
+use crate::kit::server::{Core, ServerSession};
+use crate::kit::session_state::SessionState;
+use crate::queue::Claim;
+use crate::store::{Entered, Entry, Loss, PlaceId, PlaceList, Renewal, Standing};
+use crate::time::{Clock, Moment};
 
 /// How often a session looks where its server tells of no waiters.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
-impl<S: Served> Core<S> {
-    /// Refuses what only a living session can do.
-    pub(crate) fn alive(&self, operation: &'static str) -> Result<()> {
-        match self.session.places().over() {
-            Over::No => Ok(()),
-            Over::Here | Over::There => Err(over(operation)),
-        }
+impl<S: Served> ServerSession for S {
+    type Dial = <S as Served>::Dial;
+    type Slot = Arc<Slot>;
+
+    fn state(&self) -> &SessionState {
+        &self.places().session
     }
 
-    async fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
-        let places = self.session.places();
-        // Nothing takes effect in a session that the server has no more.
-        if places.over() != Over::There {
-            let connection = self.link.connection().await?;
-            let place = PlaceId { name: name.clone(), request: id };
-            let withdrawn = self.session.withdraw(&connection, &place).await?;
+    async fn enter(core: &Arc<Core<S>>, entry: Arc<Entry>) -> Result<Entered> {
+        enter::enter(core, entry).await
+    }
+
+    fn answers_inline(&self) -> bool {
+        Served::answers_inline(self)
+    }
+
+    async fn withdraw(core: &Core<S>, place: PlaceId) -> Result<()> {
+        let places = core.session.places();
+        // No request takes effect in a session that the server has no more.
+        if !places.session.is_gone() {
+            let connection = core.link.connection().await?;
+            let withdrawn = Served::withdraw(&*core.session, &connection, &place).await?;
             withdrawn.epoch.into_iter().for_each(|epoch| places.raise(epoch));
         }
-        places.forget(id);
+        places.forget(place.request);
         Ok(())
     }
 
-    async fn renew(&self, asked: &dyn PlaceList) -> Result<Renewal> {
-        let places = self.session.places();
-        let connection = self.link.connection().await?;
-        let sent = self.link.clock.now();
-        self.alive("renew")?;
+    async fn renew(core: &Core<S>, asked: &dyn PlaceList) -> Result<Renewal> {
+        let (session, places) = (&core.session, core.session.places());
+        let connection = core.link.connection().await?;
+        let sent = core.link.clock.now();
+        session.alive("renew")?;
         let known = places.broken();
-        let lives = self.session.renew(&connection, &known).await;
-        // Whatever became of it: its answer is not waited for.
-        self.session.tidy_up();
+        let lives = Served::renew(&**session, &connection, &known).await;
+        // The renewal does not wait for the answer to this, and needs none.
+        session.tidy_up();
         if !lives? {
-            places.end(Over::There, Loss::Expired);
+            places.end(Loss::Expired);
             return Err(over("renew"));
         }
-        places.confirm(sent);
+        places.session.confirm(sent);
         places.acknowledged(&known);
         Ok(Renewal { gone: places.gone(asked), ..Renewal::at(sent) })
     }
 
+    fn waited_for<'a>(core: &'a Core<S>, place: &'a PlaceId) -> Option<BoxFuture<'a, Result<()>>> {
+        match core.session.tells_of_waiters() {
+            true => Some(Box::pin(core.waited_for(place))),
+            false => Some(Box::pin(core.looked_for(place))),
+        }
+    }
+
+    async fn close(core: &Core<S>) -> Result<()> {
+        let places = core.session.places();
+        if !places.session.is_gone() {
+            let connection = core.link.connection().await?;
+            // The server may have ended the session meanwhile; closing is repeatable.
+            Served::close(&*core.session, &connection).await?;
+            places.end(Loss::Closed);
+        }
+        core.link.hang_up();
+        Ok(())
+    }
+
+    fn id(slot: &Arc<Slot>) -> &PlaceId {
+        &slot.place
+    }
+
+    fn standing(&self, slot: &Arc<Slot>) -> Standing {
+        slot.standing()
+    }
+
+    fn poll_news(&self, slot: &Arc<Slot>, cx: &Context<'_>) -> Poll<Result<()>> {
+        slot.poll_news(cx).map(Ok)
+    }
+
+    async fn wait_until(&self, clock: &dyn Clock, until: Moment) -> Result<()> {
+        Served::wait_until(self, clock, until).await
+    }
+
+    async fn lighten(core: &Core<S>, slot: &Arc<Slot>, claim: Claim) -> Result<()> {
+        let place = &slot.place;
+        let gone = || not_there().with("name", &place.name);
+        core.session.alive("downgrade")?;
+        let seq = slot.seq().ok_or_else(gone)?;
+        let connection = core.link.connection().await?;
+        match Served::lighten(&*core.session, &connection, place, seq, claim).await? {
+            Lightened::Done => Ok(()),
+            Lightened::Missing => Err(gone()),
+        }
+    }
+
+    async fn leave(core: &Core<S>, slot: &Arc<Slot>) -> Result<bool> {
+        let places = core.session.places();
+        if places.session.is_gone() {
+            return Ok(false);
+        }
+        let connection = core.link.connection().await?;
+        let was_there = Served::leave(&*core.session, &connection, &slot.place, slot.seq()).await?;
+        places.left(slot);
+        Ok(was_there)
+    }
+
+    fn dropped(&self, slot: &Arc<Slot>) {
+        self.places().dropped(slot);
+    }
+}
+
+impl<S: Served> Core<S> {
     /// Asks again on each further connection, and every half a minute, since a message may be lost. Thousands of kept locks cost the server little.
     async fn waited_for(&self, place: &PlaceId) -> Result<()> {
         loop {
-            self.alive("look")?;
+            self.session.alive("look")?;
             let Some(slot) = self.session.places().slot(place.request) else { return Ok(()) };
             let Some(seq) = slot.seq() else { return Ok(()) };
             let connection = self.link.connection().await?;
@@ -84,7 +155,7 @@ impl<S: Served> Core<S> {
     async fn looked_for(&self, place: &PlaceId) -> Result<()> {
         let clock = &self.link.clock;
         loop {
-            self.alive("look")?;
+            self.session.alive("look")?;
             if self.session.places().slot(place.request).is_none() {
                 return Ok(());
             }
@@ -103,52 +174,5 @@ impl<S: Served> Core<S> {
             drop(waited);
             clock.sleep_until(due).await;
         }
-    }
-
-    async fn close(&self) -> Result<()> {
-        let places = self.session.places();
-        if places.over() != Over::There {
-            let connection = self.link.connection().await?;
-            // The server may have told meanwhile that there is nothing to close; closing is repeatable.
-            self.session.close(&connection).await?;
-            places.close();
-        }
-        self.link.hang_up();
-        Ok(())
-    }
-}
-
-pub(super) struct ServedSession<S: Served>(pub(super) Arc<Core<S>>);
-
-impl<S: Served> Session for ServedSession<S> {
-    fn over(&self) -> Option<Loss> {
-        self.0.session.places().cause()
-    }
-
-    fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
-        Box::pin(enter(&self.0, entry))
-    }
-
-    fn answers_inline(&self) -> bool {
-        self.0.session.answers_inline()
-    }
-
-    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
-        Box::pin(self.0.withdraw(name, id))
-    }
-
-    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
-        Box::pin(self.0.renew(places))
-    }
-
-    fn waited_for<'a>(&'a self, place: &'a PlaceId) -> Option<BoxFuture<'a, Result<()>>> {
-        match self.0.session.tells_of_waiters() {
-            true => Some(Box::pin(self.0.waited_for(place))),
-            false => Some(Box::pin(self.0.looked_for(place))),
-        }
-    }
-
-    fn close(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.0.close())
     }
 }

@@ -1,7 +1,7 @@
 //! Locks without a queue: the client that finds a lock free has it. Contenders of one session line up among themselves, and the first of
 //! them tries again until it has it. Lines, tries, renewals, losses and releases are the same whatever the server is.
 //!
-//! A layout says how it asks its server: about locks of a session in [`Asks`], about everybody's in [`Server`](super::server::Server). The way there is a
+//! A layout says how it asks its server: about locks of a session in [`UnqueuedBackend`], about everybody's in [`Server`](super::server::Server). The way there is a
 //! [`Reconnect`](super::reconnect::Reconnect). Everything else of the contract is here, once.
 
 mod channels;
@@ -82,7 +82,7 @@ impl Trying {
 }
 
 /// What the server is asked about the locks of one session.
-pub(crate) trait Asks: Send + Sync + 'static {
+pub(crate) trait UnqueuedBackend: Send + Sync + 'static {
     /// How a connection to the server is made.
     type Dial: Dial;
 
@@ -104,9 +104,6 @@ pub(crate) trait Asks: Send + Sync + 'static {
 
     /// Prolongs these locks by a ttl. With none of them it says that the session can do that.
     fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> impl Future<Output = Result<Prolonged>> + Send;
-
-    /// These are given up from here on, with or without a connection: what is under way for them is not kept, where that can be helped.
-    fn bars(&self, _places: &[PlaceId]) {}
 
     /// What locks are given up on in a layout that reaches a part of its servers also where those are missing that it takes for all else.
     fn at_hand(&self) -> Option<Arc<Wire<Self>>> {

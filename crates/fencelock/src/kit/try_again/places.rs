@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
+use crate::kit::session_state::SessionState;
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Grant, GrantId, Loss, PlaceId, RequestId, SessionEvent, Standing};
@@ -30,9 +31,7 @@ pub(super) const TRIES: usize = 64;
 pub(crate) struct Places {
     pub(super) trying: Trying,
     state: Mutex<PlacesState>,
-    events: mpsc::UnboundedSender<SessionEvent>,
-    /// Rung when somebody may be due sooner than was known.
-    bell: Notify,
+    pub(crate) session: SessionState,
 }
 
 #[derive(Default)]
@@ -43,7 +42,6 @@ struct PlacesState {
     contended: HashSet<Name>,
     /// Where releases are heard, in a layout that tells them.
     channels: Channels,
-    over: Option<Loss>,
     /// Nobody is tried for any more.
     is_closing: bool,
 }
@@ -75,58 +73,38 @@ enum Stand {
     Gone(Loss),
 }
 
-/// What is to be done for a request that came.
-pub(crate) enum Begun {
-    /// It may be let in, and nobody asked the server.
-    First,
-    /// It may be let in, and may be in the server already.
-    Again,
-    /// It stands, or waits behind others of its session.
-    Known,
-    /// It came just now, behind others of its session.
-    Behind,
-    /// Others of its session want another kind of lock under this name.
-    Other,
-}
-
 impl Places {
     pub(crate) fn new(trying: Trying, events: mpsc::UnboundedSender<SessionEvent>) -> Self {
-        Self { trying, state: Mutex::default(), events, bell: Notify::new() }
+        Self { trying, state: Mutex::default(), session: SessionState::new(events) }
     }
 
     fn lock(&self) -> MutexGuard<'_, PlacesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn over(&self) -> Option<Loss> {
-        self.lock().over
-    }
-
-    /// The session is over, for the first reason that is given.
+    /// Ends the session. All who wait look around.
     pub(crate) fn end(&self, loss: Loss) {
-        let mut state = self.lock();
-        if state.over.is_none() {
-            state.over = Some(loss);
-            let _ = self.events.send(SessionEvent::Over);
-            state.slots.values_mut().for_each(LineSlot::wake);
+        if self.session.end(loss) {
+            self.lock().slots.values_mut().for_each(LineSlot::wake);
         }
     }
 
-    /// Something may have happened to places that only a renewal can tell.
+    /// Something may have happened to places that only a renewal can find out.
     pub(crate) fn doubt(&self) {
-        let _ = self.events.send(SessionEvent::Doubtful);
+        self.session.notify(SessionEvent::Doubtful);
     }
 
-    pub(crate) fn begin(&self, entry: &Entry, said: &str) -> Begun {
+    /// Lines up a request. Returns whether its caller has to ask the server, and whether the request is new: the server may have an older one.
+    pub(crate) fn begin(&self, entry: &Entry, said: &str) -> Result<(bool, bool)> {
         let mut state = self.lock();
         let PlacesState { slots, lines, contended, .. } = &mut *state;
         if let Some(slot) = slots.get_mut(&entry.id) {
-            return if slot.stand == Stand::Entering { Begun::Again } else { Begun::Known };
+            return Ok((slot.stand == Stand::Entering, false));
         }
         let line = lines.entry(entry.name.clone()).or_default();
         let ahead = line.front().and_then(|id| slots.get(id));
         if ahead.is_some_and(|ahead| ahead.claim.capacity() != entry.claim.capacity()) {
-            return Begun::Other;
+            return Err(self.trying.other_kind("enter", "lock of another kind in this client"));
         }
         let is_first = asks_at_once(entry.claim, line, slots);
         line.push_back(entry.id);
@@ -138,7 +116,7 @@ impl Places {
         let (said, asked) = (said.into(), is_first);
         let (is_leaving, again, trouble, waker) = (false, false, None, None);
         slots.insert(entry.id, LineSlot { name, claim, said, stand, asked, is_leaving, due, again, trouble, waker });
-        if is_first { Begun::First } else { Begun::Behind }
+        Ok((is_first, true))
     }
 
     /// What the server said of a request that was sent at `sent` and is granted for `ttl` from then on, if it is. Says whether the place
@@ -178,7 +156,7 @@ impl Places {
         }
         // Behind a reader that was let in there may be more. The wake-up is spared where a lock was free.
         if slot.stand == Stand::Waiting || slot.claim.is_reader() {
-            self.bell.notify_one();
+            self.session.bell.notify_one();
         }
         if slot.stand != Stand::Waiting || slot.trouble.is_some() {
             slot.wake();
@@ -188,9 +166,6 @@ impl Places {
 
     pub(crate) fn standing(&self, id: RequestId) -> Standing {
         let state = self.lock();
-        if let Some(loss) = state.over {
-            return Standing::Lost(loss);
-        }
         match state.slots.get(&id).map(|slot| slot.stand) {
             Some(Stand::Granted(grant)) => Standing::Granted(grant),
             Some(Stand::Gone(loss)) => Standing::Lost(loss),
@@ -202,7 +177,7 @@ impl Places {
     /// Ready with what is wrong, or with nothing when its task has to look around.
     pub(crate) fn poll_news(&self, id: RequestId, cx: &Context<'_>) -> Poll<Result<()>> {
         let mut state = self.lock();
-        let is_over = state.over.is_some();
+        let is_over = self.session.is_over();
         let Some(slot) = state.slots.get_mut(&id) else { return Poll::Ready(Ok(())) };
         if let Some(error) = slot.trouble.take() {
             return Poll::Ready(Err(error));
@@ -222,7 +197,7 @@ impl Places {
         let mut state = self.lock();
         state.channels.is_answered(name, is_heard, now);
         if is_heard && state.make_due(name) {
-            self.bell.notify_one();
+            self.session.bell.notify_one();
         }
     }
 
@@ -235,13 +210,8 @@ impl Places {
             waits |= state.make_due(name);
         }
         if waits {
-            self.bell.notify_one();
+            self.session.bell.notify_one();
         }
-    }
-
-    /// Completes when somebody may be due sooner.
-    pub(crate) async fn rung(&self) {
-        self.bell.notified().await;
     }
 
     /// What was asked for on an earlier connection is asked for again.
@@ -252,7 +222,7 @@ impl Places {
         for slot in state.slots.values_mut().filter(|slot| slot.stand == Stand::Trying) {
             (slot.stand, slot.due) = (Stand::Waiting, Moment::from_nanos(0));
         }
-        self.bell.notify_one();
+        self.session.bell.notify_one();
     }
 
     /// Those that wait have to see to a connection.
@@ -272,7 +242,7 @@ impl Places {
         if let Some(slot) = self.lock().slots.get_mut(&id) {
             slot.claim = claim;
         }
-        self.bell.notify_one();
+        self.session.bell.notify_one();
     }
 
     /// The token of a place that is held.
@@ -316,9 +286,9 @@ impl Places {
                 lines.remove(&place.name);
             }
         }
-        self.bell.notify_one();
+        self.session.bell.notify_one();
         if let Some(reason) = reason {
-            let _ = self.events.send(SessionEvent::Broken(GrantId { place: place.clone(), token }, reason));
+            self.session.notify(SessionEvent::Broken(GrantId { place: place.clone(), token }, reason));
         }
     }
 
@@ -328,11 +298,6 @@ impl Places {
         state.is_closing = true;
         let there = state.slots.iter().filter(|(_, slot)| slot.asked || matches!(slot.stand, Stand::Granted(_)));
         there.map(|(id, slot)| PlaceId { name: slot.name.clone(), request: *id }).collect()
-    }
-
-    /// Refuses what only a living session can do.
-    pub(crate) fn alive(&self, operation: &'static str) -> Result<()> {
-        self.over().map_or(Ok(()), |_| Err(Error::new(ErrorKind::Lost, operation, "the session is over")))
     }
 }
 

@@ -1,7 +1,6 @@
 //! What lives as long as a session does, on whichever connection, and the tries for those who wait.
 
 use std::future::pending;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,58 +9,42 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc;
 
 use super::places::{Places, TRIES, Try};
-use super::{Asks, Trying};
-use crate::error::Result;
+use super::{Trying, UnqueuedBackend};
 use crate::kit::reconnect::Dial;
-use crate::store::{Loss, Opening, PlaceId, SessionEvent};
+use crate::store::{Opening, PlaceId, SessionEvent};
 use crate::time::Moment;
 
 /// What requests of a session are sent on.
-pub(crate) type Wire<A> = <<A as Asks>::Dial as Dial>::Connection;
+pub(crate) type Wire<A> = <<A as UnqueuedBackend>::Dial as Dial>::Connection;
 
 /// What lives as long as a session does. Nothing in the server stands for the session itself.
 pub(crate) struct TryAgainSession<A> {
-    pub(crate) asks: A,
+    pub(crate) backend: A,
     pub(crate) opening: Opening,
     pub(crate) places: Places,
-    /// Before the newest request was sent by which the session counts as living; 0 before it is open.
-    confirmed: AtomicU64,
 }
 
-impl<A: Asks> TryAgainSession<A> {
+impl<A: UnqueuedBackend> TryAgainSession<A> {
     pub(crate) fn new(
-        asks: A,
+        backend: A,
         opening: Opening,
         trying: Trying,
         events: mpsc::UnboundedSender<SessionEvent>,
     ) -> Arc<Self> {
-        Arc::new(Self { asks, opening, places: Places::new(trying, events), confirmed: AtomicU64::new(0) })
-    }
-
-    /// Before the newest request was sent by which the session counts as living; at 0 it was never open.
-    pub(crate) fn confirmed(&self) -> Moment {
-        Moment::from_nanos(self.confirmed.load(Ordering::Acquire))
+        Arc::new(Self { backend, opening, places: Places::new(trying, events) })
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.confirmed().as_nanos() != 0
+        self.places.session.is_open()
     }
 
     pub(crate) fn confirm(&self, sent: Moment) {
-        self.confirmed.fetch_max(sent.as_nanos(), Ordering::AcqRel);
+        self.places.session.confirm(sent);
     }
 
     /// How long what is granted is good for.
     pub(crate) fn validity(&self) -> Duration {
-        self.asks.validity(self.opening.ttl)
-    }
-
-    /// Refuses what only a living session can do. One that was not renewed for its ttl holds nothing any more.
-    pub(crate) fn alive(&self, operation: &'static str) -> Result<()> {
-        if self.is_open() && self.opening.clock.now() >= self.confirmed().after(self.opening.ttl) {
-            self.places.end(Loss::Expired);
-        }
-        self.places.alive(operation)
+        self.backend.validity(self.opening.ttl)
     }
 
     /// Tries for those who are first in their lines, when they are due, until the connection ends. Nobody waits for the answer to another.
@@ -82,7 +65,7 @@ impl<A: Asks> TryAgainSession<A> {
                         tokio::select! {
                             biased;
                             () = async { while under_way.next().await.is_some() {} pending().await } => {}
-                            () = session.asks.hear(&connection, &session.places, &work) => {}
+                            () = session.backend.hear(&connection, &session.places, &work) => {}
                         }
                     }
                     Err(next) => {
@@ -90,7 +73,7 @@ impl<A: Asks> TryAgainSession<A> {
                         tokio::select! {
                             biased;
                             Some(()) = under_way.next() => {}
-                            () = session.places.rung() => {}
+                            () = session.places.session.bell.notified() => {}
                             () = session.opening.clock.sleep_until(next) => {}
                         }
                     }
@@ -101,7 +84,7 @@ impl<A: Asks> TryAgainSession<A> {
 
     async fn try_for(self: Arc<Self>, due: Try, connection: Arc<Wire<A>>) {
         let clock = &*self.opening.clock;
-        let taken = self.asks.take(&connection, &due, false).await;
+        let taken = self.backend.take(&connection, &due, false).await;
         let (tried, sent) = taken.map_or_else(|error| (Err(error), clock.now()), |(tried, sent)| (Ok(tried), sent));
         if self.places.answered(due.place.request, tried, (sent, self.validity()), clock.now()) {
             self.give_back(&connection, &[due.place]).await;
@@ -110,7 +93,7 @@ impl<A: Asks> TryAgainSession<A> {
 
     /// Deletes what was granted to waiters that had left: their own deletions may have come before these tries.
     pub(super) async fn give_back(&self, connection: &Wire<A>, places: &[PlaceId]) {
-        if let Err(error) = self.asks.leave(connection, "withdraw", places).await {
+        if let Err(error) = self.backend.leave(connection, "withdraw", places).await {
             tracing::warn!(%error, ?places, "a lock was granted to a waiter that had left: it is free when its ttl is over");
         }
     }

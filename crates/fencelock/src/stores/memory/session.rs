@@ -38,7 +38,7 @@ impl MemorySession {
         let number =
             self.link.send(Operation::Open, None, move |state, now| state.open(owner, ttl, now, places, link)).await?;
         let _ = self.number.set(number);
-        self.places.confirm(sent);
+        self.places.session.confirm(sent);
         Ok(())
     }
 

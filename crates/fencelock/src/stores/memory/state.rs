@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::link::{Effect, Held, Link, News, Tag};
 use crate::kit::number::clock_number;
-use crate::kit::served::{Broken, Enter, Lightened, Over, Places};
+use crate::kit::served::{Broken, Enter, Lightened, Places};
 use crate::name::Name;
 use crate::queue::view::{granted_of, judge};
 use crate::queue::{Admission, Claim};
@@ -141,7 +141,7 @@ impl StoreState {
     pub(super) fn end(&mut self, session: u64, why: Loss) {
         if why != Loss::Closed {
             self.tell(session, move |places| {
-                places.end(Over::There, why);
+                places.end(why);
             });
         }
         self.sessions.remove(&session);

@@ -208,9 +208,9 @@ fn the_end_of_a_connection_is_a_doubt_and_the_end_of_the_session_is_told_once() 
     let mut heard = Heard::new();
     heard.places.disconnected(1);
     heard.places.disconnected(1);
-    heard.places.end(Over::Here, Loss::Restarted);
-    heard.places.end(Over::There, Loss::Expired);
+    heard.places.end(Loss::Restarted);
+    heard.places.end(Loss::Expired);
     let told: Vec<_> = std::iter::from_fn(|| heard.events.try_recv().ok()).collect();
     assert_eq!(told, [SessionEvent::Doubtful, SessionEvent::Over]);
-    assert_eq!((heard.places.over(), heard.places.cause()), (Over::There, Some(Loss::Restarted)));
+    assert_eq!(heard.places.session.cause(), Some(Loss::Restarted));
 }

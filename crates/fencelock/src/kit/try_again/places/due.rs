@@ -54,7 +54,7 @@ impl Places {
     /// What is to be done, or when there will be something.
     pub(crate) fn due(&self, now: Moment) -> Result<Work, Moment> {
         let mut state = self.lock();
-        if state.over.is_some() || state.is_closing {
+        if self.session.is_over() || state.is_closing {
             return Err(Moment::NEVER);
         }
         let PlacesState { slots, lines, contended, channels, .. } = &mut *state;

@@ -28,7 +28,7 @@ impl Places {
                         next.due = Moment::from_nanos(0);
                     }
                     // It may have been a writer that kept readers from asking.
-                    self.bell.notify_one();
+                    self.session.bell.notify_one();
                 }
                 None => drop(lines.remove(&slot.name)),
             }

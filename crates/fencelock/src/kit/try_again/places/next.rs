@@ -25,7 +25,7 @@ impl Places {
     /// Who comes after `place`, which is held and about to be left, in a layout where one request can do both.
     pub(crate) fn next_after(&self, place: &PlaceId) -> Option<Next<'_>> {
         let mut state = self.lock();
-        if !self.trying.passes || state.over.is_some() || state.is_closing {
+        if !self.trying.passes || self.session.is_over() || state.is_closing {
             return None;
         }
         let PlacesState { slots, lines, channels, .. } = &mut *state;
@@ -61,6 +61,6 @@ impl Drop for Next<'_> {
             (slot.stand, slot.due) = (Stand::Waiting, Moment::from_nanos(0));
         }
         state.contended.insert(self.place.name.clone());
-        self.places.bell.notify_one();
+        self.places.session.bell.notify_one();
     }
 }

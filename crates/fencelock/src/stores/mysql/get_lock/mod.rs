@@ -104,7 +104,7 @@ impl SessionLocks for Keys {
         loop {
             clock.sleep_until(clock.now().after(LOOK)).await;
             let Some(connection) = connection.upgrade() else { return };
-            if !session.asks.holds_nothing() {
+            if !session.backend.holds_nothing() {
                 // Its failure ends the connection, which is told by that.
                 let _ = connection.simple("renew", "DO 0").await;
             }

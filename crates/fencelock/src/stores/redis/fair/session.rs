@@ -12,7 +12,7 @@ use super::layout::{Layout, VERSION};
 use super::scripts::{self, BUCKETS_PER_CALL, Open, Renewed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::Meaning;
-use crate::kit::served::{Enter, HeldIn, Lightened, Over, Places, PlacesByName, Served, Withdrawn, portions, repair};
+use crate::kit::served::{Enter, HeldIn, Lightened, Places, PlacesByName, Served, Withdrawn, portions, repair};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId, RequestId};
@@ -96,15 +96,15 @@ impl FairSession {
     /// A server that was started anew, or another one, may have forgotten what it confirmed, or remember what is over: the session ends.
     /// It also ends where nobody may ask whether the server was started anew.
     fn end_if_restarted(&self, server: &Server, connection: &Connection) {
-        let ago = self.opening.clock.now().since(self.places.confirmed());
+        let ago = self.opening.clock.now().since(self.places.session.confirmed());
         let Some(loss) = self.restarts.met(server, ago).filter(|_| self.places.epoch() != 0) else { return };
         tracing::warn!(server = %connection.server_name(), %loss, "The session and its locks are lost.");
-        self.places.end(Over::Here, loss);
+        self.places.end(loss);
     }
 
     /// Opens the session, or goes on with it on a new connection: whatever is still on its way on an older one is refused.
     async fn open_or_resume(&self, connection: &Connection) -> Result<()> {
-        if self.places.over() != Over::No {
+        if self.places.session.is_over() {
             return Ok(());
         }
         let sent = self.opening.clock.now();
@@ -119,12 +119,12 @@ impl FairSession {
             match connection.run("resume session", &resume).await? {
                 Some(epoch) => self.places.raise(epoch),
                 None => {
-                    self.places.end(Over::There, Loss::Expired);
+                    self.places.end(Loss::Expired);
                     return Ok(());
                 }
             }
         }
-        self.places.confirm(sent);
+        self.places.session.confirm(sent);
         Ok(())
     }
 
@@ -276,7 +276,7 @@ impl LinkUser for FairSession {
 
     /// Nothing of the session can be relied on any more, not even if this server is made the primary again, with the other one's data.
     fn demoted(&self) {
-        if self.places.end(Over::Here, Loss::Demoted) {
+        if self.places.end(Loss::Demoted) {
             tracing::warn!(loss = %Loss::Demoted, "The session and its locks are lost.");
         }
     }

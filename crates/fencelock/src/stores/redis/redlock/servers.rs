@@ -57,7 +57,7 @@ impl Servers {
     pub(super) fn try_for(self: &Arc<Self>, session: &Arc<TryAgainSession<Asking>>) -> Result<()> {
         let tries = self.start(session.tries(self))?;
         self.tries.get_or_init(|| tries);
-        session.asks.0.servers.get_or_init(|| Arc::downgrade(self));
+        session.backend.0.servers.get_or_init(|| Arc::downgrade(self));
         Ok(())
     }
 

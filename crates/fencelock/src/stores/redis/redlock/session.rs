@@ -11,7 +11,7 @@ use super::servers::{Answers, Given, Servers, ToMajority, heard, open};
 use super::store::breaks;
 use super::votes::Votes;
 use crate::error::Result;
-use crate::kit::try_again::{Asks, Prolonged, Tried, Try};
+use crate::kit::try_again::{Prolonged, Tried, Try, UnqueuedBackend};
 use crate::store::{Entry, Opening, PlaceId, RequestId};
 use crate::stores::redis::try_again::dialect::Dialect;
 use crate::stores::redis::try_again::inspect::reason;
@@ -80,7 +80,7 @@ impl RedlockSession {
 /// The session as `kit/try_again/` has it. What is asked on tasks of its own shares it.
 pub(super) struct Asking(pub(super) Arc<RedlockSession>);
 
-impl Asks for Asking {
+impl UnqueuedBackend for Asking {
     type Dial = ToMajority;
 
     fn check(&self, entry: &Entry) -> Result<String> {
@@ -131,11 +131,6 @@ impl Asks for Asking {
         Ok(Prolonged { unknown: unknown(given), lost })
     }
 
-    fn bars(&self, places: &[PlaceId]) {
-        let mut attempts = self.0.attempts();
-        places.iter().for_each(|place| drop(attempts.insert(place.request, Latest::Leaving)));
-    }
-
     /// Also where no majority is connected: what a minority keeps can keep others from a majority.
     fn at_hand(&self) -> Option<Arc<Servers>> {
         self.0.servers.get()?.upgrade()
@@ -143,7 +138,8 @@ impl Asks for Asking {
 
     /// Of one place it is told whether a majority may have had it, where that does not take long.
     async fn leave(&self, servers: &Servers, operation: &'static str, places: &[PlaceId]) -> Result<usize> {
-        self.bars(places);
+        // No attempt that is under way may keep what it is granted.
+        self.0.attempts().extend(places.iter().map(|place| (place.request, Latest::Leaving)));
         let mut answers = self.delete(servers, places.into())?;
         let (all, quorum, is_one) = (servers.size(), servers.quorum(), places.len() == 1);
         let deleted = |given: &Given<usize>| given.iter().flatten().flatten().filter(|there| **there > 0).count();

@@ -111,7 +111,7 @@ impl Server for Redlock {
     }
 
     fn learned(&self, session: &TryAgainSession<Asking>) -> Option<Arc<Capability>> {
-        (!session.asks.0.votes.sees_all_restarts()).then(|| Arc::new(without_info(self.dialect.capability)))
+        (!session.backend.0.votes.sees_all_restarts()).then(|| Arc::new(without_info(self.dialect.capability)))
     }
 
     fn reader(&self) -> Arc<Reconnect<ToMajority>> {

@@ -96,7 +96,7 @@ pub(super) struct ServerUser {
 
 impl LinkUser for ServerUser {
     fn scripts(&self) -> Vec<&'static Script> {
-        self.session.asks.0.dialect.scripts.all()
+        self.session.backend.0.dialect.scripts.all()
     }
 
     fn greet<'a>(
@@ -105,7 +105,7 @@ impl LinkUser for ServerUser {
         server: &'a Server,
     ) -> BoxFuture<'a, Result<Option<Chores>>> {
         Box::pin(async move {
-            let session = &self.session.asks.0;
+            let session = &self.session.backend.0;
             if session.votes.meet(self.index, server) {
                 let server = connection.server_name();
                 tracing::warn!("Redis {server} was started anew, or is another server. It has no vote for a while.");
@@ -130,6 +130,6 @@ impl LinkUser for ServerUser {
     }
 
     fn meaning(&self, error: &RedisError) -> Option<Meaning> {
-        self.session.asks.0.dialect.meaning(error)
+        self.session.backend.0.dialect.meaning(error)
     }
 }

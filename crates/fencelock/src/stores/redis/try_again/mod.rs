@@ -55,7 +55,7 @@ impl Server for OneServer {
     }
 
     fn learned(&self, session: &TryAgainSession<Asking>) -> Option<Arc<Capability>> {
-        (!session.asks.restarts.sees_restarts()).then(|| Arc::new(without_info(self.dialect.capability)))
+        (!session.backend.restarts.sees_restarts()).then(|| Arc::new(without_info(self.dialect.capability)))
     }
 
     fn reader(&self) -> Arc<Link> {

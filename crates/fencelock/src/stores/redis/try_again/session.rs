@@ -10,7 +10,7 @@ use super::dialect::Dialect;
 use super::inspect;
 use crate::error::Result;
 use crate::kit::fault::Meaning;
-use crate::kit::try_again::{Asks, Next, Places, Prolonged, Tried, Try, TryAgainSession, Work};
+use crate::kit::try_again::{Next, Places, Prolonged, Tried, Try, TryAgainSession, UnqueuedBackend, Work};
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId};
 use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, RestartWatch, Script, Server};
@@ -45,7 +45,7 @@ pub(super) struct Asking {
     pub(super) restarts: RestartWatch,
 }
 
-impl Asks for Asking {
+impl UnqueuedBackend for Asking {
     type Dial = Dialler;
 
     fn check(&self, entry: &Entry) -> Result<String> {
@@ -122,12 +122,12 @@ pub(super) struct SessionUser(pub(super) Arc<TryAgainSession<Asking>>);
 
 impl LinkUser for SessionUser {
     fn scripts(&self) -> Vec<&'static Script> {
-        self.0.asks.dialect.scripts.all()
+        self.0.backend.dialect.scripts.all()
     }
 
     /// One on which nobody speaks: it tells whether the user may subscribe.
     fn channel(&self) -> Option<String> {
-        let channel = self.0.asks.dialect.channel?;
+        let channel = self.0.backend.dialect.channel?;
         Some(channel(&format!("fencelock:{:016x}", self.0.opening.owner.client), Claim::MUTEX))
     }
 
@@ -137,15 +137,15 @@ impl LinkUser for SessionUser {
         server: &'a Server,
     ) -> BoxFuture<'a, Result<Option<Chores>>> {
         Box::pin(async move {
-            let (confirmed, sent) = (self.0.confirmed(), self.0.opening.clock.now());
-            let loss = self.0.asks.restarts.met(server, sent.since(confirmed));
+            let (confirmed, sent) = (self.0.places.session.confirmed(), self.0.opening.clock.now());
+            let loss = self.0.backend.restarts.met(server, sent.since(confirmed));
             if let Some(loss) = loss.filter(|_| self.0.is_open()) {
                 tracing::warn!(server = %connection.server_name(), %loss, "The session and its locks are lost.");
                 self.0.places.end(loss);
             }
             if !self.0.is_open() {
                 // As locks are renewed: a user that may not do that is told now, and not once a lock is held.
-                connection.run("open session", &self.0.asks.dialect.renew(Vec::new(), self.0.opening.ttl)).await?;
+                connection.run("open session", &self.0.backend.dialect.renew(Vec::new(), self.0.opening.ttl)).await?;
                 if let Some(channel) = self.channel() {
                     // As releases are told.
                     connection.command("open session", redis::cmd("PUBLISH").arg(channel).arg("")).await?;
@@ -173,6 +173,6 @@ impl LinkUser for SessionUser {
     }
 
     fn meaning(&self, error: &RedisError) -> Option<Meaning> {
-        self.0.asks.dialect.meaning(error)
+        self.0.backend.dialect.meaning(error)
     }
 }
