@@ -13,6 +13,8 @@ use fencelock::inspect::{Contender, Note};
 use fencelock::jobs::Slot;
 use tracing::level_filters::LevelFilter;
 
+use crate::times;
+
 /// The longest duration that is taken: about a century, so that no sum of times can overflow.
 const LONGEST: Duration = Duration::from_secs(36_500 * 86_400);
 
@@ -48,7 +50,7 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Text<T> {
         };
         let arg = arg.map_or_else(|| "an argument".to_owned(), ToString::to_string);
         let value = if self.secret { "the value".to_owned() } else { shown(value) };
-        Err(Error::raw(ErrorKind::ValueValidation, format!("{value} does not do for {arg}: {fault}\n"))
+        Err(Error::raw(ErrorKind::ValueValidation, format!("invalid value {value} for {arg}: {fault}\n"))
             .with_cmd(command))
     }
 }
@@ -73,11 +75,6 @@ pub(crate) fn slot() -> Text<Slot> {
 
 pub(crate) fn named_slot() -> Text<Slot> {
     Text::new(|text| Slot::named(text).map_err(|error| error.to_string()))
-}
-
-/// The start of lock names; empty for all.
-pub(crate) fn prefix() -> Text<String> {
-    Text::new(|text| Ok(text.to_owned()))
 }
 
 /// A store URL, which is never repeated in an error.
@@ -187,7 +184,7 @@ fn any_duration(text: &str) -> Result<Duration, String> {
             "it has no unit: {number}s are seconds, {number}ms milliseconds, {number}m minutes; {ALLOWED}"
         ));
     }
-    let duration = humantime::parse_duration(text).map_err(|error| format!("{error}; {ALLOWED}"))?;
+    let duration = times::duration_of(text).map_err(|error| format!("{error}; {ALLOWED}"))?;
     if duration > LONGEST { Err(format!("it is too long; {ALLOWED}")) } else { Ok(duration) }
 }
 

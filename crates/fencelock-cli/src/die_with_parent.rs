@@ -17,9 +17,8 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::Pid;
 
-use crate::job::not_started;
 use crate::kept_signals::kept;
-use crate::output::{Failure, Outcome, code};
+use crate::output::{Failure, Outcome, code, not_started};
 
 const VERB: &str = "bound";
 

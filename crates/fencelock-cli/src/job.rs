@@ -1,7 +1,6 @@
 //! The command that runs under the lock: a process group of its own, which gets the terminal when it wants it.
 
 use std::ffi::OsString;
-use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, ExitStatus};
 use std::thread;
@@ -17,7 +16,7 @@ use tokio::sync::mpsc;
 use crate::die_with_parent;
 use crate::guardian::Guardian;
 use crate::kept_signals::asks_for_an_end;
-use crate::output::{Failure, Outcome, code, say};
+use crate::output::{Failure, Outcome, code, not_started, say};
 use crate::processes::{are_all_dead, ignored, is_stopped, is_stopped_but_for_its_leader};
 use crate::terminal::{Terminal, is_orphaned, tell_our_group};
 
@@ -335,19 +334,6 @@ pub(crate) fn ended_early(what: &str, status: ExitStatus) -> Failure {
         (code @ 1.., Some(_)) => Failure::silent(code),
         (code, _) => Failure::new(code.max(code::SOFTWARE), format!("{what} ended early: {status}")),
     }
-}
-
-/// What `program` that cannot be executed is to its user: the codes that shells use.
-pub(crate) fn not_started(program: &OsString, error: &io::Error) -> Failure {
-    let code = match error.kind() {
-        io::ErrorKind::NotFound => code::NOT_FOUND,
-        _ => code::NOT_EXECUTABLE,
-    };
-    // A whole line in one pair of quotes is a file's name to the kernel.
-    let is_line =
-        program.to_str().is_some_and(|line| line.contains(|c: char| c.is_whitespace() || "|&;<>$".contains(c)));
-    let hint = if is_line { "; for a line of the shell write: -- sh -c 'LINE'" } else { "" };
-    Failure::new(code, format!("cannot execute {program:?}: {error}{hint}"))
 }
 
 /// Tells every stop of the process `leader`, and its end.

@@ -41,7 +41,7 @@ pub(crate) struct Watched {
 impl Watched {
     /// The process `pid` of this user, which is not the first one.
     pub(crate) fn open(pid: i32) -> Outcome<Self> {
-        let wrong = |what: &str| Failure::new(code::USAGE, format!("{pid} does not do for --pid: {what}"));
+        let wrong = |what: &str| Failure::new(code::USAGE, format!("invalid value {pid} for --pid: {what}"));
         if pid <= 1 {
             return Err(wrong("a lock is kept for a process other than the first one, as in --pid $$"));
         }

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fencelock::capability::StoreUrl;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::output::{Failure, Outcome, code, say};
 use crate::trusted;
@@ -169,16 +170,11 @@ pub(crate) fn option(url: &mut String, name: &str, value: &str) {
     let _ = write!(url, "{sign}{name}={}", encoded(value));
 }
 
+/// Characters of a path or of an option's value that stay as they are.
+const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'/');
+
 pub(crate) fn encoded(text: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'/' => encoded.push(char::from(byte)),
-            // As above.
-            byte => drop(write!(encoded, "%{byte:02X}")),
-        }
-    }
-    encoded
+    utf8_percent_encode(text, &PLAIN).to_string()
 }
 
 pub(crate) fn without_option(url: &str, name: &str) -> String {

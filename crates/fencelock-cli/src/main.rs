@@ -17,6 +17,7 @@ mod settings;
 mod show;
 mod signals;
 mod terminal;
+mod times;
 mod trusted;
 mod warnings;
 

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::arguments::Permits;
 use crate::output::{Failure, Outcome, code};
 use crate::processes::{parent_of, start_of};
+use crate::times;
 
 /// The environment variable with the locks that are held around a command, in JSON, the outermost first.
 pub(crate) const HELD_VARIABLE: &str = "FENCELOCK_HELD";
@@ -66,7 +67,7 @@ impl Holder {
     /// This process. `None` where the kernel does not tell when this process started.
     pub(crate) fn this_process((store, client): (String, u64), mode: Mode, command: String) -> Option<Self> {
         let us = Pid::this();
-        let since = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        let since = times::to_second(SystemTime::now());
         Some(Self { store, client, mode, pid: us.as_raw(), start: start_of(us)?, since, command })
     }
 
@@ -100,10 +101,15 @@ impl fmt::Display for Held {
 pub(crate) struct Around(Vec<Held>);
 
 impl Around {
-    /// Those of this process. What the variable holds otherwise says nothing.
-    pub(crate) fn this_process() -> Self {
-        let told = env::var(HELD_VARIABLE).unwrap_or_default();
-        let mut around = Self::read(&told);
+    /// Locks held around this process. Without the variable there are none; one that cannot be read is refused, as it may name a lock that a
+    /// wait would never get.
+    pub(crate) fn this_process() -> Outcome<Self> {
+        let unread = || {
+            format!("{HELD_VARIABLE} is not what `fencelock run` sets: unset it, unless this command runs under a lock")
+        };
+        let given = env::var_os(HELD_VARIABLE).unwrap_or_default();
+        let read = given.to_str().and_then(Self::read);
+        let mut around = read.ok_or_else(|| Failure::new(code::USAGE, unread()))?;
         if !around.0.is_empty() {
             let ancestors: Vec<_> = successors(Some(getppid()), |process| parent_of(*process)).collect();
             around.0.retain(|Held { by, .. }| {
@@ -111,15 +117,15 @@ impl Around {
                 ancestors.contains(&pid) && start_of(pid) == Some(by.start)
             });
         }
-        around
+        Ok(around)
     }
 
-    fn read(told: &str) -> Self {
-        let groups: Vec<Group> = serde_json::from_str(told).unwrap_or_default();
+    fn read(given: &str) -> Option<Self> {
+        let groups: Vec<Group> = if given.is_empty() { Vec::new() } else { serde_json::from_str(given).ok()? };
         let locks = |Group { by, locks }| {
             locks.into_iter().map(move |(name, token)| Held { by: Holder::clone(&by), name, token })
         };
-        Self(groups.into_iter().flat_map(locks).collect())
+        Some(Self(groups.into_iter().flat_map(locks).collect()))
     }
 
     /// The holder that shares the lock `name` of `store` with one that wants it as `mode`; `None` where it can be waited for.
@@ -244,7 +250,7 @@ mod tests {
     fn what_is_told_in_the_environment_is_understood_again() {
         let held = around(&[Mode::Mutex, Mode::Mutex, Mode::Permits(1, 3)]);
         let told = Around(held.0.clone()).and(None).unwrap().unwrap();
-        assert_eq!((Around::read(&told).0, told.matches("pid").count()), (held.0, 2));
+        assert_eq!((Around::read(&told).unwrap().0, told.matches("pid").count()), (held.0, 2));
         assert!(Around::default().and(None).unwrap().is_none());
     }
 }

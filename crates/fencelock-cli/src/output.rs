@@ -1,6 +1,7 @@
 //! What the command says on stderr, and how it ends: one line per message, no secrets, nothing a terminal obeys.
 
 use std::error::Error as StdError;
+use std::ffi::OsString;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
 use std::sync::OnceLock;
@@ -149,10 +150,7 @@ pub(crate) fn say_lines(message: &str) {
 }
 
 fn write(text: &str) {
-    let line = format!(
-        "fencelock: {text}
-"
-    );
+    let line = format!("fencelock: {text}\n");
     match WRITER.get() {
         // A line too many is left out.
         Some(writer) => drop(writer.try_send(Written::Line(line))),
@@ -231,6 +229,19 @@ pub(crate) fn redacted(text: &str) -> String {
     }
     shown.push_str(rest);
     shown
+}
+
+/// The failure of a `program` that cannot be executed, with the exit codes of shells.
+pub(crate) fn not_started(program: &OsString, error: &io::Error) -> Failure {
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => code::NOT_FOUND,
+        _ => code::NOT_EXECUTABLE,
+    };
+    // A whole line in one pair of quotes is a file's name to the kernel.
+    let is_line =
+        program.to_str().is_some_and(|line| line.contains(|c: char| c.is_whitespace() || "|&;<>$".contains(c)));
+    let hint = if is_line { "; for a line of the shell write: -- sh -c 'LINE'" } else { "" };
+    Failure::new(code, format!("cannot execute {program:?}: {error}{hint}"))
 }
 
 #[cfg(test)]

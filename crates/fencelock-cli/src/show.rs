@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use comfy_table::{ContentArrangement, Table};
 use fencelock::Name;
@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::output::{Outcome, harmless, say};
 use crate::settings::Chosen;
+use crate::times;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Shown {
@@ -66,7 +67,7 @@ impl Shown {
             client: owner.map(|owner| owner.client).filter(|client| *client != 0).map(hex),
             request: contender.id.to_string(),
             purpose: contender.purpose.as_deref().map(str::to_owned),
-            since: contender.since.map(|since| humantime::format_rfc3339_millis(since).to_string()),
+            since: contender.since.map(times::to_millisecond),
             token: contender.grant.and_then(|grant| grant.token).map(|token| token.to_string()),
             foreign: contender.foreign.map(|foreign| foreign.what),
             expires: expires(contender.expiry),
@@ -149,7 +150,7 @@ fn is_permit(claim: Claim) -> bool {
 /// How long before `now`, as people say it. A clock that is behind the store's says nothing.
 pub(crate) fn age(since: SystemTime, now: SystemTime) -> Option<String> {
     let age = now.duration_since(since).ok()?;
-    Some(format!("{} ago", humantime::format_duration(std::time::Duration::from_secs(age.as_secs()))))
+    Some(format!("{} ago", times::shown(Duration::from_secs(age.as_secs()))))
 }
 
 fn expires(expiry: Expiry) -> Option<String> {
@@ -158,7 +159,7 @@ fn expires(expiry: Expiry) -> Option<String> {
         Expiry::In(left) => {
             // Rounded up: what is left of the last second is not nothing.
             let seconds = left.as_millis().div_ceil(1000);
-            Some(format!("in {}", humantime::format_duration(std::time::Duration::from_secs(seconds.try_into().ok()?))))
+            Some(format!("in {}", times::shown(Duration::from_secs(seconds.try_into().ok()?))))
         }
         _ => None,
     }
@@ -276,7 +277,7 @@ impl Broken {
         let named = |owner: Option<&Owner>| owner.filter(|owner| !owner.host.is_empty()).cloned();
         let (owner, by) = (named(record.owner.as_ref()), named(Some(&record.by)));
         Self {
-            at: humantime::format_rfc3339_millis(record.at).to_string(),
+            at: times::to_millisecond(record.at),
             token: record.token.map(|token| token.to_string()),
             claim: record.claim.to_string(),
             pid: owner.as_ref().map(|owner| owner.pid).filter(|pid| *pid != 0),

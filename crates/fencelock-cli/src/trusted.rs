@@ -13,7 +13,6 @@ use nix::fcntl::OFlag;
 use nix::unistd::{Uid, User};
 
 use crate::output::{Failure, Outcome, code};
-use crate::settings::STORE_VARIABLE;
 
 /// A longer file is no configuration.
 const LONGEST: u64 = 64 * 1024;
@@ -79,6 +78,6 @@ fn not_a_strangers(what: &str, metadata: &Metadata, user: u32) -> Result<(), Str
     }
     let name = User::from_uid(Uid::from_raw(owner)).ok().flatten().map_or_else(String::new, |user| user.name + ", ");
     Err(format!(
-        "{what} belongs to {name}user id {owner}, and is obeyed only if it is yours or root's: give --store URL, set {STORE_VARIABLE}, or take the file over with chown"
+        "{what} belongs to {name}user id {owner}, and is obeyed only if it is yours or root's: give --store URL, set FENCELOCK_STORE, or take the file over with chown"
     ))
 }

@@ -104,7 +104,7 @@ impl Acquire {
         let watched = Watched::open(self.pid)?;
         let chosen = store.choose(self.waiting.quiet, std::slice::from_ref(&self.name))?;
         chosen.refuse_memory()?;
-        Around::this_process().sharing(&chosen.locks(), &self.name, Mode::Mutex)?;
+        Around::this_process()?.sharing(&chosen.locks(), &self.name, Mode::Mutex)?;
         let (mut keeper, held) = self.start_keeper(store, &watched)?;
         let held = tokio::select! {
             held = held => held.ok().flatten(),
@@ -230,7 +230,7 @@ impl Keep {
             let message = format!("the lock {name} in {} is held for the process {} already", chosen.shown(), self.pid);
             return Err(Failure::new(code::NESTED, message));
         }
-        let around = Around::this_process();
+        let around = Around::this_process()?;
         around.refuse_unlike(&chosen.locks(), client, std::slice::from_ref(name), Mode::Mutex).await?;
         let lock = client.mutex(name)?.purpose(self.purpose.clone().unwrap_or_default());
         let acquire = async {

@@ -14,6 +14,7 @@ use crate::locks::READS;
 use crate::output::Outcome;
 use crate::settings::Chosen;
 use crate::show::{age, hex, print_json, print_store, print_table, told};
+use crate::times;
 
 const WRONG: u8 = 1;
 
@@ -136,15 +137,14 @@ impl Shown {
             pid: named.map(|owner| owner.pid),
             client: last.map(|last| hex(last.owner.client)),
             token: last.and_then(|last| last.token).map(|token| token.to_string()),
-            began: last.map(|last| humantime::format_rfc3339_millis(last.began).to_string()),
+            began: last.map(|last| times::to_millisecond(last.began)),
             took_ms: last.and_then(|last| last.took?.as_millis().try_into().ok()),
             attempt: last.map(|last| last.attempt),
             detail: last.and_then(|last| last.detail.clone()),
             missed_before: last.map(|last| last.missed),
             missed: status.and_then(|status| status.missed),
             ahead: status.map(|status| status.is_ahead),
-            last_success: status
-                .and_then(|status| Some(humantime::format_rfc3339_millis(status.succeeded?).to_string())),
+            last_success: status.and_then(|status| status.succeeded.map(times::to_millisecond)),
             earlier: status.map(|status| status.earlier.clone()).unwrap_or_default(),
             who: last.map(|last| last.owner.to_string()),
             age,
@@ -157,7 +157,7 @@ impl Shown {
     }
 
     fn rows(&self) -> impl Iterator<Item = Vec<String>> {
-        let took = |ms: Option<u64>| told(ms.map(|ms| humantime::format_duration(Duration::from_millis(ms))).as_ref());
+        let took = |ms: Option<u64>| told(ms.map(|ms| times::shown(Duration::from_millis(ms))).as_ref());
         let last = vec![
             self.name.clone(),
             self.state.clone(),

@@ -6,7 +6,6 @@ use clap::Args;
 use fencelock::Client;
 
 use super::{BESIDE, Failures, SILENCE, StoreArguments, look_at};
-use crate::arguments;
 use crate::locks::{self, Lock};
 use crate::output::{Failure, Outcome, say};
 use crate::settings::Chosen;
@@ -24,7 +23,7 @@ use crate::show::{print_json, print_store, print_table};
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
     /// Only names that start with this.
-    #[arg(default_value = "", hide_default_value = true, value_parser = arguments::prefix())]
+    #[arg(default_value = "", hide_default_value = true)]
     prefix: String,
     /// Print JSON.
     #[arg(long)]

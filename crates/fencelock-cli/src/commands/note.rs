@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use clap::Args;
 use fencelock::inspect::{Contender, NoteRead};
-use fencelock::{Client, Name};
+use fencelock::recipes::MultiGuard;
+use fencelock::{AnyGuard, Client, ErrorKind, Name};
+use futures_util::future::try_join_all;
 use serde::Serialize;
 
 use super::r#break::holders;
+use super::several::Home;
 use super::{CONNECT, StoreArguments, connect, farewell, said_already};
 use crate::arguments;
 use crate::keeper::Keeper;
@@ -16,6 +19,7 @@ use crate::nested::Around;
 use crate::output::{Failure, Outcome, code, harmless};
 use crate::settings::Chosen;
 use crate::show::{hex, print_json};
+use crate::times;
 
 const NONE: u8 = 1;
 
@@ -113,7 +117,7 @@ impl Note {
     /// The holder of the lock that this command runs under, if it does: a `fencelock run` around it, or a keeper for a process around it.
     async fn held_around_us(&self, client: &Client, chosen: &Chosen) -> Outcome<Option<Contender>> {
         let held = holders(client, &self.name).await?;
-        let around = Around::this_process();
+        let around = Around::this_process()?;
         let token_of = |holder: &Contender| holder.grant?.token.map(|token| token.to_string());
         if let Some(run) = around.holds(&chosen.locks(), &self.name) {
             let ours = held.into_iter().find(|holder| run.token.is_some() && token_of(holder) == run.token);
@@ -146,7 +150,7 @@ struct Shown {
 impl Shown {
     fn new(name: &Name, note: &fencelock::inspect::Note, read: &NoteRead, store: &str) -> Self {
         let named = Some(&note.owner).filter(|owner| !owner.host.is_empty());
-        let time = |time| humantime::format_rfc3339_millis(time).to_string();
+        let time = times::to_millisecond;
         Self {
             name: name.to_string(),
             store: store.to_owned(),
@@ -164,7 +168,7 @@ impl Shown {
 }
 
 /// Refuses to write over what says whether a job ran.
-pub(super) async fn spare_a_job(client: &Client, name: &Name) -> Outcome<()> {
+async fn spare_a_job(client: &Client, name: &Name) -> Outcome<()> {
     let is_of_a_job = |note: &fencelock::inspect::Note| {
         let record = note.text().and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());
         record.is_some_and(|record| record.get("job").is_some() && record.get("slot").is_some())
@@ -176,4 +180,33 @@ pub(super) async fn spare_a_job(client: &Client, name: &Name) -> Outcome<()> {
         return Err(Failure::new(code::USAGE, message));
     }
     Ok(())
+}
+
+/// Refuses the address of a leader where a store keeps no notes.
+pub(super) fn check_notes(homes: &[Home]) -> Outcome<()> {
+    match homes.iter().find(|home| !home.client.capability().notes) {
+        Some(home) => {
+            let message = format!("{} keeps no notes, and so no --address", home.chosen.shown());
+            Err(Failure::new(code::USAGE, message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Writes the address of its holder on the lock of `guard`, or deletes it.
+pub(super) async fn write_address(homes: &[Home], guard: &MultiGuard, address: Option<&str>) -> Outcome<()> {
+    let write = async |home: &Home, guard: &AnyGuard| {
+        let (client, name) = (&home.client, guard.name());
+        if address.is_some() {
+            spare_a_job(client, name).await?;
+        }
+        let held = holders(client, name).await?;
+        let ours = held.iter().find(|holder| holder.owner.as_ref() == Some(client.owner()));
+        let Some(ours) = ours else { return Ok(()) };
+        match client.write_note_under(name, ours, address.map(str::as_bytes), None).await {
+            Err(error) if error.kind() != ErrorKind::Lost => Err(Failure::from(error)),
+            _ => Ok(()),
+        }
+    };
+    try_join_all(homes.iter().zip(guard.guards()).map(|(home, guard)| write(home, guard))).await.map(drop)
 }

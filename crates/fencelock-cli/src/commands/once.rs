@@ -12,6 +12,7 @@ use super::told::Told;
 use crate::arguments;
 use crate::output::{Outcome, chain, code, say};
 use crate::signals::Signals;
+use crate::times;
 
 /// How long the end of a run may be told to the store once we are told to end.
 const BRIEF: Duration = Duration::from_millis(300);
@@ -63,7 +64,7 @@ pub(super) fn say_that_it_ran(name: &Name, last: &JobRun) {
         _ => "its end is not noted",
     };
     let detail = last.detail.as_ref().map_or_else(String::new, |detail| format!(" ({detail})"));
-    let began = humantime::format_rfc3339_seconds(last.began);
+    let began = times::to_second(last.began);
     let (slot, who) = (&last.slot, &last.owner);
     say(format_args!(
         "{name} has had its run; the last one was for the slot {slot}: {who} began it at {began}, and {ended}{detail}"

@@ -20,17 +20,17 @@ use nix::sys::signal::Signal;
 use tokio::time::timeout;
 
 use super::acquire::Waiting;
-use super::elect::{self, Elect};
+use super::note;
 use super::once::{self, Once, SLOT_VARIABLE};
 use super::several::{self, Home, lines, locks};
-use super::supervise::{Cause, Ending, Limits, Supervised, certain_until};
-use super::told::Told;
+use super::supervise::{Ending, Limits, Supervised, certain_until};
+use super::told::{Cause, Told};
 use super::{SILENCE, StoreArguments, connect, farewell, said_already};
 use crate::arguments::{self, Permits};
-use crate::job::{Job, not_started};
+use crate::job::Job;
 use crate::kept_signals::asks_for_an_end;
 use crate::nested::{Around, HELD_VARIABLE, Held, Holder, Mode};
-use crate::output::{Failure, Outcome, chain, code, finish, never_wait, rounded, say};
+use crate::output::{Failure, Outcome, chain, code, finish, never_wait, not_started, rounded, say};
 use crate::settings::Chosen;
 use crate::signals::{Signals, code_of, die_of};
 
@@ -58,54 +58,61 @@ const TOKEN_VARIABLE: &str = "FENCELOCK_TOKEN";
 pub(crate) struct Run {
     /// The lock's name: 1 to 512 bytes of UTF-8. Of several (up to 100), the command runs while it holds all of them.
     #[arg(required = true, value_name = "NAME", value_parser = arguments::name())]
-    names: Vec<Name>,
+    pub(super) names: Vec<Name>,
     /// Take a read-write lock for reading: together with others that do, and never beside one with --exclusive.
     #[arg(long, conflicts_with_all = ["exclusive", "permits"])]
-    shared: bool,
+    pub(super) shared: bool,
     /// Take a read-write lock for writing: alone, where others take it with --shared.
     #[arg(long, conflicts_with = "permits")]
-    exclusive: bool,
+    pub(super) exclusive: bool,
     /// Take K of the N permits of a semaphore; every user of the name must give the same N.
     #[arg(long, value_name = "K/N", value_parser = arguments::permits())]
-    permits: Option<Permits>,
+    pub(super) permits: Option<Permits>,
     #[command(flatten)]
     pub(super) waiting: Waiting,
     /// Keep trying for this long to reach the store, and count --wait only from then on; as long as --wait if not given, 30s
     /// without either, and a single attempt with --try.
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero(), allow_hyphen_values = true)]
-    connect_wait: Option<Duration>,
-    /// What the lock is taken for, as others see it; the command's name if not given.
-    #[arg(long, value_name = "TEXT", value_parser = arguments::purpose())]
-    purpose: Option<String>,
+    pub(super) connect_wait: Option<Duration>,
     /// Stop the command when it has run this long.
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration(), allow_hyphen_values = true)]
-    max_hold: Option<Duration>,
+    pub(super) max_hold: Option<Duration>,
     /// Hold the lock until this long after the start of the command, also when it has ended: a job that every host starts at the
     /// same time runs on one of them. TERM or INT ends it early. A store must be named.
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration(), allow_hyphen_values = true)]
-    hold_at_least: Option<Duration>,
+    pub(super) hold_at_least: Option<Duration>,
     #[command(flatten)]
-    once: Once,
-    /// A command that is stopped is sent TERM, and KILL after this time, or earlier if the lock would expire.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = arguments::duration_or_zero(),
-          allow_hyphen_values = true)]
-    grace: Duration,
+    pub(super) once: Once,
     /// How long a command may go on after its lock is lost, and others may have it: 0 kills it at once.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = arguments::duration_or_zero(),
           allow_hyphen_values = true)]
-    grace_after_loss: Duration,
+    pub(super) grace_after_loss: Duration,
     /// With file:, end the command if fencelock itself is killed, instead of leaving the lock to it.
     #[arg(long)]
-    close: bool,
-    /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "CMD")]
-    command: Vec<OsString>,
+    pub(super) close: bool,
+    #[command(flatten)]
+    pub(super) task: Task,
     /// Whether the command runs again once the lock is held again, after it was stopped because the lock was lost.
     #[arg(skip)]
-    again: bool,
+    pub(super) again: bool,
     /// What is written on the lock while it is held.
     #[arg(skip)]
-    address: Option<String>,
+    pub(super) address: Option<String>,
+}
+
+/// The command of `run` and of `elect`.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Task {
+    /// What the lock is taken for, as others see it; the command's name if not given.
+    #[arg(long, value_name = "TEXT", value_parser = arguments::purpose())]
+    pub(super) purpose: Option<String>,
+    /// A command that is stopped is sent TERM, and KILL after this time, or earlier if the lock would expire.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = arguments::duration_or_zero(),
+          allow_hyphen_values = true)]
+    pub(super) grace: Duration,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(super) command: Vec<OsString>,
 }
 
 const EXIT_CODES: &str = "\
@@ -124,35 +131,12 @@ Exit codes: the command's own (128 + n if signal n ended it), or
   78   the configuration is wrong or missing";
 
 impl Run {
-    /// One that runs its command whenever it holds the lock.
-    pub(super) fn for_election(elect: &Elect) -> Self {
-        Self {
-            names: vec![elect.name.clone()],
-            shared: false,
-            exclusive: false,
-            permits: None,
-            waiting: Waiting { wait: None, at_once: false, busy_exit_code: code::BUSY, quiet: elect.quiet },
-            connect_wait: elect.connect_wait,
-            purpose: elect.purpose.clone(),
-            max_hold: None,
-            hold_at_least: None,
-            once: Once::default(),
-            grace: elect.grace,
-            grace_after_loss: Duration::ZERO,
-            // Who leads without a fencelock would lead on when it should end.
-            close: true,
-            command: elect.command.clone(),
-            again: true,
-            address: elect.address.clone(),
-        }
-    }
-
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let is_of_all_hosts = self.again || self.once.is_asked_for() || self.hold_at_least.is_some();
         let store = if is_of_all_hosts { &store.named() } else { store };
         let stores = store.choose_all(self.waiting.quiet, &self.names)?;
         stores.iter().try_for_each(Chosen::refuse_memory)?;
-        let around = Around::this_process();
+        let around = Around::this_process()?;
         self.check_names(stores.len() > 1)?;
         let mut shared = None;
         for (chosen, name) in stores.iter().flat_map(|chosen| self.names.iter().map(move |name| (chosen, name))) {
@@ -204,7 +188,7 @@ impl Run {
     /// Somebody who waits for the end of the lock around us keeps us from one of our own: the command runs as a part of that lock's.
     /// Returns only with a failure.
     fn become_the_command(&self, held: &Held) -> Failure {
-        let Some((program, arguments)) = self.command.split_first() else { return Failure::silent(code::USAGE) };
+        let Some((program, arguments)) = self.task.command.split_first() else { return Failure::silent(code::USAGE) };
         let mut command = Command::new(program);
         command.args(arguments).env(NAME_VARIABLE, &held.name);
         match &held.token {
@@ -293,9 +277,9 @@ impl Run {
         is_given_back: &mut bool,
     ) -> Outcome<Round> {
         if self.address.is_some() {
-            elect::check_notes(homes)?;
+            note::check_notes(homes)?;
         }
-        let around = Around::this_process();
+        let around = Around::this_process()?;
         for Home { chosen, client } in homes {
             around.refuse_unlike(&chosen.locks(), client, &self.names, self.mode()).await?;
         }
@@ -324,7 +308,7 @@ impl Run {
             }
         };
         if self.address.is_some()
-            && let Err(failure) = elect::write_address(homes, &guard, self.address.as_deref()).await
+            && let Err(failure) = note::write_address(homes, &guard, self.address.as_deref()).await
         {
             if failure.code == code::USAGE {
                 return Err(failure);
@@ -340,7 +324,7 @@ impl Run {
 
     /// Takes what was asked for, waiting `limit` at most, and not at all if it is to be had `at_once`.
     async fn take(&self, homes: &[Home], limit: Duration, at_once: bool) -> fencelock::Result<Taken> {
-        let purpose = self.purpose.clone().unwrap_or_else(|| purpose_of(&self.command));
+        let purpose = self.task.purpose.clone().unwrap_or_else(|| purpose_of(&self.task.command));
         let Some(job) = self.once.job(&homes[0].client, &self.names[0])? else {
             return Ok(Taken::Held(self.take_locks(homes, purpose, limit, at_once).await?, None));
         };
@@ -495,7 +479,7 @@ impl Run {
         let token_of = |guard: &AnyGuard| guard.token().map(|token| token.to_string());
         // Of one name, there is a guard in each store.
         let by = homes.iter().filter_map(|Home { chosen, client }| {
-            Holder::this_process((chosen.locks(), client.owner().client), self.mode(), purpose_of(&self.command))
+            Holder::this_process((chosen.locks(), client.owner().client), self.mode(), purpose_of(&self.task.command))
         });
         let by: Vec<_> = by.collect();
         let guards =
@@ -505,7 +489,7 @@ impl Run {
         Ok([
             (NAME_VARIABLE, lines(told_of.clone(), |guard| Some(guard.name().to_string()))),
             (TOKEN_VARIABLE, lines(told_of, token_of)),
-            (HELD_VARIABLE, Around::this_process().and(held)?),
+            (HELD_VARIABLE, Around::this_process()?.and(held)?),
             (SLOT_VARIABLE, run.map(|run| run.this().slot.clone())),
         ])
     }
@@ -520,7 +504,7 @@ impl Run {
         told: &mut Told,
     ) -> Outcome<Ending> {
         let variables = self.variables(homes, &guard, run.as_deref())?;
-        let limits = Limits::new(self.grace, self.grace_after_loss, self.max_hold, several::timing_of(homes));
+        let limits = Limits::new(self.task.grace, self.grace_after_loss, self.max_hold, several::timing_of(homes));
         // Where the lock does not live on with the command, the command must not live on without fencelock.
         let lives_on = |home: &Home| home.client.capability().liveness == Liveness::Process;
         let bound = self.close || !homes.iter().all(lives_on);
@@ -528,22 +512,22 @@ impl Run {
         let held_until = self.hold_at_least.map(|least| SystemClock.now().after(least));
         let mut stayed = false;
         // After a pause of ours it may be lost already: the release says so.
-        let ended = match guard.check().map(|()| Job::start(&self.command, &variables, bound.then_some(certain_until)))
-        {
-            Ok(Ok(job)) => {
-                let ended = Supervised::new(&guard, told, job, limits, certain_until).serve(signals).await;
-                // A command that could not begin has done nothing that others need not do.
-                let not_begun = [code::NOT_FOUND, code::NOT_EXECUTABLE].map(Ending::Code);
-                if let (Ok(ending), Some(until)) = (&ended, held_until)
-                    && !not_begun.contains(ending)
-                {
-                    stayed = self.stay(&guard, until, signals).await;
+        let ended =
+            match guard.check().map(|()| Job::start(&self.task.command, &variables, bound.then_some(certain_until))) {
+                Ok(Ok(job)) => {
+                    let ended = Supervised::new(&guard, told, job, limits, certain_until).serve(signals).await;
+                    // A command that could not begin has done nothing that others need not do.
+                    let not_begun = [code::NOT_FOUND, code::NOT_EXECUTABLE].map(Ending::Code);
+                    if let (Ok(ending), Some(until)) = (&ended, held_until)
+                        && !not_begun.contains(ending)
+                    {
+                        stayed = self.stay(&guard, until, signals).await;
+                    }
+                    ended
                 }
-                ended
-            }
-            Ok(Err(failure)) => Err(failure),
-            Err(_) => Ok(Ending::Code(code::LOST)),
-        };
+                Ok(Err(failure)) => Err(failure),
+                Err(_) => Ok(Ending::Code(code::LOST)),
+            };
         // Where a command was stopped because its lock is lost or about to be, a store that says nothing is not waited for.
         let is_useless = matches!(ended, Ok(Ending::Code(code::LOST))) && limits.are_reached_by(&guard);
         told.stopped = is_useless || told.has_told();
@@ -553,7 +537,7 @@ impl Run {
         }
         if self.address.is_some() && !is_useless {
             // What is left of it is of a term that ends now, which observers see.
-            let _ = timeout(BRIEF_RELEASE, elect::write_address(homes, &guard, None)).await;
+            let _ = timeout(BRIEF_RELEASE, note::write_address(homes, &guard, None)).await;
         }
         let ended = match timeout(limit, self.give_back(guard, signals)).await {
             Err(_) | Ok(Some(Ok(()))) => ended,

@@ -4,6 +4,7 @@ use clap::Args;
 use comfy_table::{ContentArrangement, Table};
 use fencelock::capability::{Capability, Order, StoreInfo, Tokens, stores};
 use serde::Serialize;
+use textwrap::WordSplitter;
 
 use crate::output::Outcome;
 use crate::show::{print, print_json};
@@ -169,26 +170,12 @@ fn listed(said: &[impl ToString]) -> String {
 
 const COLUMNS: usize = 80;
 const WIDTH: u16 = 100;
-const INDENT: usize = 12;
 
-/// `what` and what is `said` of it, broken between words where a line would be too long.
+/// A line of `what` and `said`, broken between words where it would be too long.
 fn line(what: &str, said: &str) -> String {
-    let mut text = format!("  {what:<width$}", width = INDENT - 2);
-    let mut column = INDENT;
-    for word in said.split(' ') {
-        let width = word.chars().count();
-        if column > INDENT && column + 1 + width > COLUMNS {
-            text.push_str(&format!("\n{:INDENT$}", ""));
-            column = INDENT;
-        }
-        if column > INDENT {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += width;
-    }
-    text + "\n"
+    let (head, rest) = (format!("  {what:<10}"), " ".repeat(12));
+    let options = textwrap::Options::new(COLUMNS).initial_indent(&head).subsequent_indent(&rest);
+    textwrap::fill(said, options.word_splitter(WordSplitter::NoHyphenation).break_words(false)) + "\n"
 }
 
 fn order(order: Order) -> &'static str {

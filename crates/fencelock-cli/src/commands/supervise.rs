@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use fencelock::recipes::MultiGuard;
 use fencelock::time::{Clock as _, Moment, SystemClock};
-use fencelock::{GuardState, Loss, Timing};
+use fencelock::{GuardState, Timing};
 use nix::sys::signal::Signal;
 
 use super::several::{is_one, locks_of};
-use super::told::Told;
+use super::told::{Cause, Told};
 use crate::job::{Happening, Job, can_be_suspended, exit_code, keyboard_signal};
 use crate::output::{Outcome, code, say};
 use crate::signals::Signals;
@@ -68,14 +68,6 @@ impl Ending {
     fn of(status: ExitStatus) -> Self {
         keyboard_signal(status).map_or_else(|| Self::Code(exit_code(status)), Self::Signal)
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cause {
-    Lost(Loss),
-    /// No renewal came through, and the lock will be gone soon.
-    Lapsing,
-    HeldTooLong,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -7,11 +7,20 @@ use fencelock::{AnyGuard, Client, FencingToken, GuardState, Loss, Name};
 use tokio::task::JoinHandle;
 
 use super::several::{Home, is_one, locks_of, refusal};
-use super::supervise::Cause;
 use crate::output::say;
+use crate::times;
 
 /// How long the store may take to tell who broke the lock.
 const WHO: Duration = Duration::from_secs(2);
+
+/// How a lock ends before its command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    Lost(Loss),
+    /// No renewal came through, and the lock will be gone soon.
+    Lapsing,
+    HeldTooLong,
+}
 
 /// Says why a command is stopped, or that its lock was lost, once.
 pub(super) struct Told {
@@ -93,7 +102,7 @@ impl Cause {
 }
 
 fn now() -> impl std::fmt::Display {
-    humantime::format_rfc3339_seconds(SystemTime::now())
+    times::to_second(SystemTime::now())
 }
 
 /// Who broke this grant, a name and its token, as the store has it.

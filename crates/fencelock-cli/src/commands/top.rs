@@ -20,6 +20,7 @@ use super::watch::look::{self, Looked, Seen, Watch};
 use crate::arguments;
 use crate::output::{Failure, Outcome, code, harmless};
 use crate::show::{QUEUE_HEADS, print, print_table};
+use crate::times;
 
 const RATED: Duration = Duration::from_secs(10);
 
@@ -36,7 +37,7 @@ pub(crate) struct Top {
     #[arg(value_name = "URL", value_parser = arguments::store(), conflicts_with = "store")]
     url: Option<String>,
     /// Only names that start with this.
-    #[arg(long, default_value = "", hide_default_value = true, value_parser = arguments::prefix())]
+    #[arg(long, default_value = "", hide_default_value = true)]
     prefix: String,
     /// How long to rest between two looks at the store.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = arguments::duration())]
@@ -222,7 +223,7 @@ impl View {
         let hints = Constraint::Length(u16::from(frame.area().height > 7));
         let [head, sums, list, keys] =
             Layout::vertical([stores, Constraint::Length(1), Constraint::Min(0), hints]).areas(frame.area());
-        let time = |time: SystemTime| humantime::format_rfc3339_seconds(time).to_string();
+        let time = times::to_second;
         let lines = seen.iter().map(|seen| {
             let state = match (&seen.error, seen.since, seen.at) {
                 (_, _, None) => "not looked at yet".to_owned(),

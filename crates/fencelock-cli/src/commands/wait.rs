@@ -18,8 +18,8 @@ const LOOK_LATER: Duration = Duration::from_secs(1);
 
 /// Wait until nobody holds a lock.
 ///
-/// It takes nothing, and looks every second at most: another one may hold the lock by the time that this ends. A sticky lock is waited for in
-/// its queue, so that an idle client gives it up. Exits with 75 when the limit has passed, and stderr says who holds it. Without a limit, a wait
+/// Looks every second at most, and holds nothing when it ends: another client may hold the lock by then. A sticky lock that an idle client
+/// keeps is acquired through its queue, and released at once. Exits with 75 when the limit has passed, and stderr says who holds it. Without a limit, a wait
 /// for a lock that this command runs under exits with 73.
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
@@ -43,7 +43,7 @@ impl Wait {
 
     async fn wait(&self, client: &Client, chosen: &Chosen) -> Outcome<u8> {
         if self.timeout.is_none() {
-            let (around, locks) = (Around::this_process(), chosen.locks());
+            let (around, locks) = (Around::this_process()?, chosen.locks());
             around.sharing(&locks, &self.name, Mode::Exclusive)?;
             around.refuse_unlike(&locks, client, std::slice::from_ref(&self.name), Mode::Exclusive).await?;
         }

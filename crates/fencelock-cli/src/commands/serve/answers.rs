@@ -1,9 +1,8 @@
 //! What is answered to whom: routes, JSON, events, breaks.
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
@@ -14,10 +13,10 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Router, middleware};
+use axum::{Json, Router, middleware};
 use fencelock::{Client, ErrorKind, Name};
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::admission::{Admission, HEADERS};
 use super::connections::ALIVE;
@@ -28,6 +27,7 @@ use crate::commands::watch::classes::Classes;
 use crate::commands::watch::grants;
 use crate::commands::watch::look::{Looked, Row, Seen};
 use crate::output::{Failure, code};
+use crate::times;
 
 const LONGEST: usize = 16 * 1024;
 
@@ -50,7 +50,8 @@ pub(super) struct App {
     pub(super) allow_break: bool,
     pub(super) admission: Admission,
     pub(super) seen: watch::Receiver<Vec<Seen>>,
-    pub(super) viewers: Arc<AtomicUsize>,
+    /// Each open stream of events holds a permit.
+    pub(super) viewers: Arc<Semaphore>,
 }
 
 impl App {
@@ -92,18 +93,11 @@ async fn with_headers(mut response: Response) -> Response {
 }
 
 fn refused(status: StatusCode, why: impl Into<String>) -> Response {
-    (status, json(&serde_json::json!({ "error": why.into() }))).into_response()
-}
-
-fn json(value: &impl Serialize) -> Response {
-    match serde_json::to_vec(value) {
-        Ok(text) => ([(CONTENT_TYPE, "application/json")], text).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
+    (status, Json(serde_json::json!({ "error": why.into() }))).into_response()
 }
 
 async fn figures(State(app): State<App>) -> impl IntoResponse {
-    let text = metrics::text(&app.seen(), &app.classes, app.viewers.load(Ordering::Relaxed));
+    let text = metrics::text(&app.seen(), &app.classes, Semaphore::MAX_PERMITS - app.viewers.available_permits());
     ([(CONTENT_TYPE, metrics::FORMAT)], text)
 }
 
@@ -159,7 +153,7 @@ async fn list(State(app): State<App>, wanted: Result<Query<Wanted>, QueryRejecti
         false => matching.sort_by(|a, b| a.row.name.cmp(&b.row.name)),
         true => matching.sort_by_cached_key(|lock| lock.urgency()),
     }
-    json(&List {
+    Json(List {
         up: seen.iter().all(Seen::is_up),
         matching: matching.len(),
         left_out: seen.iter().map(|seen| seen.left_out).sum(),
@@ -170,6 +164,7 @@ async fn list(State(app): State<App>, wanted: Result<Query<Wanted>, QueryRejecti
             .take(wanted.limit.unwrap_or(100).min(ROWS))
             .collect(),
     })
+    .into_response()
 }
 
 #[derive(Deserialize)]
@@ -196,12 +191,12 @@ async fn show(State(app): State<App>, Path(name): Path<String>, Query(of): Query
     }
     let Some((locks, at)) = seen.iter().filter(in_store).find_map(find) else {
         if let Some(nobody) = seen.iter().filter(in_store).find_map(|seen| seen.broken.get(&name)) {
-            return json(nobody);
+            return Json(nobody).into_response();
         }
         return refused(StatusCode::NOT_FOUND, format!("nobody holds or waits for {name}"));
     };
     match (&locks[at].everybody, &locks[at].row.error) {
-        (Some(everybody), _) => json(everybody),
+        (Some(everybody), _) => Json(everybody).into_response(),
         (None, why) => refused(StatusCode::BAD_GATEWAY, why.clone().unwrap_or_default()),
     }
 }
@@ -245,7 +240,7 @@ async fn end(State(app): State<App>, Path(path): Path<String>, headers: HeaderMa
         return refused(StatusCode::BAD_REQUEST, "which store is meant must be said, and it must have been reached");
     };
     match broken(client, name, &order).await {
-        Ok(()) => json(&serde_json::json!({ "broken": true })),
+        Ok(()) => Json(serde_json::json!({ "broken": true })).into_response(),
         Err((status, why)) => refused(status, why),
     }
 }
@@ -309,7 +304,7 @@ struct Class<'a> {
 impl<'a> News<'a> {
     /// With the events of the timeline that come after the one with the number `told`.
     fn new(app: &'a App, seen: &'a [Seen], told: u64) -> Self {
-        let time = |time: SystemTime| humantime::format_rfc3339_millis(time).to_string();
+        let time = times::to_millisecond;
         let class = |class| Class { class, locks: 0, holders: 0, waiting: 0 };
         let mut classes: Vec<_> = app.classes.names().map(class).collect();
         for lock in seen.iter().flat_map(|seen| seen.locks.iter()) {
@@ -340,26 +335,11 @@ impl<'a> News<'a> {
     }
 }
 
-struct Viewer(Arc<AtomicUsize>);
-
-impl Viewer {
-    fn new(viewers: &Arc<AtomicUsize>) -> Self {
-        viewers.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(viewers))
-    }
-}
-
-impl Drop for Viewer {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// An event after each look. Who reads slowly misses some, and nothing is kept for it.
 async fn events(State(app): State<App>) -> impl IntoResponse {
     let mut seen = app.seen.clone();
     seen.mark_changed();
-    let viewer = Viewer::new(&app.viewers);
+    let viewer = Arc::clone(&app.viewers).try_acquire_owned().ok();
     let stream = futures_util::stream::unfold((app, seen, viewer, 0), async |(app, mut seen, viewer, told)| {
         // The looks end with the server.
         seen.changed().await.ok()?;

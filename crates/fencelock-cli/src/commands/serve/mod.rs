@@ -17,7 +17,7 @@ use clap::Args;
 use fencelock::NamePattern;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use self::admission::Admission;
 use self::answers::App;
@@ -68,7 +68,7 @@ pub(crate) struct Serve {
     #[arg(long)]
     allow_break: bool,
     /// Only names that start with this.
-    #[arg(long, default_value = "", hide_default_value = true, value_parser = arguments::prefix())]
+    #[arg(long, default_value = "", hide_default_value = true)]
     prefix: String,
     /// Names that are counted together, as orders/*: * is one part of a name between slashes, ** at the end one or more. May be given
     /// again. The first that matches counts, and all other names are the class `other`.
@@ -93,7 +93,7 @@ impl Serve {
             allow_break: self.allow_break,
             admission: Admission::new(&self.hosts, token),
             seen: seen.clone(),
-            viewers: Default::default(),
+            viewers: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
         };
         let shown: Vec<_> = stores.iter().map(Chosen::shown).collect();
         print(&format!("serving {} on http://{address}/\n", shown.join(", ")))?;
@@ -180,7 +180,7 @@ mod tests {
             allow_break: false,
             admission: Admission::new(&[], None),
             seen,
-            viewers: Default::default(),
+            viewers: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let ended = serve(app, listener, async { panic!("planted") }).await;

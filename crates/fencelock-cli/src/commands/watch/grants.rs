@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 
-use super::look::{Held, Looked};
+use crate::times;
 
 const KEPT: usize = 200;
 
@@ -22,6 +22,15 @@ pub(crate) struct Grants {
     begun: bool,
     store: Arc<str>,
     last: Arc<AtomicU64>,
+}
+
+/// A holder, as one look saw it.
+pub(crate) struct Held {
+    pub(crate) request: String,
+    pub(crate) token: Option<String>,
+    pub(crate) who: String,
+    pub(crate) claim: String,
+    pub(crate) since: Option<SystemTime>,
 }
 
 /// A grant: the lock, the request, and the token, as a place can be granted anew.
@@ -70,21 +79,26 @@ impl Grants {
         self.counts.iter().map(|counts| counts.granted).sum()
     }
 
-    /// Takes note of what holds `locks` now.
-    pub(crate) fn note(&mut self, locks: &[Looked], seen: Instant, now: SystemTime) {
+    /// Notes the holders of `locks` now: each with its name and class.
+    pub(crate) fn note<'a>(
+        &mut self,
+        locks: impl Iterator<Item = (&'a str, usize, &'a [Held])>,
+        seen: Instant,
+        now: SystemTime,
+    ) {
         let mut before = std::mem::take(&mut self.held);
         let old = Arc::make_mut(&mut before);
         let mut held = HashMap::with_capacity(old.len());
-        for lock in locks {
-            for holder in &lock.held {
-                let key = key(&lock.row.name, holder);
+        for (name, class, holders) in locks {
+            for holder in holders {
+                let key = key(name, holder);
                 let since = old.remove(&key).unwrap_or_else(|| {
                     let age = |since| now.duration_since(since).unwrap_or_default();
                     let age = holder.since.filter(|_| !self.begun).map_or(Duration::ZERO, age);
                     let (who, claim) = (holder.who.as_str().into(), holder.claim.as_str().into());
-                    let since = Since { class: lock.class, seen, age, who, claim };
+                    let since = Since { class, seen, age, who, claim };
                     if self.begun {
-                        self.counts[lock.class].granted += 1;
+                        self.counts[class].granted += 1;
                         self.happened("granted", &key, &since, None, now);
                     }
                     since
@@ -104,7 +118,7 @@ impl Grants {
         let (name, _, token) = key;
         self.events.push_back(Arc::new(Event {
             number: self.last.fetch_add(1, Ordering::Relaxed) + 1,
-            at: humantime::format_rfc3339_millis(now).to_string(),
+            at: times::to_millisecond(now),
             what,
             name: name.to_string(),
             store: self.store.to_string(),

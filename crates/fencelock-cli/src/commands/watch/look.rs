@@ -13,7 +13,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::classes::Classes;
-use super::grants::Grants;
+use super::grants::{Grants, Held};
 use crate::commands::r#break::records;
 use crate::commands::{Failures, farewell, watch_at};
 use crate::locks::{self, Lock, READS};
@@ -109,14 +109,6 @@ pub(crate) struct Row {
     pub(crate) waiting: usize,
     /// What is wrong: why it cannot be read, or who may hold it, too.
     pub(crate) error: Option<String>,
-}
-
-pub(crate) struct Held {
-    pub(crate) request: String,
-    pub(crate) token: Option<String>,
-    pub(crate) who: String,
-    pub(crate) claim: String,
-    pub(crate) since: Option<SystemTime>,
 }
 
 impl Looked {
@@ -247,7 +239,8 @@ impl Watch {
         (seen.at, seen.took, seen.looks) = (Some(now), took, seen.looks + 1);
         match looked {
             Ok(Look { locks, left_out, broken, clock }) => {
-                self.grants.note(&locks, Instant::now(), clock);
+                let held = locks.iter().map(|lock| (&*lock.row.name, lock.class, &*lock.held));
+                self.grants.note(held, Instant::now(), clock);
                 (seen.error, seen.locks, seen.left_out) = (None, locks.into(), left_out);
                 (seen.clock, seen.broken) = (Some(clock), broken.into());
                 seen.grants = Arc::new(self.grants.clone());

@@ -20,7 +20,7 @@ pub(crate) fn said(place: &Place, output: &Output) -> String {
     let text = stderr(output).replace(shown.split('?').next().unwrap(), "STORE");
     let words = text.split_inclusive([' ', '\n']).map(|word| {
         let bare = word.trim_end_matches([' ', '\n', ',', ':']);
-        let Ok(time) = humantime::parse_rfc3339(bare) else { return word.to_owned() };
+        let Ok(time) = bare.parse::<jiff::Timestamp>().map(SystemTime::from) else { return word.to_owned() };
         let age = SystemTime::now().duration_since(time).unwrap();
         assert!(age < Duration::from_secs(600), "{text}");
         word.replace(bare, "TIME")
