@@ -20,7 +20,7 @@ use crate::proto::op::Op;
 use crate::proto::{multi, request, response};
 use crate::session;
 use crate::shared::{SessionInfo, Shared};
-use crate::watches::{Watch, WatchKind, Watching};
+use crate::watches::{Watch, WatchKind};
 
 /// A session with a ZooKeeper ensemble. Cheap to clone; all clones are one session.
 ///
@@ -40,20 +40,8 @@ struct Handle {
     shared: Arc<Shared>,
 }
 
-/// What is to be known of a request besides its frame.
-struct Asking {
-    watching: Watching,
-    /// Whether its answer is evidence of the session's life.
-    confirms: bool,
-    /// How many operations there are in it.
-    operations: usize,
-}
-
-impl Default for Asking {
-    fn default() -> Self {
-        Self { watching: Watching::Unchanged, confirms: false, operations: 1 }
-    }
-}
+/// What is to be known of a request besides its frame: the watch that it sets, and whether its answer is evidence of the session's life.
+type Asking = (Option<WatchKind>, bool);
 
 impl Client {
     /// Opens a session. The connection is served by a task on the runtime that this is called on; requests may come from anywhere.
@@ -104,11 +92,11 @@ impl Client {
     /// [`ErrorKind::NodeExists`], [`ErrorKind::NoNode`] (the parent), [`ErrorKind::NoAuth`] (by the parent's list),
     /// [`ErrorKind::InvalidAcl`], [`ErrorKind::NoChildrenForEphemerals`].
     pub fn create(&self, path: &str, data: &[u8], mode: CreateMode, acl: &[Acl]) -> Answer<Created> {
-        if let Some(refused) = refuse(mode.op(), path, mode.is_sequential()) {
-            return refused;
+        if let Some(fault) = not_a_path(mode.op(), path, mode.is_sequential()) {
+            return Answer::refused(fault, mode.op());
         }
         let frame = request::create(self.chroot(), path, data, mode, acl);
-        self.ask(frame, |reply, asked| {
+        self.submit(frame, (None, false), 1, |reply, asked| {
             let (path, stat) = decode(&reply, response::created)?;
             Ok(Created { path: answer::below_chroot(&path, asked)?, stat })
         })
@@ -119,10 +107,7 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::NoNode`], [`ErrorKind::BadVersion`], [`ErrorKind::NotEmpty`], [`ErrorKind::NoAuth`] (by the *parent's* list).
     pub fn delete(&self, path: &str, version: Option<i32>) -> Answer<()> {
-        if let Some(refused) = refuse(Op::Delete, path, false) {
-            return refused;
-        }
-        self.ask(request::delete(self.chroot(), path, version), |_, _| Ok(()))
+        self.ask(Op::Delete, path, |chroot| request::delete(chroot, path, version), |_, _| Ok(()))
     }
 
     /// Whether a node is there.
@@ -159,11 +144,8 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::NoNode`], [`ErrorKind::BadVersion`], [`ErrorKind::NoAuth`].
     pub fn set_data(&self, path: &str, data: &[u8], version: Option<i32>) -> Answer<Stat> {
-        if let Some(refused) = refuse(Op::SetData, path, false) {
-            return refused;
-        }
-        let frame = request::set_data(self.chroot(), path, data, version);
-        self.ask(frame, |reply, _| decode(&reply, Stat::read))
+        let frame = |chroot: &str| request::set_data(chroot, path, data, version);
+        self.ask(Op::SetData, path, frame, |reply, _| decode(&reply, Stat::read))
     }
 
     /// Several operations at once, in this order: the server does all of them or none, and nobody sees it half done. The answer tells what each one
@@ -183,8 +165,7 @@ impl Client {
             }
         }
         let frame = multi::request(self.chroot(), operations);
-        let asking = Asking { operations: operations.len(), ..Asking::default() };
-        self.submit(frame, asking, |reply, asked| answer::all_done(&reply, asked))
+        self.submit(frame, (None, false), operations.len(), |reply, asked| answer::all_done(&reply, asked))
     }
 
     /// The names of a node's children, in no order.
@@ -211,11 +192,8 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::NoNode`], [`ErrorKind::NoAuth`].
     pub fn get_acl(&self, path: &str) -> Answer<(Vec<Acl>, Stat)> {
-        if let Some(refused) = refuse(Op::GetAcl, path, false) {
-            return refused;
-        }
-        let frame = request::path_only(Op::GetAcl, self.chroot(), path);
-        self.ask(frame, |reply, _| decode(&reply, response::acl))
+        let frame = |chroot: &str| request::path_only(Op::GetAcl, chroot, path);
+        self.ask(Op::GetAcl, path, frame, |reply, _| decode(&reply, response::acl))
     }
 
     /// Replaces a node's access control list; with a version, only if the list (`Stat::aversion`) has that one.
@@ -223,27 +201,21 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::NoNode`], [`ErrorKind::BadVersion`], [`ErrorKind::NoAuth`], [`ErrorKind::InvalidAcl`].
     pub fn set_acl(&self, path: &str, acl: &[Acl], version: Option<i32>) -> Answer<Stat> {
-        if let Some(refused) = refuse(Op::SetAcl, path, false) {
-            return refused;
-        }
-        self.ask(request::set_acl(self.chroot(), path, acl, version), |reply, _| decode(&reply, Stat::read))
+        let frame = |chroot: &str| request::set_acl(chroot, path, acl, version);
+        self.ask(Op::SetAcl, path, frame, |reply, _| decode(&reply, Stat::read))
     }
 
     /// Lets the server that this client is connected to catch up with the leader: what is read next shows everything that was committed before
     /// this was sent. The path does not matter to any server of today.
     pub fn sync(&self, path: &str) -> Answer<()> {
-        if let Some(refused) = refuse(Op::Sync, path, false) {
-            return refused;
-        }
-        self.ask(request::path_only(Op::Sync, self.chroot(), path), |_, _| Ok(()))
+        self.ask(Op::Sync, path, |chroot| request::path_only(Op::Sync, chroot, path), |_, _| Ok(()))
     }
 
     /// Asks for evidence that the session lives, by a `sync`, and returns the newest moment of [`Config::clock`] that there is evidence for.
     /// What it proves, and what it presumes, is in [`sync_rule`](crate::sync_rule).
     pub fn confirm(&self) -> Answer<Duration> {
         let frame = request::path_only(Op::Sync, "", "/");
-        let asked = Asking { confirms: true, ..Asking::default() };
-        self.submit(frame, asked, |reply, _| Ok(reply.confirmed))
+        self.submit(frame, (None, true), 1, |reply, _| Ok(reply.confirmed))
     }
 
     /// The newest moment so far, on [`Config::clock`], from which the session timeout certainly counts: the leader does not let the session
@@ -279,19 +251,20 @@ impl Client {
     }
 
     fn read<T>(&self, op: Op, path: &str, watch: Option<WatchKind>, decode: Decode<T>) -> Answer<T> {
-        if let Some(refused) = refuse(op, path, false) {
-            return refused;
+        if let Some(fault) = not_a_path(op, path, false) {
+            return Answer::refused(fault, op);
         }
-        let watching = watch.map_or(Watching::Unchanged, Watching::Begins);
-        let frame = request::read(op, self.chroot(), path, watch.is_some());
-        self.submit(frame, Asking { watching, ..Asking::default() }, decode)
+        self.submit(request::read(op, self.chroot(), path, watch.is_some()), (watch, false), 1, decode)
     }
 
-    fn ask<T>(&self, frame: Frame, decode: Decode<T>) -> Answer<T> {
-        self.submit(frame, Asking::default(), decode)
+    fn ask<T>(&self, op: Op, path: &str, frame: impl FnOnce(&str) -> Frame, decode: Decode<T>) -> Answer<T> {
+        match not_a_path(op, path, false) {
+            Some(fault) => Answer::refused(fault, op),
+            None => self.submit(frame(self.chroot()), (None, false), 1, decode),
+        }
     }
 
-    fn submit<T>(&self, frame: Frame, asking: Asking, decode: Decode<T>) -> Answer<T> {
+    fn submit<T>(&self, frame: Frame, (watch, confirms): Asking, operations: usize, decode: Decode<T>) -> Answer<T> {
         let shared = self.shared();
         let op = frame.op();
         let (length, limit) = (frame.record_len(), shared.config.max_frame);
@@ -302,8 +275,7 @@ impl Client {
         }
         let (answer, receiver) = oneshot::channel();
         let deadline = Instant::now() + shared.request_deadline;
-        let Asking { watching, confirms, operations } = asking;
-        match shared.outbox.push(Request { frame, answer: Some(answer), deadline, watching, confirms }) {
+        match shared.outbox.push(Request { frame, answer: Some(answer), deadline, watch, confirms }) {
             Ok(()) => Answer::waiting(receiver, op, Asked { chroot: shared.config.chroot.len(), operations }, decode),
             Err(over) => Answer::refused(over.in_operation(op.name()), op),
         }
@@ -329,10 +301,6 @@ impl Drop for Handle {
 fn exists(reply: &answer::Reply) -> Result<Option<Stat>, Fault> {
     // The connection makes "there is no such node" an empty record.
     if reply.record.is_empty() { Ok(None) } else { decode(reply, Stat::read).map(Some) }
-}
-
-fn refuse<T>(op: Op, path: &str, prefix: bool) -> Option<Answer<T>> {
-    Some(Answer::refused(not_a_path(op, path, prefix)?, op))
 }
 
 fn not_a_path(op: Op, path: &str, prefix: bool) -> Option<Error> {

@@ -19,7 +19,6 @@ use crate::net::Stream;
 use crate::outbox::Request;
 use crate::proto::request;
 use crate::shared::Shared;
-use crate::watches::Watching;
 
 /// No more requests are taken out of the line while this many bytes wait for the socket.
 const ENOUGH: usize = 64 * 1024;
@@ -200,8 +199,7 @@ impl Connection {
     fn write_close(&mut self) -> bool {
         let Some(deadline) = self.closing.filter(|_| !self.close_written) else { return false };
         self.close_written = true;
-        let request =
-            Request { frame: request::close(), answer: None, deadline, watching: Watching::Unchanged, confirms: false };
+        let request = Request { frame: request::close(), answer: None, deadline, watch: None, confirms: false };
         self.conversation.send(request, self.shared.config.clock.now(), &mut self.out.bytes, self.out.before);
         true
     }

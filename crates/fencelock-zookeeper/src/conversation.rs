@@ -17,7 +17,7 @@ use crate::proto::op::Op;
 use crate::proto::response::{self, Header};
 use crate::proto::{code, request, xid};
 use crate::shared::Shared;
-use crate::watches::{WatchEvent, WatchKind, Watching};
+use crate::watches::{WatchEvent, WatchKind};
 
 /// Why a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -232,13 +232,10 @@ impl Conversation {
         }
         let record = if is_absent { &[] } else { record };
         // A watch is set when its answer is taken in and not earlier: the server sends the answer before what the watch hears.
-        let watch = match request.watching {
-            Watching::Begins(kind) if !request.is_unwanted() => {
-                let kind = if is_absent { WatchKind::Absent } else { kind };
-                Some(self.shared.watches.register(request.frame.path(), kind, self.shared.config.chroot.len()))
-            }
-            _ => None,
-        };
+        let watch = request.watch.filter(|_| !request.is_unwanted()).map(|kind| {
+            let kind = if is_absent { WatchKind::Absent } else { kind };
+            self.shared.watches.register(request.frame.path(), kind, self.shared.config.chroot.len())
+        });
         Ok(Reply { record: record.to_vec(), watch, confirmed: self.shared.confirmed() })
     }
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::answer::Outcome;
 use crate::error::{Error, Result};
 use crate::proto::frame::Frame;
-use crate::watches::Watching;
+use crate::watches::WatchKind;
 
 /// A request that waits to be written.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub(crate) struct Request {
     /// Where the outcome goes, until it has gone there.
     pub(crate) answer: Option<oneshot::Sender<Outcome>>,
     pub(crate) deadline: Instant,
-    /// What becomes of watches if it succeeds.
-    pub(crate) watching: Watching,
+    /// The watch that begins if it succeeds.
+    pub(crate) watch: Option<WatchKind>,
     /// Whether its answer is evidence of the session's life.
     pub(crate) confirms: bool,
 }

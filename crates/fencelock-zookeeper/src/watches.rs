@@ -58,13 +58,6 @@ impl WatchKind {
     }
 }
 
-/// What becomes of watches with the answer to a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Watching {
-    Unchanged,
-    Begins(WatchKind),
-}
-
 /// No further slot in a chain.
 const END: u32 = u32::MAX;
 

@@ -35,7 +35,7 @@ pub(crate) mod served;
 pub(crate) mod server;
 #[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod session_state;
-#[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql", feature = "zookeeper"))]
+#[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod share_call;
 #[cfg(any(feature = "redis-tls", feature = "postgres-tls", feature = "zookeeper-tls"))]
 pub(crate) mod tls;

@@ -33,11 +33,6 @@ impl<T: Clone> SharedCall<T> {
             begun
         })
     }
-
-    /// From here on nobody joins the call that is under way: a later caller begins another.
-    pub(crate) fn close(&self) {
-        *self.lock() = None;
-    }
 }
 
 #[cfg(test)]
@@ -47,13 +42,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_comes_while_a_call_is_under_way_shares_it_and_who_comes_later_does_not() {
+    fn a_caller_joins_the_call_that_is_under_way_and_begins_another_one_after_it() {
         let call = SharedCall::<u8>::default();
         let one = call.join(|| pending().boxed());
         assert!(call.join(|| unreachable!()).ptr_eq(&one));
-        call.close();
+        drop(one);
         let two = call.join(|| ready(2).boxed());
-        assert!(!two.ptr_eq(&one));
         assert_eq!(two.now_or_never(), Some(2));
         assert_eq!(call.join(|| ready(3).boxed()).now_or_never(), Some(3));
     }

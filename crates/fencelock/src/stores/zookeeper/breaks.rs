@@ -13,9 +13,9 @@ use super::config::Config;
 use super::dialect::Kind;
 use super::inspect::{self, or_nothing};
 use super::layout::{Layout, request_of};
+use super::listing::{Listing, Parent};
 use super::path::Home;
 use super::queue_view::line;
-use super::shared_listing::{Listing, Parent};
 use crate::kit::record::{self, Record, milliseconds};
 use crate::name::Name;
 use crate::queue::{Admission, admits};
@@ -68,7 +68,7 @@ pub(super) async fn break_grant(
                 Err(error) => return Err(error),
             }
         }
-        let listing = list(client, home).await?;
+        let listing = Listing::synced(client, home.parent()).await?;
         nodes = if listing.parent == granted.parent { granted.among(&listing.children, home.key) } else { Vec::new() };
         if nodes.is_empty() {
             break;
@@ -80,12 +80,6 @@ pub(super) async fn break_grant(
         or_nothing(client.delete(&record, None).await)?;
     }
     Ok(removed)
-}
-
-async fn list(client: &wire::Client, home: &Home<'_>) -> wire::Result<Listing> {
-    let (synced, listed) = future::join(client.sync(home.parent()), client.get_children(home.parent())).await;
-    synced?;
-    Ok(or_nothing(listed)?.map_or_else(Listing::default, |(children, stat)| Listing::new(children, Parent::of(&stat))))
 }
 
 /// One grant: nodes of one number below one parent. A later grant has another number, whatever its request is called: kazoo
@@ -119,7 +113,7 @@ pub(super) async fn grant(
     request: RequestId,
     token: Option<FencingToken>,
 ) -> wire::Result<Option<Granted>> {
-    let Listing { children, parent, .. } = list(client, home).await?;
+    let Listing { children, parent } = Listing::synced(client, home.parent()).await?;
     let layout = config.dialect.layout_of(&children);
     let (queue, _) = line(layout, home.key, children.clone());
     for (at, (ticket, node)) in queue.iter().enumerate() {

@@ -14,7 +14,7 @@ use futures_util::future;
 use futures_util::task::AtomicWaker;
 
 use super::layout::request_of;
-use super::places::Nodes;
+use super::places::RequestState;
 use super::session::ZooKeeperSession;
 use crate::name::Name;
 use crate::store::RequestId;
@@ -109,14 +109,14 @@ impl ZooKeeperSession {
 
     /// Whether no place has this node, or will have it.
     fn is_stray(&self, name: &Name, id: RequestId, path: &str) -> bool {
-        match self.places.nodes(id) {
+        match self.places.state(id) {
             None => true,
-            Some(Nodes::Placed(node, lighter)) => {
+            Some(RequestState::Placed(placed)) => {
                 let is_at = |node| self.path(name, id, node).is_ok_and(|known| known == path);
-                ![Some(node), lighter].into_iter().flatten().any(is_at)
+                ![Some(placed.node), placed.lighter].into_iter().flatten().any(is_at)
             }
-            // Who enters or withdraws it looks for its node, and may keep it.
-            Some(Nodes::Doubtful(_) | Nodes::Gone) => false,
+            // The call that enters or withdraws it looks for its node, and may keep it.
+            Some(RequestState::Doubtful(_) | RequestState::Ending) => false,
         }
     }
 }

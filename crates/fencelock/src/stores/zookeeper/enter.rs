@@ -10,16 +10,16 @@ use futures_util::future;
 use super::data;
 use super::fault::fault;
 use super::layout::{Layout, NUMBER_LIMIT, numbered, own_number};
+use super::listing::Listing;
 use super::numbers::exhausted;
 use super::path::Home;
-use super::place::{PlaceState, ZooKeeperPlace};
-use super::places::{Entering, Node};
+use super::place::ZooKeeperPlace;
+use super::places::{Node, RequestState};
 use super::queue_view::View;
 use super::session::{Found, ZooKeeperSession};
-use super::shared_listing::{Listing, Queue};
 use super::wakes::Waiter;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Entered, Entry, Loss};
+use crate::store::{Entered, Entry, Loss, Standing};
 
 /// How often a parent that goes away while it is used is made again: each time somebody else's last node must have gone
 /// and the servers must have cleaned up, all between two of our requests.
@@ -34,7 +34,7 @@ struct Joining<'e> {
 }
 
 struct Draft {
-    prefix: String,
+    /// Without the number.
     path: String,
     data: Vec<u8>,
 }
@@ -42,7 +42,7 @@ struct Draft {
 /// Our node, and the children of its parent, itself included.
 struct Joined {
     node: Node,
-    listing: Arc<Listing>,
+    listing: Listing,
 }
 
 pub(super) async fn enter(session: &Arc<ZooKeeperSession>, entry: Arc<Entry>) -> Result<Entered> {
@@ -50,12 +50,14 @@ pub(super) async fn enter(session: &Arc<ZooKeeperSession>, entry: Arc<Entry>) ->
     let joining = Joining { session, entry: &entry, home: session.config.home(&entry.name)?, layout };
     let draft = joining.draft();
     let joined = match session.places.begin(entry.id, entry.claim, &draft.path)? {
-        Entering::Fresh => joining.create(&draft).await?,
-        Entering::Doubtful => match session.find(&entry.name, entry.id, entry.claim).await? {
-            Some(found) => joining.adopt(found).await?,
-            None => joining.create(&draft).await?,
-        },
-        Entering::Placed(node) => joining.look_again(node).await?,
+        None => joining.create(&draft).await?,
+        Some(RequestState::Placed(placed)) => joining.look_again(placed.node).await?,
+        Some(RequestState::Doubtful(_) | RequestState::Ending) => {
+            match session.find(&entry.name, entry.id, entry.claim).await? {
+                Some(Found { path, stat, listing }) => Joined { node: joining.placed(&path, &stat).await?, listing },
+                None => joining.create(&draft).await?,
+            }
+        }
     };
     joining.decide(joined).await
 }
@@ -64,12 +66,7 @@ impl Joining<'_> {
     fn draft(&self) -> Draft {
         let prefix = self.layout.prefix(self.entry.id, self.entry.claim, self.home.key);
         let (path, data) = (self.home.child(&prefix), data::write(&self.session.owner, self.entry));
-        Draft { prefix, path, data }
-    }
-
-    /// What this session knows of the queue.
-    fn queue(&self) -> Arc<Queue> {
-        self.session.listings.queue(&self.entry.name, self.layout.kind())
+        Draft { path, data }
     }
 
     fn create_node(&self, draft: &Draft) -> wire::Answer<wire::Created> {
@@ -80,20 +77,19 @@ impl Joining<'_> {
     /// Creates the node and lists the children of its parent.
     async fn create(&self, draft: &Draft) -> Result<Joined> {
         let client = &self.session.client;
-        let queue = self.queue();
         for attempt in 0..TRIES {
             let parents: Vec<_> = self.missing_parents(attempt).map(|path| self.make_parent(path)).collect();
             let created = self.create_node(draft);
-            let listed = queue.list(client, self.home.parent());
+            let listed = client.get_children(self.home.parent());
             let (parents, created, listed) = future::join3(future::join_all(parents), created, listed).await;
             if attempt == 0 {
                 self.learn(&parents, &created);
             }
             match created {
                 Ok(created) => {
-                    let node = self.placed(&created, &draft.prefix).await?;
+                    let node = self.placed(&created.path, &created.stat).await?;
                     return match listed {
-                        Ok(listing) => Ok(Joined { node, listing }),
+                        Ok((children, parent)) => Ok(Joined { node, listing: Listing::new(children, &parent) }),
                         Err(error) => Err(self.give_back(&created.path, fault("enter", &error)).await),
                     };
                 }
@@ -157,39 +153,24 @@ impl Joining<'_> {
     }
 
     /// Our node, now that it is there.
-    async fn placed(&self, created: &wire::Created, prefix: &str) -> Result<Node> {
+    async fn placed(&self, path: &str, stat: &wire::Stat) -> Result<Node> {
         self.session.parent_was_there.store(true, Ordering::Relaxed);
-        let node = created.path.rsplit_once('/').map_or("", |(_, node)| node);
-        let number = own_number(node, prefix).unwrap_or(-1);
-        match self.grant(number, &created.stat) {
+        let node = path.rsplit_once('/').map_or("", |(_, node)| node);
+        let prefix = self.layout.prefix(self.entry.id, self.entry.claim, self.home.key);
+        match self.grant(own_number(node, &prefix).unwrap_or(-1), stat) {
             Ok(node) => {
                 // Known by its path from here on, whatever comes of the listing.
                 self.session.places.placed(self.entry.id, &self.entry.name, node);
                 Ok(node)
             }
-            Err(refused) => Err(self.give_back(&created.path, refused).await),
-        }
-    }
-
-    async fn adopt(&self, found: Found) -> Result<Joined> {
-        let Found { path, stat, listing } = found;
-        let name = path.rsplit_once('/').map_or("", |(_, node)| node);
-        let number =
-            own_number(name, &self.layout.prefix(self.entry.id, self.entry.claim, self.home.key)).unwrap_or(-1);
-        match self.grant(number, &stat) {
-            Ok(node) => {
-                self.session.places.placed(self.entry.id, &self.entry.name, node);
-                Ok(Joined { node, listing })
-            }
-            Err(refused) => Err(self.give_back(&path, refused).await),
+            Err(refused) => Err(self.give_back(path, refused).await),
         }
     }
 
     async fn look_again(&self, node: Node) -> Result<Joined> {
-        let queue = self.queue();
-        let listing = match queue.list(&self.session.client, self.home.parent()).await {
-            Ok(listing) => listing,
-            Err(error) if error.kind() == Wire::NoNode => Arc::default(),
+        let listing = match self.session.client.get_children(self.home.parent()).await {
+            Ok((children, parent)) => Listing::new(children, &parent),
+            Err(error) if error.kind() == Wire::NoNode => Listing::default(),
             Err(error) => return Err(fault("enter", &error)),
         };
         Ok(Joined { node, listing })
@@ -234,8 +215,8 @@ impl Joining<'_> {
                 Err(error) => Err(self.give_back(&path, error).await),
             },
             View::Waits(waits) if self.entry.wait => {
-                let state = PlaceState::Waiting(waits.ahead);
-                Ok(self.place(node, state, Some(Waiter::new(self.queue(), listing.parent, waits))))
+                let standing = Standing::Waiting(Some(waits.ahead));
+                Ok(self.place(node, standing, Some(Waiter::new(listing.parent, waits))))
             }
             View::Waits(_) => {
                 self.take_back(&path).await?;
@@ -252,17 +233,17 @@ impl Joining<'_> {
 
     fn granted(&self, node: Node) -> Entered {
         self.session.places.hold(self.entry.id, None);
-        self.place(node, PlaceState::Granted, None)
+        self.place(node, Standing::Granted(node.grant()), None)
     }
 
     /// Its node is gone already.
     fn removed(&self, node: Node) -> Entered {
         self.session.places.forget(self.entry.id);
-        self.place(node, PlaceState::Lost(Loss::Removed), None)
+        self.place(node, Standing::Lost(Loss::Removed), None)
     }
 
-    fn place(&self, node: Node, state: PlaceState, waiter: Option<Box<Waiter>>) -> Entered {
-        Entered::In(Box::new(ZooKeeperPlace::new(self.session, self.entry, node, state, waiter)))
+    fn place(&self, node: Node, standing: Standing, waiter: Option<Box<Waiter>>) -> Entered {
+        Entered::In(Box::new(ZooKeeperPlace::new(self.session, self.entry, node, standing, waiter)))
     }
 
     async fn take_back(&self, path: &str) -> Result<()> {

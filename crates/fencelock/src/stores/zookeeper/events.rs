@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fencelock_zookeeper as wire;
@@ -14,7 +14,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use super::breaks;
-use super::places::{Node, Successor};
+use super::places::Node;
 use super::session::ZooKeeperSession;
 use crate::store::{GrantId, Loss, PlaceId, SessionEvent};
 
@@ -25,23 +25,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long the loss of a grant is kept back to say why.
 const REASON_WITHIN: Duration = Duration::from_millis(500);
 
-type Watched = wire::Result<(Vec<u8>, wire::Stat, wire::Watch)>;
-
-/// The answer to a read that sets the watch on a holder's node.
-struct Asked {
-    place: PlaceId,
-    node: Node,
-    answer: wire::Answer<(Vec<u8>, wire::Stat, wire::Watch)>,
-}
-
-impl Future for Asked {
-    type Output = (PlaceId, Node, Watched);
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let watched = ready!(Pin::new(&mut self.answer).poll(cx));
-        Poll::Ready((self.place.clone(), self.node, watched))
-    }
-}
+/// The node of a holder, and the watch on it.
+type Watched = (PlaceId, Node, wire::Result<(Vec<u8>, wire::Stat, wire::Watch)>);
 
 /// The events of one session.
 pub(super) struct Events {
@@ -51,7 +36,7 @@ pub(super) struct Events {
     session: Weak<ZooKeeperSession>,
     /// Running while somebody is about to be watched.
     timer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    asked: FuturesUnordered<Asked>,
+    asked: FuturesUnordered<BoxFuture<'static, Watched>>,
     /// Places whose nodes somebody deleted, and why.
     removed: FuturesUnordered<BoxFuture<'static, (GrantId, Option<Arc<str>>)>>,
     /// A look for requests that are in doubt.
@@ -109,8 +94,8 @@ impl Events {
         self.removed
             .extend(session.places.take_fired().into_iter().map(|(place, node)| why_removed(session, place, node)));
         self.ask_in_time(session, cx);
-        while let Poll::Ready(Some((place, node, watched))) = self.asked.poll_next_unpin(cx) {
-            self.answered(session, place, node, watched);
+        while let Poll::Ready(Some(watched)) = self.asked.poll_next_unpin(cx) {
+            self.answered(session, watched);
         }
         let Poll::Ready(Some((grant, reason))) = self.removed.poll_next_unpin(cx) else { return Poll::Pending };
         session.places.forget(grant.place.request);
@@ -151,18 +136,22 @@ impl Events {
     fn ask(&self, session: &ZooKeeperSession, place: PlaceId, node: Node) {
         // A name that was entered has a path.
         if let Ok(path) = session.path(&place.name, place.request, node) {
-            self.asked.push(Asked { answer: session.client.get_data_watched(&path), place, node });
+            let answer = session.client.get_data_watched(&path);
+            self.asked.push(Box::pin(async move { (place, node, answer.await) }));
         }
     }
 
-    fn answered(&mut self, session: &Arc<ZooKeeperSession>, place: PlaceId, node: Node, watched: Watched) {
-        // Left meanwhile, or replaced.
-        let Some(beside) = session.places.is_at(place.request, node) else { return };
+    fn answered(&mut self, session: &Arc<ZooKeeperSession>, (place, node, watched): Watched) {
+        // The place was left meanwhile, or its node replaced.
+        let Some((heavier, lighter)) = session.places.nodes(place.request) else { return };
+        if node != heavier && Some(node) != lighter {
+            return;
+        }
         match watched {
             Ok((_, _, watch)) => session.places.hold(place.request, Some(watch)),
-            Err(error) => match (error.kind(), beside) {
-                (Wire::NoNode, Successor::Lighter(lighter)) => self.ask(session, place, lighter),
-                (Wire::NoNode, Successor::Nothing) => {
+            Err(error) => match (error.kind(), lighter.filter(|_| node == heavier)) {
+                (Wire::NoNode, Some(lighter)) => self.ask(session, place, lighter),
+                (Wire::NoNode, None) => {
                     session.places.ending(place.request);
                     self.removed.push(why_removed(session, place, node));
                 }

@@ -37,7 +37,7 @@ fn meaning(kind: Wire) -> Meaning {
         }
         Wire::TooLarge => refused(
             Exhausted,
-            "a request is longer than max_frame_bytes (jute.maxbuffer), or an answer longer than max_answer_bytes",
+            "the list of contenders, or another answer, is longer than max_answer_bytes, or a request longer than max_frame_bytes (jute.maxbuffer)",
         ),
         Wire::QuotaExceeded => refused(Exhausted, "a quota of the servers is exceeded"),
         Wire::Throttled => passing(Exhausted, "the servers have too many requests and refused this one"),

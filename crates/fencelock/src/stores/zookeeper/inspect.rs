@@ -12,6 +12,7 @@ use super::config::Config;
 use super::data::{self, NodeData};
 use super::foreign;
 use super::layout::{QueueNode, disturbs_curator, request_of};
+use super::listing::Listing;
 use super::numbers;
 use super::path::{Home, RECORDS};
 use super::queue_view;
@@ -40,10 +41,7 @@ struct Listed {
 
 impl Listed {
     async fn ask(client: &wire::Client, config: &Config, home: &Home<'_>) -> Answered<Self> {
-        let synced = client.sync(home.parent());
-        let listed = client.get_children(home.parent());
-        synced.await?;
-        let children = or_nothing(listed.await)?.map_or_else(Vec::new, |(children, _)| children);
+        let Listing { children, .. } = Listing::synced(client, home.parent()).await?;
         let layout = config.dialect.layout_of(&children);
         let (line, mut others) = queue_view::line(layout, home.key, children);
         if config.dialect.one_parent {

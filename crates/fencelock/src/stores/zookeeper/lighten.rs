@@ -11,12 +11,12 @@ use futures_util::future;
 
 use super::data;
 use super::fault::fault;
-use super::place::{PlaceState, ZooKeeperPlace};
+use super::place::ZooKeeperPlace;
 use super::session::ZooKeeperSession;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::own_places::not_there;
 use crate::queue::Claim;
-use crate::store::Entry;
+use crate::store::{Entry, Standing};
 
 /// A lighter claim under way.
 pub(super) struct Lighter {
@@ -34,7 +34,7 @@ impl ZooKeeperPlace {
             return Ok(());
         }
         self.session.config.layout_for(claim)?;
-        if !matches!(self.state, PlaceState::Granted) {
+        if !matches!(self.standing, Standing::Granted(_)) {
             return Err(Error::new(ErrorKind::Lost, "downgrade", "the place is not held"));
         }
         if half_way.is_some_and(|other| other != claim) {

@@ -15,6 +15,7 @@ mod foreign;
 mod inspect;
 mod layout;
 mod lighten;
+mod listing;
 mod notes;
 mod numbers;
 mod path;
@@ -22,7 +23,6 @@ mod place;
 mod places;
 mod queue_view;
 mod session;
-mod shared_listing;
 mod wakes;
 
 use std::fmt;
@@ -183,10 +183,10 @@ impl ZooKeeperStore {
     }
 
     /// Asks through the session opened last, or, if there is none any more, through one of its own.
-    async fn read<'a, T>(
-        &'a self,
+    async fn read<T, F: Future<Output = wire::Result<T>>>(
+        &self,
         operation: &'static str,
-        ask: impl Fn(wire::Client) -> BoxFuture<'a, wire::Result<T>>,
+        ask: impl Fn(wire::Client) -> F,
     ) -> Result<T> {
         if let Some(client) = self.newest_client() {
             match ask(client).await {
@@ -213,7 +213,7 @@ impl ZooKeeperStore {
 
     /// The client of a session that lives, or one that takes no locks.
     async fn reader(&self, operation: &'static str) -> Result<wire::Client> {
-        self.read(operation, |client| Box::pin(async move { client.sync("/").await.map(|_| client) })).await
+        self.read(operation, |client| async move { client.sync("/").await.map(|()| client) }).await
     }
 }
 
@@ -228,22 +228,16 @@ impl Store for ZooKeeperStore {
 
     fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
         Box::pin(async move {
-            let home = self.config.home(name)?;
-            let home = &home;
-            self.read("queue", |client| {
-                Box::pin(async move { inspect::queue(&client, &self.config, name, home, page).await })
-            })
-            .await
+            let home = &self.config.home(name)?;
+            let ask = |client| async move { inspect::queue(&client, &self.config, name, home, page).await };
+            self.read("queue", ask).await
         })
     }
 
     fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
         Box::pin(async move {
-            let home = self.config.home(name)?;
-            let home = &home;
-            let ask = |client| -> BoxFuture<'_, wire::Result<Outline>> {
-                Box::pin(async move { inspect::contention(&client, &self.config, home, mine).await })
-            };
+            let home = &self.config.home(name)?;
+            let ask = |client| async move { inspect::contention(&client, &self.config, home, mine).await };
             self.read("contention", ask).await
         })
     }
@@ -261,21 +255,14 @@ impl Store for ZooKeeperStore {
 
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
-            let home = self.config.home(&order.place.name)?;
-            let (home, record) = (&home, &*record::text("break", &Record::of(order))?);
-            let order_it = |client| -> BoxFuture<'_, wire::Result<bool>> {
-                Box::pin(async move { breaks::break_grant(&client, &self.config, home, order, record).await })
-            };
-            self.read("break", order_it).await
+            let (home, record) = (&self.config.home(&order.place.name)?, &record::text("break", &Record::of(order))?);
+            let ask = |client| async move { breaks::break_grant(&client, &self.config, home, order, record).await };
+            self.read("break", ask).await
         })
     }
 
     fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
-        Box::pin(
-            self.read("breaks", move |client| {
-                Box::pin(async move { breaks::breaks(&client, &self.config, name).await })
-            }),
-        )
+        Box::pin(self.read("breaks", move |client| async move { breaks::breaks(&client, &self.config, name).await }))
     }
 
     fn write_note<'a>(&'a self, order: &'a NoteOrder) -> BoxFuture<'a, Result<bool>> {
@@ -286,10 +273,8 @@ impl Store for ZooKeeperStore {
             }
             let (home, content) = (&self.config.home(name)?, notes::content(order)?);
             let content = content.as_deref();
-            self.read("note", |client| {
-                Box::pin(async move { notes::write(&client, &self.config, home, order, content).await })
-            })
-            .await
+            let ask = |client| async move { notes::write(&client, &self.config, home, order, content).await };
+            self.read("note", ask).await
         })
     }
 
@@ -299,9 +284,8 @@ impl Store for ZooKeeperStore {
                 return Err(keeps_no_notes(name));
             }
             self.config.home(name)?;
-            let (found, now_ms) = self
-                .read("note", |client| Box::pin(async move { notes::read(&client, &self.config, name).await }))
-                .await?;
+            let (found, now_ms) =
+                self.read("note", |client| async move { notes::read(&client, &self.config, name).await }).await?;
             let not_ours =
                 || Error::new(ErrorKind::Layout, "note", "a note is not what this release writes").with("name", name);
             let note = found.map(|(content, written_ms)| notes::note_of(&content, written_ms).ok_or_else(not_ours));

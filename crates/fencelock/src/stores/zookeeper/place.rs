@@ -11,14 +11,14 @@ use super::session::ZooKeeperSession;
 use super::wakes::Waiter;
 use crate::error::Result;
 use crate::queue::Claim;
-use crate::store::{Ahead, Entry, Left, Loss, Place, PlaceId, Standing};
+use crate::store::{Entry, Left, Loss, Place, PlaceId, Standing};
 use crate::time::Moment;
 
 pub(super) struct ZooKeeperPlace {
     pub(super) session: Arc<ZooKeeperSession>,
     pub(super) id: PlaceId,
     pub(super) node: Node,
-    pub(super) state: PlaceState,
+    pub(super) standing: Standing,
     /// Only while waiting.
     pub(super) waiter: Option<Box<Waiter>>,
     /// Of a reader, a writer or a permit: for what is written into its nodes.
@@ -27,26 +27,18 @@ pub(super) struct ZooKeeperPlace {
     pub(super) lighter: Option<Box<Lighter>>,
 }
 
-/// Where the place stands, in few bytes.
-#[derive(Clone, Copy)]
-pub(super) enum PlaceState {
-    Granted,
-    Waiting(Ahead),
-    Lost(Loss),
-}
-
 impl ZooKeeperPlace {
     /// A place whose node was found to stand like this; a waiting one has a `waiter`.
     pub(super) fn new(
         session: &Arc<ZooKeeperSession>,
         entry: &Arc<Entry>,
         node: Node,
-        state: PlaceState,
+        standing: Standing,
         waiter: Option<Box<Waiter>>,
     ) -> Self {
         let id = PlaceId { name: entry.name.clone(), request: entry.id };
         let entry = (entry.claim != Claim::MUTEX).then(|| Arc::clone(entry));
-        Self { session: Arc::clone(session), id, node, state, waiter, entry, lighter: None }
+        Self { session: Arc::clone(session), id, node, standing, waiter, entry, lighter: None }
     }
 
     pub(super) fn is_mutex(&self) -> bool {
@@ -64,18 +56,18 @@ impl ZooKeeperPlace {
     }
 
     pub(super) fn is_granted(&mut self) {
-        self.state = PlaceState::Granted;
+        self.standing = Standing::Granted(self.node.grant());
         let waiter = self.waiter.take();
         if let Some(waiter) = &waiter
             && self.is_mutex()
         {
-            waiter.begins_at(self.node.number);
+            self.session.fronts.begins_at(&self.id.name, waiter.parent, self.node.number);
         }
         self.session.places.hold(self.id.request, waiter.and_then(|waiter| waiter.own()));
     }
 
     pub(super) fn is_lost(&mut self, loss: Loss) {
-        (self.state, self.waiter) = (PlaceState::Lost(loss), None);
+        (self.standing, self.waiter) = (Standing::Lost(loss), None);
         self.session.places.forget(self.id.request);
     }
 }
@@ -86,11 +78,7 @@ impl Place for ZooKeeperPlace {
     }
 
     fn standing(&self) -> Standing {
-        match self.state {
-            PlaceState::Granted => Standing::Granted(self.node.grant()),
-            PlaceState::Waiting(ahead) => Standing::Waiting(Some(ahead)),
-            PlaceState::Lost(loss) => Standing::Lost(loss),
-        }
+        self.standing
     }
 
     fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
@@ -101,7 +89,7 @@ impl Place for ZooKeeperPlace {
                 settled = self.settle() => settled?,
                 () = clock.sleep_until(until) => {}
             }
-            Ok(self.standing())
+            Ok(self.standing)
         })
     }
 

@@ -1,7 +1,6 @@
 //! What a session knows of its own requests and nodes, and how it hears that a holder's node was deleted.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry as Slot;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
@@ -45,48 +44,24 @@ const MOST: usize = 10_000;
 const BESIDE_PATH: usize = 4 + 11;
 
 /// What is known of a request of this session.
-enum RequestFate {
+#[derive(Clone)]
+pub(super) enum RequestState {
     /// It was sent and not answered yet, or never: it may have made a node for this claim.
     Doubtful(Claim),
-    /// It made a node that nobody has left yet. Boxed: a map has room for more than is in it.
+    /// It made a node that its place has not left yet. Boxed: a map has room for more than is in it.
     Placed(Box<Placed>),
-    /// Its node was deleted by somebody else, and why is being asked.
+    /// Another client deleted its node, and the cause is being asked for.
     Ending,
 }
 
-struct Placed {
+#[derive(Clone)]
+pub(super) struct Placed {
     name: Name,
-    node: Node,
-    /// On the node, once it is a holder's.
-    watch: Option<Watch>,
+    pub(super) node: Node,
     /// Its deletion was asked for.
     leaving: bool,
-    /// The claim of a second node, while this one is about to be replaced by it: the place ends with the last of them.
-    lighter: Option<Claim>,
-}
-
-/// The nodes that a request may have made.
-pub(super) enum Nodes {
-    /// One for this claim, or none.
-    Doubtful(Claim),
-    /// This one, and perhaps a lighter one beside it.
-    Placed(Node, Option<Node>),
-    /// None any more.
-    Gone,
-}
-
-/// What may be where a node was.
-pub(super) enum Successor {
-    Nothing,
-    /// A lighter one, which then holds the place.
-    Lighter(Node),
-}
-
-/// What `enter` has to do for a request.
-pub(super) enum Entering {
-    Fresh,
-    Doubtful,
-    Placed(Node),
+    /// A second node, while the first one is about to be replaced by it: the place ends with the last of them.
+    pub(super) lighter: Option<Node>,
 }
 
 /// The requests of one session whose effect may be in the store.
@@ -100,7 +75,9 @@ pub(super) struct Places {
 
 #[derive(Default)]
 struct Inner {
-    requests: HashMap<RequestId, RequestFate>,
+    requests: HashMap<RequestId, RequestState>,
+    /// On the nodes of holders.
+    watches: HashMap<RequestId, Watch>,
     /// The length of the longest path of a node so far.
     longest: usize,
     /// Holders since the last [`Places::take_ripe`], whose nodes are not watched yet.
@@ -110,9 +87,11 @@ struct Inner {
 }
 
 impl Inner {
-    /// The node of a request is gone, and why is being asked; what was known of it.
-    fn end(&mut self, id: RequestId) -> Option<RequestFate> {
-        self.requests.insert(id, RequestFate::Ending)
+    fn placed(&mut self, id: RequestId) -> Option<&mut Placed> {
+        match self.requests.get_mut(&id)? {
+            RequestState::Placed(placed) => Some(placed),
+            RequestState::Doubtful(_) | RequestState::Ending => None,
+        }
     }
 
     /// Notes a holder to be watched; says whether it is the only one.
@@ -131,28 +110,22 @@ impl Places {
         Self { inner: Mutex::default(), max_frame, bell: Arc::default() }
     }
 
-    /// Notes that `id` is about to be sent, for a node whose path is `path` and a number.
+    /// Notes that `id` is about to be sent, for a node whose path is `path` and a number; what was known of it before.
     ///
     /// # Errors
     /// [`ErrorKind::Exhausted`] when this client has as many contenders as a session may have.
-    pub(super) fn begin(&self, id: RequestId, claim: Claim, path: &str) -> Result<Entering> {
-        let Inner { requests, longest, .. } = &mut *self.lock();
-        let count = requests.len();
-        match requests.entry(id) {
-            Slot::Vacant(slot) => {
-                let longest_now = path.len().max(*longest);
-                if count >= MOST.min(self.max_frame / (longest_now + BESIDE_PATH)) {
-                    return Err(self.full(count));
-                }
-                *longest = longest_now;
-                slot.insert(RequestFate::Doubtful(claim));
-                Ok(Entering::Fresh)
-            }
-            Slot::Occupied(slot) => Ok(match slot.get() {
-                RequestFate::Doubtful(_) | RequestFate::Ending => Entering::Doubtful,
-                RequestFate::Placed(placed) => Entering::Placed(placed.node),
-            }),
+    pub(super) fn begin(&self, id: RequestId, claim: Claim, path: &str) -> Result<Option<RequestState>> {
+        let inner = &mut *self.lock();
+        if let Some(known) = inner.requests.get(&id) {
+            return Ok(Some(known.clone()));
         }
+        let (count, longest) = (inner.requests.len(), path.len().max(inner.longest));
+        if count >= MOST.min(self.max_frame / (longest + BESIDE_PATH)) {
+            return Err(self.full(count));
+        }
+        inner.longest = longest;
+        inner.requests.insert(id, RequestState::Doubtful(claim));
+        Ok(None)
     }
 
     fn full(&self, contenders: usize) -> Error {
@@ -162,101 +135,83 @@ impl Places {
             .with("max_frame_bytes", self.max_frame)
     }
 
-    /// What a request may have in the store; `None` for nothing.
-    pub(super) fn nodes(&self, id: RequestId) -> Option<Nodes> {
-        self.lock().requests.get(&id).map(|known| match known {
-            RequestFate::Doubtful(claim) => Nodes::Doubtful(*claim),
-            RequestFate::Placed(placed) => {
-                Nodes::Placed(placed.node, placed.lighter.map(|claim| placed.node.with(claim)))
-            }
-            RequestFate::Ending => Nodes::Gone,
-        })
+    /// What is known of a request; `None` when nothing of it is in the store.
+    pub(super) fn state(&self, id: RequestId) -> Option<RequestState> {
+        self.lock().requests.get(&id).cloned()
     }
 
-    /// What the end of `node` would be news of, if it is where a request is.
-    pub(super) fn is_at(&self, id: RequestId, node: Node) -> Option<Successor> {
-        match self.nodes(id)? {
-            Nodes::Placed(known, None) if known == node => Some(Successor::Nothing),
-            Nodes::Placed(known, Some(lighter)) if known == node => Some(Successor::Lighter(lighter)),
-            Nodes::Placed(_, Some(lighter)) if lighter == node => Some(Successor::Nothing),
-            _ => None,
-        }
+    /// The nodes of a place, the lighter one of two last.
+    pub(super) fn nodes(&self, id: RequestId) -> Option<(Node, Option<Node>)> {
+        self.lock().placed(id).map(|placed| (placed.node, placed.lighter))
     }
 
     /// The node of a request is about to be replaced by one of this claim.
     pub(super) fn lightening(&self, id: RequestId, claim: Claim) {
-        if let Some(RequestFate::Placed(placed)) = self.lock().requests.get_mut(&id) {
-            placed.lighter = Some(claim);
+        if let Some(placed) = self.lock().placed(id) {
+            placed.lighter = Some(placed.node.with(claim));
         }
     }
 
     /// The node of a request was replaced by one of this claim, which is to be watched.
     pub(super) fn lightened(&self, id: RequestId, claim: Claim) {
-        let watch = match self.lock().requests.get_mut(&id) {
-            Some(RequestFate::Placed(placed)) => {
-                (placed.node, placed.lighter) = (placed.node.with(claim), None);
-                placed.watch.take()
-            }
-            _ => None,
-        };
-        drop(watch);
+        let mut inner = self.lock();
+        if let Some(placed) = inner.placed(id) {
+            (placed.node, placed.lighter) = (placed.node.with(claim), None);
+        }
+        let watch = inner.watches.remove(&id);
+        drop((inner, watch));
         self.hold(id, None);
     }
 
     /// The request made `node`.
     pub(super) fn placed(&self, id: RequestId, name: &Name, node: Node) {
-        let mut inner = self.lock();
-        let placed = Placed { name: name.clone(), node, watch: None, leaving: false, lighter: None };
-        let before = inner.requests.insert(id, RequestFate::Placed(Box::new(placed)));
-        drop((inner, before));
+        let placed = Placed { name: name.clone(), node, leaving: false, lighter: None };
+        self.lock().requests.insert(id, RequestState::Placed(Box::new(placed)));
     }
 
-    /// Nothing of the request is in the store; `false` when that was known before.
-    pub(super) fn forget(&self, id: RequestId) -> bool {
+    /// Nothing of the request is in the store.
+    pub(super) fn forget(&self, id: RequestId) {
         let mut inner = self.lock();
-        let known = inner.requests.remove(&id);
+        inner.requests.remove(&id);
+        let watch = inner.watches.remove(&id);
         if inner.requests.capacity() > 1024 && inner.requests.len() < inner.requests.capacity() / 8 {
             inner.requests.shrink_to_fit();
+            inner.watches.shrink_to_fit();
         }
-        drop(inner);
-        known.is_some()
+        drop((inner, watch));
     }
 
     /// The place is a holder's: its node is to be watched, by `watch` if there is one.
     pub(super) fn hold(&self, id: RequestId, watch: Option<Watch>) {
         let mut inner = self.lock();
-        match (watch, inner.requests.get_mut(&id)) {
-            (Some(mut watch), Some(RequestFate::Placed(placed))) if !placed.leaving => {
-                let waker = Waker::from(Arc::clone(&self.bell));
-                let fired = watch.poll_fired(&mut Context::from_waker(&waker)).is_ready();
-                placed.watch = Some(watch);
+        let Some(placed) = inner.placed(id) else { return };
+        let Some(mut watch) = watch else {
+            placed.leaving = false;
+            if inner.note_unwatched(id) {
                 drop(inner);
-                if fired {
-                    waker.wake();
-                }
+                self.bell.stir();
             }
-            (None, Some(RequestFate::Placed(placed))) => {
-                placed.leaving = false;
-                let is_only = inner.note_unwatched(id);
-                drop(inner);
-                if is_only {
-                    self.bell.stir();
-                }
+            return;
+        };
+        if !placed.leaving {
+            let waker = Waker::from(Arc::clone(&self.bell));
+            let fired = watch.poll_fired(&mut Context::from_waker(&waker)).is_ready();
+            let before = inner.watches.insert(id, watch);
+            drop((inner, before));
+            if fired {
+                waker.wake();
             }
-            _ => {}
         }
     }
 
     /// Stops watching the node of a holder that leaves: its end is no news.
     pub(super) fn unwatch(&self, id: RequestId) {
-        let watch = match self.lock().requests.get_mut(&id) {
-            Some(RequestFate::Placed(placed)) => {
-                placed.leaving = true;
-                placed.watch.take()
-            }
-            _ => None,
-        };
-        drop(watch);
+        let mut inner = self.lock();
+        if let Some(placed) = inner.placed(id) {
+            placed.leaving = true;
+        }
+        let watch = inner.watches.remove(&id);
+        drop((inner, watch));
     }
 
     /// Asks to be woken for whatever [`Places::take_fired`] and [`Places::take_ripe`] will return.
@@ -276,49 +231,43 @@ impl Places {
         let mut inner = self.lock();
         let ripe = std::mem::take(&mut inner.ripe);
         inner.ripe = std::mem::take(&mut inner.unwatched);
-        let held = ripe.into_iter().filter_map(|id| match inner.requests.get(&id)? {
-            RequestFate::Placed(placed) if placed.watch.is_none() && !placed.leaving => {
-                Some((PlaceId { name: placed.name.clone(), request: id }, placed.node))
-            }
-            _ => None,
+        let inner = &mut *inner;
+        let unwatched = ripe.into_iter().filter(|id| !inner.watches.contains_key(id)).collect::<Vec<_>>();
+        let held = unwatched.into_iter().filter_map(|id| {
+            let placed = inner.placed(id).filter(|placed| !placed.leaving)?;
+            Some((PlaceId { name: placed.name.clone(), request: id }, placed.node))
         });
         held.collect()
     }
 
-    /// The node of a request was deleted by somebody else.
+    /// Another client deleted the node of a request.
     pub(super) fn ending(&self, id: RequestId) {
-        let before = self.lock().end(id);
-        drop(before);
+        let mut inner = self.lock();
+        inner.requests.insert(id, RequestState::Ending);
+        let watch = inner.watches.remove(&id);
+        drop((inner, watch));
     }
 
-    /// The places whose nodes were deleted since; each is to be forgotten once it is told why. A node that was written into is watched anew.
+    /// The places whose nodes were deleted since; each is to be forgotten once its cause was told. A node that was written into is watched anew.
     pub(super) fn take_fired(&self) -> Vec<(PlaceId, Node)> {
         if !self.bell.take() {
             return Vec::new();
         }
         let mut inner = self.lock();
-        let heard = inner.requests.iter().filter_map(|(id, known)| match known {
-            RequestFate::Placed(placed) => Some((*id, placed.watch.as_ref()?.heard()?)),
-            RequestFate::Doubtful(_) | RequestFate::Ending => None,
-        });
-        let heard: Vec<_> = heard.collect();
+        let fired = inner.watches.iter().filter_map(|(id, watch)| Some((*id, watch.heard()?)));
+        let fired: Vec<_> = fired.filter(|(_, event)| *event != WatchEvent::SessionOver).collect();
         let (mut gone, mut watches) = (Vec::new(), Vec::new());
-        for (id, event) in heard {
-            match (event, inner.requests.get_mut(&id)) {
-                (WatchEvent::Deleted, Some(RequestFate::Placed(placed))) if placed.lighter.is_none() => {
-                    gone.push((PlaceId { name: placed.name.clone(), request: id }, placed.node));
-                    watches.push(placed.watch.take());
-                    inner.end(id);
-                }
-                (WatchEvent::SessionOver, _) => {}
-                (_, Some(RequestFate::Placed(placed))) => {
-                    watches.push(placed.watch.take());
-                    inner.note_unwatched(id);
-                }
-                _ => {}
+        for (id, event) in fired {
+            watches.extend(inner.watches.remove(&id));
+            let Some(placed) = inner.placed(id) else { continue };
+            if event == WatchEvent::Deleted && placed.lighter.is_none() {
+                gone.push((PlaceId { name: placed.name.clone(), request: id }, placed.node));
+                inner.requests.insert(id, RequestState::Ending);
+            } else {
+                inner.note_unwatched(id);
             }
         }
-        drop(inner);
+        drop((inner, watches));
         gone
     }
 }
@@ -338,15 +287,15 @@ mod tests {
         let begin = |number| places.begin(id(number), Claim::WRITER, path);
         let is_full = |number| begin(number).is_err_and(|error| error.kind() == ErrorKind::Exhausted);
         let node = Node { number: 7, czxid: 100, claim: Claim::WRITER };
-        assert!(matches!((begin(1), begin(2)), (Ok(Entering::Fresh), Ok(Entering::Fresh))));
-        assert!(is_full(3) && matches!(begin(1), Ok(Entering::Doubtful)));
+        assert!(matches!((begin(1), begin(2)), (Ok(None), Ok(None))));
+        assert!(is_full(3) && matches!(begin(1), Ok(Some(RequestState::Doubtful(_)))));
         places.placed(id(1), &Name::new("job").unwrap(), node);
-        assert!(is_full(3) && matches!(begin(1), Ok(Entering::Placed(_))));
+        assert!(is_full(3) && matches!(begin(1), Ok(Some(RequestState::Placed(_)))));
         places.ending(id(2));
         assert!(is_full(3));
         places.forget(id(2));
         assert!(places.begin(id(3), Claim::WRITER, &"x".repeat(200)).is_err(), "it is too long beside the others");
-        assert!(matches!(begin(3), Ok(Entering::Fresh)));
+        assert!(matches!(begin(3), Ok(None)));
     }
 
     #[test]

@@ -30,130 +30,108 @@ pub(super) enum View {
 /// What a waiter waits for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Waits {
-    pub(super) hears: Hears,
-    /// Of a mutex, the node ahead of the one that it hears of.
-    pub(super) second: Option<Box<str>>,
-    /// The departure that it hears of lets it in, with nothing asked.
+    /// The nodes to watch, the farthest first, by their names; the parent has none. Where the nearest one is watched, so is the own node.
+    pub(super) watched: Vec<(Whose, Box<str>)>,
+    /// The departure of the nearest one lets it in, with nothing asked.
     pub(super) is_next: bool,
     pub(super) ahead: Ahead,
 }
 
-impl Waits {
-    /// A mutex's, behind so many of which `nearest` is the last.
-    fn behind(nearest: &str, second: Option<&str>, count: usize) -> Self {
-        let hears = Hears::Departure([nearest.into()].into());
-        Self { hears, second: second.map(Into::into), is_next: count == 1, ahead: Ahead::of(count, 1) }
-    }
+/// What a watch is on. In the order in which events count that were heard: our own node may have gone before the one ahead; then the
+/// order in which those ahead go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Whose {
+    Own,
+    /// Of a mutex, the node ahead of the nearest one.
+    Second,
+    /// Its departure may be the grant.
+    Nearest,
+    /// The node whose owner marks it when it is granted.
+    Predecessor,
+    /// Its departure asks for a new listing.
+    Ahead,
+    Parent,
 }
 
-/// What a waiter has to hear of.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Hears {
-    /// The departure of any of these nodes.
-    Departure(Box<[Box<str>]>),
-    /// The grant or the departure of this one.
-    GrantOrDeparture(Box<str>),
-    /// Any departure of too many.
-    Children,
-}
-
-/// The queue of one key as a listing shows it, read once for all who look. Of two nodes with which one contender becomes lighter, the
-/// heavier counts.
-#[derive(Debug)]
-pub(super) struct Sorted {
-    /// Numbers, and where in the listing their nodes are; front first.
-    contenders: Vec<(i64, usize)>,
-    /// What each of them asks for.
-    claims: Vec<Claim>,
-    /// The first of them that believes in another capacity than the front does.
-    mixed_from: usize,
+/// The queue of one key as a listing shows it. Of two nodes with which one contender becomes lighter, the heavier counts.
+struct Queue<'a> {
+    /// Front first.
+    contenders: Vec<(QueueNode, &'a str)>,
     /// The lighter ones of two.
-    lighter: Vec<(i64, usize)>,
-    /// Those of another kind.
-    aliens: Vec<(i64, Claim)>,
+    lighter: Vec<(QueueNode, &'a str)>,
+    /// Nodes of another kind of lock.
+    aliens: Vec<QueueNode>,
 }
 
-impl Sorted {
-    pub(super) fn of(layout: Layout, key: &str, children: &[String]) -> Self {
-        let (mut found, mut aliens) = (Vec::new(), Vec::new());
-        for (at, child) in children.iter().enumerate() {
-            match layout.read(child, key) {
-                Some(ticket) if ticket.alien => aliens.push((ticket.number, ticket.claim)),
-                Some(ticket) => found.push((ticket, (at, child.as_str()))),
-                None => {}
-            }
-        }
-        let lighter = put_in_order(layout, &mut found, |(_, child)| child);
-        let at = |(ticket, (at, _)): &(QueueNode, (usize, &str))| (ticket.number, *at);
-        let lighter = lighter.iter().map(at).collect();
+/// The state of `mine`, a node with the number `number`, in the queue of `key`.
+pub(super) fn view(layout: Layout, key: &str, children: &[String], mine: &str, number: i64) -> View {
+    let read = |child: &'_ String| layout.read(child, key);
+    let aliens = children.iter().filter_map(read).filter(|ticket| ticket.alien).collect();
+    let found = children.iter().filter_map(|child| Some((layout.read(child, key)?, child.as_str())));
+    let mut contenders: Vec<_> = found.filter(|(ticket, _)| !ticket.alien).collect();
+    let lighter = put_in_order(layout, &mut contenders, |child| child);
+    if layout.kind() == Kind::Mutex {
         // kazoo's readers queue with mutexes as mutexes do.
-        let claim_of = |ticket: &QueueNode| if layout.kind() == Kind::Mutex { Claim::MUTEX } else { ticket.claim };
-        let claims: Vec<Claim> = found.iter().map(|(ticket, _)| claim_of(ticket)).collect();
-        let differs = |claim: &Claim| claim.capacity() != claims[0].capacity();
-        let mixed_from = claims.iter().position(differs).unwrap_or(claims.len());
-        let contenders = found.iter().map(at).collect();
-        Self { contenders, claims, mixed_from, lighter, aliens }
+        contenders.iter_mut().for_each(|(ticket, _)| ticket.claim = Claim::MUTEX);
     }
+    Queue { contenders, lighter, aliens }.view(mine, number)
+}
 
-    /// What the listing says about `mine`, a node with the number `number`.
-    pub(super) fn view(&self, children: &[String], mine: &str, number: i64) -> View {
-        let position = self.contenders.partition_point(|(other, _)| *other < number);
-        let same = self.contenders[position..].iter().take_while(|(other, _)| *other == number);
-        let same = same.chain(self.lighter.iter().filter(|(other, _)| *other == number));
-        let (mut is_listed, mut is_twice) = (false, false);
-        for node in same.map(|(_, at)| children[*at].as_str()) {
-            is_listed |= node == mine;
-            is_twice |= node != mine && request_of(node) != request_of(mine);
-        }
-        if !is_listed {
+impl Queue<'_> {
+    fn view(&self, mine: &str, number: i64) -> View {
+        let position = self.contenders.partition_point(|(other, _)| other.number < number);
+        let same = self.contenders[position..].iter().chain(&self.lighter);
+        let same = || same.clone().filter(|(other, _)| other.number == number).map(|(_, node)| *node);
+        if same().all(|node| node != mine) {
             return View::Missing;
         }
         match self.conflict(position, number) {
             Some(theirs) => View::Conflict(theirs),
-            None if is_twice => View::Twice,
-            None => self.judge(children, position),
+            None if same().any(|node| node != mine && request_of(node) != request_of(mine)) => View::Twice,
+            None => self.judge(position),
         }
     }
 
-    /// Somebody ahead of `position` with whom it cannot share a queue.
-    fn conflict(&self, position: usize, number: i64) -> Option<Claim> {
-        let alien = self.aliens.iter().find(|(other, _)| *other <= number).map(|(_, claim)| *claim);
-        alien.or_else(|| {
-            let differs = |other: &Claim| other.capacity() != self.claims[position].capacity();
-            let first_two = [0, self.mixed_from].into_iter().filter(|at| *at < position);
-            first_two.map(|at| self.claims[at]).find(differs)
-        })
+    fn claims(&self) -> impl DoubleEndedIterator<Item = Claim> + ExactSizeIterator + Clone {
+        self.contenders.iter().map(|(ticket, _)| ticket.claim)
     }
 
-    fn judge(&self, children: &[String], position: usize) -> View {
-        let (claim, ahead) = (self.claims[position], self.claims[..position].iter().copied());
-        let node = |at: usize| children[self.contenders[at].1].as_str();
-        let waits = |hears, is_next| {
+    /// The claim of a contender ahead of `position` that cannot share a queue with it.
+    fn conflict(&self, position: usize, number: i64) -> Option<Claim> {
+        let alien = self.aliens.iter().find(|other| other.number <= number).map(|other| other.claim);
+        let differs = |other: &Claim| other.capacity() != self.contenders[position].0.claim.capacity();
+        alien.or_else(|| self.claims().take(position).find(differs))
+    }
+
+    fn judge(&self, position: usize) -> View {
+        let (claim, ahead) = (self.contenders[position].0.claim, self.claims().take(position));
+        let node = |at: usize| self.contenders[at].1;
+        let watch = |whose, at: usize| (whose, node(at).into());
+        let waits = |watched, is_next| {
             let ahead = Ahead::of(position, granted_of(ahead.clone()));
-            View::Waits(Waits { hears, second: None, is_next, ahead })
+            View::Waits(Waits { watched, is_next, ahead })
         };
         match hears_behind(ahead.clone(), claim) {
             None => {
                 let is_part = |claim: &Claim| !claim.is_whole() && !claim.is_reader();
-                View::Granted { tell: is_part(&claim) && self.claims.get(position + 1).is_some_and(is_part) }
+                let next = self.claims().nth(position + 1);
+                View::Granted { tell: is_part(&claim) && next.is_some_and(|next| is_part(&next)) }
             }
             Some(Hear::Departure(at)) if claim == Claim::MUTEX => {
                 let is_pure = self.aliens.is_empty();
-                let second = at.checked_sub(1).filter(|_| is_pure).map(node);
-                let waits = Waits::behind(node(at), second, position);
-                View::Waits(Waits { is_next: waits.is_next && is_pure, ..waits })
+                let second = at.checked_sub(1).filter(|_| is_pure).map(|at| watch(Whose::Second, at));
+                let watched = second.into_iter().chain([watch(Whose::Nearest, at)]).collect();
+                View::Waits(Waits { watched, is_next: position == 1 && is_pure, ahead: Ahead::of(position, 1) })
             }
             Some(Hear::Departure(at)) => {
                 // Readers ahead keep no reader out. A writer that becomes one would keep a writer out.
-                let only_readers_before = || self.claims[..at].iter().all(|claim| claim.is_reader());
+                let only_readers_before = || self.claims().take(at).all(|claim| claim.is_reader());
                 let is_next = claim.is_reader() && self.aliens.is_empty() && only_readers_before();
-                waits(Hears::Departure([node(at).into()].into()), is_next)
+                waits(vec![watch(if is_next { Whose::Nearest } else { Whose::Ahead }, at)], is_next)
             }
-            Some(Hear::GrantOrDeparture(at)) => waits(Hears::GrantOrDeparture(node(at).into()), false),
-            Some(Hear::AnyDepartureAhead) if position > WATCHES => waits(Hears::Children, false),
-            Some(Hear::AnyDepartureAhead) => {
-                waits(Hears::Departure((0..position).map(|at| node(at).into()).collect()), false)
-            }
+            Some(Hear::GrantOrDeparture(at)) => waits(vec![watch(Whose::Predecessor, at)], false),
+            Some(Hear::AnyDepartureAhead) if position > WATCHES => waits(vec![(Whose::Parent, "".into())], false),
+            Some(Hear::AnyDepartureAhead) => waits((0..position).map(|at| watch(Whose::Ahead, at)).collect(), false),
         }
     }
 }
@@ -207,7 +185,7 @@ mod tests {
     }
 
     fn look(children: &[String], number: i64) -> View {
-        Sorted::of(DIALECTS[0].mutex(), "", children).view(children, &node(number), number)
+        view(DIALECTS[0].mutex(), "", children, &node(number), number)
     }
 
     #[test]
@@ -215,7 +193,9 @@ mod tests {
         for numbers in [[1, 5, 3, 9], [9, 5, 3, 1], [3, 1, 9, 5], [5, 9, 1, 3]] {
             let children: Vec<_> = numbers.iter().map(|number| node(*number)).chain(["x".to_owned()]).collect();
             let ahead = |nearest, second: Option<i64>, count| {
-                View::Waits(Waits::behind(&node(nearest), second.map(node).as_deref(), count))
+                let second = second.map(|second| (Whose::Second, node(second).into()));
+                let watched = second.into_iter().chain([(Whose::Nearest, node(nearest).into())]).collect();
+                View::Waits(Waits { watched, is_next: count == 1, ahead: Ahead::of(count, 1) })
             };
             assert_eq!(look(&children, 1), View::Granted { tell: false });
             assert_eq!(look(&children, 3), ahead(1, None, 1));
@@ -255,7 +235,7 @@ mod tests {
     fn last_of(queue: &[Claim]) -> View {
         let children: Vec<_> = (0..).zip(queue).map(|(number, claim)| among(*claim, number)).collect();
         let layout = DIALECTS[0].layout_for(*queue.last().unwrap()).unwrap();
-        Sorted::of(layout, "", &children).view(&children, children.last().unwrap(), queue.len() as i64 - 1)
+        view(layout, "", &children, children.last().unwrap(), queue.len() as i64 - 1)
     }
 
     #[test]
@@ -282,10 +262,10 @@ mod tests {
     fn a_writer_that_becomes_a_reader_counts_as_a_writer_until_its_node_is_gone() {
         let layout = DIALECTS[0].layout_for(Claim::READER).unwrap();
         let (light, heavy, mine) = (among(Claim::READER, 0), among(Claim::WRITER, 0), among(Claim::READER, 1));
-        let told = |children: &[String]| Sorted::of(layout, "", children).view(children, &mine, 1);
+        let told = |children: &[String]| view(layout, "", children, &mine, 1);
         let both = told(&[light.clone(), mine.clone(), heavy.clone()]);
         assert!(
-            matches!(both, View::Waits(waits) if waits.hears == Hears::Departure([heavy.into()].into()) && waits.is_next)
+            matches!(both, View::Waits(waits) if waits.watched == [(Whose::Nearest, heavy.into())] && waits.is_next)
         );
         assert_eq!(told(&[mine.clone(), light]), View::Granted { tell: false });
         let other = "_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-__READ__0000000001".to_owned();

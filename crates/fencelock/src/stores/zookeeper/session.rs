@@ -13,13 +13,12 @@ use super::config::Config;
 use super::doubts::Doubts;
 use super::enter;
 use super::fault::{fault, is_over};
-use super::inspect::or_nothing;
 use super::layout::{numbered, own_number};
+use super::listing::{Fronts, Listing};
 use super::numbers::Numbers;
 use super::path::Home;
-use super::places::{Node, Nodes, Places};
+use super::places::{Node, Places, RequestState};
 use super::queue_view;
-use super::shared_listing::{Listing, Parent, SharedListings};
 use crate::error::{ErrorKind, Result};
 use crate::kit::own_places;
 use crate::name::Name;
@@ -52,7 +51,7 @@ pub(super) struct ZooKeeperSession {
     pub(super) id: i64,
     pub(super) places: Places,
     pub(super) doubts: Doubts,
-    pub(super) listings: SharedListings,
+    pub(super) fronts: Fronts,
     pub(super) numbers: Numbers,
     /// A node was made below the parent of the URL. It may have been removed since.
     pub(super) parent_was_there: AtomicBool,
@@ -66,7 +65,6 @@ impl ZooKeeperSession {
         let id = client.session().id;
         let (parent_was_there, names_are_new) = (AtomicBool::new(false), AtomicBool::new(false));
         let places = Places::new(config.max_frame.unwrap_or(wire::Config::DEFAULT_MAX_FRAME));
-        let (listings, numbers) = (SharedListings::default(), Numbers::default());
         Self {
             client,
             config,
@@ -75,8 +73,8 @@ impl ZooKeeperSession {
             id,
             places,
             doubts: Doubts::default(),
-            listings,
-            numbers,
+            fronts: Fronts::default(),
+            numbers: Numbers::default(),
             parent_was_there,
             names_are_new,
             over: OnceLock::new(),
@@ -140,13 +138,7 @@ impl ZooKeeperSession {
         home: &Home<'_>,
         is_asked_for: impl Fn(&str) -> bool,
     ) -> wire::Result<(Listing, Vec<(String, wire::Stat)>)> {
-        let synced = self.client.sync(home.parent());
-        let listed = self.client.get_children(home.parent());
-        synced.await?;
-        let listing = match or_nothing(listed.await)? {
-            Some((children, stat)) => Listing::new(children, Parent::of(&stat)),
-            None => Listing::default(),
-        };
+        let listing = Listing::synced(&self.client, home.parent()).await?;
         let mut own = Vec::new();
         for node in listing.children.iter().filter(|node| is_asked_for(node)) {
             let stat = self.client.exists(&home.child(node)).await?;
@@ -165,7 +157,7 @@ impl ZooKeeperSession {
             self.doubts.note(name, id);
             return Ok(None);
         };
-        Ok(Some(Found { path: home.child(&node), stat, listing: Arc::new(listing) }))
+        Ok(Some(Found { path: home.child(&node), stat, listing }))
     }
 
     /// Lists the queue behind a place of ours, and again whenever it has changed, until somebody waits there.
@@ -173,7 +165,7 @@ impl ZooKeeperSession {
         let home = self.config.home(&place.name)?;
         let layout = self.config.layout_for(Claim::MUTEX)?;
         loop {
-            let Some(Nodes::Placed(node, _)) = self.places.nodes(place.request) else { return Ok(()) };
+            let Some((node, _)) = self.places.nodes(place.request) else { return Ok(()) };
             let (children, _, mut watch) = match self.client.get_children_watched(home.parent()).await {
                 Ok(listed) => listed,
                 Err(error) if error.kind() == Wire::NoNode => return Ok(()),
@@ -197,14 +189,14 @@ impl ZooKeeperSession {
     }
 
     async fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
-        match self.places.nodes(id) {
+        match self.places.state(id) {
             None => return Ok(()),
-            Some(Nodes::Gone) => {}
-            Some(Nodes::Placed(node, lighter)) => {
+            Some(RequestState::Ending) => {}
+            Some(RequestState::Placed(placed)) => {
                 self.places.unwatch(id);
-                self.delete_place("cancel", name, id, (node, lighter)).await?;
+                self.delete_place("cancel", name, id, (placed.node, placed.lighter)).await?;
             }
-            Some(Nodes::Doubtful(claim)) => match self.delete_doubtful(name, id, claim).await {
+            Some(RequestState::Doubtful(claim)) => match self.delete_doubtful(name, id, claim).await {
                 Ok(()) => {}
                 // Nothing takes effect in a session that is over.
                 Err(error) if error.kind() == ErrorKind::Lost => {}
@@ -220,7 +212,7 @@ impl ZooKeeperSession {
 pub(super) struct Found {
     pub(super) path: String,
     pub(super) stat: wire::Stat,
-    pub(super) listing: Arc<Listing>,
+    pub(super) listing: Listing,
 }
 
 pub(super) struct SessionHandle(pub(super) Arc<ZooKeeperSession>);
@@ -243,7 +235,7 @@ impl Session for SessionHandle {
         self.0.doubts.renewed();
         Box::pin(async move {
             let confirmed = self.0.noted(confirmed.await.map_err(|error| fault("renew", &error)))?;
-            let is_gone = |request| self.0.places.nodes(request).is_none();
+            let is_gone = |request| self.0.places.state(request).is_none();
             let gone = own_places::gone(places, |_, request| is_gone(request).then_some(Loss::Removed));
             Ok(Renewal { gone, ..Renewal::at(moment(confirmed)) })
         })

@@ -1,6 +1,6 @@
 //! How a waiter learns that it is granted, whatever it asks for.
 //!
-//! - By **listing** the queue once what it has to hear of ([`Hears`]) was heard. A listing is shared with others of its session.
+//! - By **listing** the queue, after an event that it waits for ([`Waits`]).
 //! - By the **watch** alone: a waiter for a mutex, and a reader behind one writer and any readers. It watches its own node as well, and
 //!   once the departure of one contender would let it in, that departure is the grant, with nothing asked in between. A waiter for a
 //!   mutex watches the two ahead of it. When the farther one goes, it lists, unless its last listing showed just these two, or the farther
@@ -18,7 +18,6 @@
 //! listing, so a permit that is granted writes into its own node if the one behind it waits for that; a session that dies before it did, departs.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use fencelock_zookeeper as wire;
@@ -27,18 +26,17 @@ use futures_util::future;
 
 use super::data;
 use super::fault::fault;
-use super::place::{PlaceState, ZooKeeperPlace};
-use super::queue_view::{Hears, View, Waits};
-use super::shared_listing::{Listing, Parent, Queue};
+use super::listing::{Listing, Parent};
+use super::place::ZooKeeperPlace;
+use super::queue_view::{View, Waits, Whose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::own_places::over;
-use crate::store::Loss;
+use crate::store::{Loss, Standing};
 
 /// What a waiter knows of those ahead. Whatever future is dropped half-way leaves it as it was, or asks for a new look.
 pub(super) struct Waiter {
-    queue: Arc<Queue>,
     /// Under which parent our node is.
-    parent: Parent,
+    pub(super) parent: Parent,
     /// What the last listing said; `None` when it has to be listed anew.
     waits: Option<Waits>,
     watches: Vec<(Whose, wire::Watch)>,
@@ -48,20 +46,6 @@ pub(super) struct Waiter {
     seen_version: Option<Box<(Box<str>, i32)>>,
     /// The one before was made by hand, and will not write into its node when it is granted.
     predecessor_never_marks_grant: bool,
-}
-
-/// What a watch is on. In the order in which events count that were heard: our own node may have gone before the one ahead; then the
-/// order in which those ahead go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Whose {
-    Own,
-    Second,
-    /// Its departure may be the grant.
-    Nearest,
-    /// The node whose owner marks it when it is granted.
-    Predecessor,
-    Ahead,
-    Parent,
 }
 
 pub(super) enum Heard {
@@ -107,12 +91,13 @@ impl ZooKeeperPlace {
         let Some(waiter) = &mut self.waiter else { return Ok(()) };
         waiter.watches.retain(|(whose, _)| *whose != Whose::Second);
         let Some(waits) = &mut waiter.waits else { return Ok(()) };
-        let second = waits.second.take().and_then(|node| layout.read(&node, home.key));
-        let was_first = second
-            .is_some_and(|second| waits.ahead.waiters == 1 || waiter.queue.is_first(waiter.parent, second.number));
+        let second = waits.watched.iter().position(|(whose, _)| *whose == Whose::Second);
+        let second = second.and_then(|at| layout.read(&waits.watched.remove(at).1, home.key));
+        let is_known_first = |number| self.session.fronts.is_first(&self.id.name, waiter.parent, number);
+        let was_first = second.is_some_and(|second| waits.ahead.waiters == 1 || is_known_first(second.number));
         if was_first {
             (waits.is_next, waits.ahead.waiters) = (true, 0);
-            self.state = PlaceState::Waiting(waits.ahead);
+            self.standing = Standing::Waiting(Some(waits.ahead));
         } else {
             waiter.waits = None;
         }
@@ -120,10 +105,9 @@ impl ZooKeeperPlace {
     }
 
     async fn look(&mut self) -> Result<Option<Heard>> {
-        let Some(waiter) = &self.waiter else { return Ok(None) };
         let home = self.session.config.home(&self.id.name)?;
-        match waiter.queue.list(&self.session.client, home.parent()).await {
-            Ok(listing) => self.saw(&listing).await,
+        match self.session.client.get_children(home.parent()).await {
+            Ok((children, stat)) => self.saw(&Listing::new(children, &stat)).await,
             Err(error) if error.kind() == Wire::NoNode => Ok(Some(Heard::Removed)),
             Err(error) => Err(fault("next", &error)),
         }
@@ -146,11 +130,11 @@ impl ZooKeeperPlace {
             View::Twice => return Err(intruder(ErrorKind::Exhausted, &home.child(&own))),
         };
         let Some(waiter) = &self.waiter else { return Ok(None) };
-        if waiter.predecessor_never_marks_grant && matches!(waits.hears, Hears::GrantOrDeparture(_)) {
-            waits.hears = Hears::Children;
+        if waiter.predecessor_never_marks_grant && matches!(waits.watched[..], [(Whose::Predecessor, _)]) {
+            waits.watched = vec![(Whose::Parent, "".into())];
         }
         let wanted = self.wanted(&waits)?;
-        self.state = PlaceState::Waiting(waits.ahead);
+        self.standing = Standing::Waiting(Some(waits.ahead));
         let Some(waiter) = &mut self.waiter else { return Ok(None) };
         if waiter.epoch != self.session.client.connection_epoch() {
             waiter.watches.clear();
@@ -160,21 +144,22 @@ impl ZooKeeperPlace {
         Ok(None)
     }
 
-    /// What is to be watched while this is waited for: the farther one first and our own node last, so that a predecessor found gone
-    /// was gone while our own node was still there.
+    /// The paths to watch while this is waited for: the own node last, so that a predecessor found gone was gone while the own node was
+    /// still there.
     fn wanted(&self, waits: &Waits) -> Result<Vec<(Whose, String)>> {
         let home = self.session.config.home(&self.id.name)?;
-        let by_watch = self.is_mutex() || waits.is_next;
-        Ok(match &waits.hears {
-            Hears::Children => vec![(Whose::Parent, home.parent().to_owned())],
-            Hears::GrantOrDeparture(node) => vec![(Whose::Predecessor, home.child(node))],
-            Hears::Departure(nodes) if by_watch => {
-                let second = waits.second.iter().map(|node| (Whose::Second, home.child(node)));
-                let nearest = nodes.iter().map(|node| (Whose::Nearest, home.child(node)));
-                second.chain(nearest).chain([(Whose::Own, self.path()?)]).collect()
-            }
-            Hears::Departure(nodes) => nodes.iter().map(|node| (Whose::Ahead, home.child(node))).collect(),
-        })
+        let mut wanted: Vec<_> = waits
+            .watched
+            .iter()
+            .map(|(whose, node)| match whose {
+                Whose::Parent => (*whose, home.parent().to_owned()),
+                _ => (*whose, home.child(node)),
+            })
+            .collect();
+        if wanted.last().is_some_and(|(whose, _)| *whose == Whose::Nearest) {
+            wanted.push((Whose::Own, self.path()?));
+        }
+        Ok(wanted)
     }
 
     /// What is not watched yet of what the last listing asks for; `None` when the queue is to be listed.
@@ -235,7 +220,7 @@ impl ZooKeeperPlace {
             waiter.waits = None;
             (waiter.watches, waiter.epoch) = (vec![(Whose::Parent, watch)], self.session.client.connection_epoch());
         }
-        self.saw(&Listing::new(children, Parent::of(&stat))).await
+        self.saw(&Listing::new(children, &stat)).await
     }
 
     /// Waits for news of those ahead, and of our own node.
@@ -262,9 +247,8 @@ impl ZooKeeperPlace {
 
 impl Waiter {
     /// Of a place that a listing showed to wait for this.
-    pub(super) fn new(queue: Arc<Queue>, parent: Parent, waits: Waits) -> Box<Self> {
+    pub(super) fn new(parent: Parent, waits: Waits) -> Box<Self> {
         Box::new(Self {
-            queue,
             parent,
             waits: Some(waits),
             watches: Vec::new(),
@@ -272,11 +256,6 @@ impl Waiter {
             seen_version: None,
             predecessor_never_marks_grant: false,
         })
-    }
-
-    /// The place of a mutex is granted: all numbers before its own have gone.
-    pub(super) fn begins_at(&self, number: i64) {
-        self.queue.begins_at(self.parent, number);
     }
 
     /// The watch on our own node, for a holder.

@@ -57,7 +57,7 @@ async fn a_crowd_that_gives_up_at_once_asks_little_and_is_told_who_holds_the_loc
 }
 
 #[tokio::test]
-async fn thousands_that_come_at_once_share_lists_keep_their_places_and_are_granted_in_order() {
+async fn thousands_that_join_at_once_keep_their_places_and_are_granted_in_order() {
     const CROWD: usize = 3000;
     let _room = ROOM.lock().await;
     let server = Ensemble::start(Settings::default()).unwrap();
@@ -88,9 +88,9 @@ async fn thousands_that_come_at_once_share_lists_keep_their_places_and_are_grant
     assert_eq!(*requeued.0.lock().unwrap(), []);
     let tokens = tokens.lock().unwrap();
     assert!(tokens.len() == CROWD && tokens.is_sorted(), "{} grants out of order", tokens.len());
-    // A create, three watches and a delete each; what is on top of it are lists, renewals, and looks at the number of waiters.
+    // A create, a list, three watches and a delete each; the rest is renewals, and looks at the number of waiters.
     let asked = count() - before - looks;
-    assert!(asked < 6 * CROWD as u64, "{asked} requests");
+    assert!(asked < 7 * CROWD as u64, "{asked} requests");
 }
 
 #[tokio::test]
