@@ -119,8 +119,13 @@ async fn readers_of_both_sides_hold_together_and_writers_of_both_are_excluded_by
     assert!(page.try_write().await.unwrap_err().is_contention());
     one.release().await.unwrap();
     two.release().await.unwrap();
-    let error = page.try_write().await.unwrap_err();
-    assert!(error.is_contention() && error.to_string().contains(THREAD), "{error}");
+    // A refusal names the holder where the look at the lock is answered within a moment.
+    until("the refusal names the holder", async || {
+        let error = page.try_write().await.unwrap_err();
+        assert!(error.is_contention(), "{error}");
+        error.to_string().contains(THREAD)
+    })
+    .await;
     soon(page.try_read()).await.unwrap().release().await.unwrap();
     assert_eq!(theirs.has_read(), 1);
     let writer = soon(page.try_write()).await.unwrap();

@@ -21,7 +21,6 @@ use crate::store::{
     Capability, Contender, Entry, Foreign, Grant, Liveness, Loss, Opening, Order, Owner, Page, PlaceId, Queue,
     RequestId, Store, Tokens, Waits,
 };
-use crate::time::Moment;
 use futures_core::future::BoxFuture;
 use futures_util::future::join;
 
@@ -108,7 +107,6 @@ impl<L: SessionLocks> fmt::Debug for Locks<L> {
 
 pub(crate) struct Asking<L: SessionLocks> {
     locks: Arc<L>,
-    opening: Opening,
     process: AtomicU64,
     taken: Mutex<HashMap<L::Key, RequestId>>,
 }
@@ -139,13 +137,13 @@ impl<L: SessionLocks> UnqueuedBackend for Asking<L> {
         self.locks.key("enter", &entry.name).map(|_| String::new())
     }
 
-    async fn take(&self, connection: &Wire<Self>, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
+    async fn take(&self, connection: &Wire<Self>, due: &Try, is_new: bool) -> Result<Tried> {
         let operation = if is_new { "enter" } else { "next" };
         let (key, id) = (self.locks.key(operation, &due.place.name)?, due.place.request);
         let is_in_doubt = match self.taken().entry(key.clone()) {
             // Another place of this session has the lock, perhaps under another name.
             MapEntry::Occupied(other) if *other.get() != id => {
-                return Ok((Tried::Busy(None), self.opening.clock.now()));
+                return Ok(Tried::Busy(None));
             }
             MapEntry::Occupied(_) => true,
             MapEntry::Vacant(free) => {
@@ -153,7 +151,6 @@ impl<L: SessionLocks> UnqueuedBackend for Asking<L> {
                 false
             }
         };
-        let sent = self.opening.clock.now();
         let taken = self.locks.take(connection, operation, &key, is_in_doubt).await;
         let is_free = match &taken {
             Ok(is_taken) => !is_taken,
@@ -162,7 +159,7 @@ impl<L: SessionLocks> UnqueuedBackend for Asking<L> {
         if is_free {
             self.taken().remove(&key);
         }
-        Ok((if taken? { Tried::Granted(None) } else { Tried::Busy(None) }, sent))
+        Ok(if taken? { Tried::Granted(None) } else { Tried::Busy(None) })
     }
 
     /// The locks last as long as the connection, so one answer on it renews all locks, unless another process of the server answers.
@@ -229,7 +226,7 @@ impl<L: SessionLocks> Server for Locks<L> {
     ) -> Result<(Arc<TryAgainSession<Asking<L>>>, Arc<Reconnect<L::Dial>>)> {
         let trying = Trying { pause: Duration::from_millis(100), hears: false, passes: false, kind: L::KIND };
         let (locks, taken) = (Arc::clone(&self.locks), Mutex::default());
-        let asking = Asking { locks, opening: opening.clone(), process: AtomicU64::new(0), taken };
+        let asking = Asking { locks, process: AtomicU64::new(0), taken };
         let session = TryAgainSession::new(asking, opening, trying, events);
         let user = Arc::new(SessionUser(Arc::clone(&session)));
         // Giving the connection up costs every lock, so that is done only when the locks are over anyway.

@@ -15,7 +15,6 @@ use crate::kit::try_again::{Prolonged, Tried, Try, TryAgainSession, Trying, Unqu
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Capability, Entry, Opening, Page, PlaceId, Queue, Store};
-use crate::time::Moment;
 use futures_core::future::BoxFuture;
 
 const TRYING: Trying = Trying { pause: Duration::from_millis(100), hears: false, passes: false, kind: "row" };
@@ -126,11 +125,10 @@ impl<R: Rows> UnqueuedBackend for Asking<R> {
         Ok(String::new())
     }
 
-    async fn take(&self, connection: &Wire<Self>, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
+    async fn take(&self, connection: &Wire<Self>, due: &Try, is_new: bool) -> Result<Tried> {
         let operation = if is_new { "enter" } else { "next" };
-        let (holder, sent) = (holder(due.place.request), self.opening.clock.now());
-        let tried = self.rows.take(connection, operation, (due.place.name.as_str(), &holder), self.ttl_ms()).await?;
-        Ok((tried, sent))
+        let holder = holder(due.place.request);
+        self.rows.take(connection, operation, (due.place.name.as_str(), &holder), self.ttl_ms()).await
     }
 
     async fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> Result<Prolonged> {

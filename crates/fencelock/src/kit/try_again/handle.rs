@@ -53,7 +53,7 @@ impl<A: UnqueuedBackend> ServerSession for TryAgainSession<A> {
             return if is_in { Ok(Entered::In(Box::new(AskedPlace::new(core, place)))) } else { busy() };
         }
         let due = Try { place, claim: entry.claim, said: said.into() };
-        let (tried, sent) = core.ask(&due, is_new).await.inspect_err(|error| {
+        let (tried, valid_until) = core.ask(&due, is_new).await.inspect_err(|error| {
             if is_new && error.outcome() == Outcome::NotApplied {
                 places.forget(entry.id);
             }
@@ -66,7 +66,7 @@ impl<A: UnqueuedBackend> ServerSession for TryAgainSession<A> {
             Tried::Busy(_) if !entry.wait => return busy(),
             _ => {}
         }
-        places.answered(entry.id, Ok(tried), (sent, session.validity()), core.link.clock.now());
+        places.answered(entry.id, Ok(tried), valid_until, core.link.clock.now());
         Ok(Entered::In(Box::new(AskedPlace::new(core, due.place))))
     }
 
@@ -79,7 +79,7 @@ impl<A: UnqueuedBackend> ServerSession for TryAgainSession<A> {
         session.alive("renew")?;
         let connection = core.link.connection().await?;
         let sent = core.link.clock.now();
-        let end = sent.after(session.validity());
+        let end = session.valid_until(sent);
         session.alive("renew")?;
         let (held, gone) = session.places.held_of(places.all());
         let mut renewal = Renewal::at(sent);
@@ -189,22 +189,22 @@ impl<A: UnqueuedBackend> ServerSession for TryAgainSession<A> {
 }
 
 impl<A: UnqueuedBackend> Core<A> {
-    /// Asks the server, and says when what it granted was sent.
+    /// Asks the server. Returns until when a grant is valid.
     async fn ask(&self, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
         let connection = self.link.connection().await?;
         // The session may have ended while it connected.
         self.session.alive("enter")?;
-        self.session.backend.take(&connection, due, is_new).await
+        let valid_until = self.session.valid_until(self.link.clock.now());
+        Ok((self.session.backend.take(&connection, due, is_new).await?, valid_until))
     }
 
     /// Leaves, and tries for the next one of the line with the same request.
     async fn pass(&self, connection: &Wire<A>, place: &PlaceId, next: Next<'_>) -> Result<usize> {
-        let (clock, validity) = (&self.link.clock, self.session.validity());
-        let sent = clock.now();
+        let valid_until = self.session.valid_until(self.link.clock.now());
         let passed = self.session.backend.pass(connection, place, &next).await?;
         let follower = next.place.clone();
         // Without a grant it is due as soon as this place is forgotten.
-        if next.answered(Ok(passed.1.unwrap_or(Tried::Busy(None))), (sent, validity), clock.now()) {
+        if next.answered(Ok(passed.1.unwrap_or(Tried::Busy(None))), valid_until, self.link.clock.now()) {
             self.session.give_back(connection, &[follower]).await;
         }
         Ok(passed.0)

@@ -19,7 +19,6 @@ use super::reconnect::Dial;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Claim;
 use crate::store::{Entry, PlaceId};
-use crate::time::Moment;
 use crate::token::FencingToken;
 
 /// How long the first of a line sleeps at most beside a lock that is free: a pause and a request.
@@ -89,13 +88,8 @@ pub(crate) trait UnqueuedBackend: Send + Sync + 'static {
     /// Refuses what this layout cannot do, and says what others are to see of who holds the lock.
     fn check(&self, entry: &Entry) -> Result<String>;
 
-    /// Takes a lock that is free, or finds that this request has it; with the moment before it was sent. `is_new`: it was never sent before.
-    fn take(
-        &self,
-        connection: &Wire<Self>,
-        due: &Try,
-        is_new: bool,
-    ) -> impl Future<Output = Result<(Tried, Moment)>> + Send;
+    /// Takes a lock that is free, or finds that this request has it. `is_new`: it was never sent before.
+    fn take(&self, connection: &Wire<Self>, due: &Try, is_new: bool) -> impl Future<Output = Result<Tried>> + Send;
 
     /// How long what is granted is good for, from before it was asked for.
     fn validity(&self, ttl: Duration) -> Duration {

@@ -7,7 +7,6 @@ mod next;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use tokio::sync::mpsc;
 
@@ -42,15 +41,13 @@ struct PlacesState {
     contended: HashSet<Name>,
     /// Where releases are heard, in a layout that tells them.
     channels: Channels,
-    /// Nobody is tried for any more.
-    is_closing: bool,
 }
 
 struct LineSlot {
     name: Name,
     claim: Claim,
     said: Arc<str>,
-    stand: Stand,
+    stand: LineState,
     /// Whether a request for it may take effect of which nobody has heard yet.
     asked: bool,
     /// It is being deleted: what is sent for it now would take effect after that.
@@ -63,7 +60,7 @@ struct LineSlot {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stand {
+enum LineState {
     /// Its caller asks for it.
     Entering,
     Waiting,
@@ -99,7 +96,7 @@ impl Places {
         let mut state = self.lock();
         let PlacesState { slots, lines, contended, .. } = &mut *state;
         if let Some(slot) = slots.get_mut(&entry.id) {
-            return Ok((slot.stand == Stand::Entering, false));
+            return Ok((slot.stand == LineState::Entering, false));
         }
         let line = lines.entry(entry.name.clone()).or_default();
         let ahead = line.front().and_then(|id| slots.get(id));
@@ -111,37 +108,31 @@ impl Places {
         if !is_first {
             contended.insert(entry.name.clone());
         }
-        let stand = if is_first { Stand::Entering } else { Stand::Waiting };
-        let (name, claim, due) = (entry.name.clone(), entry.claim, Moment::from_nanos(0));
+        let stand = if is_first { LineState::Entering } else { LineState::Waiting };
+        let (name, claim, due) = (entry.name.clone(), entry.claim, Moment::ORIGIN);
         let (said, asked) = (said.into(), is_first);
         let (is_leaving, again, trouble, waker) = (false, false, None, None);
         slots.insert(entry.id, LineSlot { name, claim, said, stand, asked, is_leaving, due, again, trouble, waker });
         Ok((is_first, true))
     }
 
-    /// What the server said of a request that was sent at `sent` and is granted for `ttl` from then on, if it is. Says whether the place
-    /// has to be deleted in the server: it was granted, and may have been given up before that.
-    pub(crate) fn answered(
-        &self,
-        id: RequestId,
-        tried: Result<Tried>,
-        (sent, ttl): (Moment, Duration),
-        now: Moment,
-    ) -> bool {
+    /// Takes in the server's answer to a request, whose grant is valid until then. Returns whether the place has to be deleted in the server:
+    /// the server granted it, and the client may have given it up before.
+    pub(crate) fn answered(&self, id: RequestId, tried: Result<Tried>, valid_until: Moment, now: Moment) -> bool {
         let is_granted = matches!(tried, Ok(Tried::Granted(_)));
         let mut state = self.lock();
         let PlacesState { slots, contended, .. } = &mut *state;
         let Some(slot) = slots.get_mut(&id) else { return is_granted };
-        if !matches!(slot.stand, Stand::Entering | Stand::Trying) {
+        if !matches!(slot.stand, LineState::Entering | LineState::Trying) {
             return false;
         }
         let is_unwanted = is_granted && slot.is_leaving;
         let (is_heard_of, mut left) = (std::mem::take(&mut slot.again), None);
         slot.asked = false;
-        slot.stand = Stand::Waiting;
+        slot.stand = LineState::Waiting;
         match tried {
             Ok(Tried::Granted(token)) => {
-                slot.stand = Stand::Granted(Grant { valid_until: Some(sent.after(ttl)), ..Grant::new(token) });
+                slot.stand = LineState::Granted(Grant { valid_until: Some(valid_until), ..Grant::new(token) });
             }
             Ok(Tried::Busy(lives)) => left = lives,
             Ok(Tried::Other(kind)) => slot.trouble = Some(self.trying.other_kind("next", &kind)),
@@ -150,15 +141,15 @@ impl Places {
                 slot.trouble = Some(error);
             }
         }
-        if slot.stand == Stand::Waiting {
+        if slot.stand == LineState::Waiting {
             slot.due = if is_heard_of { now } else { now.after(self.trying.pause_of(left)) };
             contended.insert(slot.name.clone());
         }
         // Behind a reader that was let in there may be more. The wake-up is spared where a lock was free.
-        if slot.stand == Stand::Waiting || slot.claim.is_reader() {
+        if slot.stand == LineState::Waiting || slot.claim.is_reader() {
             self.session.bell.notify_one();
         }
-        if slot.stand != Stand::Waiting || slot.trouble.is_some() {
+        if slot.stand != LineState::Waiting || slot.trouble.is_some() {
             slot.wake();
         }
         is_unwanted
@@ -167,8 +158,8 @@ impl Places {
     pub(crate) fn standing(&self, id: RequestId) -> Standing {
         let state = self.lock();
         match state.slots.get(&id).map(|slot| slot.stand) {
-            Some(Stand::Granted(grant)) => Standing::Granted(grant),
-            Some(Stand::Gone(loss)) => Standing::Lost(loss),
+            Some(LineState::Granted(grant)) => Standing::Granted(grant),
+            Some(LineState::Gone(loss)) => Standing::Lost(loss),
             Some(_) => Standing::Waiting(None),
             None => Standing::Lost(Loss::Removed),
         }
@@ -183,7 +174,7 @@ impl Places {
             return Poll::Ready(Err(error));
         }
         slot.waker = Some(cx.waker().clone());
-        let waits = matches!(slot.stand, Stand::Waiting | Stand::Trying | Stand::Entering);
+        let waits = matches!(slot.stand, LineState::Waiting | LineState::Trying | LineState::Entering);
         if waits && !is_over { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
@@ -219,8 +210,8 @@ impl Places {
         let mut state = self.lock();
         // Nothing is subscribed to there yet.
         state.channels = Channels::default();
-        for slot in state.slots.values_mut().filter(|slot| slot.stand == Stand::Trying) {
-            (slot.stand, slot.due) = (Stand::Waiting, Moment::from_nanos(0));
+        for slot in state.slots.values_mut().filter(|slot| slot.stand == LineState::Trying) {
+            (slot.stand, slot.due) = (LineState::Waiting, Moment::ORIGIN);
         }
         self.session.bell.notify_one();
     }
@@ -233,7 +224,7 @@ impl Places {
     /// What a place that is held is and says of itself.
     pub(crate) fn held_as(&self, id: RequestId) -> Option<(Claim, Arc<str>)> {
         let state = self.lock();
-        let slot = state.slots.get(&id).filter(|slot| matches!(slot.stand, Stand::Granted(_)))?;
+        let slot = state.slots.get(&id).filter(|slot| matches!(slot.stand, LineState::Granted(_)))?;
         Some((slot.claim, Arc::clone(&slot.said)))
     }
 
@@ -256,8 +247,8 @@ impl Places {
         let (mut held, mut gone) = (Vec::new(), Vec::new());
         for place in places {
             match state.slots.get(&place.request).map(|slot| slot.stand) {
-                Some(Stand::Granted(_)) => held.push(place),
-                Some(Stand::Gone(_)) | None => gone.push(place),
+                Some(LineState::Granted(_)) => held.push(place),
+                Some(LineState::Gone(_)) | None => gone.push(place),
                 Some(_) => {}
             }
         }
@@ -266,7 +257,7 @@ impl Places {
 
     pub(crate) fn is_valid_until(&self, id: RequestId, end: Moment) {
         if let Some(slot) = self.lock().slots.get_mut(&id)
-            && let Stand::Granted(grant) = &mut slot.stand
+            && let LineState::Granted(grant) = &mut slot.stand
         {
             grant.valid_until = grant.valid_until.max(Some(end));
         }
@@ -275,28 +266,23 @@ impl Places {
     /// A place was taken from us, or broken for this reason. Its line goes on at once.
     pub(crate) fn lost(&self, place: &PlaceId, reason: Option<Arc<str>>) {
         let mut state = self.lock();
-        let PlacesState { slots, lines, .. } = &mut *state;
-        let Some(slot) = slots.get_mut(&place.request) else { return };
-        let Stand::Granted(Grant { token, .. }) = slot.stand else { return };
-        slot.stand = Stand::Gone(if reason.is_some() { Loss::Broken } else { Loss::Removed });
+        let Some(slot) = state.slots.get_mut(&place.request) else { return };
+        let LineState::Granted(Grant { token, .. }) = slot.stand else { return };
+        slot.stand = LineState::Gone(if reason.is_some() { Loss::Broken } else { Loss::Removed });
         slot.wake();
-        if let Some(line) = lines.get_mut(&place.name) {
-            line.retain(|other| *other != place.request);
-            if line.is_empty() {
-                lines.remove(&place.name);
-            }
+        if state.leave_line(&place.name, place.request) {
+            self.session.bell.notify_one();
         }
-        self.session.bell.notify_one();
         if let Some(reason) = reason {
             self.session.notify(SessionEvent::Broken(GrantId { place: place.clone(), token }, reason));
         }
     }
 
-    /// From now on nobody is tried for. Says what may be in the server.
+    /// Gives up all places. Returns those that may be in the server.
     pub(crate) fn close(&self) -> Vec<PlaceId> {
         let mut state = self.lock();
-        state.is_closing = true;
-        let there = state.slots.iter().filter(|(_, slot)| slot.asked || matches!(slot.stand, Stand::Granted(_)));
+        state.slots.values_mut().for_each(|slot| slot.is_leaving = true);
+        let there = state.slots.iter().filter(|(_, slot)| slot.asked || matches!(slot.stand, LineState::Granted(_)));
         there.map(|(id, slot)| PlaceId { name: slot.name.clone(), request: *id }).collect()
     }
 }

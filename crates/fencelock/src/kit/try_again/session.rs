@@ -2,7 +2,6 @@
 
 use std::future::pending;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -42,9 +41,9 @@ impl<A: UnqueuedBackend> TryAgainSession<A> {
         self.places.session.confirm(sent);
     }
 
-    /// How long what is granted is good for.
-    pub(crate) fn validity(&self) -> Duration {
-        self.backend.validity(self.opening.ttl)
+    /// Until when a grant is valid whose request was sent then.
+    pub(super) fn valid_until(&self, sent: Moment) -> Moment {
+        sent.after(self.backend.validity(self.opening.ttl))
     }
 
     /// Tries for those who are first in their lines, when they are due, until the connection ends. Nobody waits for the answer to another.
@@ -84,9 +83,9 @@ impl<A: UnqueuedBackend> TryAgainSession<A> {
 
     async fn try_for(self: Arc<Self>, due: Try, connection: Arc<Wire<A>>) {
         let clock = &*self.opening.clock;
-        let taken = self.backend.take(&connection, &due, false).await;
-        let (tried, sent) = taken.map_or_else(|error| (Err(error), clock.now()), |(tried, sent)| (Ok(tried), sent));
-        if self.places.answered(due.place.request, tried, (sent, self.validity()), clock.now()) {
+        let valid_until = self.valid_until(clock.now());
+        let tried = self.backend.take(&connection, &due, false).await;
+        if self.places.answered(due.place.request, tried, valid_until, clock.now()) {
             self.give_back(&connection, &[due.place]).await;
         }
     }

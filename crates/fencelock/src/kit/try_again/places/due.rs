@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::{LineSlot, Places, PlacesState, Stand, TRIES};
+use super::{LineSlot, LineState, Places, PlacesState, TRIES};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{PlaceId, RequestId};
@@ -46,7 +46,7 @@ pub(super) fn asks_at_once(claim: Claim, line: &VecDeque<RequestId>, slots: &Slo
     line.iter().all(|id| {
         let ahead = slots.get(id);
         claim.is_reader()
-            && ahead.is_some_and(|slot| slot.reads() || slot.claim.is_reader() && slot.stand == Stand::Entering)
+            && ahead.is_some_and(|slot| slot.reads() || slot.claim.is_reader() && slot.stand == LineState::Entering)
     })
 }
 
@@ -54,7 +54,7 @@ impl Places {
     /// What is to be done, or when there will be something.
     pub(crate) fn due(&self, now: Moment) -> Result<Work, Moment> {
         let mut state = self.lock();
-        if self.session.is_over() || state.is_closing {
+        if self.session.is_over() {
             return Err(Moment::NEVER);
         }
         let PlacesState { slots, lines, contended, channels, .. } = &mut *state;
@@ -63,7 +63,7 @@ impl Places {
         contended.retain(|name| {
             let Some(line) = lines.get(name) else { return false };
             for id in line.iter().take(askers(line, slots)) {
-                let Some(slot) = slots.get_mut(id).filter(|slot| slot.stand == Stand::Waiting && !slot.is_leaving)
+                let Some(slot) = slots.get_mut(id).filter(|slot| slot.stand == LineState::Waiting && !slot.is_leaving)
                 else {
                     continue;
                 };
@@ -77,7 +77,7 @@ impl Places {
                     work.listen.push((name.clone(), slot.claim));
                 }
             }
-            line.iter().any(|id| slots.get(id).is_some_and(|slot| !matches!(slot.stand, Stand::Granted(_))))
+            line.iter().any(|id| slots.get(id).is_some_and(|slot| !matches!(slot.stand, LineState::Granted(_))))
         });
         let idle_until = channels.idle(now, &mut work.ignore);
         if work.is_nothing() { Err(next.min(idle_until)) } else { Ok(work) }
@@ -94,8 +94,8 @@ impl PlacesState {
         for id in line.iter().take(askers(line, slots)) {
             let Some(slot) = slots.get_mut(id) else { continue };
             slot.again = true;
-            if slot.stand == Stand::Waiting {
-                (slot.due, waits) = (Moment::from_nanos(0), true);
+            if slot.stand == LineState::Waiting {
+                (slot.due, waits) = (Moment::ORIGIN, true);
             }
         }
         waits
@@ -105,12 +105,12 @@ impl PlacesState {
 impl LineSlot {
     /// Whether it holds the lock as a reader.
     fn reads(&self) -> bool {
-        self.claim.is_reader() && matches!(self.stand, Stand::Granted(_))
+        self.claim.is_reader() && matches!(self.stand, LineState::Granted(_))
     }
 
     /// The session asks for it from now on.
     pub(super) fn begin_try(&mut self, request: RequestId) -> Try {
-        (self.stand, self.asked, self.again) = (Stand::Trying, true, false);
+        (self.stand, self.asked, self.again) = (LineState::Trying, true, false);
         let place = PlaceId { name: self.name.clone(), request };
         Try { place, claim: self.claim, said: Arc::clone(&self.said) }
     }

@@ -1,6 +1,7 @@
 //! Places that are given up.
 
-use super::{Places, PlacesState, Stand};
+use super::{LineState, Places, PlacesState};
+use crate::name::Name;
 use crate::store::RequestId;
 use crate::time::Moment;
 
@@ -11,28 +12,35 @@ impl Places {
         let mut state = self.lock();
         let Some(slot) = state.slots.get_mut(&id) else { return true };
         slot.is_leaving = true;
-        slot.asked || matches!(slot.stand, Stand::Granted(_) | Stand::Gone(_))
+        slot.asked || matches!(slot.stand, LineState::Granted(_) | LineState::Gone(_))
     }
 
-    /// Forgets a place that is not in the server any more; says whether it was held or waited. The next of the line is due.
-    pub(crate) fn forget(&self, id: RequestId) -> bool {
+    /// Forgets a place that is not in the server any more.
+    pub(crate) fn forget(&self, id: RequestId) {
         let mut state = self.lock();
-        let PlacesState { slots, lines, .. } = &mut *state;
-        let Some(slot) = slots.remove(&id) else { return false };
-        if let Some(line) = lines.get_mut(&slot.name) {
-            let was_first = line.front() == Some(&id);
-            line.retain(|other| *other != id);
-            match line.front().and_then(|next| slots.get_mut(next)) {
-                Some(next) => {
-                    if was_first {
-                        next.due = Moment::from_nanos(0);
-                    }
-                    // It may have been a writer that kept readers from asking.
-                    self.session.bell.notify_one();
-                }
-                None => drop(lines.remove(&slot.name)),
+        let Some(slot) = state.slots.remove(&id) else { return };
+        if state.leave_line(&slot.name, id) {
+            self.session.bell.notify_one();
+        }
+    }
+}
+
+impl PlacesState {
+    /// Takes a place out of its line, whose next one is due then. Returns whether others are in the line: a writer that left may have kept
+    /// readers from asking.
+    pub(super) fn leave_line(&mut self, name: &Name, id: RequestId) -> bool {
+        let Some(line) = self.lines.get_mut(name) else { return false };
+        let was_first = line.front() == Some(&id);
+        line.retain(|other| *other != id);
+        let next = line.front().and_then(|next| self.slots.get_mut(next));
+        match next {
+            Some(next) if was_first => next.due = Moment::ORIGIN,
+            Some(_) => {}
+            None => {
+                self.lines.remove(name);
+                return false;
             }
         }
-        !matches!(slot.stand, Stand::Gone(_))
+        true
     }
 }

@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::{Places, PlacesState, Stand, Try};
+use super::{LineState, Places, PlacesState, Try};
 use crate::error::Result;
 use crate::kit::try_again::Tried;
 use crate::queue::Claim;
@@ -25,18 +24,18 @@ impl Places {
     /// Who comes after `place`, which is held and about to be left, in a layout where one request can do both.
     pub(crate) fn next_after(&self, place: &PlaceId) -> Option<Next<'_>> {
         let mut state = self.lock();
-        if !self.trying.passes || self.session.is_over() || state.is_closing {
+        if !self.trying.passes || self.session.is_over() {
             return None;
         }
         let PlacesState { slots, lines, channels, .. } = &mut *state;
         let line: &VecDeque<_> = lines.get(&place.name)?;
         let held = slots.get(&place.request)?;
-        let is_held = held.claim == Claim::MUTEX && matches!(held.stand, Stand::Granted(_));
+        let is_held = held.claim == Claim::MUTEX && matches!(held.stand, LineState::Granted(_));
         if !is_held || line.front() != Some(&place.request) {
             return None;
         }
         let request = *line.get(1)?;
-        let slot = slots.get_mut(&request).filter(|slot| slot.stand == Stand::Waiting && !slot.is_leaving)?;
+        let slot = slots.get_mut(&request).filter(|slot| slot.stand == LineState::Waiting && !slot.is_leaving)?;
         let Try { place, claim, said } = slot.begin_try(request);
         let ours = usize::from(channels.has(&place.name, claim));
         Some(Next { places: self, place, said, ours, is_answered: false })
@@ -44,10 +43,10 @@ impl Places {
 }
 
 impl Next<'_> {
-    /// What the server said of a request that was sent at `sent`, as [`Places::answered`] is told.
-    pub(crate) fn answered(mut self, tried: Result<Tried>, sent: (Moment, Duration), now: Moment) -> bool {
+    /// Takes in the server's answer, as [`Places::answered`] does.
+    pub(crate) fn answered(mut self, tried: Result<Tried>, valid_until: Moment, now: Moment) -> bool {
         self.is_answered = true;
-        self.places.answered(self.place.request, tried, sent, now)
+        self.places.answered(self.place.request, tried, valid_until, now)
     }
 }
 
@@ -57,8 +56,8 @@ impl Drop for Next<'_> {
             return;
         }
         let mut state = self.places.lock();
-        if let Some(slot) = state.slots.get_mut(&self.place.request).filter(|slot| slot.stand == Stand::Trying) {
-            (slot.stand, slot.due) = (Stand::Waiting, Moment::from_nanos(0));
+        if let Some(slot) = state.slots.get_mut(&self.place.request).filter(|slot| slot.stand == LineState::Trying) {
+            (slot.stand, slot.due) = (LineState::Waiting, Moment::ORIGIN);
         }
         state.contended.insert(self.place.name.clone());
         self.places.session.bell.notify_one();

@@ -8,6 +8,7 @@ use redis::Cmd;
 
 use super::try_again::{self, Dialect, Held, Marks, Scripts, WAKE_BOUND};
 use super::wire::{Config, Script};
+use crate::kit::served::request_id;
 use crate::store::{Capability, Liveness, Order, Pace, Peer, Presumption, RequestId, Residue, Store, Tokens, Waiters};
 
 pub(super) static CAPABILITY: Capability = Capability {
@@ -121,9 +122,7 @@ pub(super) static MARKS: Marks = Marks {
 /// The request that a value of ours begins with, and what follows.
 fn ours(held: &Held) -> Option<(RequestId, &[u8])> {
     let (id, said) = std::str::from_utf8(&held.by).ok()?.strip_prefix(OURS)?.split_once(':')?;
-    let (client, number) = id.split_once('-')?;
-    let id = RequestId { client: u64::from_str_radix(client, 16).ok()?, number: u64::from_str_radix(number, 16).ok()? };
-    Some((id, said.as_bytes()))
+    Some((request_id(id)?, said.as_bytes()))
 }
 
 /// How everybody takes the lock. It takes effect or finds somebody's key, and then says nothing of it.

@@ -17,8 +17,9 @@ use self::store::Redlock;
 use super::plain;
 use super::try_again::{Dialect, Held, Marks, Ours};
 use crate::error::Result;
+use crate::kit::served::request_id;
 use crate::kit::server::ServerStore;
-use crate::store::{Capability, Peer, Presumption, RequestId, Store, StoreInfo, StoreUrl};
+use crate::store::{Capability, Peer, Presumption, Store, StoreInfo, StoreUrl};
 
 /// What the registry knows of this store over TCP.
 pub(crate) const INFO: StoreInfo = StoreInfo {
@@ -99,7 +100,5 @@ static MARKS: Marks = Marks { head: |id| format!("{}{id}.", plain::OURS), ours, 
 /// The request that a value of ours begins with, whichever attempt of it, and what follows.
 fn ours(held: &Held) -> Ours<'_> {
     let (id, said) = std::str::from_utf8(&held.by).ok()?.strip_prefix(plain::OURS)?.split_once(':')?;
-    let (client, number) = id.split_once('.')?.0.split_once('-')?;
-    let id = RequestId { client: u64::from_str_radix(client, 16).ok()?, number: u64::from_str_radix(number, 16).ok()? };
-    Some((id, said.as_bytes()))
+    Some((request_id(id.split_once('.')?.0)?, said.as_bytes()))
 }

@@ -15,7 +15,6 @@ use crate::kit::try_again::{Prolonged, Tried, Try, UnqueuedBackend};
 use crate::store::{Entry, Opening, PlaceId, RequestId};
 use crate::stores::redis::try_again::dialect::Dialect;
 use crate::stores::redis::try_again::inspect::reason;
-use crate::time::Moment;
 use crate::token::FencingToken;
 
 /// What lives as long as the session does.
@@ -92,14 +91,14 @@ impl UnqueuedBackend for Asking {
         ttl.saturating_sub(self.0.times.drift(ttl))
     }
 
-    async fn take(&self, servers: &Servers, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
-        let (attempt, sent) = (self.0.begin(due)?, servers.clock.now());
-        let until = sent.after(self.validity(self.0.opening.ttl));
+    async fn take(&self, servers: &Servers, due: &Try, is_new: bool) -> Result<Tried> {
+        let attempt = self.0.begin(due)?;
+        let until = servers.clock.now().after(self.validity(self.0.opening.ttl));
         let tried = self.0.attempt(servers, &attempt, until, is_new).await;
         if matches!(&tried, Ok(refused) if !matches!(refused, Tried::Granted(_))) && self.0.has(&attempt) {
             self.0.attempts().remove(&attempt.place.request);
         }
-        Ok((tried?, sent))
+        tried
     }
 
     /// A lock lives as long as a majority confirms it. What is left of others is deleted, without waiting for that.

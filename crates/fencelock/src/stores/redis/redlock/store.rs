@@ -16,7 +16,7 @@ use crate::kit::try_again::TryAgainSession;
 use crate::name::Name;
 use crate::store::{Break, Capability, Contender, Expiry, Opening, Outline, Page, Queue, RequestId, Tasks};
 use crate::stores::redis::try_again::Reader;
-use crate::stores::redis::try_again::dialect::{Dialect, Found, Marks, other_kind};
+use crate::stores::redis::try_again::dialect::{Dialect, Found, Marks};
 use crate::stores::redis::try_again::inspect::{self, contender};
 use crate::stores::redis::wire::{Config, Link, link};
 
@@ -59,9 +59,9 @@ impl Redlock {
 
     fn read(&self, servers: &Servers, name: &Name, page: Page, given: Vec<(usize, Found)>) -> Result<Queue> {
         let (quorum, all) = (servers.quorum(), servers.size());
-        let others: Vec<&String> = given.iter().filter_map(|(_, found)| other(found)).collect();
+        let others: Vec<&String> = given.iter().filter_map(|(_, found)| found.other()).collect();
         if others.len() > all - quorum {
-            return Err(other_kind("queue", others[0], &self.dialect).with("name", name));
+            return Err(self.dialect.trying().other_kind("queue", others[0]).with("name", name));
         }
         let mut others = claimants(self.dialect.marks, &given)?;
         let holders = take_holders(servers, &given, &mut others).into_iter().map(|holder| holder.contender);
@@ -71,7 +71,7 @@ impl Redlock {
             let at: Vec<String> = at.iter().map(|index| servers.names[*index].clone()).collect();
             queue.strangers.push(format!("{who} at {} of {all} servers: {}", at.len(), at.join(" ")));
         }
-        let kinds = given.iter().filter_map(|(index, found)| Some((index, other(found)?)));
+        let kinds = given.iter().filter_map(|(index, found)| Some((index, found.other()?)));
         queue
             .strangers
             .extend(kinds.map(|(index, kind)| format!("a key of the type {kind} at {}", servers.names[*index])));
@@ -133,8 +133,7 @@ impl Server for Redlock {
     async fn contention(&self, servers: &Servers, name: &Name, mine: &[RequestId]) -> Result<Outline> {
         let is_named = |given: &Given<Found>| {
             let found = given.iter().flatten().flatten();
-            let holders: Vec<_> =
-                found.filter_map(|found| if let Found::Held(held) = found { Some(&held.by) } else { None }).collect();
+            let holders: Vec<_> = found.flat_map(Found::holders).map(|held| &held.by).collect();
             holders.iter().any(|one| holders.iter().filter(|other| *other == one).count() >= servers.quorum())
         };
         let given = self.found(servers, name, is_named).await?.taken();
@@ -201,11 +200,9 @@ struct Claimant {
 fn take_holders(servers: &Servers, given: &[(usize, Found)], claimants: &mut Vec<Claimant>) -> Vec<Claimant> {
     let (all, quorum) = (servers.size(), servers.quorum());
     let silent = all - given.len();
-    let is_endless = |found: &Found| match found {
-        Found::Held(held) => held.expiry == Expiry::Never,
-        // Whether a key of another type runs out is not asked.
-        found => other(found).is_some(),
-    };
+    // The expiry of a key of another type is unknown.
+    let is_endless =
+        |found: &Found| found.other().is_some() || found.holders().iter().any(|held| held.expiry == Expiry::Never);
     let is_barred = all - given.iter().filter(|(_, found)| is_endless(found)).count() < quorum;
     let is_certain = claimants.first().is_some_and(|first| first.at.len() >= quorum);
     let bars =
@@ -216,18 +213,10 @@ fn take_holders(servers: &Servers, given: &[(usize, Found)], claimants: &mut Vec
     }
 }
 
-fn other(found: &Found) -> Option<&String> {
-    match found {
-        Found::Other(kind) => Some(kind),
-        _ => None,
-    }
-}
-
 /// Those whose values are there, the one with most masters first.
 fn claimants(marks: &Marks, given: &[(usize, Found)]) -> Result<Vec<Claimant>> {
     let mut claimants: Vec<Claimant> = Vec::new();
-    for (index, found) in given {
-        let Found::Held(held) = found else { continue };
+    for (index, held) in given.iter().flat_map(|(index, found)| found.holders().iter().map(move |held| (index, held))) {
         match claimants.iter_mut().find(|claimant| claimant.by == held.by) {
             Some(claimant) => claimant.at.push(*index),
             None => {

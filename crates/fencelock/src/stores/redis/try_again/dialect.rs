@@ -110,11 +110,26 @@ const LONG_TTL: &str = "read-write locks of this layout need a shorter `ttl_ms`,
 
 /// What is under a key.
 pub(crate) enum Found {
-    Nothing,
-    Held(Held),
-    /// Readers, or a writer.
-    Shared(Vec<Held>),
+    /// The holders of a lock: none of a free one, several readers.
+    Held(Vec<Held>),
+    /// A key of this type, which is no lock of the layout.
     Other(String),
+}
+
+impl Found {
+    pub(crate) fn holders(&self) -> &[Held] {
+        match self {
+            Self::Held(holders) => holders,
+            Self::Other(_) => &[],
+        }
+    }
+
+    pub(crate) fn other(&self) -> Option<&String> {
+        match self {
+            Self::Held(_) => None,
+            Self::Other(kind) => Some(kind),
+        }
+    }
 }
 
 /// A lock that is held.
@@ -358,7 +373,7 @@ fn passed(answer: Value) -> Result<(usize, Option<Tried>)> {
 
 fn found(answer: Value) -> Result<Found> {
     let mut parts = plainly::<Vec<Value>>(answer)?.into_iter();
-    let Some(kind) = parts.next() else { return Ok(Found::Nothing) };
+    let Some(kind) = parts.next() else { return Ok(Found::Held(Vec::new())) };
     let kind = plainly::<Vec<u8>>(kind)?;
     let claim = match &*kind {
         b"read" => Some(Claim::READER),
@@ -367,12 +382,12 @@ fn found(answer: Value) -> Result<Found> {
     };
     if let Some(claim) = claim {
         let holders = parts.map(|holder| held(claim, plainly::<Vec<Value>>(holder)?.into_iter()));
-        return holders.collect::<Result<_>>().map(Found::Shared);
+        return holders.collect::<Result<_>>().map(Found::Held);
     }
     if parts.as_slice().is_empty() {
         return Ok(Found::Other(String::from_utf8_lossy(&kind).into_owned()));
     }
-    held(Claim::MUTEX, parts).map(Found::Held)
+    Ok(Found::Held(vec![held(Claim::MUTEX, parts)?]))
 }
 
 /// Who holds a lock: what is written, its digest, and what else is known.
@@ -390,11 +405,6 @@ fn held(claim: Claim, mut parts: impl Iterator<Item = Value>) -> Result<Held> {
 
 pub(crate) fn milliseconds(ttl: Duration) -> u64 {
     u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The lock is taken by something that is no lock of this layout, for which nobody can wait. The caller adds the name.
-pub(crate) fn other_kind(operation: &'static str, kind: &str, dialect: &Dialect) -> Error {
-    dialect.trying().other_kind(operation, kind)
 }
 
 fn nonsense(cause: impl ToString) -> Error {

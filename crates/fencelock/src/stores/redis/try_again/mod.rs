@@ -8,8 +8,8 @@ mod session;
 use std::fmt;
 use std::sync::Arc;
 
+use self::dialect::Found;
 pub(super) use self::dialect::{Dialect, Held, Marks, Ours, Quick, Scripts, Shared, milliseconds};
-use self::dialect::{Found, other_kind};
 pub(super) use self::session::Reader;
 use self::session::{Asking, SessionUser};
 use super::wire::{Config, Connection, Link, LinkUser, RestartWatch, link, without_info};
@@ -62,18 +62,16 @@ impl Server for OneServer {
         link(&self.config, Arc::new(Reader(Arc::clone(&self.dialect))), None)
     }
 
-    /// Who holds the lock: nobody else is in the server.
+    /// The holders of the lock: the server has no waiters.
     async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {
         let dialect = &self.dialect;
         dialect.check_name("queue", name)?;
-        let everybody = match connection.run("queue", &dialect.show(name)).await? {
-            Found::Nothing => Vec::new(),
-            Found::Other(kind) => return Err(other_kind("queue", &kind, dialect).with("name", name)),
-            Found::Held(held) => vec![held],
-            Found::Shared(holders) => holders,
+        let holders = match connection.run("queue", &dialect.show(name)).await? {
+            Found::Held(holders) => holders,
+            Found::Other(kind) => return Err(dialect.trying().other_kind("queue", &kind).with("name", name)),
         };
-        let everybody = everybody.iter().map(|held| inspect::contender(dialect.marks, held)).collect::<Result<_>>()?;
-        Ok(Queue::page_of(name.clone(), everybody, page))
+        let holders = holders.iter().map(|held| inspect::contender(dialect.marks, held)).collect::<Result<_>>()?;
+        Ok(Queue::page_of(name.clone(), holders, page))
     }
 
     async fn names(&self, connection: &Connection, from: String, prefix: &str) -> Result<(Vec<Name>, Option<String>)> {

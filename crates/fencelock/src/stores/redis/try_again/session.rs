@@ -14,7 +14,6 @@ use crate::kit::try_again::{Next, Places, Prolonged, Tried, Try, TryAgainSession
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId};
 use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, RestartWatch, Script, Server};
-use crate::time::Moment;
 use crate::token::FencingToken;
 
 /// A client that looks at locks without a session.
@@ -52,20 +51,16 @@ impl UnqueuedBackend for Asking {
         self.dialect.check_entry(entry, &self.opening)
     }
 
-    async fn take(&self, connection: &Connection, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
-        let (clock, ttl) = (&self.opening.clock, self.opening.ttl);
-        let operation = if is_new { "enter" } else { "next" };
+    async fn take(&self, connection: &Connection, due: &Try, is_new: bool) -> Result<Tried> {
+        let (operation, ttl) = (if is_new { "enter" } else { "next" }, self.opening.ttl);
         let at = self.dialect.at(&due.place);
         let quick = self.dialect.quick(&at, &due.said, ttl);
-        if let Some(quick) = quick.filter(|_| is_new && due.claim == Claim::MUTEX) {
-            let sent = clock.now();
-            if connection.command("enter", &quick).await? == Value::Okay {
-                return Ok((Tried::Granted(None), sent));
-            }
+        if let Some(quick) = quick.filter(|_| is_new && due.claim == Claim::MUTEX)
+            && connection.command("enter", &quick).await? == Value::Okay
+        {
+            return Ok(Tried::Granted(None));
         }
-        let sent = clock.now();
-        let call = self.dialect.acquire(at, due.claim, &due.said, ttl);
-        Ok((connection.run(operation, &call).await?, sent))
+        connection.run(operation, &self.dialect.acquire(at, due.claim, &due.said, ttl)).await
     }
 
     async fn renew(&self, connection: &Connection, places: &[PlaceId]) -> Result<Prolonged> {
