@@ -25,6 +25,7 @@ async fn behind_a_pooler_waiters_are_served_in_order_and_nothing_outlives_a_tran
     let (_pooler, url) = behind("transaction\ndefault_pool_size = 1");
     let (one, other) = (client(&url, LONG).await, client(&url, LONG).await);
     let guard = acquire(&one, "job").await;
+    assert!(one.capability().layout.contains("waiters look every 50 ms"), "{:?}", one.capability());
     let token = guard.token().unwrap().to_i64();
     let user = connection(&url).await;
     user.batch_execute(&format!("BEGIN; SELECT fencelock.hold('job', {token}); COMMIT")).await.unwrap();

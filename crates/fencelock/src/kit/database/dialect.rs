@@ -8,7 +8,7 @@ use super::batch::Request;
 use super::call::{Calls, Param, Row};
 use super::session::FairSession;
 use super::{Chores, Reach};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::kit::reconnect::Reconnect;
 use crate::kit::served::PlacesByName;
 use crate::name::Name;
@@ -32,6 +32,7 @@ pub(crate) struct Departed {
 pub(crate) trait Dialect: Reach<Connection: Calls> {
     type Ear: Default + Send + Sync;
 
+    const CAPABILITY: &'static Capability;
     const UNIT: Duration;
     const LONGEST_TTL: u64;
     /// Whether a note has its time to live, in milliseconds, and not its end.
@@ -40,10 +41,15 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
     const BREAK: &'static str;
     /// In which column `unknown` has the number of a place.
     const UNKNOWN_SEQ: usize;
+    /// A transaction keeps the row of a grant.
+    const KEPT: &'static str;
     /// Whether an answer lists the session's places that the request granted.
     const LISTS_GRANTS: bool;
 
-    fn capability() -> &'static Capability;
+    /// The capability, refined at connect.
+    fn learned(_session: &FairSession<Self>) -> Option<Arc<Capability>> {
+        None
+    }
 
     fn link(config: &Arc<Self::Config>, session: Option<Arc<FairSession<Self>>>) -> Arc<Reconnect<Self>>;
 
@@ -70,7 +76,9 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
         seq: Option<u64>,
     ) -> impl Future<Output = Result<bool>> + Send;
 
-    fn kept(operation: &'static str, name: &Name) -> Error;
+    fn kept(operation: &'static str, name: &Name) -> Error {
+        Error::new(ErrorKind::Unreachable, operation, Self::KEPT).with("name", name).retryable()
+    }
 
     fn in_vain(_operation: &'static str, _name: &Name, error: Error) -> Error {
         error

@@ -7,7 +7,7 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::{Chores, Nobody, Reach, User};
@@ -52,8 +52,7 @@ pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
     type Key: Clone + Eq + Hash + fmt::Debug + Send + Sync;
 
     const KIND: &'static str;
-
-    fn capability(&self) -> &'static Capability;
+    const CAPABILITY: &'static LazyLock<Capability>;
 
     fn key(&self, operation: &'static str, name: &Name) -> Result<Self::Key>;
 
@@ -216,7 +215,7 @@ impl<L: SessionLocks> Server for Locks<L> {
     type Listed = ();
 
     fn capability(&self) -> &Capability {
-        self.locks.capability()
+        L::CAPABILITY
     }
 
     fn session(

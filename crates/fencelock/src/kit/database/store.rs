@@ -54,12 +54,16 @@ impl<D: Dialect> Server for Fair<D> {
     type Listed = Listed;
 
     fn capability(&self) -> &Capability {
-        D::capability()
+        D::CAPABILITY
     }
 
     fn session(&self, opening: Opening, events: Events) -> Result<(Arc<FairSession<D>>, Arc<Reconnect<D>>)> {
         let session = Arc::new(FairSession::new(&self.0, opening, Places::new(events))?);
         Ok((Arc::clone(&session), D::link(&self.0, Some(session))))
+    }
+
+    fn learned(&self, session: &FairSession<D>) -> Option<Arc<Capability>> {
+        D::learned(session)
     }
 
     fn reader(&self) -> Arc<Reconnect<D>> {

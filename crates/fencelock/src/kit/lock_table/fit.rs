@@ -17,6 +17,7 @@ pub(crate) struct Column {
     pub(crate) longest: Option<i64>,
     pub(crate) collation: Option<String>,
     pub(crate) digits: u32,
+    /// The unique index of this column alone.
     pub(crate) unique: Option<String>,
 }
 

@@ -14,7 +14,7 @@ use self::holder::request;
 pub(crate) use self::rows::{Rows, store};
 use super::database::url::Bad;
 use super::try_again::WAKE_BOUND;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::queue::Claim;
 use crate::store::{
     Capability, Contender, Expiry, Foreign, Grant, Liveness, Order, Owner, Pace, Peer, Presumption, RequestId, Residue,
@@ -68,6 +68,45 @@ pub(crate) enum Kind {
     ShedLock {
         at_least: Duration,
     },
+}
+
+/// How a URL of a database says that locks are kept.
+pub(crate) enum Layout<K> {
+    Fair,
+    Table(LockTable),
+    /// Locks that last as long as a connection, by these keys.
+    Session(K),
+}
+
+impl<K> Layout<K> {
+    /// Takes `layout` and the options of lock tables. `session` is the layout with `keys`; on any other, a URL with options of keys is the error
+    /// `stray`.
+    pub(crate) fn take(
+        url: &mut StoreUrl,
+        bad: Bad,
+        session: &str,
+        stray: Option<&'static str>,
+        keys: impl FnOnce() -> Result<K>,
+    ) -> Result<Self> {
+        let layout = url.take("layout");
+        let table = LockTable::take(url, layout.as_deref(), bad)?;
+        match (layout.as_deref(), table, stray) {
+            (Some(layout), ..) if layout == session => keys().map(Self::Session),
+            (.., Some(stray)) => Err(bad(stray)),
+            (None | Some("fair"), ..) => Ok(Self::Fair),
+            (_, Some(table), _) => Ok(Self::Table(table)),
+            _ => Err(bad("unknown layout").with("known", format!("fair, distributed_lock, shedlock, {session}"))),
+        }
+    }
+
+    /// The lock table, if there is one. For locks of sessions nothing is made: the error is `nothing`.
+    pub(crate) fn table(self, nothing: Error) -> Result<Option<LockTable>> {
+        match self {
+            Self::Fair => Ok(None),
+            Self::Table(table) => Ok(Some(table)),
+            Self::Session(_) => Err(nothing),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]

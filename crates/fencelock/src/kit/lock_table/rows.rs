@@ -5,8 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::LockTable;
 use super::holder::holder;
+use super::{Kind, LockTable, shedlock, tutorial};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::{Chores, Reach, User};
 use crate::kit::reconnect::{Dial, Reconnect};
@@ -31,9 +31,9 @@ pub(crate) type OnWire<R> = <<R as Rows>::Dial as Dial>::Connection;
 pub(crate) trait Rows: Send + Sync + 'static {
     type Dial: Reach;
 
-    fn of(&self) -> &LockTable;
+    const STORE: &'static str;
 
-    fn capability(&self) -> &'static Capability;
+    fn of(&self) -> &LockTable;
 
     fn longest(&self) -> Option<usize>;
 
@@ -79,12 +79,17 @@ pub(crate) trait Rows: Send + Sync + 'static {
 }
 
 pub(crate) fn store<R: Rows>(config: <R::Dial as Reach>::Config, table: R) -> Arc<dyn Store> {
-    Arc::new(ServerStore::new(Tables { config: Arc::new(config), table: Arc::new(table) }))
+    let capability = match table.of().kind {
+        Kind::Tutorial => tutorial(R::STORE),
+        Kind::ShedLock { .. } => shedlock(R::STORE),
+    };
+    Arc::new(ServerStore::new(Tables { config: Arc::new(config), table: Arc::new(table), capability }))
 }
 
 struct Tables<R: Rows> {
     config: Arc<<R::Dial as Reach>::Config>,
     table: Arc<R>,
+    capability: Capability,
 }
 
 impl<R: Rows> fmt::Debug for Tables<R> {
@@ -176,7 +181,7 @@ impl<R: Rows> Server for Tables<R> {
     type Listed = String;
 
     fn capability(&self) -> &Capability {
-        self.table.capability()
+        &self.capability
     }
 
     fn session(

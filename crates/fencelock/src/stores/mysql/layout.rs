@@ -1,47 +1,28 @@
 //! How a `mysql:` URL says that locks are kept.
 
 use super::get_lock::Keys;
-use super::tables::Table;
 use super::url::{Config, bad};
 use crate::error::Result;
-use crate::kit::lock_table::LockTable;
+use crate::kit::lock_table::Layout;
 use crate::store::StoreUrl;
 
-pub(super) enum Layout {
-    Fair,
-    Table(Box<Table>),
-    Named(Keys),
+pub(super) fn layout_and_config(mut url: StoreUrl) -> Result<(Layout<Keys>, Config)> {
+    Ok((layout(&mut url)?, Config::from_url(url)?))
 }
 
-const KNOWN: &str = "fair, distributed_lock, shedlock, get_lock";
-
-impl Layout {
-    pub(super) fn and_config(mut url: StoreUrl) -> Result<(Self, Config)> {
-        let layout = Self::take(&mut url)?;
-        Ok((layout, Config::from_url(url)?))
-    }
-
-    fn take(url: &mut StoreUrl) -> Result<Self> {
-        let (layout, key, prefix) = (url.take("layout"), url.take("key"), url.take("prefix"));
-        let table = LockTable::take(url, layout.as_deref(), bad)?;
-        Ok(match (layout.as_deref(), table) {
-            (Some("get_lock"), _) => Self::Named(Keys::read(key.as_deref(), prefix)?),
-            _ if key.is_some() || prefix.is_some() => {
-                return Err(bad("`key` and `prefix` are options of named locks: say `layout=get_lock`"));
-            }
-            (None | Some("fair"), _) => Self::Fair,
-            (_, Some(table)) => Self::Table(Box::new(Table::new(table))),
-            _ => return Err(bad("unknown layout").with("known", KNOWN)),
-        })
-    }
+fn layout(url: &mut StoreUrl) -> Result<Layout<Keys>> {
+    let (key, prefix) = (url.take("key"), url.take("prefix"));
+    let stray = key.as_ref().or(prefix.as_ref());
+    let stray = stray.map(|_| "`key` and `prefix` are options of named locks: say `layout=get_lock`");
+    Layout::take(url, bad, "get_lock", stray, || Keys::read(key.as_deref(), prefix))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Keys, Layout, Result, StoreUrl};
 
-    fn layout(options: &str) -> Result<Layout> {
-        Layout::take(&mut StoreUrl::parse(&format!("mysql://me@localhost/app?{options}"))?)
+    fn layout(options: &str) -> Result<Layout<Keys>> {
+        super::layout(&mut StoreUrl::parse(&format!("mysql://me@localhost/app?{options}"))?)
     }
 
     #[test]
@@ -54,7 +35,7 @@ mod tests {
         {
             assert!(matches!(layout(options), Ok(Layout::Table(_))), "{options}");
         }
-        assert!(matches!(layout("layout=get_lock&key=exact&prefix=app_"), Ok(Layout::Named(_))));
+        assert!(matches!(layout("layout=get_lock&key=exact&prefix=app_"), Ok(Layout::Session(_))));
         for options in [
             "layout=other",
             "layout=advisory&key=.net",

@@ -20,9 +20,10 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 
-use self::layout::Layout;
+use self::layout::layout_and_config;
 use self::link::Dialler;
 pub use self::schema::Schema;
+use self::tables::Table;
 #[allow(unused_imports, reason = "a build without TLS does not need it")]
 pub(in crate::stores) use self::url::bad;
 use crate::error::Result;
@@ -30,7 +31,7 @@ pub use crate::kit::database::Migration;
 use crate::kit::database::session::FAIR;
 use crate::kit::database::session_locks;
 use crate::kit::database::store::store;
-use crate::kit::lock_table;
+use crate::kit::lock_table::{self, Layout};
 use crate::store::{Capability, Presumption, Residue, Store, StoreInfo, StoreUrl};
 
 pub(crate) const INFO: StoreInfo = StoreInfo {
@@ -40,8 +41,8 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     options: url::OPTIONS,
     capability: Some(|| CAPABILITY.clone()),
     layouts: &[
-        ("layout=distributed_lock", || tables::TUTORIAL.clone()),
-        ("layout=shedlock", || tables::SHEDLOCK.clone()),
+        ("layout=distributed_lock", || lock_table::tutorial("mysql")),
+        ("layout=shedlock", || lock_table::shedlock("mysql")),
         ("layout=get_lock&key=.net", || get_lock::CAPABILITY.clone()),
     ],
     open: Some(open),
@@ -60,11 +61,11 @@ static CAPABILITY: Capability = Capability {
 
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
-        let (layout, config) = Layout::and_config(url)?;
+        let (layout, config) = layout_and_config(url)?;
         Ok(match layout {
             Layout::Fair => store::<Dialler>(config),
-            Layout::Table(table) => lock_table::store(config, *table),
-            Layout::Named(keys) => session_locks::store(config, keys),
+            Layout::Table(table) => lock_table::store(config, Table::new(table)),
+            Layout::Session(keys) => session_locks::store(config, keys),
         })
     })
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::layout::Layout;
+use super::layout::layout_and_config;
 use super::link::bare;
 use super::setup::{account, grants, make, statements};
 use super::tables::{self, Table};
@@ -32,15 +32,9 @@ impl Schema {
     pub fn of(url: &str) -> Result<Self> {
         let mut url = StoreUrl::parse(url)?;
         URL_OPTIONS.iter().for_each(|option| drop(url.take(option)));
-        let (layout, config) = Layout::and_config(url)?;
-        let table = match layout {
-            Layout::Fair => None,
-            Layout::Table(table) => Some(Arc::from(table)),
-            Layout::Named(_) => {
-                return Err(bad("named locks need nothing that is made: this is for the other layouts"));
-            }
-        };
-        Ok(Self { config: Arc::new(config), table })
+        let (layout, config) = layout_and_config(url)?;
+        let table = layout.table(bad("named locks need nothing that is made: this is for the other layouts"))?;
+        Ok(Self { config: Arc::new(config), table: table.map(|table| Arc::new(Table::new(table))) })
     }
 
     /// The statements that make them, and let these accounts (`user` or `user@host`) use them, for the command `mariadb` or `mysql`.

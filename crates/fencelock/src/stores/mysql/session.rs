@@ -10,7 +10,7 @@ use super::connection::{Connection, column};
 use super::fault::cut_short;
 use super::link::{Dialler, Link, apart, link};
 use super::url::Config;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::kit::database::Chores;
 use crate::kit::database::batch::{Kind, Request};
 use crate::kit::database::call::{Calls, Cell, Param, Row, strange};
@@ -37,17 +37,15 @@ fn granted(told: &str) -> Option<Vec<(RequestId, u64)>> {
 impl Dialect for Dialler {
     type Ear = Bell;
 
+    const CAPABILITY: &'static Capability = &CAPABILITY;
     const UNIT: Duration = Duration::from_micros(1);
     const LONGEST_TTL: u64 = u64::MAX / 8;
     const NOTES_SAY_TTL: bool = false;
     const SHOWN_PER_CALL: usize = 1024;
     const BREAK: &'static str = "break";
     const UNKNOWN_SEQ: usize = 3;
+    const KEPT: &'static str = "another transaction keeps the row of this grant, which cannot end before it; information_schema.innodb_trx shows it";
     const LISTS_GRANTS: bool = true;
-
-    fn capability() -> &'static Capability {
-        &CAPABILITY
-    }
 
     fn link(config: &Arc<Config>, session: Option<Arc<MysqlSession>>) -> Arc<Link> {
         link(config, session)
@@ -96,11 +94,6 @@ impl Dialect for Dialler {
             }
         }
         Err(Self::kept("leave", &place.name))
-    }
-
-    fn kept(operation: &'static str, name: &Name) -> Error {
-        let message = "another transaction keeps the row of this grant, which cannot end before it; information_schema.innodb_trx shows it";
-        Error::new(ErrorKind::Unreachable, operation, message).with("name", name).retryable()
     }
 
     fn granted(row: &Row) -> Result<Vec<(RequestId, u64)>> {

@@ -34,13 +34,13 @@ use futures_core::future::BoxFuture;
 
 use self::link::Dialler;
 pub use self::schema::{HOLD, Schema};
-use self::tables::Layout;
+use self::tables::{Table, layout_and_config};
 use crate::error::Result;
 pub use crate::kit::database::Migration;
 use crate::kit::database::session::FAIR;
 use crate::kit::database::session_locks;
 use crate::kit::database::store::store;
-use crate::kit::lock_table;
+use crate::kit::lock_table::{self, Layout};
 use crate::store::{Capability, Presumption, Residue, Store, StoreInfo, StoreUrl};
 
 pub(crate) const INFO: StoreInfo = StoreInfo {
@@ -50,8 +50,8 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     options: url::OPTIONS,
     capability: Some(|| CAPABILITY.clone()),
     layouts: &[
-        ("layout=distributed_lock", || tables::TUTORIAL.clone()),
-        ("layout=shedlock", || tables::SHEDLOCK.clone()),
+        ("layout=distributed_lock", || lock_table::tutorial("postgres")),
+        ("layout=shedlock", || lock_table::shedlock("postgres")),
         ("layout=advisory&key=.net", || advisory::CAPABILITY.clone()),
     ],
     open: Some(open),
@@ -70,11 +70,11 @@ static CAPABILITY: Capability = Capability {
 
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
-        let (layout, config) = Layout::and_config(url)?;
+        let (layout, config) = layout_and_config(url)?;
         Ok(match layout {
             Layout::Fair => store::<Dialler>(config),
-            Layout::Table(table) => lock_table::store(config, *table),
-            Layout::Advisory(keys) => session_locks::store(config, keys),
+            Layout::Table(table) => lock_table::store(config, Table::new(table)),
+            Layout::Session(keys) => session_locks::store(config, keys),
         })
     })
 }

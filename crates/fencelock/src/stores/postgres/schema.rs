@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::link::{Purpose, apart};
 use super::setup::{ddl, grants, make};
-use super::tables::{Layout, Table, make as make_table};
+use super::tables::{Table, layout_and_config, make as make_table};
 use super::url::{Config, bad};
 use crate::engine::options::URL_OPTIONS;
 use crate::error::Result;
@@ -40,14 +40,9 @@ impl Schema {
     pub fn of(url: &str) -> Result<Self> {
         let mut url = StoreUrl::parse(url)?;
         URL_OPTIONS.iter().for_each(|option| drop(url.take(option)));
-        let (layout, config) = Layout::and_config(url)?;
-        let table = match layout {
-            Layout::Fair => None,
-            Layout::Table(table) => Some(Arc::from(table)),
-            Layout::Advisory(_) => {
-                return Err(bad("advisory locks need nothing that is made: this is for the other layouts"));
-            }
-        };
+        let (layout, config) = layout_and_config(url)?;
+        let table = layout.table(bad("advisory locks need nothing that is made: this is for the other layouts"))?;
+        let table = table.map(|table| Arc::new(Table::new(table)));
         Ok(Self { config: Arc::new(config), unlogged: false, table })
     }
 

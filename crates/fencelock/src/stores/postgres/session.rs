@@ -25,16 +25,25 @@ pub(super) type PostgresSession = FairSession<Dialler>;
 impl Dialect for Dialler {
     type Ear = ();
 
+    const CAPABILITY: &'static Capability = &CAPABILITY;
     const UNIT: Duration = Duration::from_millis(1);
     const LONGEST_TTL: u64 = i32::MAX.unsigned_abs() as u64 * 1000;
     const NOTES_SAY_TTL: bool = true;
     const SHOWN_PER_CALL: usize = usize::MAX;
     const BREAK: &'static str = "break_grant";
     const UNKNOWN_SEQ: usize = 0;
+    const KEPT: &'static str =
+        "a transaction holds this grant, which cannot end before it (`hold`); pg_stat_activity shows it";
     const LISTS_GRANTS: bool = false;
 
-    fn capability() -> &'static Capability {
-        &CAPABILITY
+    fn learned(session: &PostgresSession) -> Option<Arc<Capability>> {
+        let layout = "fencelock postgres fair layout 6, by a pooler: waiters look every 50 ms";
+        let wake_bound = POLL + Duration::from_secs(1);
+        session
+            .config
+            .pooled
+            .load(Ordering::Relaxed)
+            .then(|| Arc::new(Capability { layout, wake_bound, ..CAPABILITY.clone() }))
     }
 
     fn link(config: &Arc<Config>, session: Option<Arc<PostgresSession>>) -> Arc<Link> {
@@ -82,11 +91,6 @@ impl Dialect for Dialler {
             Ok(answer) => Ok(answer == 1),
             Err(error) => Err(Self::in_vain("leave", &place.name, error)),
         }
-    }
-
-    fn kept(operation: &'static str, name: &Name) -> Error {
-        let message = "a transaction holds this grant, which cannot end before it (`hold`); pg_stat_activity shows it";
-        Error::new(ErrorKind::Unreachable, operation, message).with("name", name).retryable()
     }
 
     fn in_vain(operation: &'static str, name: &Name, error: Error) -> Error {

@@ -51,10 +51,7 @@ impl SessionLocks for Keys {
     type Key = String;
 
     const KIND: &'static str = "named lock";
-
-    fn capability(&self) -> &'static Capability {
-        &CAPABILITY
-    }
+    const CAPABILITY: &'static LazyLock<Capability> = &CAPABILITY;
 
     fn key(&self, operation: &'static str, name: &Name) -> Result<String> {
         self.of(operation, name)

@@ -2,7 +2,6 @@
 
 mod table;
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use mysql_async::{Row, Value};
@@ -17,13 +16,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::Migration;
 use crate::kit::database::call::strange;
 use crate::kit::fault::{Meaning, refused};
-use crate::kit::lock_table::{self, Kind, LockTable, Rows};
+use crate::kit::lock_table::{Kind, LockTable, Rows};
 use crate::kit::try_again::Tried;
 use crate::name::Name;
-use crate::store::Capability;
-
-pub(super) static TUTORIAL: LazyLock<Capability> = LazyLock::new(|| lock_table::tutorial("mysql"));
-pub(super) static SHEDLOCK: LazyLock<Capability> = LazyLock::new(|| lock_table::shedlock("mysql"));
 
 /// Makes the lock table unless it is there, and lets these accounts use it.
 pub(super) async fn make(connection: &Connection, table: &Table, accounts: &[&str]) -> Result<Migration> {
@@ -173,15 +168,10 @@ fn text(operation: &'static str, row: &Row) -> Result<String> {
 impl Rows for Table {
     type Dial = Dialler;
 
+    const STORE: &'static str = "mysql";
+
     fn of(&self) -> &LockTable {
         &self.of
-    }
-
-    fn capability(&self) -> &'static Capability {
-        match self.of.kind {
-            Kind::Tutorial => &TUTORIAL,
-            Kind::ShedLock { .. } => &SHEDLOCK,
-        }
     }
 
     async fn meet(&self, connection: &Connection, _: bool) -> Result<()> {

@@ -68,10 +68,7 @@ impl SessionLocks for Keys {
     type Key = Key;
 
     const KIND: &'static str = "advisory lock";
-
-    fn capability(&self) -> &'static Capability {
-        &CAPABILITY
-    }
+    const CAPABILITY: &'static LazyLock<Capability> = &CAPABILITY;
 
     fn key(&self, operation: &'static str, name: &Name) -> Result<Key> {
         self.of(operation, name)

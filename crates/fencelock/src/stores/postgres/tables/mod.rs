@@ -3,14 +3,13 @@
 mod table;
 mod url;
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use tokio_postgres::types::{ToSql, Type};
 
 use self::table::Statements;
 pub(super) use self::table::Table;
-pub(super) use self::url::Layout;
+pub(super) use self::url::layout_and_config;
 use super::connection::{Connection, value};
 use super::link::Dialler;
 use super::setup::{MAKING, check_grants};
@@ -18,13 +17,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::Migration;
 use crate::kit::database::call::strange;
 use crate::kit::fault::{Meaning, refused};
-use crate::kit::lock_table::{self, Kind, LockTable, Rows};
+use crate::kit::lock_table::{LockTable, Rows};
 use crate::kit::try_again::Tried;
 use crate::name::Name;
-use crate::store::Capability;
-
-pub(super) static TUTORIAL: LazyLock<Capability> = LazyLock::new(|| lock_table::tutorial("postgres"));
-pub(super) static SHEDLOCK: LazyLock<Capability> = LazyLock::new(|| lock_table::shedlock("postgres"));
 
 /// How long a statement waits for the row, or the key, of somebody's open transaction: all others of this client wait behind it.
 pub(super) const ROW_TIMEOUT: Duration = Duration::from_millis(100);
@@ -80,15 +75,10 @@ impl Table {
 impl Rows for Table {
     type Dial = Dialler;
 
+    const STORE: &'static str = "postgres";
+
     fn of(&self) -> &LockTable {
         &self.of
-    }
-
-    fn capability(&self) -> &'static Capability {
-        match self.of.kind {
-            Kind::Tutorial => &TUTORIAL,
-            Kind::ShedLock { .. } => &SHEDLOCK,
-        }
     }
 
     async fn meet(&self, connection: &Connection, only_looks: bool) -> Result<()> {

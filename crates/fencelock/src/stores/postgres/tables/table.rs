@@ -65,7 +65,7 @@ fn read(row: &Row) -> Result<Column, tokio_postgres::Error> {
 }
 
 impl Table {
-    pub(super) fn new(of: LockTable) -> Self {
+    pub(in super::super) fn new(of: LockTable) -> Self {
         Self { of, statements: OnceLock::new() }
     }
 

@@ -2,58 +2,39 @@
 
 use super::super::advisory::Keys;
 use super::super::url::{Config, bad};
-use super::table::Table;
 use crate::error::Result;
-use crate::kit::lock_table::{Kind, LockTable};
+use crate::kit::lock_table::{Kind, Layout};
 use crate::store::StoreUrl;
 
-pub(in super::super) enum Layout {
-    Fair,
-    Table(Box<Table>),
-    Advisory(Keys),
+pub(in super::super) fn layout_and_config(mut url: StoreUrl) -> Result<(Layout<Keys>, Config)> {
+    Ok((layout(&mut url)?, Config::from_url(url)?))
 }
 
-const KNOWN: &str = "fair, distributed_lock, shedlock, advisory";
-
-const NOT_OF_KEYS: &str = "`key` is an option of advisory locks: say `layout=advisory`";
-const NO_SCHEMA: &str = "`schema` is of our own tables: a lock table is named as in table=app.distributed_lock";
-
-impl Layout {
-    pub(in super::super) fn and_config(mut url: StoreUrl) -> Result<(Self, Config)> {
-        let layout = Self::take(&mut url)?;
-        Ok((layout, Config::from_url(url)?))
-    }
-
-    fn take(url: &mut StoreUrl) -> Result<Self> {
-        let (layout, key) = (url.take("layout"), url.take("key"));
-        let table = LockTable::take(url, layout.as_deref(), bad)?;
-        let layout = match (layout.as_deref(), table) {
-            (None | Some("fair"), _) if key.is_some() => return Err(bad(NOT_OF_KEYS)),
-            (None | Some("fair"), _) => return Ok(Self::Fair),
-            (Some("advisory"), _) => Self::Advisory(Keys::read(key.as_deref())?),
-            (_, Some(_)) if key.is_some() => return Err(bad(NOT_OF_KEYS)),
-            (_, Some(table)) if table.zone.is_some() && table.kind != Kind::Tutorial => {
-                return Err(bad("the times in ShedLock's table are UTC: leave `zone` out"));
-            }
-            (_, Some(table)) => Self::Table(Box::new(Table::new(table))),
-            _ => return Err(bad("unknown layout").with("known", KNOWN)),
-        };
-        match url.take("schema") {
-            Some(_) => Err(bad(NO_SCHEMA)),
-            None => Ok(layout),
+fn layout(url: &mut StoreUrl) -> Result<Layout<Keys>> {
+    let key = url.take("key");
+    let stray = key.as_ref().map(|_| "`key` is an option of advisory locks: say `layout=advisory`");
+    let layout = Layout::take(url, bad, "advisory", stray, || Keys::read(key.as_deref()))?;
+    match &layout {
+        Layout::Table(table) if table.zone.is_some() && table.kind != Kind::Tutorial => {
+            Err(bad("the times in ShedLock's table are UTC: leave `zone` out"))
         }
+        Layout::Table(_) | Layout::Session(_) if url.take("schema").is_some() => {
+            Err(bad("`schema` is of our own tables: a lock table is named as in table=app.distributed_lock"))
+        }
+        _ => Ok(layout),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Table;
     use super::*;
 
     fn table(options: &str) -> Result<Option<Table>> {
         let mut url = StoreUrl::parse(&format!("postgres://me@localhost/app?{options}"))?;
-        Ok(match Layout::take(&mut url)? {
-            Layout::Table(table) => Some(*table),
-            Layout::Fair | Layout::Advisory(_) => None,
+        Ok(match layout(&mut url)? {
+            Layout::Table(table) => Some(Table::new(table)),
+            Layout::Fair | Layout::Session(_) => None,
         })
     }
 
