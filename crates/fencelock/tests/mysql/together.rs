@@ -1,10 +1,10 @@
 //! Requests of one session that go together.
 
 use fencelock_testbed::Proxy;
-use fencelock_testbed::mysql::KIND;
+use fencelock_testbed::mysql::{KIND, Server, Settings};
 use mysql_async::prelude::Queryable;
 
-use crate::lab::{client, connection, database};
+use crate::lab::{acquire, acquiring, client, connection, database, soon, transactions, until};
 
 #[path = "../batches/mod.rs"]
 mod any;
@@ -48,4 +48,45 @@ async fn while_a_transaction_keeps_one_bucket_tasks_of_other_names_get_their_loc
     let bucket = "SELECT * FROM fencelock_bucket WHERE b = CONV(LEFT(SHA2('stuck', 256), 3), 16, 10) FOR UPDATE";
     user.query_drop(bucket).await.unwrap();
     any::others_get_their_locks(&one, "stuck", async || user.query_drop("ROLLBACK").await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn requests_that_arrive_while_a_call_is_on_its_way_go_in_one_call_that_no_limit_of_statements_ends() {
+    let server = Server::start(Settings::default().with("--max-statement-time=1")).unwrap();
+    let (one, mut first) = (client(&server.url(), LONG).await, connection(&server.url()).await);
+    let (mut second, mut admin) = (connection(&server.url()).await, connection(&server.url()).await);
+    acquire(&one, "job").await.release().await.unwrap();
+    let mut root = connection(&format!("mysql://root@{}/fencelock", server.address())).await;
+    let bucket = "SELECT * FROM fencelock_bucket WHERE b = CONV(LEFT(SHA2(?, 256), 3), 16, 10) FOR UPDATE";
+    for (user, name) in [(&mut first, "job"), (&mut second, "job/9")] {
+        user.query_drop("BEGIN").await.unwrap();
+        user.exec_drop(bucket, (name,)).await.unwrap();
+    }
+    let alone = acquiring(&one, "job");
+    until("one waits", async || transactions(&mut root, "trx_state = 'LOCK WAIT'").await == 1).await;
+    let together: Vec<_> = (0..20).map(|number| acquiring(&one, &format!("job/{number}"))).collect();
+    first.query_drop("ROLLBACK").await.unwrap();
+    drop(soon(alone).await.unwrap().unwrap());
+    let long = "trx_state = 'LOCK WAIT' AND trx_wait_started < NOW() - INTERVAL 2 SECOND";
+    until("the batch waits for longer", async || transactions(&mut root, long).await == 1).await;
+    let places = "SELECT COUNT(*) FROM fencelock_place WHERE name LIKE 'job/%'";
+    assert_eq!(admin.query_first::<u64, _>(places).await.unwrap(), Some(0), "a request did not go with the others");
+    second.query_drop("ROLLBACK").await.unwrap();
+    for acquired in together {
+        soon(acquired).await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+/// The server ends a connection on which it receives more.
+#[tokio::test]
+async fn requests_that_are_too_large_for_one_call_go_one_by_one() {
+    let server = Server::start(Settings::default()).unwrap();
+    acquire(&client(&server.url(), LONG).await, "job").await.release().await.unwrap();
+    server.sql("SET GLOBAL max_allowed_packet = 3072").unwrap();
+    let one = client(&server.url(), LONG).await;
+    let mut admin = connection(&server.url()).await;
+    let connections = "SELECT MAX(id) FROM information_schema.processlist WHERE id <> CONNECTION_ID()";
+    let before: Option<u64> = admin.query_first(connections).await.unwrap();
+    any::cycles(&one, 64, 5, usize::MAX, async || {}).await;
+    assert_eq!(admin.query_first::<u64, _>(connections).await.unwrap(), before, "the connection was lost");
 }

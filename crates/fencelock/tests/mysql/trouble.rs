@@ -5,7 +5,9 @@ use fencelock_testbed::mysql::{Server, Settings};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Row};
 
-use crate::lab::{acquire, acquiring, client, connection, database, refusals, soon, state, until, until_queued};
+use crate::lab::{
+    acquire, acquiring, client, connection, database, refusals, refused, soon, state, until, until_queued,
+};
 
 async fn refusal(url: &str) -> fencelock::Error {
     Client::connect(&format!("{url}?ttl_ms=60000")).await.unwrap_err()
@@ -296,4 +298,14 @@ async fn a_look_that_fails_at_one_name_tells_whom_it_let_in_at_another() {
     // Whoever sleeps is ended by the ring, which MariaDB tells of as a success.
     let _ = soon(listens).await.unwrap();
     other.query_drop("ROLLBACK").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_table_with_a_column_of_another_release_is_refused_as_another_layout() {
+    let url = database();
+    acquire(&client(&url, 60_000).await, "job").await.release().await.unwrap();
+    let altered = "ALTER TABLE fencelock_session ADD COLUMN other INT NOT NULL";
+    connection(&url).await.query_drop(altered).await.unwrap();
+    let error = refused(&url).await;
+    assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("1136"), "{error}");
 }

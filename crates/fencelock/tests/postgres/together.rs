@@ -3,7 +3,7 @@
 use fencelock_testbed::Proxy;
 use fencelock_testbed::postgres::KIND;
 
-use crate::lab::{LONG, acquire, acquiring, client, connection, database, soon, until};
+use crate::lab::{LONG, acquire, acquiring, client, connection, database, soon, until, with};
 
 #[path = "../batches/mod.rs"]
 mod any;
@@ -42,13 +42,16 @@ async fn while_a_transaction_keeps_one_bucket_tasks_of_other_names_get_their_loc
 }
 
 #[tokio::test]
-async fn requests_that_arrive_while_a_call_is_on_its_way_go_in_one_call() {
-    let (url, _) = database();
+async fn requests_that_arrive_while_a_call_is_on_its_way_go_in_one_call_that_no_limit_of_statements_ends() {
+    let (url, name) = database();
+    let limit = format!("ALTER DATABASE {name} SET statement_timeout = '100ms'");
+    connection(&url).await.batch_execute(&limit).await.unwrap();
     let (one, mut user, mut other) = (client(&url, LONG).await, connection(&url).await, connection(&url).await);
     acquire(&one, "job").await.release().await.unwrap();
     let waits = async |call: &str| {
-        let asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fencelock' AND wait_event_type = 'Lock' AND query LIKE $1";
-        let admin = connection(&url).await;
+        let asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fencelock' AND wait_event_type = 'Lock' \
+            AND query LIKE $1 AND query_start < clock_timestamp() - interval '300 ms'";
+        let admin = connection(&with(&url, "options=-c%20statement_timeout%3D0")).await;
         until(call, async || admin.query_one(asked, &[&call]).await.unwrap().get::<_, i64>(0) == 1).await;
     };
     let (first, second) = (user.transaction().await.unwrap(), other.transaction().await.unwrap());

@@ -17,6 +17,16 @@ async fn tables_that_are_unlogged_in_part_are_refused() {
 }
 
 #[tokio::test]
+async fn a_table_with_a_column_of_another_release_is_refused_as_another_layout() {
+    let (url, _) = database();
+    acquire(&Client::connect(&url).await.unwrap(), "job").await.release().await.unwrap();
+    let altered = "ALTER TABLE fencelock.session ADD COLUMN other text NOT NULL";
+    connection(&url).await.batch_execute(&format!("DELETE FROM fencelock.session; {altered}")).await.unwrap();
+    let error = Client::connect(&url).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("23502"), "{error}");
+}
+
+#[tokio::test]
 async fn logged_tables_do_not_become_unlogged_ones_unasked() {
     let (url, _) = database();
     let schema = Schema::of(&url).unwrap();

@@ -8,6 +8,7 @@ use super::call::Param;
 use crate::queue::Claim;
 use crate::store::PlaceId;
 
+/// A batch of so many names and purposes is smaller than 100 kB, or 200 kB in hexadecimal.
 pub(crate) const MOST: usize = 64;
 
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -12,7 +12,7 @@ use mysql_async::{Conn, Error as DriverError, Params, Row, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use super::fault::{cut_short, fault, fault_of, not_sent, panicked};
+use super::fault::{cut_short, fault, fault_of, not_sent, panicked, too_large};
 use super::url::Config;
 use crate::error::Result;
 use crate::kit::database::batch::Batches;
@@ -44,6 +44,8 @@ pub(super) struct Connection {
     ended: Arc<AtomicBool>,
     task: AbortHandle,
     has_schema: AtomicBool,
+    /// The server ends a connection on which a larger request arrives.
+    pub(super) largest: AtomicU64,
     pub(super) number: u64,
     batches: Batches,
 }
@@ -71,10 +73,8 @@ impl Connection {
         let ended = Arc::new(AtomicBool::new(false));
         let told = Told { ended: Arc::clone(&ended), user, number };
         let task = tasks.spawn(drive(wire, receiver, started, told, clock, silence));
-        Ok((
-            Self { jobs, ended, task, has_schema: AtomicBool::new(false), number, batches: Batches::default() },
-            chores,
-        ))
+        let (has_schema, largest, batches) = (AtomicBool::new(false), AtomicU64::new(u64::MAX), Batches::default());
+        Ok((Self { jobs, ended, task, has_schema, largest, number, batches }, chores))
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -99,6 +99,7 @@ impl Connection {
         }
     }
 
+    /// Calls the procedure that sleeps. Returns `None` if `KILL QUERY` woke the connection.
     pub(super) async fn sleep(&self, arguments: Vec<Value>) -> Result<Option<Row>> {
         let answer = self.send(format!("{SLEEP}(?,?,?,?)"), Some(arguments)).await;
         match answer.ok_or_else(|| not_sent("listen"))? {
@@ -119,6 +120,7 @@ impl Connection {
         answer.map_err(|error| fault_of(operation, &error, meant))
     }
 
+    /// Sends a request again while the server undoes the request in favour of another one (1213).
     async fn settled(
         &self,
         operation: &'static str,
@@ -166,7 +168,12 @@ impl Calls for Connection {
         params: Vec<Param<'_>>,
     ) -> Result<Vec<call::Row>> {
         let sql = format!("CALL fencelock_{function}({})", vec!["?"; params.len()].join(","));
-        let answer = self.settled(operation, &sql, params.into_iter().map(value).collect()).await?;
+        let arguments: Vec<Value> = params.into_iter().map(value).collect();
+        // A call has less than 128 bytes besides its arguments.
+        if arguments.iter().map(Value::bin_len).sum::<u64>() + 128 > self.largest.load(Ordering::Relaxed) {
+            return Err(too_large(operation));
+        }
+        let answer = self.settled(operation, &sql, arguments).await?;
         let rows = answer.map_err(|error| fault(operation, &error))?.rows;
         if rows.is_empty() && !LISTING.contains(&function) {
             self.task.abort();

@@ -40,6 +40,10 @@ pub(super) fn cut_short(operation: &'static str) -> Error {
     ended("the request was ended at the server").of(operation)
 }
 
+pub(super) fn too_large(operation: &'static str) -> Error {
+    refused(ErrorKind::Exhausted, "the call is larger than the server takes (max_allowed_packet)").of(operation)
+}
+
 fn ended(message: &'static str) -> Meaning {
     Meaning { unknown: true, ..passing(ErrorKind::Unreachable, message) }
 }
@@ -63,7 +67,8 @@ fn meant(said: &ServerError) -> Meaning {
             Denied,
             "the user may not do that: it needs EXECUTE on the procedures of fencelock, which `fencelock migrate --grant` gives",
         ),
-        (1305 | 1146 | 1054 | 1318 | 1630, _) => refused(
+        // 1644: a procedure refuses a parameter.
+        (1305 | 1146 | 1054 | 1136 | 1318 | 1630 | 1048 | 1364 | 1366 | 1406 | 1644 | 4025, _) => refused(
             Layout,
             "the tables are not what this release makes: they are damaged, or of another program (`fencelock migrate` makes them)",
         ),

@@ -23,6 +23,7 @@ pub(super) struct Dialler {
     clock: Arc<dyn Clock>,
     patience: Duration,
     silence: Duration,
+    /// How long a request waits for another transaction's row: shorter than `silence`, so that the server reports the wait.
     waits: Duration,
     user: Arc<dyn User<Connection>>,
     only_looks: bool,

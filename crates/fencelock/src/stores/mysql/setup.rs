@@ -1,5 +1,6 @@
 //! What a server must be, and our tables: how they are made, and whether those that are there are ours.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mysql_async::Row;
@@ -19,7 +20,8 @@ const NOT_ONE: &str =
 /// are. `waits` is for how long a request waits for somebody's row.
 pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Duration) -> Result<()> {
     // SYSDATE is the time of the moment, and NOW that of the statement, unless somebody made them the same.
-    let facts = "SELECT VERSION(), CAST(@@global.read_only AS CHAR), SLEEP(0.001), SYSDATE(6) = NOW(6)";
+    let facts =
+        "SELECT VERSION(), CAST(@@global.read_only AS CHAR), SLEEP(0.001), SYSDATE(6) = NOW(6), @@max_allowed_packet";
     let rows = connection.simple("connect", facts).await?;
     let row = rows.first().ok_or_else(|| Error::new(ErrorKind::Unsupported, "connect", NOT_ONE))?;
     let (version, read_only) = (told::<String>(row, 0)?, told::<String>(row, 1)?);
@@ -38,6 +40,7 @@ pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Durat
         let message = "the server takes no writes: it is a replica, or read-only (read_only)";
         return Err(refuse(ErrorKind::Unreachable, message).retryable());
     }
+    connection.largest.store(told(row, 4)?, Ordering::Relaxed);
     // A GRANT to nobody would make an account without a password.
     let (limit, mode) =
         if is_mariadb { ("max_statement_time", ",NO_AUTO_CREATE_USER") } else { ("max_execution_time", "") };

@@ -36,11 +36,15 @@ struct Traffic {
 
 pub(super) struct Connection {
     client: Client,
+    /// The functions of the schema by name; unset until the connection has found the schema.
     functions: OnceLock<HashMap<&'static str, Function>>,
+    /// Begins each transaction behind a pooler. Locked while the parts of a transaction are sent.
     pooled: Mutex<Option<String>>,
     traffic: Arc<Traffic>,
     tasks: Mutex<Vec<AbortHandle>>,
+    /// The number of the connection within its link, from 1; 0 for a connection of no link.
     pub(super) number: u64,
+    /// Whether the server notifies this connection of grants.
     ear: tokio::sync::Mutex<bool>,
     batches: Batches,
 }

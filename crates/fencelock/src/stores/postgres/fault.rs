@@ -34,7 +34,7 @@ fn meant(code: &str) -> Meaning {
             "the user may not do that: it needs USAGE on the schema and EXECUTE on its functions, which `fencelock migrate --grant` gives",
         ),
         "25006" => passing(Unreachable, "the server takes no writes: it is a standby, or read-only"),
-        "3F000" | "42883" | "42P01" | "42P02" | "42703" | "42804" => refused(
+        "3F000" | "42883" | "42P01" | "42P02" | "42703" | "42804" | "22004" | "22023" | "23502" | "23514" => refused(
             Layout,
             "the schema is not what this release makes: it is damaged, or of another program (`fencelock migrate` makes it)",
         ),

@@ -37,7 +37,9 @@ pub(super) struct Dialler {
     pub(super) clock: Arc<dyn Clock>,
     purpose: Purpose,
     patience: Duration,
+    /// How long a connection may owe an answer.
     pub(super) silence: Duration,
+    /// How long a request waits for rows that another transaction locks.
     lock_timeout: Duration,
     pub(super) user: Arc<dyn User<Connection>>,
     tasks: Option<Tasks>,
