@@ -202,9 +202,9 @@ BEGIN
             UPDATE fencelock_place SET granted = TRUE, since = v_now WHERE b = p_b AND name = p_name AND seq = v_seq;
             {one}
             IF v_session = p_me THEN
-                SET io_granted = CONCAT(io_granted, v_client, '-', v_number, '-', v_seq, ',');
+                SET io_granted = CONCAT(COALESCE(io_granted, ''), v_client, '-', v_number, '-', v_seq, ',');
             ELSE
-                SET io_rung = CONCAT(io_rung, v_session, ',');
+                SET io_rung = CONCAT(COALESCE(io_rung, ''), v_session, ',');
             END IF;
             SET v_used = v_used + v_weight;
             IF v_used >= v_capacity THEN
@@ -428,8 +428,8 @@ CREATE PROCEDURE fencelock_enter(
     p_capacity BIGINT, p_wait BOOLEAN, p_again BOOLEAN, p_purpose VARBINARY(512)
 ) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_rung, v_me LONGBLOB DEFAULT '';
-    DECLARE v_answer, v_one, v_two, v_last, v_new, v_epoch, v_now, v_used, v_lives BIGINT;
+    DECLARE v_rung, v_me LONGBLOB;
+    DECLARE v_answer, v_one, v_two, v_last, v_epoch, v_now, v_free BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     IF NOT COALESCE(p_name <> '' AND p_epoch > 0 AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_weight BETWEEN 1 AND p_capacity AND p_capacity <= 4294967295 AND p_wait IN (0, 1) AND p_again IN (0, 1), FALSE) {refused}
     {begin}
@@ -438,24 +438,20 @@ BEGIN
         IF p_wait THEN
             UPDATE fencelock_bucket SET last = LAST_INSERT_ID(GREATEST(last + 1, {us} * 128 DIV 1000)) WHERE b = v_b;
             {one}
-            SET v_new = LAST_INSERT_ID();
+            SET v_one = LAST_INSERT_ID(), v_now = {us};
+            -- A name without places has no row.
+            INSERT IGNORE INTO fencelock_queue SELECT v_b, p_name, v_one, FALSE FROM fencelock_layout AS l JOIN fencelock_session AS s
+                WHERE l.one = 1 AND l.quiet_until <= v_now AND s.id = p_session AND s.expires > v_now AND s.epoch <= p_epoch;
+            SET v_free = ROW_COUNT();
         ELSE
             {lock}
         END IF;
-        IF v_new IS NOT NULL THEN
-            SET v_now = {us};
-            SELECT COUNT(q.b), COUNT(*) INTO v_used, v_lives FROM fencelock_layout AS l JOIN fencelock_session AS s
-                LEFT JOIN fencelock_queue AS q ON q.b = v_b AND q.name = p_name
-                WHERE l.one = 1 AND l.quiet_until <= v_now AND s.id = p_session AND s.expires > v_now AND s.epoch <= p_epoch;
-        END IF;
-        IF v_lives AND NOT v_used THEN
-            INSERT INTO fencelock_queue VALUES (v_b, p_name, v_new, FALSE);
+        IF v_free = 1 THEN
+            INSERT INTO fencelock_place VALUES (v_b, p_name, v_one, TRUE, p_weight, p_capacity, p_session, p_client, p_number, v_now, p_purpose);
             {one}
-            INSERT INTO fencelock_place VALUES (v_b, p_name, v_new, TRUE, p_weight, p_capacity, p_session, p_client, p_number, v_now, p_purpose);
-            {one}
-            SET v_answer = 0, v_one = v_new;
+            SET v_answer = 0;
         ELSE
-            CALL fencelock__enter(v_b, p_session, p_epoch, p_name, p_client, p_number, p_weight, p_capacity, p_wait, p_again, p_purpose, v_new,
+            CALL fencelock__enter(v_b, p_session, p_epoch, p_name, p_client, p_number, p_weight, p_capacity, p_wait, p_again, p_purpose, v_one,
                 v_rung, v_answer, v_one, v_two);
         END IF;
     {commit}
@@ -506,16 +502,29 @@ CREATE PROCEDURE fencelock_leave(
     p_session BIGINT UNSIGNED, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_withdraw BOOLEAN
 ) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_rung, v_told, v_me LONGBLOB DEFAULT '';
+    DECLARE v_rung, v_told, v_me LONGBLOB;
     DECLARE v_answer, v_last, v_seq, v_epoch BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     IF NOT COALESCE(p_name <> '' AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_withdraw IN (0, 1), FALSE) {refused}
     {begin}
         {lock}
-        CALL fencelock__leave(v_b, p_session, p_name, p_client, p_number, p_seq, NULL, v_rung, v_told, v_answer, v_seq);
-        SET v_me = IF(p_withdraw, p_session, '');
+        -- As fencelock__leave does it, whose call takes longer than the statements.
+        SELECT seq INTO v_seq FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND client = p_client AND number = p_number
+            AND session = p_session FOR UPDATE SKIP LOCKED;
+        IF v_seq IS NULL THEN
+            CALL fencelock__leave(v_b, p_session, p_name, p_client, p_number, p_seq, NULL, v_rung, v_told, v_answer, v_seq);
+        ELSE
+            DELETE FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_seq;
+            {one}
+            DELETE FROM fencelock_queue WHERE b = v_b AND name = p_name AND NOT shared;
+            IF ROW_COUNT() = 0 THEN
+                    CALL fencelock__settle(v_b, p_name, p_session, v_rung, v_told);
+            END IF;
+            SET v_answer = 1, v_seq = 0;
+        END IF;
+        SET v_me = IF(p_withdraw, p_session, NULL);
     {commit}
-    SELECT v_answer, COALESCE(v_epoch, 0), v_seq, v_told;
+    SELECT v_answer, COALESCE(v_epoch, 0), v_seq, COALESCE(v_told, '');
 END
 //
 
@@ -767,11 +776,10 @@ BEGIN
     IF NOT COALESCE(p_name <> '' AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_seq > 0 AND p_record <> '' AND p_reason IS NOT NULL, FALSE) {refused}
     {begin}
         {lock}
-        SELECT COUNT(*) > 0 INTO v_answer FROM fencelock_broken WHERE name = p_name AND seq = p_seq AND record = p_record;
+        SELECT (SELECT COUNT(*) > 0 FROM fencelock_broken WHERE name = p_name AND seq = p_seq AND record = p_record), COUNT(*), MAX(session)
+            INTO v_answer, v_found, v_session FROM fencelock_place
+            WHERE b = v_b AND name = p_name AND seq = p_seq AND granted AND client = p_client AND number = p_number;
         IF v_answer IS NULL {interrupted}
-        SELECT COUNT(*), MAX(session) INTO v_found, v_session FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
-            AND client = p_client AND number = p_number;
-        IF v_found IS NULL {interrupted}
         IF v_answer = 0 AND v_found THEN
             CALL fencelock__leave(v_b, v_session, p_name, p_client, p_number, p_seq, NULL, v_rung, v_told, v_answer, v_seq);
             IF v_answer = 1 THEN

@@ -170,7 +170,7 @@ pub(super) fn statements() -> Vec<String> {
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'a parameter is missing or out of range';
     END IF;";
     const COMMIT: &str = "    IF v_rung <> '' OR v_me <> '' THEN
-            CALL fencelock__count(v_rung, NULLIF(v_me, ''), v_epoch);
+            CALL fencelock__count(COALESCE(v_rung, ''), NULLIF(v_me, ''), v_epoch);
         END IF;
         COMMIT;
     END;

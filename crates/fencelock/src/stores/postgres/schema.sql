@@ -349,9 +349,7 @@ BEGIN
         RETURN QUERY SELECT -1::bigint, ''::text, 0::bigint, 0::bigint, ''::text;
         RETURN;
     END IF;
-    IF cardinality(p_heard) > 0 THEN
-        UPDATE broken SET told = true WHERE session = p_session AND NOT told AND seq = ANY (p_heard);
-    END IF;
+    UPDATE broken SET told = true WHERE session = p_session AND NOT told AND seq = ANY (p_heard);
     RETURN QUERY SELECT seq, name, client, number, reason FROM broken WHERE session = p_session AND NOT told ORDER BY id LIMIT 1000;
 END $$;
 
@@ -725,15 +723,13 @@ DECLARE
     home integer := _home(p_name);
     floor_seq bigint;
     whose bigint;
-    known text;
 BEGIN
     {check}
     -- A constraint of a table would send the row to the caller, with the number of the session.
     IF (p_reason ~ '[[:cntrl:]]' OR octet_length(p_reason) > 512 OR octet_length(p_record) > 65535) IS NOT FALSE THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a reason is one line of at most 512 bytes, and a record has at most 65535';
     END IF;
-    PERFORM 1 FROM broken WHERE name = p_name AND seq = p_seq AND record = p_record;
-    IF FOUND THEN
+    IF EXISTS (SELECT FROM broken WHERE name = p_name AND seq = p_seq AND record = p_record) THEN
         RETURN true;
     END IF;
     DELETE FROM place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted AND client = p_client AND number = p_number
@@ -746,10 +742,8 @@ BEGIN
     DELETE FROM broken WHERE name = p_name AND at < clock_timestamp() - interval '30 days';
     SELECT low INTO floor_seq FROM bucket WHERE bucket = home FOR NO KEY UPDATE;
     PERFORM _settle(home, p_name, floor_seq, false);
-    SELECT bell INTO known FROM session WHERE id = whose;
-    IF FOUND THEN
-        PERFORM pg_notify(known, 'n ' || p_name || chr(10) || 'b ' || lpad(to_hex(p_client), 16, '0') || '-' || to_hex(p_number) || ' ' || p_seq || ' ' || p_reason);
-    END IF;
+    PERFORM pg_notify(bell, 'n ' || p_name || chr(10) || 'b ' || lpad(to_hex(p_client), 16, '0') || '-' || to_hex(p_number) || ' ' || p_seq || ' ' || p_reason)
+        FROM session WHERE id = whose;
     RETURN true;
 END $$;
 
