@@ -1,12 +1,12 @@
 //! The parent's side of the workers: processes that do what is measured, one contestant each.
 
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use fencelock_lab::Process;
 
 use crate::bench::Bench;
 use crate::contestant::Contestant;
@@ -35,10 +35,7 @@ pub(crate) struct Target {
 #[derive(Debug)]
 pub(crate) struct Worker {
     contestant: Contestant,
-    child: Child,
-    /// `None` when there is nothing more to order.
-    orders: Option<ChildStdin>,
-    answers: Receiver<String>,
+    process: Process,
     log: PathBuf,
 }
 
@@ -57,20 +54,9 @@ impl Worker {
             command.arg("--multi-thread");
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = machine::pinned(cores, || command.spawn().context("cannot start a worker"))?;
+        let child = machine::pinned(cores, || command.spawn().context("cannot start a worker"))?;
         scratch::child_started(child.id());
-        let (Some(orders), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            bail!("a worker has no pipes");
-        };
-        let (lines, answers) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
-                if lines.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        let mut worker = Self { contestant, child, orders: Some(orders), answers, log };
+        let mut worker = Self { contestant, process: Process::of(child), log };
         let said = worker.answer()?;
         ensure!(said == "ready", "a worker said {said:?} for a start");
         if let Some(recipe) = peers::recipe(contestant) {
@@ -88,13 +74,13 @@ impl Worker {
 
     fn tell(&mut self, order: &str) -> Result<()> {
         let gone = || format!("{order}: {} is gone", self.contestant.title());
-        writeln!(self.orders.as_mut().with_context(gone)?, "{order}").with_context(gone)
+        self.process.order(order).with_context(gone)
     }
 
     /// Waits for the next answer.
     pub(crate) fn answer(&mut self) -> Result<String> {
         let who = self.contestant.title();
-        let line = match self.answers.recv_timeout(PATIENCE) {
+        let line = match self.process.says(PATIENCE) {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => bail!("{who}: no answer for {} s", PATIENCE.as_secs()),
             Err(RecvTimeoutError::Disconnected) => bail!("{who}: the worker is gone"),
@@ -128,7 +114,7 @@ impl Worker {
 
     /// Processor time of its threads so far.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
-        machine::threads_time(self.child.id())
+        machine::threads_time(self.process.id())
     }
 
     /// The numbers that the last order left.
@@ -146,13 +132,12 @@ impl Drop for Worker {
     fn drop(&mut self) {
         if self.contestant.is_session() {
             // Its locks in the store would stay for as long as its session.
-            self.orders = None;
-            let child = &mut self.child;
-            fencelock_testbed::wait_until(FAREWELL, || !matches!(child.try_wait(), Ok(None)));
+            self.process.dismiss();
+            let process = &mut self.process;
+            fencelock_testbed::wait_until(FAREWELL, || !matches!(process.ended(), Ok(None)));
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        scratch::child_ended(self.child.id());
+        let _ = self.process.kill();
+        scratch::child_ended(self.process.id());
     }
 }
 

@@ -1,11 +1,11 @@
 //! A driver process, as its parent sees it.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use fencelock_lab::Process;
 use fencelock_testbed::process;
 
 /// How long a driver may take to start, and for an order that nothing is in the way of.
@@ -26,9 +26,7 @@ pub(crate) enum Answer {
 #[derive(Debug)]
 pub(crate) struct Driver {
     name: &'static str,
-    child: Child,
-    orders: ChildStdin,
-    answers: Receiver<String>,
+    process: Process,
     is_ready: bool,
     is_alive: bool,
 }
@@ -37,19 +35,8 @@ impl Driver {
     /// Starts it, without waiting until it is ready.
     pub(crate) fn start(name: &'static str, mut command: Command) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = process::spawn(command).with_context(|| format!("cannot start the driver of {name}"))?;
-        let (Some(orders), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            bail!("the driver of {name} has no pipes");
-        };
-        let (lines, answers) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if lines.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        Ok(Self { name, child, orders, answers, is_ready: false, is_alive: true })
+        let child = process::spawn(command).with_context(|| format!("cannot start the driver of {name}"))?;
+        Ok(Self { name, process: Process::of(child), is_ready: false, is_alive: true })
     }
 
     /// Waits until it is connected.
@@ -79,7 +66,7 @@ impl Driver {
 
     /// Sends an order, without waiting for the answer.
     pub(crate) fn send(&mut self, order: &str) -> Result<()> {
-        writeln!(self.orders, "{order}").with_context(|| format!("{order}: the driver of {} is gone", self.name))
+        self.process.order(order).with_context(|| format!("{order}: the driver of {} is gone", self.name))
     }
 
     /// The next answer, if it comes in time.
@@ -111,24 +98,15 @@ impl Driver {
     /// Kills it, as `kill -9` does.
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.is_alive = false;
-        self.child.kill().context("cannot kill a driver")?;
-        self.child.wait().context("cannot wait for a killed driver")?;
-        Ok(())
+        self.process.kill().context("cannot kill a driver")
     }
 
     fn line(&self, within: Duration) -> Result<Option<String>> {
-        match self.answers.recv_timeout(within) {
+        match self.process.says(within) {
             Ok(line) => Ok(Some(line)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => bail!("the driver of {} is gone", self.name),
         }
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        // One that is gone already cannot be killed, and need not be.
-        let _ = self.kill();
     }
 }
 

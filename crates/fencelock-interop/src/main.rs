@@ -6,6 +6,7 @@ mod clients;
 mod downgrade;
 mod driver;
 mod ours;
+mod pair;
 mod play;
 mod pool;
 mod redis;

@@ -110,8 +110,8 @@ impl Drill {
 
     fn orders(&self) -> Orders {
         let Self { directory, seed, tasks, locks, uses, .. } = self.clone();
-        let (url, client, refusal) = (String::new(), String::new(), self.strategy.refusal());
-        Orders { url, directory, client, seed, tasks, locks, uses, is_crowd: false, refusal }
+        let (url, client, is_exhausted) = (String::new(), String::new(), self.strategy.refusal().is_some());
+        Orders { url, directory, client, seed, tasks, locks, uses, is_crowd: false, is_exhausted }
     }
 
     fn hurt(&self, fleet: &mut Fleet, toll: &mut Toll) -> io::Result<()> {

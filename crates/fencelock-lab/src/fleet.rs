@@ -1,13 +1,12 @@
 //! The workers of a drill: started, killed, stopped and continued; none of them outlives the fleet.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-
+use super::process::Process;
 use super::site::Site;
 use super::view::View;
 use super::worker::{Orders, lock_name};
@@ -19,7 +18,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// One process, and those that took its place.
 #[derive(Debug)]
 pub(super) struct Worker {
-    child: Child,
+    process: Process,
     client: String,
     incarnation: usize,
     pub(super) view: View,
@@ -76,9 +75,9 @@ impl Fleet {
         }
         orders.seed = orders.seed.wrapping_mul(31).wrapping_add((number * 1_000 + incarnation) as u64);
         let mut command = Command::new(&self.binary);
-        let child = command.args(orders.to_args()).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        let process = Process::start(command.arg(serde_json::to_string(&orders)?))?;
         let view = View::new(orders.directory.join(format!("{}.log", orders.client)));
-        Ok(Worker { child, client: orders.client, incarnation, view, is_stopped: false })
+        Ok(Worker { process, client: orders.client, incarnation, view, is_stopped: false })
     }
 
     /// Where the workers are.
@@ -99,8 +98,7 @@ impl Fleet {
     /// Kills a worker, whatever it is doing, and waits until it is dead.
     pub(super) fn kill(&mut self, number: usize) -> io::Result<()> {
         let worker = &mut self.workers[number];
-        worker.child.kill()?;
-        worker.child.wait()?;
+        worker.process.kill()?;
         self.log.write(0, LogEvent::Dead { client: &worker.client })?;
         worker.view.look()
     }
@@ -119,9 +117,7 @@ impl Fleet {
     /// Stops a worker, and waits until it is.
     pub(super) fn stop(&mut self, number: usize) -> io::Result<()> {
         let worker = &mut self.workers[number];
-        let pid = Pid::from_child(&worker.child);
-        kill_process(pid, Signal::STOP)?;
-        waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+        worker.process.stop()?;
         worker.is_stopped = true;
         worker.view.look()?;
         let note = format!("stopped {}", worker.client);
@@ -132,7 +128,7 @@ impl Fleet {
     pub(super) fn go_on(&mut self, number: usize) -> io::Result<()> {
         self.note(&format!("continued {}", self.workers[number].client))?;
         let worker = &mut self.workers[number];
-        kill_process(Pid::from_child(&worker.child), Signal::CONT)?;
+        worker.process.resume()?;
         worker.is_stopped = false;
         Ok(())
     }
@@ -141,7 +137,7 @@ impl Fleet {
     pub(super) fn look(&mut self) -> io::Result<()> {
         for number in 0..self.workers.len() {
             self.workers[number].view.look()?;
-            if let Some(status) = self.workers[number].child.try_wait()? {
+            if let Some(status) = self.workers[number].process.ended()? {
                 self.kill(number)?;
                 let Worker { client, view, .. } = &self.workers[number];
                 self.faults.push(format!("{client} ended by itself: {status}: {}", view.failure()));
@@ -191,15 +187,13 @@ impl Fleet {
     /// Tells all workers to finish, and waits until they did.
     pub(super) fn finish(&mut self, patience: Duration) -> io::Result<()> {
         for worker in &mut self.workers {
-            if let Some(stdin) = &mut worker.child.stdin {
-                // A worker that ended before it could be told is noticed below.
-                let _ = stdin.write_all(b"finish\n");
-            }
+            // A worker that ended before it could be told is noticed below.
+            let _ = worker.process.order("finish");
         }
         let start = Instant::now();
         for worker in &mut self.workers {
             loop {
-                match worker.child.try_wait()? {
+                match worker.process.ended()? {
                     Some(status) if status.success() => break,
                     Some(status) => {
                         worker.view.look()?;
@@ -215,15 +209,5 @@ impl Fleet {
             }
         }
         Ok(())
-    }
-}
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        for worker in &mut self.workers {
-            // A worker that ended already cannot be killed, and need not be.
-            let _ = worker.child.kill();
-            let _ = worker.child.wait();
-        }
     }
 }

@@ -13,6 +13,8 @@
 mod drill;
 mod fleet;
 pub mod history;
+mod process;
+mod register;
 mod resource;
 mod site;
 mod strategy;
@@ -21,6 +23,8 @@ mod view;
 mod worker;
 
 pub use drill::{Drill, Verdict};
+pub use process::Process;
+pub use register::{Count, Grant, Register};
 pub use resource::Resource;
 pub use site::{Outage, Site};
 pub use strategy::{Strategy, Toll};

@@ -31,7 +31,7 @@ impl Resource {
         let newest = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         seize(&newest)?;
         let log = RegisterLog::open(&directory.join(format!("resource-{lock}.log")));
-        free(&newest)?;
+        flock(&newest, FlockOperation::Unlock)?;
         Ok(Self { lock: lock.to_owned(), newest, log: log? })
     }
 
@@ -42,7 +42,7 @@ impl Resource {
     pub fn write(&self, token: i64) -> io::Result<bool> {
         seize(&self.newest)?;
         let accepted = self.decide(token);
-        free(&self.newest)?;
+        flock(&self.newest, FlockOperation::Unlock)?;
         accepted
     }
 
@@ -59,10 +59,7 @@ impl Resource {
     }
 }
 
-fn seize(file: &File) -> io::Result<()> {
+/// Waits for the exclusive `flock` of a file.
+pub(crate) fn seize(file: &File) -> io::Result<()> {
     Ok(retry_on_intr(|| flock(file, FlockOperation::LockExclusive))?)
-}
-
-fn free(file: &File) -> io::Result<()> {
-    Ok(flock(file, FlockOperation::Unlock)?)
 }

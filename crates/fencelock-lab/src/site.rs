@@ -58,9 +58,6 @@ impl Outage {
     /// Further than any answer to one acquire reaches.
     pub const ANSWER_BYTES: u64 = 400;
 
-    /// The kinds of error with which a store refuses what it cannot do while something befalls it.
-    pub(super) const REFUSALS: [ErrorKind; 1] = [ErrorKind::Exhausted];
-
     /// The kind of error with which the store refuses while this befalls it, if it does: a worker that is told anything else
     /// that no retry can help has found a fault.
     #[must_use]

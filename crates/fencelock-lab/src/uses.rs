@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use fencelock::inspect::Claim;
 use fencelock::{AnyGuard, Client, Mutex, Result, RwLock, Semaphore, WriteGuard};
+use serde::{Deserialize, Serialize};
 
 /// How many permits the semaphores of drills have.
 const CAPACITY: u32 = 3;
 
 /// What the locks of a drill are used as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Uses {
     /// All of them as mutexes.
@@ -30,14 +31,6 @@ impl Uses {
     /// All of them.
     pub const ALL: [Self; 6] =
         [Self::Mutexes, Self::Writers, Self::AllPermits, Self::ReadWriteLocks, Self::Semaphores, Self::Mixed];
-
-    pub(super) fn to_arg(self) -> String {
-        format!("{self:?}")
-    }
-
-    pub(super) fn from_arg(arg: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|uses| uses.to_arg() == arg)
-    }
 
     /// What the lock with this number is used as.
     fn of_lock(self, lock: usize) -> Self {

@@ -10,14 +10,14 @@ use std::time::Duration;
 use fencelock::inspect::Claim;
 use fencelock::observe::{Event, Observer};
 use fencelock::{Client, ErrorKind, Guard, WriteGuard};
+use serde::{Deserialize, Serialize};
 
 use super::resource::Resource;
-use super::site::Outage;
 use super::uses::{Held, Lock, Uses};
 use crate::history::{LogEvent, LogWriter};
 
 /// What a worker is told when it is started.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Orders {
     pub(super) url: String,
     /// Where logs and resources are.
@@ -32,37 +32,8 @@ pub(super) struct Orders {
     pub(super) uses: Uses,
     /// Whether all its tasks share one client, and wait patiently for whatever they ask for.
     pub(super) is_crowd: bool,
-    /// The kind of error with which the store refuses while it is hurt, besides those that every fault explains.
-    pub(super) refusal: Option<ErrorKind>,
-}
-
-impl Orders {
-    pub(super) fn to_args(&self) -> [String; 9] {
-        let Self { url, directory, client, seed, tasks, locks, uses, is_crowd, refusal } = self.clone();
-        let [seed, tasks, locks] = [seed.to_string(), tasks.to_string(), locks.to_string()];
-        let [is_crowd, refusal] = [is_crowd.to_string(), refusal_to_arg(refusal)];
-        [url, directory.display().to_string(), client, seed, tasks, locks, uses.to_arg(), is_crowd, refusal]
-    }
-
-    fn from_args(args: impl Iterator<Item = String>) -> Option<Self> {
-        let args: Vec<String> = args.collect();
-        let [url, directory, client, seed, tasks, locks, uses, is_crowd, refusal] = &args[..] else { return None };
-        Some(Self {
-            url: url.clone(),
-            directory: directory.into(),
-            client: client.clone(),
-            seed: seed.parse().ok()?,
-            tasks: tasks.parse().ok()?,
-            locks: locks.parse().ok()?,
-            uses: Uses::from_arg(uses)?,
-            is_crowd: is_crowd.parse().ok()?,
-            refusal: Outage::REFUSALS.into_iter().find(|kind| refusal_to_arg(Some(*kind)) == *refusal),
-        })
-    }
-}
-
-fn refusal_to_arg(refusal: Option<ErrorKind>) -> String {
-    refusal.map_or_else(String::new, |kind| format!("{kind:?}"))
+    /// Whether the store may be [`Exhausted`](ErrorKind::Exhausted) while it is hurt.
+    pub(super) is_exhausted: bool,
 }
 
 /// The name of the lock with this number.
@@ -85,7 +56,8 @@ type Failure = Box<dyn std::error::Error>;
 /// standard input.
 #[must_use]
 pub fn worker_main() -> ExitCode {
-    match Orders::from_args(std::env::args().skip(1)).ok_or("started by the harness only".into()).and_then(work) {
+    let orders = std::env::args().nth(1).and_then(|orders| serde_json::from_str(&orders).ok());
+    match orders.ok_or("started by the harness only".into()).and_then(work) {
         Ok(code) => code,
         Err(failure) => {
             eprintln!("worker: {failure}");
@@ -190,7 +162,7 @@ struct Task<'a> {
     locks: usize,
     uses: Uses,
     is_crowd: bool,
-    refusal: Option<ErrorKind>,
+    is_exhausted: bool,
 }
 
 /// Of a crowd, nobody can tell whose arrival the shared client's observer is told of.
@@ -202,8 +174,8 @@ async fn task(orders: &Orders, number: usize, shared: &Shared, crowd: Option<Cli
     };
     let section = number as u64 * SECTIONS_PER_TASK;
     let rng = fastrand::Rng::with_seed(orders.seed.wrapping_add(number as u64).wrapping_mul(0x9e37_79b9));
-    let Orders { locks, uses, is_crowd, refusal, .. } = *orders;
-    let mut task = Task { client, queued, shared, section, rng, locks, uses, is_crowd, refusal };
+    let Orders { locks, uses, is_crowd, is_exhausted, .. } = *orders;
+    let mut task = Task { client, queued, shared, section, rng, locks, uses, is_crowd, is_exhausted };
     while !shared.finish.load(Ordering::Relaxed) {
         task.section().await?;
     }
@@ -354,8 +326,8 @@ impl Task<'_> {
     /// Notes an error that a fault explains: the store could not be reached, or ended the session, or refuses as it is
     /// bound to. Any other ends the worker.
     fn bear(&self, error: &fencelock::Error) -> Result<(), Failure> {
-        let is_explained =
-            error.is_retryable() || error.kind() == ErrorKind::Lost || Some(error.kind()) == self.refusal;
+        let is_refused = self.is_exhausted && error.kind() == ErrorKind::Exhausted;
+        let is_explained = error.is_retryable() || error.kind() == ErrorKind::Lost || is_refused;
         match is_explained {
             true => Ok(self.log(LogEvent::Note { text: &error.to_string() })?),
             false => Err(format!("{error:?}").into()),

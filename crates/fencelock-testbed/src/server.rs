@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::packages::Package;
 use crate::{mysql, postgres, redis, zookeeper};
@@ -36,6 +37,45 @@ pub trait Server: fmt::Debug + Send + Sync {
     /// # Errors
     /// When it does not answer.
     fn requests(&self) -> io::Result<u64>;
+}
+
+/// Implements [`Server`] for one server by its methods of the same names. `$requests` counts the requests.
+macro_rules! by_its_methods {
+    ($server:ty, $requests:expr) => {
+        impl crate::server::Server for $server {
+            fn address(&self) -> std::net::SocketAddr {
+                self.address()
+            }
+
+            fn kill(&self) {
+                self.kill();
+            }
+
+            fn pause(&self) {
+                self.pause();
+            }
+
+            fn resume(&self) {
+                self.resume();
+            }
+
+            fn restart(&self) -> std::io::Result<()> {
+                self.restart()?;
+                self.wait_until_serving()
+            }
+
+            fn requests(&self) -> std::io::Result<u64> {
+                $requests(self)
+            }
+        }
+    };
+}
+pub(crate) use by_its_methods;
+
+/// A name for a database that no other test uses, as in `t1a2b_7`.
+pub(crate) fn database_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    format!("t{:x}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A kind of server: which store is on it, and how it is started.

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{scope, sleep};
+use std::thread::sleep;
 use std::time::Duration;
 
 use axum::Router;
@@ -24,6 +24,8 @@ use fencelock_testbed::redis::{Hands, Reply, Server, Settings};
 use fencelock_testbed::wait_until;
 use fencelock_testbed::zookeeper::{self, Ensemble};
 use fencelock_zookeeper as zk;
+
+use crate::writers::on_threads;
 
 const TTL: Duration = Duration::from_millis(500);
 /// How long whoever is stopped is so.
@@ -78,18 +80,14 @@ pub fn drill(writer: &Path, kind: Kind, checked: bool, stops: usize, seed: u64) 
     let hurt = |number: usize| -> io::Result<()> {
         let mut command: Command = bound(writer);
         let (kind, way) = (format!("{kind:?}"), if checked { "checked" } else { "bare" });
-        command.args(["fenced", &kind, way, &store, &place]).args([&acknowledged(number), &over]);
-        let mut process = Process::start({
-            command.stdin(Stdio::null());
-            command
-        })?;
+        command.args(["fenced", &kind, way, &store, &place]).args([&acknowledged(number), &over]).stdin(Stdio::null());
+        let mut process = Process::start(command)?;
         if !wait_until(PATIENCE, || fs::metadata(acknowledged(number)).is_ok_and(|file| file.len() > 0)) {
             return Err(io::Error::other("nothing was written"));
         }
-        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number as u64 + 1);
+        let mut random = fastrand::Rng::with_seed(seed.wrapping_add(number as u64));
         while done.fetch_add(1, Ordering::Relaxed) < stops {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            sleep(Duration::from_millis(100 + (random >> 33) % 700));
+            sleep(Duration::from_millis(random.u64(100..800)));
             process.pause()?;
             sleep(STOP);
             process.resume()?;
@@ -101,10 +99,7 @@ pub fn drill(writer: &Path, kind: Kind, checked: bool, stops: usize, seed: u64) 
             Err(io::Error::other("a writer did not end"))
         }
     };
-    scope(|all| {
-        let all: Vec<_> = (0..WRITERS).map(|number| all.spawn(move || hurt(number))).collect();
-        all.into_iter().try_for_each(|one| one.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))))
-    })?;
+    on_threads(WRITERS, hurt)?;
     let text = bed.list()?;
     let there: HashSet<&str> = text.split_whitespace().collect();
     let told = (0..WRITERS).map(|number| fs::read_to_string(acknowledged(number))).collect::<io::Result<String>>()?;

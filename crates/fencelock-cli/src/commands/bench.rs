@@ -12,13 +12,13 @@ use std::process::Command;
 
 use clap::Args;
 use fencelock::Name;
+use fencelock_lab::Process;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::figures::{Figures, in_order};
 use self::log::Log;
 pub(crate) use self::workers::Workers;
 use super::StoreArguments;
-use super::worker_process::WorkerProcess;
 use crate::arguments;
 use crate::job::ended_early;
 use crate::output::{Failure, Outcome};
@@ -99,16 +99,29 @@ impl Bench {
                 Some(sections) => command.args(["--sections", &sections.to_string()]),
                 None => command.args(["--seconds", &self.seconds.to_string()]),
             };
-            started.push(WorkerProcess::start(command.arg("--").arg(name.as_str()))?);
+            started.push(start_worker(command.arg("--").arg(name.as_str()))?);
         }
-        started.iter_mut().try_for_each(WorkerProcess::ready)?;
-        started.iter_mut().try_for_each(WorkerProcess::begin)?;
+        started.iter_mut().try_for_each(ready)?;
+        started.iter_mut().try_for_each(begin)?;
         for worker in &mut started {
-            let status = worker.end()?;
+            let status = worker.wait()?;
             if !status.success() {
                 return Err(ended_early("a worker", status));
             }
         }
         (0..processes).map(|process| Ok(Log::read(&log_of(process))?)).collect()
     }
+}
+
+pub(super) fn start_worker(command: &mut Command) -> Outcome<Process> {
+    Process::start(command).map_err(|error| Failure::os("cannot start a worker", &error))
+}
+
+/// Waits until a worker is connected.
+pub(super) fn ready(worker: &mut Process) -> Outcome<()> {
+    worker.ready()?.map_or(Ok(()), |status| Err(ended_early("a worker", status)))
+}
+
+pub(super) fn begin(worker: &mut Process) -> Outcome<()> {
+    worker.order("go").map_err(|error| Failure::os("a worker ended early", &error))
 }

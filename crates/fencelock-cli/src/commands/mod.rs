@@ -27,7 +27,6 @@ mod verify;
 mod wait;
 #[cfg(any(feature = "serve", feature = "top"))]
 mod watch;
-mod worker_process;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

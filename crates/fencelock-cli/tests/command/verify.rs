@@ -38,6 +38,22 @@ fn workers_that_are_killed_and_stopped_break_no_promise() {
 }
 
 #[test]
+fn a_report_is_one_row_of_counts_with_a_bound_for_each_zero() {
+    let done = output(&mut Place::new().fencelock(&["verify", "--report", "--duration", "2s", "--faults"]));
+    assert_eq!((code(&done), stderr(&done)), (0, String::new()), "{}", stdout(&done));
+    let text = stdout(&done);
+    let rows: Vec<Vec<&str>> =
+        text.lines().map(|line| line.trim_matches('|').split('|').map(str::trim).collect()).collect();
+    let [heads, _, row] = &rows[..] else { panic!("{text}") };
+    let cell = |head: &str| row[heads.iter().position(|of| *of == head).unwrap()];
+    let sections: u64 = cell("sections").parse().unwrap();
+    assert_eq!(cell("pairs of believers"), format!("0 (< 3/{sections})"), "{text}");
+    for head in ["kills", "late writes refused", "longest takeover, s"] {
+        assert!(cell(head).parse::<f64>().is_ok(), "{head} in {text}");
+    }
+}
+
+#[test]
 fn zookeeper_takes_the_names_too() {
     let url = format!("zk://{}{}?tick_ms=500&ttl_ms=60000", shared().address(), shared().namespace());
     let report = kept(&Place::with_store(url), &["--duration", "1s", "--names", "2"]);

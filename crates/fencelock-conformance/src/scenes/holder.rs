@@ -1,66 +1,48 @@
 //! A process that holds one lock, to be killed and stopped.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Command, ExitCode};
 
 use fencelock::{Client, FencingToken, Guard};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::Signal;
 
 use super::{LOCK, PATIENCE, Stage};
-use fencelock_lab::Resource;
+use fencelock_lab::{Process, Resource};
 
-/// The process as a scene has it in hand; killed when it is dropped.
-pub(super) struct Holder {
-    child: Child,
-    said: Receiver<String>,
-}
+/// The process as a scene drives it; killed when it is dropped.
+pub(super) struct Holder(Process);
 
 impl Holder {
     /// Starts the process, which comes by the way of `client`, and waits until it holds the lock.
     pub(super) fn start(stage: &Stage, client: usize) -> Self {
         let mut command = Command::new(&stage.holder);
-        command.arg(stage.site.url(client)).arg(&stage.directory);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the holder's process");
-        let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-        let (say, said) = channel();
-        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| say.send(line)));
-        let holder = Self { child, said };
+        let process = Process::start(command.arg(stage.site.url(client)).arg(&stage.directory));
+        let holder = Self(process.expect("the holder's process"));
         assert_eq!(holder.says(), "granted");
         holder
     }
 
     /// The next line that it says.
     pub(super) fn says(&self) -> String {
-        self.said.recv_timeout(PATIENCE).expect("a word from the holder")
+        self.0.says(PATIENCE).expect("a word from the holder")
     }
 
-    /// Bids it look at its guard, at once or as soon as it goes on.
+    /// Bids it look at its guard, at once or as soon as it is continued.
     pub(super) fn look(&mut self) {
-        self.child.stdin.as_mut().expect("its input").write_all(b"look\n").expect("a holder that reads");
+        self.0.order("look").expect("a holder that reads");
     }
 
     pub(super) fn kill(&mut self) {
-        self.child.kill().and_then(|()| self.child.wait()).expect("killing the holder");
+        self.0.kill().expect("killing the holder");
     }
 
     pub(super) fn stop(&self) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::STOP).expect("stopping the holder");
-        waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT).expect("a stopped holder");
+        self.0.stop().expect("stopping the holder");
     }
 
     pub(super) fn go_on(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::CONT).expect("continuing the holder");
-    }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        // A holder that ended already cannot be killed, and need not be.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.0.resume().expect("continuing the holder");
     }
 }
 

@@ -11,7 +11,8 @@ use super::clients::{READ_LOCK_3_20, WRITES};
 use crate::cells::{Cell, Expected, Scene};
 use crate::clients::{Client, Nodes, Program};
 use crate::driver::{Answer, Driver, value};
-use crate::play::{A_WHILE, PATIENCE, Played, SILENCE, give_back};
+use crate::pair::{PARENT, Pair, TURNS, acquire, in_time, lock as words};
+use crate::play::{A_WHILE, PATIENCE, Played, give_back};
 use crate::pool::Pool;
 
 /// Of every lock. Much shorter, and a busy machine would end locks that nobody wants to end.
@@ -32,12 +33,6 @@ const A_WHILE_AT_TWO: Duration = Duration::from_secs(3);
 /// How much later than the end of its key the lock of a killed holder may be somebody else's.
 const TAKEOVER_SLACK: Duration = Duration::from_secs(15);
 
-/// How often the lock goes from the holder to who waits.
-const TURNS: usize = 3;
-
-/// How often each process adds to the counter: they poll for each other, so every turn takes some tenth of a second.
-const COUNTS: u64 = 10;
-
 /// What is needed to play on Redis.
 pub(crate) struct Stage<'a> {
     pub(crate) pool: &'a Pool,
@@ -51,10 +46,8 @@ pub(crate) struct Stage<'a> {
 impl Stage<'_> {
     /// Plays a cell, under names that contain its `number`.
     pub(crate) fn play(&self, cell: &Cell, number: usize) -> Result<Played> {
-        let hire = |client: &Client| self.pool.hire(client.program, client.title);
-        let (holder, contender) = (hire(cell.holder)?, hire(cell.contender)?);
-        let (holder, contender) = (holder.ready()?, contender.ready()?);
-        let mut game = Game { stage: self, servers: self.servers, cell, number, holder, contender, rounds: 0 };
+        let pair = Pair::hire(self.pool, cell)?;
+        let mut game = Game { stage: self, servers: self.servers, number, pair, rounds: 0 };
         let played = match (cell.scene, cell.expected) {
             (Scene::Killed | Scene::Silent, _) => game.loses_a_master(),
             (_, Expected::Waits) => game.waits(),
@@ -63,9 +56,7 @@ impl Stage<'_> {
             (_, Expected::Shares) => game.shares(),
             (_, Expected::Refused) => game.refused(),
         }?;
-        let Game { holder, contender, .. } = game;
-        self.pool.dismiss(cell.holder.program, holder);
-        self.pool.dismiss(cell.contender.program, contender);
+        game.pair.dismiss();
         Ok(played)
     }
 
@@ -79,22 +70,22 @@ struct Game<'a> {
     stage: &'a Stage<'a>,
     /// Those that answer.
     servers: &'a [Server],
-    cell: &'a Cell,
     number: usize,
-    holder: Driver,
-    contender: Driver,
+    pair: Pair<'a>,
     rounds: usize,
 }
 
 impl Game<'_> {
     fn waits(&mut self) -> Result<Played> {
         self.is_excluded()?;
-        let mut wakes = (0..TURNS).map(|_| self.turn()).collect::<Result<Vec<_>>>()?;
-        wakes.sort_unstable();
-        let wake = wakes[TURNS / 2];
-        ensure!(wake <= WAKE_BOUND, "the next one had the lock only after {} ms", wake.as_millis());
+        let wake = in_time((0..TURNS).map(|_| self.turn()).collect::<Result<_>>()?, WAKE_BOUND)?;
         self.breaks()?;
-        let counted = if self.cell.mutual { Some(self.count()?) } else { None };
+        let counted = if self.pair.cell.mutual {
+            let lock = self.fresh();
+            Some(self.pair.count(&lock.name, &self.stage.scratch.join(format!("redis-counter-{}", self.number)))?)
+        } else {
+            None
+        };
         let takeover = self.crash(Duration::ZERO)?;
         Ok(Played { wake: Some(wake), counted, takeover: Some(takeover), refusal: None })
     }
@@ -102,16 +93,16 @@ impl Game<'_> {
     /// One of the masters fails while the lock is held: the others are a quorum, and do all that three do.
     fn loses_a_master(&mut self) -> Result<Played> {
         let lock = self.fresh();
-        let held = self.hold(&lock)?;
+        let held = self.pair.hold(&lock.name)?;
         let (failing, left) = self.servers.split_first().context("no masters")?;
-        if self.cell.scene == Scene::Killed {
+        if self.pair.cell.scene == Scene::Killed {
             failing.kill();
         } else {
             failing.pause();
         }
         self.servers = left;
-        self.queue_up(&lock)?;
-        let wake = self.hand_over(&held)?;
+        self.pair.queue_up(&lock.name)?;
+        let wake = self.pair.hand_over(&held)?;
         ensure!(wake <= WAKE_BOUND_AT_TWO, "the next one had the lock only after {} ms", wake.as_millis());
         self.is_excluded()?;
         self.breaks()?;
@@ -141,96 +132,70 @@ impl Game<'_> {
     /// Who tries for a while is refused, leaves nothing behind and changes nothing; fencelock shows who holds.
     fn is_excluded(&mut self) -> Result<()> {
         let lock = self.fresh();
-        let held = self.hold(&lock)?;
+        let held = self.pair.hold(&lock.name)?;
         let before = self.value(&lock)?;
         let wait = if self.is_one_missing() { A_WHILE_AT_TWO } else { A_WHILE };
-        let tries = format!("acquire {} {}", lock.of(self.cell.contender), wait.as_millis());
-        self.contender.send(&tries)?;
-        match self.contender.answer(PATIENCE)? {
-            Some(Answer::Busy) => {}
-            other => bail!("it should have been refused, and was told {other:?}"),
-        }
+        self.pair.is_refused(&lock.name, wait)?;
         ensure!(self.value(&lock)? == before, "who was refused has changed the key");
         self.is_shown(&lock)?;
-        self.holder.ask(&format!("release {held}"))?;
+        self.pair.holder.ask(&format!("release {held}"))?;
         ensure!(self.value(&lock)? == Reply::Nil, "the key is there after the release");
-        let acquired = self.contender.ask(&lock.acquire(self.cell.contender))?;
-        give_back(&mut self.contender, &acquired)
+        self.pair.comes_and_goes(&lock.name)
     }
 
     /// fencelock shows and lists the holder.
     fn is_shown(&self, lock: &Lock) -> Result<()> {
         let Some(ours) = self.ours() else { return Ok(()) };
-        let shown = self.stage.tell(&format!("holder {}", lock.of(ours)))?;
-        let whose = if self.cell.holder.program == Program::Fencelock { "ours" } else { "foreign" };
+        let shown = self.stage.tell(&format!("holder {}", words(ours, &lock.name)))?;
+        let whose = if self.pair.cell.holder.program == Program::Fencelock { "ours" } else { "foreign" };
         // Without a prefix of the layout's own, another client's lock is a string as any other.
         ensure!(shown == format!("holder={whose} listed=true"), "fencelock shows {shown}");
         Ok(())
     }
 
     fn ours(&self) -> Option<&'static Client> {
-        [self.cell.holder, self.cell.contender].into_iter().find(|client| client.program == Program::Fencelock)
+        [self.pair.cell.holder, self.pair.cell.contender]
+            .into_iter()
+            .find(|client| client.program == Program::Fencelock)
     }
 
     /// The lock goes from one to the other: from just before the release to the moment that the next one has it.
     fn turn(&mut self) -> Result<Duration> {
         let lock = self.fresh();
-        let held = self.hold(&lock)?;
-        self.queue_up(&lock)?;
-        self.hand_over(&held)
-    }
-
-    fn hand_over(&mut self, held: &str) -> Result<Duration> {
-        let released: u64 = value(&self.holder.ask(&format!("release {held}"))?, "at")?.parse()?;
-        let acquired = self.contender.done().context("after the release")?;
-        give_back(&mut self.contender, &acquired)?;
-        let acquired: u64 = value(&acquired, "at")?.parse()?;
-        Ok(Duration::from_nanos(acquired.saturating_sub(released)))
+        self.pair.turn(&lock.name)
     }
 
     /// fencelock breaks the holder's grant: the waiter has it, and keeps it when the one that had it lets go.
     fn breaks(&mut self) -> Result<()> {
         let Some(ours) = self.ours().filter(|_| self.is_one_key()) else { return Ok(()) };
         let lock = self.fresh();
-        let held = self.hold(&lock)?;
-        self.queue_up(&lock)?;
-        let broken = self.stage.tell(&format!("break {}", lock.of(ours)))?;
+        let held = self.pair.hold(&lock.name)?;
+        self.pair.queue_up(&lock.name)?;
+        let broken = self.stage.tell(&format!("break {}", words(ours, &lock.name)))?;
         ensure!(value(&broken, "broken")? == "true", "fencelock did not break the holder's grant");
-        let acquired = self.contender.done().context("after the break")?;
+        let acquired = self.pair.contender.done().context("after the break")?;
         let theirs = self.value(&lock)?;
-        self.holder.send(&format!("release {held}"))?;
+        self.pair.holder.send(&format!("release {held}"))?;
         // What it is told is its client's affair.
-        ensure!(self.holder.answer(PATIENCE)?.is_some(), "whose grant was broken never came back from its release");
+        ensure!(
+            self.pair.holder.answer(PATIENCE)?.is_some(),
+            "whose grant was broken never came back from its release"
+        );
         ensure!(self.value(&lock)? == theirs, "whose grant was broken has let go of the next one's lock");
-        give_back(&mut self.contender, &acquired)
-    }
-
-    /// Both add to a counter that loses what two add at once.
-    fn count(&mut self) -> Result<u64> {
-        let lock = self.fresh();
-        let file = self.stage.scratch.join(format!("redis-counter-{}", self.number));
-        std::fs::write(&file, "0").with_context(|| file.display().to_string())?;
-        let order = |client| format!("count {} {COUNTS} {}", lock.of(client), file.display());
-        self.holder.send(&order(self.cell.holder))?;
-        self.contender.send(&order(self.cell.contender))?;
-        self.holder.done()?;
-        self.contender.done()?;
-        let counted: u64 = std::fs::read_to_string(&file)?.trim().parse()?;
-        ensure!(counted == 2 * COUNTS, "{} were counted, and the counter says {counted}", 2 * COUNTS);
-        Ok(counted)
+        give_back(&mut self.pair.contender, &acquired)
     }
 
     /// The holder is killed while the other waits, which has the lock once the key has run out, and not before. `more` is what
     /// it may take besides to look.
     fn crash(&mut self, more: Duration) -> Result<Duration> {
         let lock = self.fresh();
-        self.hold(&lock)?;
-        self.queue_up(&lock)?;
-        self.holder.kill()?;
+        self.pair.hold(&lock.name)?;
+        self.pair.queue_up(&lock.name)?;
+        self.pair.holder.kill()?;
         // Before the server is asked: what it says counts from later.
         let asked = Instant::now();
         let left = if self.is_one_key() { self.left(&lock)? } else { None };
-        let acquired = self.contender.done().context("after the holder was killed")?;
+        let acquired = self.pair.contender.done().context("after the holder was killed")?;
         let took = asked.elapsed();
         if let Some(left) = left {
             // The server rounds to milliseconds.
@@ -241,17 +206,16 @@ impl Game<'_> {
         }
         let most = left.unwrap_or(TTL) + more + TAKEOVER_SLACK;
         ensure!(took <= most, "taken over only after {took:?}, {left:?} to live");
-        give_back(&mut self.contender, &acquired)?;
+        give_back(&mut self.pair.contender, &acquired)?;
         Ok(took)
     }
 
     /// Both have it at once, as the documents say.
     fn granted(&mut self) -> Result<Played> {
         let lock = self.fresh();
-        let held = self.hold(&lock)?;
-        let also = self.contender.ask(&lock.acquire(self.cell.contender))?;
-        give_back(&mut self.contender, &also)?;
-        self.holder.ask(&format!("release {held}"))?;
+        let held = self.pair.hold(&lock.name)?;
+        self.pair.comes_and_goes(&lock.name)?;
+        self.pair.holder.ask(&format!("release {held}"))?;
         Ok(Played::default())
     }
 
@@ -260,22 +224,22 @@ impl Game<'_> {
     fn shares(&mut self) -> Result<Played> {
         self.granted()?;
         let lock = self.fresh();
-        self.hold(&lock)?;
-        let also = self.contender.ask(&lock.acquire(self.cell.contender))?;
-        self.holder.kill()?;
+        self.pair.hold(&lock.name)?;
+        let also = self.pair.contender.ask(&acquire(self.pair.cell.contender, &lock.name))?;
+        self.pair.holder.kill()?;
         let mut writer = self.stage.pool.hire(WRITES.program, WRITES.title)?.ready()?;
         let longer = TTL + A_WHILE;
-        writer.send(&format!("acquire {} {}", lock.of(&WRITES), longer.as_millis()))?;
+        writer.send(&format!("acquire {} {}", words(&WRITES, &lock.name), longer.as_millis()))?;
         match writer.answer(longer + PATIENCE)? {
             Some(Answer::Busy) => {}
             other => bail!("a writer should be kept out by the reader that lives, and was told {other:?}"),
         }
         let asked = Instant::now();
-        give_back(&mut self.contender, &also)?;
-        let acquired = writer.ask(&lock.acquire(&WRITES))?;
+        give_back(&mut self.pair.contender, &also)?;
+        let acquired = writer.ask(&acquire(&WRITES, &lock.name))?;
         let took = asked.elapsed();
         // Redisson 3.20 renews what the dead one held, too, for as long as it reads.
-        let more = if self.cell.contender == &READ_LOCK_3_20 { TTL } else { Duration::ZERO };
+        let more = if self.pair.cell.contender == &READ_LOCK_3_20 { TTL } else { Duration::ZERO };
         ensure!(took <= WAKE_BOUND + more, "a writer waited {took:?} more for a reader that was killed");
         give_back(&mut writer, &acquired)?;
         self.stage.pool.dismiss(WRITES.program, writer);
@@ -285,15 +249,14 @@ impl Game<'_> {
     /// It is told why it cannot have it, changes nothing, and can have it afterwards.
     fn refused(&mut self) -> Result<Played> {
         let lock = self.fresh();
-        let held = self.hold(&lock)?;
-        self.contender.send(&lock.acquire(self.cell.contender))?;
-        let refusal = match self.contender.answer(PATIENCE)? {
+        let held = self.pair.hold(&lock.name)?;
+        self.pair.contender.send(&acquire(self.pair.cell.contender, &lock.name))?;
+        let refusal = match self.pair.contender.answer(PATIENCE)? {
             Some(Answer::Failed(why)) => why,
             other => bail!("it should have been refused, and was told {other:?}"),
         };
-        self.holder.ask(&format!("release {held}")).context("who was refused has changed the key")?;
-        let acquired = self.contender.ask(&lock.acquire(self.cell.contender))?;
-        give_back(&mut self.contender, &acquired)?;
+        self.pair.holder.ask(&format!("release {held}")).context("who was refused has changed the key")?;
+        self.pair.comes_and_goes(&lock.name)?;
         Ok(Played { refusal: Some(refusal), ..Played::default() })
     }
 
@@ -301,12 +264,12 @@ impl Game<'_> {
     fn fresh(&mut self) -> Lock {
         self.rounds += 1;
         let name = format!("cell-{}-{}", self.number, self.rounds);
-        Lock { key: self.cell.holder.nodes.key(PARENT, &name), name }
+        Lock { key: self.pair.cell.holder.nodes.key(PARENT, &name), name }
     }
 
     /// Whether one key is all that they contend for.
     fn is_one_key(&self) -> bool {
-        let (holder, contender) = (self.cell.holder.nodes, self.cell.contender.nodes);
+        let (holder, contender) = (self.pair.cell.holder.nodes, self.pair.cell.contender.nodes);
         matches!(holder, Nodes::String(_) | Nodes::Masters(_)) && holder == contender
     }
 
@@ -344,38 +307,10 @@ impl Game<'_> {
         left.sort_unstable();
         Ok(Some(Duration::from_millis(left[left.len() / 2])))
     }
-
-    fn hold(&mut self, lock: &Lock) -> Result<String> {
-        let acquired = self.holder.ask(&lock.acquire(self.cell.holder))?;
-        Ok(value(&acquired, "handle")?.to_owned())
-    }
-
-    /// The contender tries, and has not got it.
-    fn queue_up(&mut self, lock: &Lock) -> Result<()> {
-        self.contender.send(&lock.acquire(self.cell.contender))?;
-        match self.contender.answer(SILENCE)? {
-            None => Ok(()),
-            Some(answer) => bail!("it should wait, and was told {answer:?} while the other holds"),
-        }
-    }
 }
-
-/// What stands between a client's own prefix and a name.
-const PARENT: &str = "interop";
 
 /// A name, and its key if the holder's lock is a string.
 struct Lock {
     key: Option<String>,
     name: String,
-}
-
-impl Lock {
-    /// The three words that mean it to the driver of `client`.
-    fn of(&self, client: &Client) -> String {
-        format!("{} {PARENT} {}", client.recipe, self.name)
-    }
-
-    fn acquire(&self, client: &Client) -> String {
-        format!("acquire {} -1", self.of(client))
-    }
 }

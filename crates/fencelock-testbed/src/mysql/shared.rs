@@ -3,11 +3,10 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::server::{self, Server, Settings};
 use crate::packages::MARIADB;
-use crate::server::{Kind, Shared};
+use crate::server::{Kind, Shared, by_its_methods, database_name};
 
 /// The user that owns the databases of tests; no administrator.
 pub const OWNER: &str = "fencelock";
@@ -35,36 +34,12 @@ pub fn shared() -> &'static Shared {
 
 /// A database that no other test uses, as in `/t1a2b_7`.
 fn database(server: SocketAddr) -> io::Result<String> {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    let name = format!("t{:x}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let name = database_name();
     server::sql_at(server, &format!("CREATE DATABASE {name}; GRANT ALL ON {name}.* TO {OWNER}@'%'"))?;
     Ok(format!("/{name}"))
 }
 
-impl crate::server::Server for Server {
-    fn address(&self) -> SocketAddr {
-        self.address()
-    }
-
-    fn kill(&self) {
-        self.kill();
-    }
-
-    fn pause(&self) {
-        self.pause();
-    }
-
-    fn resume(&self) {
-        self.resume();
-    }
-
-    fn restart(&self) -> io::Result<()> {
-        self.restart()?;
-        self.wait_until_serving()
-    }
-
-    fn requests(&self) -> io::Result<u64> {
-        let counted = self.sql("SHOW GLOBAL STATUS LIKE 'Questions'")?;
-        counted.split_whitespace().nth(1).and_then(|count| count.parse().ok()).ok_or_else(|| io::Error::other(counted))
-    }
-}
+by_its_methods!(Server, |server: &Server| {
+    let counted = server.sql("SHOW GLOBAL STATUS LIKE 'Questions'")?;
+    counted.split_whitespace().nth(1).and_then(|count| count.parse().ok()).ok_or_else(|| io::Error::other(counted))
+});

@@ -3,13 +3,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::pooler::Behind;
 use super::server::{self, Server};
 use super::settings::Settings;
 use crate::packages::{PGBOUNCER, POSTGRESQL};
-use crate::server::{Kind, Shared};
+use crate::server::{Kind, Shared, by_its_methods, database_name};
 
 /// The role that owns the databases of tests; no superuser.
 pub const OWNER: &str = "fencelock";
@@ -81,8 +80,7 @@ pub fn shared() -> &'static Shared {
 
 /// A database that no other test uses, as in `/t1a2b_7`.
 fn database(server: SocketAddr) -> io::Result<String> {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    let name = format!("t{:x}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let name = database_name();
     server::sql_at(server, "postgres", &format!("CREATE DATABASE {name} OWNER {OWNER}"))?;
     Ok(format!("/{name}"))
 }
@@ -94,30 +92,7 @@ fn limited(server: SocketAddr) -> io::Result<String> {
     Ok(name)
 }
 
-impl crate::server::Server for Server {
-    fn address(&self) -> SocketAddr {
-        self.address()
-    }
-
-    fn kill(&self) {
-        self.kill();
-    }
-
-    fn pause(&self) {
-        self.pause();
-    }
-
-    fn resume(&self) {
-        self.resume();
-    }
-
-    fn restart(&self) -> io::Result<()> {
-        self.restart()?;
-        self.wait_until_serving()
-    }
-
-    fn requests(&self) -> io::Result<u64> {
-        let counted = "SELECT sum(xact_commit + xact_rollback)::bigint FROM pg_stat_database";
-        self.sql("postgres", counted)?.trim().parse().map_err(io::Error::other)
-    }
-}
+by_its_methods!(Server, |server: &Server| {
+    let counted = "SELECT sum(xact_commit + xact_rollback)::bigint FROM pg_stat_database";
+    server.sql("postgres", counted)?.trim().parse().map_err(io::Error::other)
+});

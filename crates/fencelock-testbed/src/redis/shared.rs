@@ -8,7 +8,7 @@ use super::hands::{Hands, Reply};
 use super::server::Server;
 use super::settings::Settings;
 use crate::packages::REDIS;
-use crate::server::{self, Kind, Shared};
+use crate::server::{Kind, Shared, by_its_methods};
 
 /// Redis.
 pub static KIND: Kind = Kind {
@@ -41,29 +41,4 @@ fn database(server: SocketAddr) -> io::Result<String> {
     }
 }
 
-impl server::Server for Server {
-    fn address(&self) -> SocketAddr {
-        self.address()
-    }
-
-    fn kill(&self) {
-        self.kill();
-    }
-
-    fn pause(&self) {
-        self.pause();
-    }
-
-    fn resume(&self) {
-        self.resume();
-    }
-
-    fn restart(&self) -> io::Result<()> {
-        self.restart()?;
-        self.wait_until_serving()
-    }
-
-    fn requests(&self) -> io::Result<u64> {
-        self.info("total_commands_processed")?.parse().map_err(io::Error::other)
-    }
-}
+by_its_methods!(Server, |server: &Server| server.info("total_commands_processed")?.parse().map_err(io::Error::other));

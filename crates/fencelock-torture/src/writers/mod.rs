@@ -13,7 +13,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
@@ -131,6 +130,15 @@ impl fmt::Display for Outcome {
     }
 }
 
+/// Does this for each number on a thread of its own, and returns the first error.
+pub(crate) fn on_threads(count: usize, work: impl Fn(usize) -> io::Result<()> + Sync) -> io::Result<()> {
+    let work = &work;
+    scope(|all| {
+        let all: Vec<_> = (0..count).map(|number| all.spawn(move || work(number))).collect();
+        all.into_iter().try_for_each(|one| one.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))))
+    })
+}
+
 /// A drill of writers.
 #[derive(Debug, Clone, Copy)]
 pub struct Drill<'a> {
@@ -158,26 +166,14 @@ impl Drill<'_> {
     pub fn run(&self) -> io::Result<Outcome> {
         let ledger = self.database.start()?;
         let done = AtomicUsize::new(0);
-        let failed = Mutex::new(None);
-        scope(|all| {
-            for number in 0..self.writers {
-                let (ledger, done, failed) = (&*ledger, &done, &failed);
-                all.spawn(move || {
-                    let random = Random(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number as u64 + 1));
-                    if let Err(error) = self.hurt(ledger, random, done) {
-                        *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                    }
-                });
-            }
-        });
-        if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            return Err(error);
-        }
+        on_threads(self.writers, |number| {
+            self.hurt(&*ledger, fastrand::Rng::with_seed(self.seed.wrapping_add(number as u64)), &done)
+        })?;
         ledger.count(done.into_inner())
     }
 
     /// One writer with a way of its own, and what befalls it.
-    fn hurt(&self, ledger: &dyn Ledger, mut random: Random, done: &AtomicUsize) -> io::Result<()> {
+    fn hurt(&self, ledger: &dyn Ledger, mut random: fastrand::Rng, done: &AtomicUsize) -> io::Result<()> {
         let proxy = Proxy::start(ledger.address())?;
         let start = || {
             let mut command: Command = bound(self.program);
@@ -192,8 +188,8 @@ impl Drill<'_> {
             return Err(io::Error::other("nobody wrote anything"));
         }
         while done.fetch_add(1, Ordering::Relaxed) < self.faults {
-            sleep(Duration::from_millis(20 + random.below(300)));
-            match random.below(4) {
+            sleep(Duration::from_millis(20 + random.u64(..300)));
+            match random.u8(..4) {
                 0 => {
                     process.pause()?;
                     sleep(OUTAGE);
@@ -221,15 +217,6 @@ impl Drill<'_> {
         // One who counted a fault that was too much takes it back.
         done.fetch_sub(1, Ordering::Relaxed);
         process.kill()
-    }
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
     }
 }
 

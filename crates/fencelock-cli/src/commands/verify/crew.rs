@@ -4,12 +4,11 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
+use fencelock::time::{Clock as _, SystemClock};
+use fencelock_lab::{Process, Register};
 use serde::Serialize;
 
-use super::below;
-use super::register::Register;
-use crate::commands::worker_process::WorkerProcess;
+use crate::commands::bench::{begin, ready, start_worker};
 use crate::die_with_parent::ourselves;
 use crate::output::{Failure, Outcome, code};
 use crate::settings::{Chosen, STORE_VARIABLE};
@@ -31,7 +30,7 @@ pub(super) struct Crew<'a> {
     prefix: &'a str,
     names: u32,
     limit: Duration,
-    workers: Vec<(u64, WorkerProcess)>,
+    workers: Vec<(u64, Process)>,
     started: u64,
     pub(super) toll: Toll,
 }
@@ -50,14 +49,14 @@ impl<'a> Crew<'a> {
         command.args(["--prefix", self.prefix, "--names", &self.names.to_string()]);
         command.args(["--number", &self.started.to_string(), "--limit-seconds", &self.limit.as_secs().to_string()]);
         // The keyboard's signals are for us.
-        let mut worker = WorkerProcess::start(command.process_group(0))?;
-        worker.ready()?;
+        let mut worker = start_worker(command.process_group(0))?;
+        ready(&mut worker)?;
         self.workers.push((self.started, worker));
         Ok(())
     }
 
     pub(super) fn begin(&mut self) -> Outcome<()> {
-        self.workers.iter_mut().try_for_each(|(_, worker)| worker.begin())
+        self.workers.iter_mut().try_for_each(|(_, worker)| begin(worker))
     }
 
     /// Fails when a worker has ended that nobody killed. It has said why, where it could.
@@ -77,34 +76,35 @@ impl<'a> Crew<'a> {
         past: Option<Duration>,
         left: Duration,
     ) -> Outcome<()> {
-        let mut at = below(self.workers.len() as u64) as usize;
-        if below(3) > 0 {
-            let register = &registers[below(registers.len() as u64) as usize];
+        let mut at = fastrand::usize(..self.workers.len());
+        if fastrand::u8(..3) > 0 {
+            let register = &registers[fastrand::usize(..registers.len())];
             let holder = register.occupant()?;
             at = self.workers.iter().position(|(number, _)| Some(*number) == holder).unwrap_or(at);
         }
         let (number, ref worker) = self.workers[at];
-        let pid = worker.pid();
-        let signal = |signal| kill(pid, signal).map_err(|error| Failure::os("cannot signal a worker", &error.into()));
-        match (below(3), past.filter(|past| *past < left)) {
+        let stop = || worker.stop().map_err(|error| Failure::os("cannot signal a worker", &error));
+        let resume = || worker.resume().map_err(|error| Failure::os("cannot signal a worker", &error));
+        match (fastrand::u8(..3), past.filter(|past| *past < left)) {
             (0, _) => {
-                registers.iter().try_for_each(|register| register.doom(number))?;
+                let now = SystemClock.now().as_nanos();
+                registers.iter().try_for_each(|register| register.doom(number, now))?;
                 self.toll.kills += 1;
                 self.workers.swap_remove(at);
                 self.start()?;
-                self.workers.last_mut().map_or(Ok(()), |(_, worker)| worker.begin())
+                self.workers.last_mut().map_or(Ok(()), |(_, worker)| begin(worker))
             }
             (1, Some(past)) => {
-                signal(Signal::SIGSTOP)?;
+                stop()?;
                 tokio::time::sleep(past).await;
                 (self.toll.pauses, self.toll.long_pauses) = (self.toll.pauses + 1, self.toll.long_pauses + 1);
-                signal(Signal::SIGCONT)
+                resume()
             }
             _ => {
-                signal(Signal::SIGSTOP)?;
-                tokio::time::sleep(Duration::from_millis(below(1_000)).min(left)).await;
+                stop()?;
+                tokio::time::sleep(Duration::from_millis(fastrand::u64(..1_000)).min(left)).await;
                 self.toll.pauses += 1;
-                signal(Signal::SIGCONT)
+                resume()
             }
         }
     }

@@ -2,11 +2,9 @@
 //! is counted.
 
 mod crew;
-mod register;
 mod report;
 mod worker;
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -14,10 +12,10 @@ use clap::Args;
 use fencelock::capability::{Capability, Liveness};
 use fencelock::inspect::Page;
 use fencelock::{Client, Name};
+use fencelock_lab::{Count, Register};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::crew::{Crew, Toll};
-use self::register::{Count, Register};
 use self::report::Report;
 pub(crate) use self::worker::VerifyWorker;
 use super::{StoreArguments, connect, farewell};
@@ -49,7 +47,7 @@ const LOOK: Duration = Duration::from_millis(50);
 ///
 /// With --json: an object with `store`, `seconds`, `processes`, `names`, `kills`, `pauses`, `long_pauses` (beyond the ttl), `sections`,
 /// `lost` (guards that said so), `failed` (requests), `overtaken`, `late_writes` (`refused`, `alone`: nobody had entered meanwhile, `unfenced`: the
-/// store has no tokens), `checks`, `examples` (of what went wrong) and `ok`. A check has `promise`, `broken`, `of` and `fewer_than` (3/n; null when it
+/// store has no tokens), `longest_takeover_seconds` (from the kill of a holder, or the end of its validity, to the next), `checks`, `examples` (of what went wrong) and `ok`. A check has `promise`, `broken`, `of` and `fewer_than` (3/n; null when it
 /// was broken, or never tried).
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
@@ -71,6 +69,9 @@ pub(crate) struct Verify {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Print a table of one row in Markdown, with 3/n for each promise that was never broken.
+    #[arg(long, conflicts_with = "json")]
+    report: bool,
 }
 
 impl Verify {
@@ -82,12 +83,15 @@ impl Verify {
         let verified = self.verify(&chosen, &client, &mut asked).await;
         farewell(&client, verified.is_err()).await;
         let report = verified?;
-        print_judged(&report, self.json, report.fault())
+        match self.report {
+            true => print_judged(&report.row(), false, report.fault()),
+            false => print_judged(&report, self.json, report.fault()),
+        }
     }
 
     async fn verify(&self, chosen: &Chosen, client: &Client, asked: &mut [Signal; 3]) -> Outcome<Report> {
         let directory = tempfile::Builder::new().prefix("fencelock-verify-").tempdir()?;
-        let prefix = format!("fencelock-verify-{}-{:08x}", std::process::id(), below(1 << 32));
+        let prefix = format!("fencelock-verify-{}-{:08x}", std::process::id(), fastrand::u32(..));
         let registers: io::Result<Vec<_>> =
             (0..self.names).map(|name| Register::open(directory.path(), &name.to_string())).collect();
         let registers = registers?;
@@ -106,9 +110,12 @@ impl Verify {
         let unfinished = crew.end(limit + PATIENCE).await?;
         let left = self.left(client, &prefix, ttl + capability.detection_slack + PATIENCE).await?;
         let counts = |what: Count| -> io::Result<u64> { registers.iter().map(|register| register.counted(what)).sum() };
+        let takeovers: io::Result<Vec<_>> = registers.iter().map(Register::longest_takeover).collect();
+        let longest_takeover = takeovers?.into_iter().max().unwrap_or_default();
         let examples = std::fs::read_to_string(directory.path().join("faults")).unwrap_or_default();
+        let end = report::End { unfinished, left, longest_takeover, examples };
         let run = report::Run { store: chosen.name(), seconds, processes: self.processes, names: self.names, toll };
-        Ok(Report::new(run, &capability, counts, report::End { unfinished, left, examples })?)
+        Ok(Report::new(run, &capability, counts, end)?)
     }
 
     /// How long an acquire may take: everybody ahead may be hurt while it holds.
@@ -136,7 +143,7 @@ impl Verify {
             crew.look_for_the_dead()?;
             if self.faults {
                 crew.hurt_somebody(registers, past, left).await?;
-                rest = Duration::from_millis(100 + below(400));
+                rest = Duration::from_millis(fastrand::u64(100..500));
             }
             let sections: io::Result<u64> = registers.iter().map(|register| register.counted(Count::Sections)).sum();
             let Toll { kills, pauses, .. } = crew.toll;
@@ -179,9 +186,4 @@ async fn is_over([interrupt, terminate, _]: &mut [Signal; 3], rest: Duration) ->
         _ = terminate.recv() => true,
         () = tokio::time::sleep(rest) => false,
     }
-}
-
-/// A number under `end`, which is above 0: the keys of each hasher are new.
-fn below(end: u64) -> u64 {
-    RandomState::new().hash_one(()) % end
 }

@@ -2,15 +2,21 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use fencelock::capability::{Capability, Order, Tokens};
+use fencelock_lab::Count;
 use serde::Serialize;
 
 use super::crew::Toll;
-use super::register::Count;
 
 /// How many examples of what went wrong are kept.
 const EXAMPLES: usize = 20;
+
+const ONE_HOLDER: &str = "one holder at a time";
+const TOKENS: &str = "tokens rise";
+const LATE_WRITES: &str = "a late write is refused by its token";
+const NOT_STUCK: &str = "no waiter is stuck";
 
 #[derive(Debug, Serialize)]
 pub(super) struct Run {
@@ -26,6 +32,8 @@ pub(super) struct Run {
 pub(super) struct End {
     pub(super) unfinished: u64,
     pub(super) left: u64,
+    /// From a kill of a holder, or the end of its validity, to the next holder.
+    pub(super) longest_takeover: Duration,
     pub(super) examples: String,
 }
 
@@ -38,6 +46,7 @@ pub(super) struct Report {
     failed: u64,
     overtaken: u64,
     late_writes: LateWrites,
+    longest_takeover_seconds: f64,
     checks: Vec<Check>,
     examples: Vec<String>,
     ok: bool,
@@ -74,18 +83,18 @@ impl Report {
     ) -> io::Result<Self> {
         let sections = counted(Count::Sections)?;
         let refused = counted(Count::LateRefused)?;
-        let mut checks = vec![Check::new("one holder at a time", counted(Count::TwoHolders)?, sections)];
+        let mut checks = vec![Check::new(ONE_HOLDER, counted(Count::TwoHolders)?, sections)];
         if capability.tokens != Tokens::None {
             let taken = counted(Count::LateTaken)?;
-            checks.push(Check::new("tokens rise", counted(Count::NotRising)?, counted(Count::WithToken)?));
-            checks.push(Check::new("a late write is refused by its token", taken, taken + refused));
+            checks.push(Check::new(TOKENS, counted(Count::NotRising)?, counted(Count::WithToken)?));
+            checks.push(Check::new(LATE_WRITES, taken, taken + refused));
         }
         if capability.order == Order::Fifo {
             let promise = "who is queued is granted before who asks later";
             checks.push(Check::new(promise, counted(Count::OutOfOrder)?, counted(Count::Queued)?));
         }
         let waits = counted(Count::Waits)?;
-        checks.push(Check::new("no waiter is stuck", counted(Count::Stuck)? + end.unfinished, waits));
+        checks.push(Check::new(NOT_STUCK, counted(Count::Stuck)? + end.unfinished, waits));
         checks.push(Check::new("nothing is left in the queues", end.left, waits));
         Ok(Self {
             run,
@@ -98,10 +107,36 @@ impl Report {
                 alone: counted(Count::LateAlone)?,
                 unfenced: counted(Count::LateUnfenced)?,
             },
+            longest_takeover_seconds: (end.longest_takeover.as_secs_f64() * 1e3).round() / 1e3,
             ok: sections > 0 && checks.iter().all(|check| check.broken == 0),
             checks,
             examples: end.examples.lines().take(EXAMPLES).map(str::to_owned).collect(),
         })
+    }
+
+    /// A table of one row, in Markdown: each zero with its bound, and a dash for what the store does not promise.
+    pub(super) fn row(&self) -> String {
+        let broken = |promise| match self.checks.iter().find(|check| check.promise == promise) {
+            Some(Check { broken: 0, of: 0, .. }) => "never tried".to_owned(),
+            Some(Check { broken: 0, of, .. }) => format!("0 (< 3/{of})"),
+            Some(check) => format!("**{}** of {}", check.broken, check.of),
+            None => "–".to_owned(),
+        };
+        let cells = [
+            ("store", self.run.store.clone()),
+            ("sections", self.sections.to_string()),
+            ("kills", self.run.toll.kills.to_string()),
+            ("stops", self.run.toll.pauses.to_string()),
+            ("pairs of believers", broken(ONE_HOLDER)),
+            ("late writes refused", self.late_writes.refused.to_string()),
+            ("late writes accepted", broken(LATE_WRITES)),
+            ("tokens that fell", broken(TOKENS)),
+            ("waiters stuck", broken(NOT_STUCK)),
+            ("longest takeover, s", self.longest_takeover_seconds.to_string()),
+        ];
+        let [heads, row] = [cells.clone().map(|(head, _)| head.to_owned()), cells.map(|(_, cell)| cell)];
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        line(&heads) + &line(&heads.clone().map(|_| "---".to_owned())) + &line(&row)
     }
 
     pub(super) fn fault(&self) -> Option<String> {
@@ -152,9 +187,20 @@ mod tests {
             let usual = matches!(what, Count::Sections | Count::Waits | Count::WithToken | Count::Queued);
             Ok(if usual { 300 } else { u64::from(broken == Some(what)) })
         };
+        let end = End { unfinished: 0, left, longest_takeover: Duration::from_millis(250), examples: String::new() };
         let mut capability = Capability::least("x", "y");
         (capability.tokens, capability.order) = (Tokens::Counter, Order::Fifo);
-        Report::new(run, &capability, counted, End { unfinished: 0, left, examples: String::new() }).unwrap()
+        Report::new(run, &capability, counted, end).unwrap()
+    }
+
+    #[test]
+    fn the_row_has_a_bound_for_each_zero_and_marks_what_was_broken() {
+        let row = report(None, 0).row();
+        assert!(
+            row.ends_with("| x: | 300 | 0 | 0 | 0 (< 3/300) | 0 | never tried | 0 (< 3/300) | 0 (< 3/300) | 0.25 |\n"),
+            "{row}"
+        );
+        assert!(report(Some(Count::TwoHolders), 0).row().contains("**1** of 300"));
     }
 
     #[test]

@@ -11,12 +11,12 @@ use clap::Args;
 use fencelock::observe::{Event, Observer};
 use fencelock::time::{Clock as _, SystemClock};
 use fencelock::{Client, Error, ErrorKind, Guard, Mutex, Name};
+use fencelock_lab::{Count, Grant, Register};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use tokio::task::JoinSet;
 
-use super::register::{Count, Grant, Register};
-use super::{below, name_of};
+use super::name_of;
 use crate::commands::{StoreArguments, connect, farewell};
 use crate::output::{Failure, Outcome, chain, code};
 
@@ -181,6 +181,6 @@ impl Worker {
     }
 
     async fn rest(&self) {
-        tokio::time::sleep(Duration::from_micros(below(REST_MICROS))).await;
+        tokio::time::sleep(Duration::from_micros(fastrand::u64(..REST_MICROS))).await;
     }
 }

@@ -7,15 +7,21 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::time::Duration;
 
-use nix::fcntl::{Flock, FlockArg};
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use crate::resource::seize;
+
+/// Something that a register counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Count {
+pub enum Count {
+    /// Acquires.
     Waits,
     /// Sections that were entered by a holder whose guard said it holds.
     Sections,
+    /// Sections whose grant had a token.
     WithToken,
     /// Sections whose worker had waited in the queue, as the store had said.
     Queued,
@@ -25,6 +31,7 @@ pub(super) enum Count {
     NotRising,
     /// Grants before that of one who waited already when the other asked.
     OutOfOrder,
+    /// Acquires that took longer than the store's times explain.
     Stuck,
     /// Writes of who knew by then that its lock was lost, refused by their token.
     LateRefused,
@@ -36,6 +43,7 @@ pub(super) enum Count {
     LateUnfenced,
     /// Holders that had not left when their validity was over and another entered.
     Overtaken,
+    /// Releases of a lock that was lost.
     Lost,
     /// Acquires and releases that failed otherwise.
     Failed,
@@ -52,11 +60,13 @@ struct State {
     valid_until: u64,
     /// When the last of those asked that were let in so far.
     latest_asked: u64,
+    /// The longest time from a kill of a holder, or from the end of its validity, to the next holder, in nanoseconds.
+    longest_takeover: u64,
     counts: [u64; COUNTS],
 }
 
 /// How many bytes its JSON has, with spaces behind it: 20 digits for each number.
-const BYTES: usize = 128 + 21 * (4 + COUNTS);
+const BYTES: usize = 160 + 21 * (5 + COUNTS);
 
 impl State {
     fn count(&mut self, what: Count) {
@@ -66,26 +76,30 @@ impl State {
 
 /// How a worker got its lock. Moments are nanoseconds of the boot clock, the same for all processes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Grant {
-    pub(super) worker: u64,
-    pub(super) token: Option<u64>,
-    pub(super) asked: u64,
+pub struct Grant {
+    /// The worker's number, counted from 1.
+    pub worker: u64,
+    /// The fencing token.
+    pub token: Option<u64>,
+    /// When the acquire was called.
+    pub asked: u64,
     /// When the store had said that the worker waits, if it did.
-    pub(super) queued: Option<u64>,
+    pub queued: Option<u64>,
 }
 
+/// A register, opened by one process.
 #[derive(Debug)]
-pub(super) struct Register {
+pub struct Register {
     name: String,
     state: File,
-    /// A byte for each worker; 1 for one that is about to be killed.
+    /// For each worker when it was killed, or 0.
     doomed: File,
     faults: File,
 }
 
 impl Register {
     /// Opens the register called `name` in `directory`, and makes it when it is not there.
-    pub(super) fn open(directory: &Path, name: &str) -> io::Result<Self> {
+    pub fn open(directory: &Path, name: &str) -> io::Result<Self> {
         let open = |file: &str| {
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(directory.join(file))
         };
@@ -94,13 +108,15 @@ impl Register {
     }
 
     fn change<T>(&self, work: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
-        let locked = Flock::lock(self.state.try_clone()?, FlockArg::LockExclusive);
-        let _locked = locked.map_err(|(_, error)| io::Error::from(error))?;
-        let mut state = self.read()?;
-        let done = work(&mut state)?;
-        let text = serde_json::to_string(&state)?;
-        self.state.write_all_at(format!("{text:<BYTES$}").as_bytes(), 0)?;
-        Ok(done)
+        seize(&self.state)?;
+        let done = self.read().and_then(|mut state| {
+            let done = work(&mut state)?;
+            let text = serde_json::to_string(&state)?;
+            self.state.write_all_at(format!("{text:<BYTES$}").as_bytes(), 0)?;
+            Ok(done)
+        });
+        flock(&self.state, FlockOperation::Unlock)?;
+        done
     }
 
     fn read(&self) -> io::Result<State> {
@@ -120,14 +136,19 @@ impl Register {
     }
 
     /// Lets `grant` in; whether that one may work. `valid` says the time now and until when the guard is valid, `None` when it is not.
-    pub(super) fn enter(&self, grant: &Grant, valid: impl FnOnce() -> (u64, Option<u64>)) -> io::Result<bool> {
+    pub fn enter(&self, grant: &Grant, valid: impl FnOnce() -> (u64, Option<u64>)) -> io::Result<bool> {
         self.change(|state| {
             let (now, until) = valid();
             let Some(until) = until else { return self.late(state, grant).map(|()| false) };
             state.count(Count::Sections);
             let other = Some(state.occupant).filter(|other| *other != 0 && *other != grant.worker);
+            let killed = other.map_or(Ok(None), |other| self.killed(other))?;
+            if other.is_some() && (killed.is_some() || state.valid_until <= now) {
+                let over = killed.unwrap_or(state.valid_until);
+                state.longest_takeover = state.longest_takeover.max(now.saturating_sub(over));
+            }
             match other {
-                Some(other) if self.is_doomed(other)? => {}
+                Some(_) if killed.is_some() => {}
                 Some(other) if state.valid_until > now => {
                     let left = (state.valid_until - now) / 1_000_000;
                     let said = format!("entered while worker {other} held a lock that was valid for {left} ms more");
@@ -159,7 +180,7 @@ impl Register {
     }
 
     /// A write of who entered; `valid` as for [`Register::enter`].
-    pub(super) fn write(&self, grant: &Grant, valid: impl FnOnce() -> (u64, Option<u64>)) -> io::Result<()> {
+    pub fn write(&self, grant: &Grant, valid: impl FnOnce() -> (u64, Option<u64>)) -> io::Result<()> {
         self.change(|state| match (valid().1, state.occupant == grant.worker) {
             (Some(until), true) => {
                 state.valid_until = until;
@@ -191,7 +212,8 @@ impl Register {
         Ok(())
     }
 
-    pub(super) fn leave(&self, worker: u64) -> io::Result<()> {
+    /// The worker has left.
+    pub fn leave(&self, worker: u64) -> io::Result<()> {
         self.change(|state| {
             if state.occupant == worker {
                 (state.occupant, state.valid_until) = (0, 0);
@@ -200,7 +222,8 @@ impl Register {
         })
     }
 
-    pub(super) fn count(&self, what: Count) -> io::Result<()> {
+    /// Counts one more.
+    pub fn count(&self, what: Count) -> io::Result<()> {
         self.change(|state| {
             state.count(what);
             Ok(())
@@ -208,26 +231,35 @@ impl Register {
     }
 
     /// Counts a fault of `grant`, and notes what it was.
-    pub(super) fn note(&self, what: Count, grant: &Grant, said: &str) -> io::Result<()> {
+    pub fn note(&self, what: Count, grant: &Grant, said: &str) -> io::Result<()> {
         self.change(|state| self.fault(state, what, grant, said))
     }
 
-    pub(super) fn counted(&self, what: Count) -> io::Result<u64> {
+    /// How many there were.
+    pub fn counted(&self, what: Count) -> io::Result<u64> {
         Ok(self.read()?.counts[what as usize])
     }
 
-    pub(super) fn occupant(&self) -> io::Result<Option<u64>> {
+    /// The worker that is in there.
+    pub fn occupant(&self) -> io::Result<Option<u64>> {
         Ok(Some(self.read()?.occupant).filter(|worker| *worker != 0))
     }
 
-    /// The worker is about to be killed: what it holds ends then, whatever its guard said.
-    pub(super) fn doom(&self, worker: u64) -> io::Result<()> {
-        self.doomed.write_all_at(&[1], worker)
+    /// The worker is about to be killed, at `now`: its lock ends then, whatever its guard said.
+    pub fn doom(&self, worker: u64, now: u64) -> io::Result<()> {
+        self.doomed.write_all_at(&now.max(1).to_le_bytes(), worker * 8)
     }
 
-    fn is_doomed(&self, worker: u64) -> io::Result<bool> {
-        let mut byte = [0];
-        Ok(self.doomed.read_at(&mut byte, worker)? == 1 && byte == [1])
+    /// When the worker was killed.
+    fn killed(&self, worker: u64) -> io::Result<Option<u64>> {
+        let mut at = [0; 8];
+        let is_there = self.doomed.read_at(&mut at, worker * 8)? == at.len();
+        Ok(Some(u64::from_le_bytes(at)).filter(|at| is_there && *at > 0))
+    }
+
+    /// The longest time from a kill of a holder, or from the end of its validity, to the next holder.
+    pub fn longest_takeover(&self) -> io::Result<Duration> {
+        Ok(Duration::from_nanos(self.read()?.longest_takeover))
     }
 }
 
@@ -299,9 +331,10 @@ mod tests {
     fn who_was_killed_holds_nothing() {
         let (_directory, register) = register();
         register.enter(&grant(1, 1), || (0, Some(u64::MAX))).unwrap();
-        register.doom(1).unwrap();
-        register.enter(&grant(2, 2), || (1, Some(9))).unwrap();
+        register.doom(1, 5).unwrap();
+        register.enter(&grant(2, 2), || (8, Some(9))).unwrap();
         assert_eq!(counted(&register), []);
+        assert_eq!(register.longest_takeover().unwrap(), Duration::from_nanos(3));
     }
 
     #[test]
