@@ -13,8 +13,13 @@ mod laws {
     mod zookeeper;
 }
 mod faults;
+#[path = "../harness/history_planted.rs"]
+mod history_planted;
+mod judge;
 mod processes_file;
 mod scenes_file;
 
 /// What a capability declares is held here.
 const SLACK: std::time::Duration = std::time::Duration::ZERO;
+
+use judge::judge_again;

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use fencelock_lab::{Drill, Strategy, Toll, Uses, Verdict};
 
+use crate::judge::{is_possible, plant_faults};
+
 /// A directory of this test's own; kept when the test fails, so that the logs can be read.
 struct Directory(PathBuf);
 
@@ -74,6 +76,10 @@ fn run(strategy: Strategy, uses: Uses, seed: u64) -> Verdict {
     println!("{verdict}");
     assert!(verdict.is_clean(), "{verdict}");
     assert!(is_worth_something(&verdict), "{verdict}");
+    assert!(is_possible(&directory.logs()), "the judges disagree: {verdict}");
+    if uses == Uses::Mutexes {
+        plant_faults(&directory.logs());
+    }
     let (tickets, sessions) = (files(&directory.store().join("b")), files(&directory.store().join("sessions")));
     assert!(tickets.is_empty() && sessions.is_empty(), "{verdict}: {tickets:?} {sessions:?}");
     verdict

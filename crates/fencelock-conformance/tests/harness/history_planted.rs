@@ -1,5 +1,6 @@
 //! The checker finds each kind of planted violation, calls it by its name, and finds nothing in clean histories.
 
+use crate::judge_again;
 use fencelock::inspect::Claim;
 use fencelock_lab::history::{Answer, Enqueue, History, Lapse, Law, Laws, Section, Write, check};
 
@@ -42,11 +43,13 @@ fn laws_broken(history: &History) -> Vec<Law> {
 #[track_caller]
 fn assert_broken(history: &History, law: Law) {
     assert_eq!(laws_broken(history), [law], "{}", check(history, Laws::ALL).describe(history));
+    judge_again(history, law == Law::BusyHasAWitness);
 }
 
 #[track_caller]
 fn assert_clean(history: &History) {
     assert_eq!(laws_broken(history), [], "{}", check(history, Laws::ALL).describe(history));
+    judge_again(history, true);
 }
 
 /// A holder from `start` to `end`, called at `start`.
