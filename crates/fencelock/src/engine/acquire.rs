@@ -56,14 +56,12 @@ pub(crate) struct Acquire {
     until: Moment,
     /// When to ask who holds the lock: a wait that ends needs an answer of the store, or nobody knows why it ended.
     look_at: Moment,
-    /// Since when the store owes an answer for the present place; never, once it has given one.
-    unanswered_since: Moment,
+    /// Whether the store has answered the request for the present place.
+    is_answered: bool,
     look: Option<Answer>,
     failures: Failures,
-    /// Places in a row that went away soon after they were taken, although the store answered.
-    gone: Failures,
-    /// Grants in a row that were told too late to be used.
-    late_grants: Failures,
+    /// Rounds in a row that were in vain although the store answered: the place went away, or the grant came too late to be used.
+    in_vain: Failures,
     /// Observers were told how it ended.
     is_told: bool,
     /// The next poll is the caller's, whose thread must not be held up and may have no runtime.
@@ -100,23 +98,10 @@ impl Acquire {
             Wait::For(limit) => until.before(LOOK_AHEAD.min(limit / 2)),
             _ => until,
         };
-        let (failures, gone, late_grants) = Default::default();
-        let (unanswered_since, look, is_told) = (started, None, false);
+        let (failures, in_vain) = Default::default();
+        let (is_answered, look, is_told) = (false, None, false);
         let is_inline = engine.current().is_some_and(|live| live.session().answers_inline());
-        Self {
-            engine,
-            wish,
-            started,
-            until,
-            look_at,
-            unanswered_since,
-            look,
-            failures,
-            gone,
-            late_grants,
-            is_told,
-            is_inline,
-        }
+        Self { engine, wish, started, until, look_at, is_answered, look, failures, in_vain, is_told, is_inline }
     }
 
     /// Whether the first poll of [`Acquire::run`] belongs on the caller's own thread: the poll completes with a grant of the store, or is
@@ -172,7 +157,7 @@ impl Acquire {
                 }
             }
             // The store's answers for the place that went away do not count for the next place.
-            (self.unanswered_since, self.look) = (self.engine.clock.now(), None);
+            (self.is_answered, self.look) = (false, None);
             if self.is_late() {
                 return Err(Box::pin(self.timed_out(None)).await);
             }
@@ -341,7 +326,7 @@ impl Acquire {
         match news {
             Ok(Standing::Waiting(_)) if self.engine.clock.now() >= end => {
                 // A timer of our own has run out: the store has said nothing.
-                self.forget_what_passed(&attempt.live);
+                self.forget_what_passed();
                 self.look.get_or_insert_with(|| self.engine.look(&self.wish.name, Some(attempt.id.request)));
                 if self.is_late() {
                     return Err(Box::pin(self.timed_out(Some(attempt.id.request))).await);
@@ -357,7 +342,7 @@ impl Acquire {
                 if let Some(cause) = attempt.live.over() {
                     return Ok(Some(cause));
                 }
-                self.forget_what_passed(&attempt.live);
+                self.forget_what_passed();
                 Box::pin(self.failed(error, Some(attempt.id.request))).await?;
             }
         }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::super::observe::Event;
-use super::super::session::Live;
 use super::Acquire;
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::store::{Loss, RequestId};
@@ -60,33 +59,31 @@ impl Acquire {
             false => "the session was over before it had the lock",
         };
         let error = Error::new(ErrorKind::Lost, "acquire", message).with("cause", cause).retryable();
-        if self.failures.first().is_some() && !self.is_late() {
-            return self.failed(error, None).await;
-        }
         let now = self.engine.clock.now();
-        // A pause, and a place that was there for a while: entries that are farther apart are rarer than pauses would make them.
-        self.gone.forget_after(self.engine.retry.longest_pause * 2, now);
-        let (gone, since) = self.gone.another(now);
-        let error = match gone {
-            2.. => self.pause_after((gone - 1, since), error).await?,
-            _ => error,
-        };
-        self.failures.another(self.engine.clock.now());
+        // A place that was there for a while begins a new streak: entries that are farther apart are rarer than pauses would make them.
+        self.in_vain.forget_after(self.engine.retry.longest_pause * 2, now);
+        let (count, since) = self.streak().another(now);
+        let error = if count > 1 { self.pause_after((count - 1, since), error).await? } else { error };
         // A place that was taken out says nothing against the store.
-        self.failures.was((!was_removed).then_some(error));
+        self.streak().was((!was_removed).then_some(error));
         Ok(())
+    }
+
+    /// The failures that a lost place belongs to.
+    fn streak(&mut self) -> &mut Failures {
+        if self.is_answered { &mut self.in_vain } else { &mut self.failures }
     }
 
     pub(super) fn succeeded(&mut self) {
         // A store that answers on the caller's own thread has no request in time.
         self.engine.was_answered(true);
-        self.unanswered_since = Moment::NEVER;
+        self.is_answered = true;
         self.failures = Failures::default();
     }
 
-    /// A renewal that was answered since the first failure ends the failures of a quiet waiter.
-    pub(super) fn forget_what_passed(&mut self, live: &Live) {
-        if self.failures.first().is_some_and(|first| live.answered() > first) {
+    /// An answer to another request of the client since the first failure ends the failures of a quiet waiter.
+    pub(super) fn forget_what_passed(&mut self) {
+        if self.failures.first().is_some_and(|first| self.engine.contact.last_answer() > first) {
             self.failures = Failures::default();
         }
     }
@@ -105,7 +102,7 @@ impl Acquire {
         let is_spent = now.since(first) >= self.engine.retry.give_up_after;
         if is_spent || !error.is_retryable() || self.engine.is_closed() {
             let is_lost = is_spent && error.is_outage() && error.outcome() == Outcome::Unknown;
-            let is_unanswered = is_lost && !self.is_silent(self.unanswered_since);
+            let is_unanswered = is_lost && !self.is_silent();
             return Err(if is_unanswered { self.unanswered(Some(error)) } else { error.with("name", &self.wish.name) });
         }
         if now < self.until {

@@ -29,10 +29,10 @@ impl Acquire {
             return Err(error.with("name", &self.wish.name));
         }
         let now = self.engine.clock.now();
-        self.late_grants.forget_after(self.engine.retry.give_up_after, now);
-        let failed = self.late_grants.another(now);
+        self.in_vain.forget_after(self.engine.retry.give_up_after, now);
+        let failed = self.in_vain.another(now);
         let error = self.pause_after(failed, error).await?;
-        self.late_grants.was(Some(error));
+        self.in_vain.was(Some(error));
         Ok(())
     }
 }

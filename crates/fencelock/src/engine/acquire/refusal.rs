@@ -24,11 +24,11 @@ impl Acquire {
         Err(error.with("waiting", waiters).with("max_waiters", limit))
     }
 
-    /// Why the time is over, by the rule that [`OnOutage`](crate::OnOutage) states: the store's own refusal, its silence, or the limit.
+    /// Why the time is up, by the rule that [`OnOutage`](crate::OnOutage) states: the store's refusal, its silence, or the limit.
     pub(super) async fn timed_out(&mut self, mine: Option<RequestId>) -> Error {
-        let (mut last, is_answered) = (self.failures.take_last(), self.unanswered_since == Moment::NEVER);
-        if last.is_none() && !is_answered {
-            last = self.late_grants.take_last();
+        let (mut last, mut in_vain) = (self.failures.take_last(), self.in_vain.take_last());
+        if last.is_none() && !self.is_answered {
+            last = in_vain.take();
         }
         if last.is_none() && self.engine.current().is_none() {
             last = self.engine.why_no_session();
@@ -36,35 +36,44 @@ impl Acquire {
         if let Some(last) = last.take_if(|last| is_refusal(last) || !self.wish.queues() && last.is_contention()) {
             return if last.is_outage() { self.outage(Some(last)) } else { last.with("name", &self.wish.name) };
         }
-        let cause = last.or_else(|| self.late_grants.take_last());
-        if self.is_silent(self.unanswered_since) {
-            return self.outage(cause);
+        let cause = last.or(in_vain);
+        // A store that is silent, or has answered nothing to this client since the wait began, would not answer a look either.
+        let has_answered = self.is_answered || self.engine.contact.last_answer() > self.started;
+        let answers = has_answered && !self.is_silent_since(Moment::NEVER);
+        let looked = if answers { self.last_look(mine).await } else { None };
+        let is_answered = self.is_answered || cause.as_ref().is_some_and(Error::is_contention);
+        match looked {
+            None if self.is_silent() => self.outage(cause),
+            None if !answers || !is_answered && cause.is_some() => self.unanswered(cause),
+            looked => {
+                let message = if is_answered { WAIT_IS_OVER } else { NOT_ANSWERED };
+                caused(self.contended(ErrorKind::TimedOut, message, looked), cause)
+            }
         }
-        // Without an answer to this client since the wait began, a look would not be answered either.
-        if !is_answered && self.engine.contact.last_answer() <= self.started {
-            return self.unanswered(cause);
-        }
-        let look = self.look.take().unwrap_or_else(|| self.engine.look(&self.wish.name, mine));
-        let is_overdue = self.is_overdue();
-        let until = if is_overdue { self.engine.clock.now() } else { self.until };
-        let looked = self.engine.told(look, until).await;
-        // The look is the caller's own request without an answer. After a pause of the whole process it had no time for one.
-        if looked.is_none() && !is_overdue && self.is_silent(Moment::ORIGIN) {
-            return self.outage(cause);
-        }
-        let is_answered = is_answered || cause.as_ref().is_some_and(Error::is_contention);
-        if !is_answered && looked.is_none() && cause.is_some() {
-            return self.unanswered(cause);
-        }
-        let message = if is_answered { WAIT_IS_OVER } else { NOT_ANSWERED };
-        caused(self.contended(ErrorKind::TimedOut, message, looked), cause)
     }
 
-    /// Whether the store has answered nothing to this client for a request deadline by the end of this wait, with `own` a request since then.
-    pub(super) fn is_silent(&self, own: Moment) -> bool {
+    /// The answer to the one look at the end of a wait.
+    async fn last_look(&mut self, mine: Option<RequestId>) -> Option<Contention> {
+        let look = self.look.take().unwrap_or_else(|| self.engine.look(&self.wish.name, mine));
+        let until = if self.is_overdue() { self.engine.clock.now() } else { self.until };
+        self.engine.told(look, until).await
+    }
+
+    /// Whether the store has answered nothing to this client for a request deadline by the end of this wait.
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_silent_since(match self.is_answered {
+            false => self.started,
+            // The look has no answer either. After a pause of the whole process it had no time for one.
+            true if self.is_overdue() => Moment::NEVER,
+            true => Moment::ORIGIN,
+        })
+    }
+
+    /// The same, where the wait has a request of its own without an answer since then.
+    fn is_silent_since(&self, unanswered_since: Moment) -> bool {
         // Late timers are not the store's silence.
         let now = self.engine.clock.now().min(self.until.after(LATEST));
-        now.since(self.engine.contact.silent_since(own)) >= self.engine.timing.request_deadline
+        now.since(self.engine.contact.silent_since(unanswered_since)) >= self.engine.timing.request_deadline
     }
 
     /// The wait was too short for an answer: nothing is known of the lock, and nothing is wrong with the store.
