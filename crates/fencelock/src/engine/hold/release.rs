@@ -26,7 +26,7 @@ impl Hold {
             _ => None,
         };
         if let Some(loss) = gone {
-            return Err(self.lost_before(self.went(loss)));
+            return Err(self.lost_before(self.lost_because(loss)));
         }
         match left {
             Ok(Some(_)) => {
@@ -52,7 +52,7 @@ impl Hold {
     }
 
     /// Its place is gone, and nothing of ours can have done that. Gives back the cause that stays.
-    fn went(&self, loss: Loss) -> Loss {
+    fn lost_because(&self, loss: Loss) -> Loss {
         let was_over = self.phase.get().is_end();
         let loss = self.phase.found_gone(loss);
         self.tell_end();
@@ -148,7 +148,7 @@ impl Hold {
         if let Some(loss) = self.live.over() {
             // The task that closes the session in the store ends everything that hangs on it. What is under renewal is told by its end.
             if self.is_given_up() {
-                self.went(loss);
+                self.lost_because(loss);
             }
             return;
         }
@@ -167,7 +167,7 @@ impl Hold {
                     return;
                 }
                 if let Some(loss) = hold.live.over() {
-                    hold.went(loss);
+                    hold.lost_because(loss);
                     return;
                 }
                 failures += 1;
