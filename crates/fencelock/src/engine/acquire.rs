@@ -5,7 +5,9 @@ mod failures;
 mod late;
 mod refusal;
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -64,8 +66,9 @@ pub(crate) struct Acquire {
     in_vain: Failures,
     /// Observers were told how it ended.
     is_told: bool,
-    /// The next poll is the caller's, whose thread must not be held up and may have no runtime.
-    is_inline: bool,
+    /// The next poll of [`Acquire::run`] belongs on the caller's own thread, which must not be held up and may have no runtime: the poll
+    /// completes with a grant, or is pending. The later ones belong where requests do, for a wait must not depend on the caller.
+    pub(crate) is_inline: bool,
 }
 
 /// What became of one entry into the queue.
@@ -104,12 +107,6 @@ impl Acquire {
         Self { engine, wish, started, until, look_at, is_answered, look, failures, in_vain, is_told, is_inline }
     }
 
-    /// Whether the first poll of [`Acquire::run`] belongs on the caller's own thread: the poll completes with a grant of the store, or is
-    /// pending. The later polls belong where requests do, for a wait must not depend on the caller.
-    pub(crate) fn is_inline(&self) -> bool {
-        self.is_inline
-    }
-
     /// Acquires, or says why not.
     pub(crate) async fn run(mut self) -> Result<Arc<Hold>> {
         let acquired = self.rounds().await;
@@ -137,9 +134,7 @@ impl Acquire {
 
     /// Completes at the second poll, so that the rest runs where requests belong, if the first one is the caller's.
     async fn leave_callers_thread(&mut self) {
-        if std::mem::take(&mut self.is_inline) {
-            tokio::task::yield_now().await;
-        }
+        poll_fn(|_| if std::mem::take(&mut self.is_inline) { Poll::Pending } else { Poll::Ready(()) }).await;
     }
 
     async fn rounds(&mut self) -> Result<Arc<Hold>> {

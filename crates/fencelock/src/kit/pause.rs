@@ -1,6 +1,18 @@
 //! How long those wait who try again.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
+
+/// Completes at the second poll. Tokio's `yield_now` would cost the runtime of the first poll a look at its driver.
+pub(crate) async fn second_poll() {
+    let mut is_first = true;
+    poll_fn(|cx| {
+        let _ = is_first.then(|| cx.waker().wake_by_ref());
+        if std::mem::take(&mut is_first) { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+}
 
 /// The longest pause of who holds something: it comes back before newcomers knock.
 pub(crate) const LONGEST_OF_HOLDERS: Duration = Duration::from_millis(250);

@@ -234,7 +234,7 @@ impl Lock {
         let lifeline = Arc::downgrade(self.client.lifeline());
         let span = tracing::debug_span!(target: "fencelock", "acquire", name = %self.wish.name);
         let acquire = Acquire::new(Arc::clone(&engine), Wish { claim, wait, ..self.wish.clone() });
-        let is_inline = acquire.is_inline();
+        let is_inline = acquire.is_inline;
         let is_probe = pass.as_ref().is_some_and(|pass| pass.is_probe);
         let work = async move {
             let acquired = acquire.run().await;

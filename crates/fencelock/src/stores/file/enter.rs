@@ -21,6 +21,7 @@ use super::ticket::{EncodedName, Key, Note, Ticket};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bell::Bell;
 use crate::kit::own_places;
+use crate::kit::pause::second_poll;
 use crate::queue::Admission;
 use crate::store::{Entered, Entry};
 use crate::time::{Clock, Moment};
@@ -84,7 +85,7 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
         return Ok(entered);
     }
     request.is_inline = false;
-    tokio::task::yield_now().await;
+    second_poll().await;
     let mut patience = Patience::new(&*core.clock, core.request_deadline);
     loop {
         let step = |state: &mut BucketState, lock: &BucketLock| request.step(state, lock);

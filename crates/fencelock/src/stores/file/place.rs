@@ -21,6 +21,7 @@ use super::ticket::Ticket;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bell::Bell;
 use crate::kit::own_places::not_there;
+use crate::kit::pause::second_poll;
 use crate::name::Name;
 use crate::queue::{Admission, Claim};
 use crate::store::{Left, Loss, Place, PlaceId, RequestId, Standing};
@@ -235,7 +236,7 @@ impl Place for FilePlace {
                 return self.leave_in(&mut state);
             }
             // Another thread may list the bucket, and the first poll does not wait for it.
-            tokio::task::yield_now().await;
+            second_poll().await;
             self.leave_in(&mut bucket.lock())
         })
     }

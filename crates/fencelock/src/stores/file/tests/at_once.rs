@@ -109,3 +109,19 @@ async fn whatever_syncs_or_lists_for_long_is_not_done_at_once() {
     client.enter(NAME, Claim::MUTEX).await.leave().await.unwrap();
     assert!(client.enter_now().is_some());
 }
+
+#[tokio::test]
+async fn a_request_that_is_pending_after_its_first_poll_has_no_ticket_and_waits_where_it_is_polled_next() {
+    let (directory, clock) = (directory(), Arc::default());
+    let (near, far) = (store(&directory), store(&directory));
+    let (mut first, mut other) = (client(&near, &clock).await, client(&far, &clock).await);
+    let mut held = first.enter_now().unwrap();
+    let entry = other.entry(NAME, Claim::MUTEX, true);
+    let mut request = other.session.enter(entry);
+    let polled = std::thread::scope(|scope| scope.spawn(|| (&mut request).now_or_never().is_none()).join());
+    assert!(polled.unwrap() && tickets(&directory) == 1);
+    let mut waiting = place(request.await.unwrap());
+    assert_eq!(tickets(&directory), 2);
+    let (_, left) = tokio::join!(granted(&mut waiting), held.leave());
+    assert_eq!(left.unwrap(), Left::Released);
+}
