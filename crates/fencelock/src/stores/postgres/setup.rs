@@ -226,9 +226,11 @@ fn functions(all: &'static str) -> impl Iterator<Item = (&'static str, Vec<&'sta
         let (kind, rest) = text.split_once(" {schema}.")?;
         let call = [("FUNCTION", "SELECT * FROM"), ("PROCEDURE", "CALL")].into_iter().find(|(of, _)| *of == kind)?.1;
         let (name, rest) = rest.split_once('(')?;
-        let arguments = [") RETURNS", ")\nRETURNS", ") LANGUAGE"].iter().find_map(|end| rest.split_once(end))?.0;
+        let (listed, rest) = [") RETURNS", ")\nRETURNS", ") LANGUAGE"].iter().find_map(|end| rest.split_once(end))?;
+        // In FROM, the answer would be kept in a store of rows first.
+        let call = if rest.starts_with(" bigint[]") { "SELECT" } else { call };
         // The answer of a procedure is a parameter, too.
-        let arguments = arguments.split(',').filter(|argument| !argument.contains("INOUT "));
+        let arguments = listed.split(',').filter(|argument| !argument.contains("INOUT "));
         let types = arguments.filter_map(|argument| argument.split_whitespace().nth(1)).collect();
         (!name.starts_with('_')).then_some((name, types, call))
     })
@@ -250,6 +252,7 @@ mod tests {
         assert!(found.iter().all(|(name, ..)| !name.starts_with('_')));
         let called: Vec<_> = called().collect();
         assert!(called.contains(&("leave", vec!["bigint", "text", "bigint", "bigint", "bigint", "boolean"], "CALL")));
+        assert!(called.iter().any(|(name, _, call)| (*name, *call) == ("enter", "SELECT")), "{called:?}");
         assert!(called.contains(&("names", vec!["integer", "text", "integer"], "SELECT * FROM")), "{called:?}");
         let ours = |name| !["hold", "fence", "fenced", "in_transaction"].contains(name);
         assert!(called.iter().all(|(name, ..)| ours(name) && found.iter().any(|(other, ..)| other == name)));
