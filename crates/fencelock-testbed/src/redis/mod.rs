@@ -4,8 +4,10 @@ mod hands;
 mod server;
 mod settings;
 mod shared;
+mod watched;
 
 pub use hands::{Hands, Reply};
 pub use server::Server;
 pub use settings::{Role, Settings, Tls};
 pub use shared::{KIND, shared};
+pub use watched::{Watched, shared_watched};

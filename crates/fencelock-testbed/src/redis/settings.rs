@@ -81,8 +81,10 @@ impl Settings {
             format!("dir {}", directory.display()),
         ];
         if let Role::SentinelOf(primary) = self.role {
-            lines.push(format!("sentinel monitor locks {} {} 1", primary.ip(), primary.port()));
+            lines.push(format!("sentinel monitor locks {} {} 2", primary.ip(), primary.port()));
             lines.push("sentinel down-after-milliseconds locks 500".to_owned());
+            // A failover that did not succeed is tried again after twice this time.
+            lines.push("sentinel failover-timeout locks 3000".to_owned());
         } else {
             lines.extend(self.data(directory));
         }

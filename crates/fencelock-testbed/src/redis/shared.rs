@@ -34,7 +34,7 @@ pub fn shared() -> &'static Shared {
 }
 
 /// A database that no other test uses, as in `/7`.
-fn database(server: SocketAddr) -> io::Result<String> {
+pub(super) fn database(server: SocketAddr) -> io::Result<String> {
     match Hands::connect(server)?.ask(&["INCR", "fencelock-testbed"])? {
         Reply::Int(drawn) if drawn < DATABASES => Ok(format!("/{drawn}")),
         other => Err(io::Error::other(format!("there are no more databases: {other:?}"))),

@@ -1,0 +1,138 @@
+//! A primary with replicas, and the Sentinels that watch it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+
+use super::hands::Reply;
+use super::server::Server;
+use super::settings::{Role, Settings};
+use super::shared::database;
+use crate::{PATIENCE, wait_until};
+
+/// Several servers, one of which is the primary, and three Sentinels of which two suffice for a failover.
+#[derive(Debug)]
+pub struct Watched {
+    /// The servers; at first the primary is the first one.
+    pub servers: Vec<Server>,
+    /// The Sentinels.
+    pub sentinels: Vec<Server>,
+}
+
+impl Watched {
+    /// Starts a primary, so many replicas, all with these settings, and Sentinels with further lines of their configuration. Waits until
+    /// a failover can begin.
+    ///
+    /// # Errors
+    /// When something does not start.
+    ///
+    /// # Panics
+    /// When Redis is not installed, with the command that installs it.
+    pub fn start(replicas: usize, settings: &Settings, sentinel: &[&str]) -> io::Result<Self> {
+        let primary = Server::start(settings.clone())?;
+        let copies = Role::ReplicaOf(primary.address());
+        let replica = |_| Server::start(Settings { role: copies, ..settings.clone() });
+        let watches = Settings::role(Role::SentinelOf(primary.address()));
+        let watches = sentinel.iter().fold(watches, |watches, line| watches.with(line));
+        let servers: Vec<_> =
+            std::iter::once(Ok(primary)).chain((0..replicas).map(replica)).collect::<io::Result<_>>()?;
+        let in_sync = |server: &Server| server.info("master_link_status").is_ok_and(|status| status == "up");
+        // A Sentinel looks for replicas when it starts, and then every ten seconds.
+        wait("the replicas are in sync", || servers[1..].iter().all(in_sync))?;
+        let sentinels = (0..3).map(|_| Server::start(watches.clone())).collect::<io::Result<_>>()?;
+        let watched = Self { servers, sentinels };
+        watched.wait_until_watched(replicas)?;
+        Ok(watched)
+    }
+
+    /// Waits until each Sentinel that answers knows so many replicas in sync, and the other Sentinels.
+    ///
+    /// # Errors
+    /// When that never comes.
+    pub fn wait_until_watched(&self, replicas: usize) -> io::Result<()> {
+        let knows = |sentinel: &Server, about: &str, number: usize| {
+            let answer = sentinel.ask(&["SENTINEL", about, "locks"]);
+            answer.is_ok_and(|answer| answer.items().iter().filter(|one| is_well(one)).count() >= number)
+        };
+        let knows_all = |sentinel: &Server| knows(sentinel, "REPLICAS", replicas) && knows(sentinel, "SENTINELS", 2);
+        wait("the Sentinels know all", || self.sentinels.iter().filter(|one| one.is_running()).all(knows_all))
+    }
+
+    /// The URL of a store in the first database, or in `namespace` such as `/7`, with these options.
+    #[must_use]
+    pub fn url(&self, namespace: &str, options: &str) -> String {
+        let sentinels: Vec<_> = self.sentinels.iter().map(|sentinel| sentinel.address().to_string()).collect();
+        let query = if options.is_empty() { String::new() } else { format!("?{options}") };
+        format!("redis+sentinel://{}/locks{namespace}{query}", sentinels.join(","))
+    }
+
+    /// The address that most Sentinels name.
+    ///
+    /// # Errors
+    /// When no two name the same one.
+    pub fn named(&self) -> io::Result<SocketAddr> {
+        let named: Vec<SocketAddr> = self.sentinels.iter().filter_map(|sentinel| named(sentinel).ok()).collect();
+        let by_most = named.iter().find(|one| named.iter().filter(|other| other == one).count() >= 2);
+        by_most.copied().ok_or_else(|| io::Error::other("no two Sentinels name the same primary"))
+    }
+
+    /// The server that most Sentinels name.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn primary(&self) -> &Server {
+        let named = self.named().expect("a primary");
+        self.servers.iter().find(|server| server.address() == named).expect("one of the servers")
+    }
+
+    /// Waits until a Sentinel names another server than the one at this address, and that server says that it is the primary.
+    ///
+    /// # Errors
+    /// When that never comes.
+    pub fn wait_until_replaced(&self, old: SocketAddr) -> io::Result<()> {
+        let is_promoted = |address: SocketAddr| {
+            let promoted = self.servers.iter().find(|server| server.address() == address && address != old);
+            promoted.is_some_and(|server| server.info("role").is_ok_and(|role| role == "master"))
+        };
+        wait("a replica is promoted", || self.sentinels.iter().any(|sentinel| named(sentinel).is_ok_and(is_promoted)))
+    }
+
+    /// A database of the primary that no other test uses, as in `/7`.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn namespace(&self) -> io::Result<String> {
+        database(self.named()?)
+    }
+}
+
+/// The servers that all tests share. No test may break them.
+///
+/// # Panics
+/// When they cannot be started.
+pub fn shared_watched() -> &'static Watched {
+    static SHARED: OnceLock<Watched> = OnceLock::new();
+    SHARED.get_or_init(|| Watched::start(2, &Settings::default(), &[]).expect("a primary, replicas and Sentinels"))
+}
+
+fn named(sentinel: &Server) -> io::Result<SocketAddr> {
+    let answer = sentinel.ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "locks"])?;
+    let [host, port] = answer.items() else { return Err(io::Error::other("it names none")) };
+    format!("{host}:{port}").parse().map_err(io::Error::other)
+}
+
+/// Whether what a Sentinel says of one server says that it is up, and of a replica that it is in sync.
+fn is_well(about: &Reply) -> bool {
+    let about = about.items();
+    let value = |key: &str| Some(about.get(about.iter().position(|word| word.to_string() == key)? + 1)?.to_string());
+    let is_up = value("flags").is_some_and(|flags| !flags.contains("down") && !flags.contains("disconnected"));
+    is_up && value("master-link-status").is_none_or(|status| status == "ok")
+}
+
+fn wait(what: &str, is_so: impl Fn() -> bool) -> io::Result<()> {
+    match wait_until(PATIENCE, is_so) {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("it never came that {what}"))),
+    }
+}
