@@ -422,6 +422,7 @@ impl ClientBuilder {
     /// | `redis://[user:password@]host[:6379][/database]` | `layout` (`fair`; `plain`, the keys of `SET NX` clients; `redisson`, `redisson-fenced`), `prefix` |
     /// | `rediss://host/0` | the same, and `tls_ca`, `tls_cert`, `tls_key` |
     /// | `redis+unix:///path/of/the.sock` | `layout`, `prefix`, `db` |
+    /// | `redis+sentinel://[user:password@]host[:26379],host2,host3/NAME[/database]` | the options of `rediss:`, and `min_replicas`, `map`, `sentinel_user`, `sentinel_password_file`, `sentinel_tls` |
     /// | `redlock://[user:password@]host[:6379],host2,host3[/database]` | `prefix`, `drift_ms`, `rejoin_ms` |
     /// | `redlocks://host,host2,host3` | the same, and `tls_ca`, `tls_cert`, `tls_key` |
     /// | `postgres://user:password@host[:5432],host2/database` | `layout` (`fair`), `schema`, `user`, `password`, `host`, `port`, `sslmode` (`verify-full`, `disable`), `application_name`, `tls_ca`, `tls_cert`, `tls_key` |

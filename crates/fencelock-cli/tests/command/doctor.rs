@@ -68,6 +68,10 @@ fn a_redis_that_evicts_forgets_and_hangs_up_is_found_out() {
     assert_eq!((code, found(&said, "problem", &["this is a replica"])), (2, true), "{said}");
     let (_, said) = report(&server.url());
     assert!(found(&said, "warning", &["1 replicas copy this server"]), "{said}");
+    let role = redis::Role::SentinelOf(server.address());
+    let sentinel = redis::Server::start(redis::Settings { role, ..settings(&[]) }).unwrap();
+    let (code, said) = report(&sentinel.url());
+    assert_eq!((code, found(&said, "problem", &["redis+sentinel://"])), (2, true), "{said}");
 }
 
 #[test]

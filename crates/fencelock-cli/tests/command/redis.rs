@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::common::{Place, Running, code, ended, output, stderr, stdout, until, written};
 use fencelock_testbed::Port;
-use fencelock_testbed::redis::{Server, Settings, Tls, shared};
+use fencelock_testbed::redis::{Server, Settings, Tls, shared, shared_watched};
 use nix::sys::signal::Signal;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
@@ -54,6 +54,20 @@ fn every_verb_works_over_a_socket_file() {
     every_verb_works(&Place::with_store(url("s3cret")));
     let (code, text) = ended(&mut Place::with_store(url("wr0ng")).run(&["job"], "true"));
     assert_eq!((code, text.contains("wr0ng")), (77, false), "{text}");
+}
+
+#[test]
+fn every_verb_works_by_way_of_sentinels_and_doctor_says_who_was_not_asked() {
+    let watched = shared_watched();
+    let place = Place::with_store(watched.url(&watched.namespace().unwrap(), "ttl_ms=60000"));
+    every_verb_works(&place);
+    let doctor = output(&mut place.fencelock(&["doctor"]));
+    let said = stdout(&doctor);
+    assert_eq!(
+        (code(&doctor), said.contains("round trip: "), said.contains("redis://host:6379")),
+        (1, true, true),
+        "{said}"
+    );
 }
 
 /// Writes an authority to `ca.pem`, and what it says of a server here to `server.key` and `server.crt`.
@@ -182,8 +196,12 @@ fn what_is_in_a_server_without_memory_is_shown_and_broken() {
 
 #[test]
 fn wrong_urls_are_wrong_usage() {
-    let server = shared().address();
+    let (server, sentinel) = (shared().address(), shared_watched().sentinels[0].address());
     for (url, said) in [
+        (format!("redis://{sentinel}"), "redis+sentinel://"),
+        (format!("redis+sentinel://{server}/locks"), "redis://host:6379/0"),
+        (format!("redis+sentinel://{sentinel}"), "NAME"),
+        (format!("redis+sentinel://{sentinel}/other"), "known locks"),
         (format!("redis://{server}/x"), "redis"),
         (format!("redis://{server}?no_such=1"), "no_such"),
         (format!("redis://{server}?layout=no_such"), "layout"),

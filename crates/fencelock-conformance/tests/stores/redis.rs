@@ -23,3 +23,13 @@ mod plain {
         laws = untimed
     );
 }
+
+/// By way of Sentinels, and with the word of a replica.
+mod watched {
+    fencelock_conformance::suite!(
+        "redis by way of Sentinels",
+        super::fixtures::watched,
+        only = mutexes,
+        laws = untimed
+    );
+}

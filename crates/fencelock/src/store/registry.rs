@@ -78,6 +78,10 @@ static STORES: &[StoreInfo] = &[
     #[cfg(feature = "redis")]
     crate::stores::redis::UNIX_INFO,
     #[cfg(feature = "redis")]
+    crate::stores::redis::SENTINEL_INFO,
+    #[cfg(feature = "redis")]
+    crate::stores::redis::SENTINEL_TLS_INFO,
+    #[cfg(feature = "redis")]
     crate::stores::redis::redlock::INFO,
     #[cfg(feature = "redis-tls")]
     crate::stores::redis::redlock::TLS_INFO,
@@ -89,6 +93,10 @@ static STORES: &[StoreInfo] = &[
     StoreInfo::off("rediss", "redis-tls", "rediss://host:6379/0"),
     #[cfg(not(feature = "redis"))]
     StoreInfo::off("redis+unix", "redis", "redis+unix:///run/redis/redis.sock?db=0"),
+    #[cfg(not(feature = "redis"))]
+    StoreInfo::off("redis+sentinel", "redis", "redis+sentinel://host1:26379,host2,host3/NAME"),
+    #[cfg(not(feature = "redis"))]
+    StoreInfo::off("rediss+sentinel", "redis-tls", "rediss+sentinel://host1:26379,host2,host3/NAME"),
     #[cfg(not(feature = "redis"))]
     StoreInfo::off("redlock", "redis", "redlock://host1:6379,host2,host3/0"),
     #[cfg(not(feature = "redis"))]
@@ -106,7 +114,7 @@ static STORES: &[StoreInfo] = &[
 ];
 
 /// Schemes of stores that are planned, so that nobody takes them for a typing mistake.
-const PLANNED: &[&str] = &["etcd", "redis+sentinel", "redis+cluster"];
+const PLANNED: &[&str] = &["etcd", "redis+cluster"];
 
 fn unknown(scheme: &str) -> Error {
     let known: Vec<_> = STORES.iter().filter(|info| info.open.is_some()).map(|info| info.scheme).collect();

@@ -123,14 +123,20 @@ impl StoreUrl {
     /// Takes out how each connection gets the password: from the program, or from the file of the option `password_file`.
     #[allow(dead_code, reason = "in a build with some stores only, nobody may ask")]
     pub(crate) fn take_secret(&mut self) -> Result<Option<Secret>> {
-        let file = self.take("password_file").map(PathBuf::from);
-        match (self.asked.take(), file) {
+        match (self.asked.take(), self.take_secret_file("password_file")?) {
             (Some(_), Some(_)) => Err(bad("the program gives the password, or `password_file` does: leave one out")),
-            (None, Some(file)) if file.is_relative() => {
-                Err(bad("`password_file` is a whole path, from its first slash on"))
+            (asked, file) => Ok(asked.or(file)),
+        }
+    }
+
+    /// Takes the option `name`, the path of a file with a password.
+    pub(crate) fn take_secret_file(&mut self, name: &str) -> Result<Option<Secret>> {
+        match self.take(name).map(PathBuf::from) {
+            Some(file) if file.is_relative() => {
+                Err(bad("a file of a password is named by its whole path, from its first slash on")
+                    .with("option", name))
             }
-            (None, Some(file)) => Ok(Some(Secret::in_file(file))),
-            (asked, None) => Ok(asked),
+            file => Ok(file.map(Secret::in_file)),
         }
     }
 

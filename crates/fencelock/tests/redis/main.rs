@@ -42,6 +42,7 @@ mod redisson_shared;
 mod redisson_trouble;
 mod redlock;
 mod refusals;
+mod sentinel;
 mod sticky;
 mod theirs;
 mod trouble;

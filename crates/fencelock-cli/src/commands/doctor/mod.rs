@@ -104,17 +104,25 @@ impl Report {
     async fn of(chosen: &Chosen) -> Outcome<Self> {
         let url = StoreUrl::parse(&chosen.url)?;
         let mut report = Report { store: chosen.name(), ttl_ms: None, round_trip_ms: None, findings: Vec::new() };
-        match connect(Client::builder(), chosen, false).await {
+        let refused_by = match connect(Client::builder(), chosen, false).await {
             Ok(client) => {
                 let tried = report.try_a_lock(&client).await;
                 farewell(&client, tried.is_err()).await;
                 tried?;
+                None
             }
-            // Whoever is not there cannot be asked anything, and wrong usage is no finding.
-            Err(failure) if matches!(failure.code, code::UNAVAILABLE | code::CONFIG) => return Err(failure),
-            Err(failure) => report.findings.push(refused(&failure)),
+            // Wrong usage is no finding.
+            Err(failure) if failure.code == code::CONFIG => return Err(failure),
+            Err(failure) => Some(failure),
+        };
+        let asked = asked(&url).await;
+        let is_away = asked.iter().all(|(_, facts)| facts.is_err());
+        match refused_by {
+            // A store that is away answers nothing. A replica answers and takes no locks.
+            Some(failure) if failure.code == code::UNAVAILABLE && is_away => return Err(failure),
+            refused_by => report.findings.extend(refused_by.as_ref().map(refused)),
         }
-        for (server, facts) in asked(&url).await {
+        for (server, facts) in asked {
             match facts {
                 Ok(facts) => report.findings.extend(checks::judge(&server, &facts, table(url.scheme()))),
                 Err(why) => report.findings.push(Finding {
@@ -135,6 +143,7 @@ async fn asked(url: &StoreUrl) -> Vec<(String, Result<Facts, String>)> {
     let servers: Vec<String> = match url.scheme() {
         "file" => vec![url.path().to_owned()],
         "redis+unix" => vec![url.authority().to_owned() + url.path()],
+        "redis+sentinel" | "rediss+sentinel" => vec![url.authority().to_owned()],
         _ => url.authority().split(',').map(str::to_owned).collect(),
     };
     let count = servers.len();
@@ -143,6 +152,9 @@ async fn asked(url: &StoreUrl) -> Vec<(String, Result<Facts, String>)> {
             match url.scheme() {
                 "file" => file::facts(&server),
                 "redis" | "rediss" | "redis+unix" | "redlock" | "redlocks" => redis::facts(url, &server).await,
+                "redis+sentinel" | "rediss+sentinel" => {
+                    Err("Sentinels name it: ask it as redis://host:6379".to_owned())
+                }
                 "postgres" | "postgresql" => postgres::facts(url, &server).await,
                 "mysql" | "mariadb" => mysql::facts(url, &server).await,
                 "zk" | "zks" => zookeeper::facts(url, &server).await,

@@ -44,3 +44,8 @@ mod signalled {
         only = mutexes
     );
 }
+
+/// By way of Sentinels, and with the word of a replica.
+mod watched {
+    fencelock_conformance::suite!("redis by way of Sentinels", super::fixtures::watched);
+}

@@ -4,13 +4,14 @@
 //! A lock lives as long as the lease of its session does, and only the server's clock judges that. What a server forgets
 //! (a crash without a saved state, a failover) nobody holds any more. `NOTES.md` beside this file has keys, scripts and states.
 //!
-//! `wire/` is the way to a server, whatever the layout. `fair/` is our own layout, `try_again/` what all layouts without a queue have in common,
+//! `wire/` is the way to a server, whatever the layout, and `sentinel/` finds the primary that Sentinels watch. `fair/` is our own layout, `try_again/` what all layouts without a queue have in common,
 //! `plain/` and `redisson/` are those, and `redlock/` is `plain/` over several servers; sessions and readers implement `wire::LinkUser`, which is all that the wire knows of them.
 
 mod fair;
 mod plain;
 mod redisson;
 pub(crate) mod redlock;
+mod sentinel;
 mod try_again;
 mod url;
 mod wire;
@@ -54,6 +55,22 @@ pub(crate) const UNIX_INFO: StoreInfo = StoreInfo {
     example: "redis+unix:///run/redis/redis.sock?db=0",
     options: url::UNIX_OPTIONS,
     ..INFO
+};
+
+/// The primary of several servers, which Sentinels name.
+pub(crate) const SENTINEL_INFO: StoreInfo = StoreInfo {
+    scheme: "redis+sentinel",
+    example: "redis+sentinel://host1:26379,host2,host3/NAME",
+    options: sentinel::OPTIONS,
+    ..INFO
+};
+
+/// The same over TLS.
+pub(crate) const SENTINEL_TLS_INFO: StoreInfo = StoreInfo {
+    scheme: "rediss+sentinel",
+    feature: "redis-tls",
+    example: "rediss+sentinel://host1:26379,host2,host3/NAME",
+    ..SENTINEL_INFO
 };
 
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {

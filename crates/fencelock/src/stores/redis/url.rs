@@ -1,17 +1,19 @@
 //! What a `redis:`, `rediss:` or `redis+unix:` URL may say of the layout. What it says of the server, the wire reads.
 
 use super::plain::{Extra, SIGNALLED};
+use super::sentinel;
 use super::wire::{Config, bad};
 use crate::error::Result;
 use crate::store::StoreUrl;
 
 /// The options of a `redis:` URL, besides those that every store takes.
-pub(crate) const OPTIONS: &[&str] = &["layout", "prefix", "signal", "fence", "password_file"];
+pub(crate) const OPTIONS: &[&str] = &["layout", "prefix", "signal", "fence", "min_replicas", "password_file"];
 /// The options of a `rediss:` URL.
 pub(crate) const TLS_OPTIONS: &[&str] =
-    &["layout", "prefix", "signal", "fence", "password_file", "tls_ca", "tls_cert", "tls_key"];
+    &["layout", "prefix", "signal", "fence", "min_replicas", "password_file", "tls_ca", "tls_cert", "tls_key"];
 /// The options of a `redis+unix:` URL.
-pub(crate) const UNIX_OPTIONS: &[&str] = &["layout", "prefix", "signal", "fence", "password_file", "db"];
+pub(crate) const UNIX_OPTIONS: &[&str] =
+    &["layout", "prefix", "signal", "fence", "min_replicas", "password_file", "db"];
 
 /// The layouts that there are.
 const KNOWN: &str = "fair, plain, redisson, redisson-fenced";
@@ -51,12 +53,13 @@ pub(super) fn read(mut url: StoreUrl) -> Result<(Config, Layout, String)> {
     if layout == Layout::Plain(Extra::Signal) && !prefix.starts_with(SIGNALLED) {
         return Err(bad("the keys of python-redis-lock begin with `lock:`: leave `prefix` out, or begin it so"));
     }
-    let known = match url.scheme() {
-        "redis+unix" => UNIX_OPTIONS,
-        "rediss" => TLS_OPTIONS,
-        _ => OPTIONS,
+    let config = match url.scheme() {
+        "redis+sentinel" | "rediss+sentinel" => sentinel::config(url),
+        "redis+unix" => Config::from_url(url, UNIX_OPTIONS),
+        "rediss" => Config::from_url(url, TLS_OPTIONS),
+        _ => Config::from_url(url, OPTIONS),
     };
-    Ok((Config::from_url(url, known)?, layout, prefix))
+    Ok((config?, layout, prefix))
 }
 
 fn layout(given: Option<String>, beside: Extra) -> Result<Layout> {

@@ -21,4 +21,5 @@ mod memory;
 mod redisson;
 mod redlock;
 mod refusals;
+mod sentinel;
 mod trouble;

@@ -75,7 +75,8 @@ impl UnqueuedBackend for Asking {
 
     async fn pass(&self, connection: &Connection, place: &PlaceId, next: &Next<'_>) -> Result<(usize, Option<Tried>)> {
         let Some(call) = self.dialect.pass(place, next, self.opening.ttl) else { return Ok((0, None)) };
-        connection.run("leave", &call).await
+        // The answer may grant the lock to the next one.
+        connection.run("next", &call).await
     }
 
     async fn lighten(&self, connection: &Connection, place: &PlaceId, _: Claim, said: &str) -> Result<bool> {

@@ -9,15 +9,21 @@ use crate::kit::dial::Addresses;
 use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
 use crate::store::secret::{Secret, TWO_PASSWORDS};
+use crate::stores::redis::sentinel::Sentinels;
 
 /// The port of a server that says nothing else.
 const PORT: u16 = 6379;
 
+/// A user and a password.
+type Identity = (Option<String>, Option<Secret>);
+
 /// Where the server listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Address {
+#[derive(Debug, Clone)]
+pub(crate) enum Address {
     Tcp(HostPort),
     Unix(String),
+    /// Where Sentinels say.
+    Primary(Sentinels),
 }
 
 /// How a server is reached and used.
@@ -31,6 +37,18 @@ pub(crate) struct Config {
     pub(super) password: Option<Secret>,
     /// The number of the database.
     pub(super) db: u32,
+    /// How many replicas acknowledge an answer before it counts.
+    pub(crate) min_replicas: u32,
+    pub(super) naming: Naming,
+}
+
+/// How the server is named: as one of several masters that know nothing of each other, by an address, which may lead to another server
+/// soon, or by Sentinels, which may be late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Naming {
+    Master,
+    Address,
+    Sentinels,
 }
 
 impl Config {
@@ -46,9 +64,8 @@ impl Config {
         let servers = url.servers()?;
         let common = servers.first().and_then(|(own, _)| own.clone());
         let each = servers.into_iter().map(|(own, server)| {
-            let (user, password) = credentials(own.or_else(|| common.clone()).as_deref(), secret.as_ref())?;
-            let (address, addresses) = (host(&server)?, Arc::default());
-            let config = Self { address, addresses, tls: tls.clone(), user, password, db };
+            let identity = credentials(own.or_else(|| common.clone()).as_deref(), secret.as_ref())?;
+            let config = Self { db, naming: Naming::Master, ..Self::new(host(&server)?, tls.clone(), identity) };
             if config.password.is_some() && config.tls.is_none() {
                 tracing::warn!(server = ?config, "the password is sent in the clear: the scheme is not redlocks");
             }
@@ -60,7 +77,8 @@ impl Config {
     /// What is left of `url` once a layout took what concerns it; `known` are the options of both.
     pub(crate) fn from_url(mut url: StoreUrl, known: &[&str]) -> Result<Self> {
         let secret = url.take_secret()?;
-        let (user, password) = credentials(url.credentials(), secret.as_ref())?;
+        let identity = credentials(url.credentials(), secret.as_ref())?;
+        let min_replicas = take_min_replicas(&mut url)?.unwrap_or(0);
         let (address, db, tls) = match url.scheme() {
             "redis+unix" => (socket(&url)?, url.take("db"), None),
             "rediss" => {
@@ -71,21 +89,47 @@ impl Config {
         };
         url.refuse_other_options(known)?;
         let db = db.map_or(Ok(0), |db| db.parse().map_err(|_| bad("a database is a number, as in redis://host/0")))?;
-        let config = Self { address, addresses: Arc::default(), tls, user, password, db };
+        let config = Self { db, min_replicas, ..Self::new(address, tls, identity) };
         if config.password.is_some() && config.tls.is_none() && matches!(config.address, Address::Tcp(_)) {
             tracing::warn!(server = ?config, "the password is sent in the clear: the scheme is not rediss");
         }
         Ok(config)
     }
-}
 
-impl Config {
+    /// The first database at `address`.
+    pub(crate) fn new(address: Address, tls: Option<Tls>, (user, password): Identity) -> Self {
+        let (addresses, naming) = (Arc::default(), Naming::Address);
+        Self { address, addresses, tls, user, password, db: 0, min_replicas: 0, naming }
+    }
+
+    /// The primary that `sentinels` name.
+    pub(crate) fn of_primary(
+        sentinels: Sentinels,
+        tls: Option<Tls>,
+        identity: Identity,
+        (db, min_replicas): (u32, u32),
+    ) -> Self {
+        let naming = Naming::Sentinels;
+        Self { db, min_replicas, naming, ..Self::new(Address::Primary(sentinels), tls, identity) }
+    }
+
+    /// The server at this address, in the same way.
+    pub(crate) fn at(&self, server: HostPort) -> Self {
+        Self { address: Address::Tcp(server), ..self.clone() }
+    }
+
     /// The address that worked last is not dialled before others any more.
     pub(super) fn forget_address(&self) {
         if let Address::Tcp(server) = &self.address {
             self.addresses.forget(server);
         }
     }
+}
+
+/// The option `min_replicas`.
+pub(crate) fn take_min_replicas(url: &mut StoreUrl) -> Result<Option<u32>> {
+    let number = |text: String| text.parse().map_err(|_| bad("`min_replicas` is a whole number of replicas"));
+    url.take("min_replicas").map(number).transpose()
 }
 
 impl fmt::Debug for Config {
@@ -96,6 +140,7 @@ impl fmt::Debug for Config {
                 write!(f, "{scheme}://{server}/{}", self.db)
             }
             Address::Unix(path) => write!(f, "redis+unix://{path}?db={}", self.db),
+            Address::Primary(sentinels) => write!(f, "{sentinels}/{}", self.db),
         }
     }
 }
@@ -105,7 +150,7 @@ pub(crate) fn bad(message: &'static str) -> Error {
 }
 
 /// User and password. A password alone is written with a colon in front, for the user `default`.
-fn credentials(given: Option<&str>, secret: Option<&Secret>) -> Result<(Option<String>, Option<Secret>)> {
+pub(crate) fn credentials(given: Option<&str>, secret: Option<&Secret>) -> Result<Identity> {
     let named = |user: &str| (!user.is_empty()).then(|| user.to_owned());
     let Some(given) = given else { return Ok((None, secret.cloned())) };
     match (given.split_once(':').unwrap_or((given, "")), secret) {
@@ -119,7 +164,7 @@ fn credentials(given: Option<&str>, secret: Option<&Secret>) -> Result<(Option<S
 fn host(authority: &str) -> Result<Address> {
     if authority.contains(',') {
         return Err(bad(
-            "one server is named; for a quorum of several masters write redlock://a,b,c (Sentinel and Cluster are not supported yet)",
+            "one server is named; for a primary that Sentinels watch write redis+sentinel://a,b,c/NAME, for a quorum of several masters redlock://a,b,c (Cluster is not supported yet)",
         ));
     }
     HostPort::parse(authority, PORT).map(Address::Tcp).map_err(|fault| match fault {
@@ -156,22 +201,23 @@ mod tests {
         }
     }
 
-    fn tcp(host: &str, port: u16) -> Address {
-        Address::Tcp(HostPort { host: host.to_owned(), port })
+    fn shown(config: &Config) -> String {
+        format!("{config:?}")
     }
 
     #[test]
     fn server_database_and_options_are_taken_apart() {
         let plain = config("redis://h1").unwrap();
-        assert_eq!((&plain.address, plain.db), (&tcp("h1", 6379), 0));
-        assert!(plain.user.is_none() && plain.password.is_none() && plain.tls.is_none());
+        assert_eq!(shown(&plain), "redis://h1:6379/0");
+        assert!(plain.user.is_none() && plain.password.is_none() && plain.tls.is_none() && plain.min_replicas == 0);
+        assert_eq!(config("redis://h1?min_replicas=2").unwrap().min_replicas, 2);
         let full = config("redis://me:p%40s:s@h1:1/5").unwrap();
-        assert_eq!((&full.address, full.db), (&tcp("h1", 1), 5));
+        assert_eq!(shown(&full), "redis://h1:1/5");
         assert_eq!((full.user.as_deref(), given(&full)), (Some("me"), Some("p@s:s")));
-        assert_eq!(config("redis://[::1]:7/").unwrap().address, tcp("::1", 7));
+        assert_eq!(shown(&config("redis://[::1]:7/").unwrap()), "redis://[::1]:7/0");
         assert_eq!(format!("{:?}", config("redis://[::1]").unwrap()), "redis://[::1]:6379/0");
         let unix = config("redis+unix://:secret@/run/redis%20a.sock?db=2").unwrap();
-        assert_eq!((&unix.address, unix.db), (&Address::Unix("/run/redis a.sock".to_owned()), 2));
+        assert_eq!(shown(&unix), "redis+unix:///run/redis a.sock?db=2");
         assert_eq!((unix.user.as_deref(), given(&unix)), (None, Some("secret")));
     }
 
@@ -192,6 +238,7 @@ mod tests {
             "redis://user@h1",
             "redis://user:@h1",
             "redis://h1?db=1",
+            "redis://h1?min_replicas=",
             "redis://h1?tls_ca=/x",
             "redis+unix://",
             "redis+unix:///",

@@ -5,18 +5,19 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, RedisResult, Value};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use super::config::Config;
 use super::driver::{Traffic, Waiting, drive};
 use super::fault::{fault, is_of_a_replica, is_unknown_script, meant};
-use super::handshake::shake_hands;
+use super::handshake::{Pushed, shake_hands};
 use super::script::Call;
 use super::server::Server;
 use super::user::{Chores, LinkUser, Subscription};
 use crate::error::{Error, Result};
 use crate::store::Tasks;
+use crate::stores::redis::sentinel::{Messages, Replicas, needs_replicas};
 use crate::time::Clock;
 
 /// One connection to the server. Dropped, it is closed, whatever is on its way.
@@ -26,6 +27,8 @@ pub(crate) struct Connection {
     task: AbortHandle,
     user: Arc<dyn LinkUser>,
     server_name: String,
+    /// The word of its replicas, which answers need to count; `None` where they need none.
+    pub(super) replicas: Option<Replicas>,
     /// Which connection of its link it is, from 1.
     pub(crate) number: u64,
 }
@@ -40,20 +43,21 @@ impl Connection {
         clock: &Arc<dyn Clock>,
         silence: Duration,
         tasks: &Tasks,
-    ) -> Result<(Self, oneshot::Sender<Chores>)> {
+    ) -> Result<(Self, oneshot::Sender<Chores>, Option<Messages>)> {
         let subscription = Subscription::of(user, number);
         let channel = subscription.as_ref().map(|subscription| subscription.channel.clone());
-        let (wire, driver) = shake_hands(config, subscription.as_ref(), &**clock).await?;
+        let (pushed, messages) = receiver(subscription, config.min_replicas > 0);
+        let (wire, driver) = shake_hands(config, pushed.as_ref(), &**clock).await?;
         let traffic = Arc::new(Traffic::default());
         let (chores, receiver) = oneshot::channel();
         let (user, served) = (Arc::clone(user), (Arc::clone(user), number));
         let task = drive((wire.clone(), driver), receiver, served, Arc::clone(&traffic), Arc::clone(clock), silence);
-        let connection =
-            Self { wire, traffic, task: tasks.spawn(task), user, server_name: format!("{config:?}"), number };
+        let (task, server_name, replicas) = (tasks.spawn(task), format!("{config:?}"), None);
+        let connection = Self { wire, traffic, task, user, server_name, replicas, number };
         if let Some(channel) = channel {
             connection.subscribe(&channel).await?;
         }
-        Ok((connection, chores))
+        Ok((connection, chores, messages))
     }
 
     /// Hears one more channel until it is unsubscribed or the connection ends. Only for users who have a channel from the start.
@@ -78,9 +82,7 @@ impl Connection {
     /// What the server says of itself; nothing if that is forbidden.
     pub(super) async fn server(&self) -> Result<Server> {
         match self.send(&redis::cmd("INFO")).await {
-            Ok(Value::BulkString(info)) => Ok(Server::read(&String::from_utf8_lossy(&info))),
-            Ok(Value::VerbatimString { text, .. }) => Ok(Server::read(&text)),
-            Ok(_) => Ok(Server::default()),
+            Ok(info) => Ok(Server::answered(info)),
             Err(error) if error.code() == Some("NOPERM") && self.user.only_looks() => Ok(Server::default()),
             Err(error) if error.code() == Some("NOPERM") => {
                 tracing::warn!(
@@ -117,15 +119,27 @@ impl Connection {
             self.command(operation, &call.script().load()).await?;
             answer = self.send(call.command()).await;
         }
-        match answer {
-            Ok(value) => call.read(value),
-            Err(error) => Err(self.fault(operation, &error)),
-        }
+        let value = answer.map_err(|error| self.fault(operation, &error))?;
+        self.counts(operation).await?;
+        call.read(value)
     }
 
     /// Sends one command.
     pub(crate) async fn command(&self, operation: &'static str, command: &Cmd) -> Result<Value> {
-        self.send(command).await.map_err(|error| self.fault(operation, &error))
+        let value = self.send(command).await.map_err(|error| self.fault(operation, &error))?;
+        self.counts(operation).await?;
+        Ok(value)
+    }
+
+    /// Completes once the answer to this request counts: once replicas have all that the server did so far, where that is needed. Without its
+    /// second connection this one ends.
+    pub(crate) async fn counts(&self, operation: &str) -> Result<()> {
+        let Some(replicas) = self.replicas.as_ref().filter(|_| needs_replicas(operation)) else { return Ok(()) };
+        replicas.acknowledged().await.inspect_err(|_| {
+            if replicas.is_over() {
+                self.end()
+            }
+        })
     }
 
     fn fault(&self, operation: &'static str, error: &RedisError) -> Error {
@@ -146,9 +160,24 @@ impl Connection {
     /// Another server decides now. Ends the connection, so that the next request makes one, to wherever the address leads by then.
     fn is_a_replica(&self) {
         self.user.demoted();
+        self.end();
+    }
+
+    fn end(&self) {
         self.traffic.end();
         self.task.abort();
     }
+}
+
+/// The receiver of a subscription's messages: its user, or with `later` a queue, whose messages count later.
+fn receiver(subscription: Option<Subscription>, later: bool) -> (Option<Pushed>, Option<Messages>) {
+    let Some(subscription) = subscription else { return (None, None) };
+    if !later {
+        return (Some(Arc::new(move |push| subscription.pushed(&push))), None);
+    }
+    let (sender, messages) = mpsc::unbounded_channel();
+    // Nothing receives them once the connection has ended.
+    (Some(Arc::new(move |push| drop(sender.send(push)))), Some((subscription, messages)))
 }
 
 impl Drop for Connection {

@@ -66,10 +66,10 @@ pub(super) async fn drive(
     patience: Duration,
 ) {
     let chores = async {
-        if let Ok(chores) = chores.await {
-            chores.await;
+        match chores.await {
+            Ok(chores) => chores.await,
+            Err(_) => std::future::pending().await,
         }
-        std::future::pending::<()>().await;
     };
     // Told however it ends: also when the task is dropped.
     let _notice = EndNotice { traffic: &traffic, user: &*user, number };

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::kit::fault::{Meaning, passing, refused};
 
 /// What became of a request that failed with `error`, which is told as the cause in words.
-pub(super) fn fault(operation: &'static str, error: &RedisError) -> Error {
+pub(crate) fn fault(operation: &'static str, error: &RedisError) -> Error {
     let meaning = match error.code() {
         Some(code) => said(code, error.detail().unwrap_or_default()),
         None => happened(error.kind()),
@@ -60,6 +60,11 @@ pub(crate) fn is_of_a_replica(error: &RedisError, user: &dyn LinkUser) -> bool {
 pub(crate) fn is_denied(error: &RedisError) -> bool {
     let code = if error.code() == Some("ERR") { error.detail().and_then(word_of_a_script) } else { error.code() };
     code == Some("NOPERM")
+}
+
+/// The server, or what stands before it, does not know the command.
+pub(crate) fn is_unknown_command(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| UNKNOWN_WORDS.iter().any(|word| detail.contains(word)))
 }
 
 /// What a server says in one word, or, of a command inside a script, among others.

@@ -1,5 +1,7 @@
 //! The first words on a connection: the protocol and who we are.
 
+use std::sync::Arc;
+
 use futures_core::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo};
@@ -7,7 +9,6 @@ use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInf
 use super::config::Config;
 use super::dial::{Stream, dial};
 use super::fault::no_greeting;
-use super::user::Subscription;
 use crate::error::Result;
 use crate::time::Clock;
 
@@ -18,21 +19,24 @@ const ROOM: usize = 4096;
 const NAME: (&str, &str) = ("fencelock", env!("CARGO_PKG_VERSION"));
 
 /// What sends requests and reads answers; it has to be polled.
-pub(super) type Driver = BoxFuture<'static, ()>;
+pub(crate) type Driver = BoxFuture<'static, ()>;
+
+/// Receives each message that the server sends unasked.
+pub(crate) type Pushed = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
 /// Connects and greets the server in RESP3, which brings answers and messages on one connection.
-pub(super) async fn shake_hands(
+pub(crate) async fn shake_hands(
     config: &Config,
-    subscription: Option<&Subscription>,
+    pushed: Option<&Pushed>,
     clock: &dyn Clock,
 ) -> Result<(MultiplexedConnection, Driver)> {
-    dial(config, clock, async |stream| greet(stream, config, subscription).await).await
+    dial(config, clock, async |stream| greet(stream, config, pushed).await).await
 }
 
 async fn greet(
     stream: Box<dyn Stream>,
     config: &Config,
-    subscription: Option<&Subscription>,
+    pushed: Option<&Pushed>,
 ) -> Result<(MultiplexedConnection, Driver)> {
     let identity = identity(config).await?;
     // Who waits has a deadline of its own: an answer that is late is still an answer.
@@ -40,9 +44,9 @@ async fn greet(
         .set_connection_timeout(None)
         .set_response_timeout(None)
         .set_pipeline_buffer_size(ROOM);
-    if let Some(subscription) = subscription.cloned() {
+    if let Some(pushed) = pushed.cloned() {
         settings = settings.set_push_sender(move |push: PushInfo| {
-            subscription.pushed(&push);
+            pushed(push);
             Ok::<_, redis::aio::SendError>(())
         });
     }

@@ -1,18 +1,27 @@
 //! The way to a Redis server: how a connection is made, and that it is made for one user.
 
-use std::sync::Arc;
+use std::future::pending;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
+use futures_util::FutureExt;
+use futures_util::future::join;
+use tokio::sync::oneshot;
 
-use super::config::Config;
+use super::config::{Address, Config};
 use super::connection::Connection;
-use super::user::LinkUser;
-use crate::error::{Error, Result};
+use super::user::{Chores, LinkUser};
+use crate::error::{Error, Result, rounded};
 use crate::kit::bounds::Bounds;
+use crate::kit::pause::spread;
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::{Opening, Tasks};
+use crate::stores::redis::sentinel::{Replicas, Sentinels, hand_on};
 use crate::time::Clock;
+
+/// The pause before a server is looked for again, unless there is news.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The way to one server, for one user.
 pub(crate) type Link = Reconnect<Dialler>;
@@ -26,12 +35,20 @@ pub(crate) struct Dialler {
     user: Arc<dyn LinkUser>,
     /// Where the connections' tasks run; `None` for wherever one is made.
     tasks: Option<Tasks>,
+    /// How long a connection may take to be made.
+    patience: Duration,
+    /// Why the last server that was found gave no connection.
+    unfit: Mutex<Option<Error>>,
 }
+
+/// A connection that is ready but for what is done on it until it ends.
+type Ready = (Arc<Connection>, oneshot::Sender<Chores>, Chores);
 
 /// A way for `user`, whose session is opened with `opening`, if it has one.
 pub(crate) fn link(config: &Arc<Config>, user: Arc<dyn LinkUser>, opening: Option<&Opening>) -> Arc<Link> {
     let Bounds { clock, patience, silence, tasks } = Bounds::of(opening);
-    let dialler = Dialler { config: Arc::clone(config), clock: Arc::clone(&clock), silence, user, tasks };
+    let (config, unfit) = (Arc::clone(config), Mutex::default());
+    let dialler = Dialler { config, clock: Arc::clone(&clock), silence, user, tasks, patience, unfit };
     Reconnect::new(dialler, clock, patience)
 }
 
@@ -41,15 +58,18 @@ impl Dial for Dialler {
     fn dial(&self, number: u64) -> BoxFuture<'_, Result<Arc<Connection>>> {
         Box::pin(async move {
             let tasks = self.tasks.clone().map_or_else(Tasks::here, Ok)?;
-            self.greeted(number, &tasks).await.map_err(|error| {
-                let is_named = error.context().any(|(key, _)| key == "server");
-                if is_named { error } else { error.with("server", format!("{:?}", self.config)) }
-            })
+            match &self.config.address {
+                Address::Primary(sentinels) => self.find(sentinels, number, &tasks).await,
+                _ => Ok(begin(self.greeted(&self.config, number, &tasks).await?, pending().boxed())),
+            }
         })
     }
 
     fn too_slow(&self, within: Duration) -> Error {
-        self.config.addresses.too_slow(self.config.tls.is_some(), format_args!("{:?}", self.config), within)
+        let unfit = self.unfit.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let config = &self.config;
+        let silent = || config.addresses.too_slow(config.tls.is_some(), format_args!("{config:?}"), within);
+        unfit.map_or_else(silent, |error| error.with("within", rounded(within)))
     }
 
     fn is_alive(connection: &Connection) -> bool {
@@ -58,21 +78,80 @@ impl Dial for Dialler {
 }
 
 impl Dialler {
-    async fn greeted(&self, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
-        let opened = Connection::open(&self.config, &self.user, number, &self.clock, self.silence, tasks).await;
-        let (connection, sender) = opened?;
-        let connection = Arc::new(connection);
+    /// Connects to the server that is found to take locks. Before one is, tries again within the time that a connection may take.
+    async fn find(&self, sentinels: &Sentinels, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
+        loop {
+            let found = sentinels.find(&*self.clock, self.patience / 2).await;
+            let (unfit, moved) = match found {
+                Ok(found) => {
+                    let mut moved = sentinels.clone().moved(found.clone(), Arc::clone(&self.clock)).boxed();
+                    let config = self.config.at(found.server.clone());
+                    let greeted = tokio::select! {
+                        biased;
+                        greeted = self.greeted(&config, number, tasks) => greeted,
+                        () = &mut moved => continue,
+                    };
+                    match greeted {
+                        Ok(ready) => return Ok(begin(ready, moved)),
+                        Err(error) if found.named == found.server => (error, moved),
+                        Err(error) => (error.with("named", found.named), moved),
+                    }
+                }
+                Err(error) => (error, pending().boxed()),
+            };
+            if !unfit.is_retryable() {
+                return Err(unfit);
+            }
+            tracing::debug!(error = %unfit, "no server is found that takes locks");
+            *self.unfit.lock().unwrap_or_else(PoisonError::into_inner) = Some(unfit);
+            let again = self.clock.now().after(spread(AGAIN));
+            tokio::select! {
+                () = moved => {}
+                () = self.clock.sleep_until(again) => {}
+            }
+        }
+    }
+
+    async fn greeted(&self, config: &Config, number: u64, tasks: &Tasks) -> Result<Ready> {
+        self.greeted_there(config, number, tasks).await.map_err(|error| {
+            let is_named = error.context().any(|(key, _)| key == "server");
+            if is_named { error } else { error.with("server", format!("{config:?}")) }
+        })
+    }
+
+    async fn greeted_there(&self, config: &Config, number: u64, tasks: &Tasks) -> Result<Ready> {
+        let opened = Connection::open(config, &self.user, number, &self.clock, self.silence, tasks).await;
+        let (mut connection, sender, messages) = opened?;
         let server = connection.server().await?;
-        if let Err(unfit) = server.check(&self.config, self.user.only_looks()) {
+        if let Err(unfit) = server.check(config, self.user.only_looks()) {
             // Another server of the same name may be fit.
-            self.config.forget_address();
+            config.forget_address();
             return Err(unfit);
         }
-        connection.load_scripts().await?;
-        if let Some(chores) = self.user.greet(&connection, &server).await? {
-            // The task that would do them has ended if nobody takes them.
-            let _ = sender.send(chores);
+        if config.min_replicas > 0 && !self.user.only_looks() {
+            let (times, channel) = ((&*self.clock, self.patience), self.user.channel());
+            connection.replicas = Some(Replicas::open(config, &server, channel, times, tasks).await?);
         }
-        Ok(connection)
+        let connection = Arc::new(connection);
+        connection.load_scripts().await?;
+        let chores = self.user.greet(&connection, &server).await?;
+        let mut chores = chores.unwrap_or_else(|| pending().boxed());
+        if let Some(messages) = messages {
+            chores = join(chores, hand_on(Arc::downgrade(&connection), messages)).map(drop).boxed();
+        }
+        Ok((connection, sender, chores))
     }
+}
+
+/// Has the chores done until the connection ends, which it does once the locks have moved to another server.
+fn begin((connection, sender, chores): Ready, moved: BoxFuture<'static, ()>) -> Arc<Connection> {
+    let chores = async {
+        tokio::select! {
+            () = moved => tracing::debug!("another server takes locks now"),
+            () = chores.then(|()| pending()) => {}
+        }
+    };
+    // The task that would do them has ended if nobody takes them.
+    let _ = sender.send(chores.boxed());
+    connection
 }

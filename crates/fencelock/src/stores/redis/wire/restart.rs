@@ -3,12 +3,12 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::server::Server;
+use super::server::{Era, Server};
 use crate::store::{Capability, Loss, Presumption};
 
-/// Remembers the `run_id` of the server that a session met last: every start of a server draws another one.
+/// Remembers the server that a session met last.
 #[derive(Default)]
-pub(crate) struct RestartWatch(Mutex<Option<String>>);
+pub(crate) struct RestartWatch(Mutex<Option<Era>>);
 
 impl RestartWatch {
     /// Whether the server tells its `run_id`.
@@ -16,13 +16,14 @@ impl RestartWatch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Notes the `run_id` of `server`. Says why what was confirmed before, `ago`, cannot be relied on: another process answers, or nobody
-    /// can tell whether one does.
+    /// Notes `server`. Returns why nothing that was confirmed until `ago` can be relied on: another process answers, the server was a replica
+    /// meanwhile, or it does not say.
     pub(crate) fn met(&self, server: &Server, ago: Duration) -> Option<Loss> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *last, server.run_id.clone());
-        match (before, &server.run_id) {
-            (Some(before), Some(now)) if before == *now => None,
+        let now = server.era();
+        match (std::mem::replace(&mut *last, now.clone()), now) {
+            (Some(before), Some(now)) if before == now => None,
+            (Some((before, _)), Some((now, _))) if before == now => Some(Loss::Demoted),
             // It ran beside the one that confirmed last.
             (Some(_), Some(_)) if server.ran_before(ago) => Some(Loss::Replaced),
             (Some(_), Some(_)) => Some(Loss::Restarted),

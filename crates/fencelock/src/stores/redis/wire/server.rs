@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
-use super::config::Config;
+use redis::Value;
+
+use super::config::{Config, Naming};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The oldest release that speaks RESP3.
 const OLDEST: (u32, u32) = (6, 0);
+
+/// The `run_id`, which every start draws anew, and the stream of changes that the server took over from the primary before it: a server that
+/// was a replica meanwhile has another one.
+pub(super) type Era = (String, Option<String>);
 
 /// What `INFO` says. What it does not say is `None`: it may be forbidden.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -19,6 +25,8 @@ pub(crate) struct Server {
     pub(crate) run_id: Option<String>,
     /// The stream of changes that it sends to its replicas; a replica has that of its primary.
     pub(crate) replication: Option<String>,
+    /// The stream that it received until it was promoted last; zeros where it never was.
+    promoted_from: Option<String>,
     /// For how long the process runs, in whole seconds. The server computes it from its wall clock, which may be set.
     uptime: Option<Duration>,
     loading: bool,
@@ -28,7 +36,16 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(super) fn read(info: &str) -> Self {
+    /// Reads an answer to `INFO`.
+    pub(crate) fn answered(info: Value) -> Self {
+        match info {
+            Value::BulkString(info) => Self::read(&String::from_utf8_lossy(&info)),
+            Value::VerbatimString { text, .. } => Self::read(&text),
+            _ => Self::default(),
+        }
+    }
+
+    fn read(info: &str) -> Self {
         let field = |name: &str| {
             let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
             Some(value.trim().to_owned()).filter(|value| !value.is_empty())
@@ -42,6 +59,7 @@ impl Server {
             primary,
             run_id: field("run_id"),
             replication: field("master_replid"),
+            promoted_from: field("master_replid2"),
             uptime: field("uptime_in_seconds").and_then(|uptime| uptime.parse().ok()).map(Duration::from_secs),
             loading: field("loading").is_some_and(|loading| loading == "1"),
             memory_limit: field("maxmemory").and_then(|bytes| bytes.parse().ok()).unwrap_or(0),
@@ -52,6 +70,15 @@ impl Server {
     /// Whether another server decides.
     pub(crate) fn is_replica(&self) -> bool {
         self.role.as_deref() == Some("slave")
+    }
+
+    pub(crate) fn is_same_process(&self, other: &Self) -> bool {
+        self.run_id.is_some() && self.run_id == other.run_id
+    }
+
+    /// The server between two of its promotions; `None` where it does not say.
+    pub(super) fn era(&self) -> Option<Era> {
+        Some((self.run_id.clone()?, self.promoted_from.clone()))
     }
 
     /// Whether it ran already so long ago. It counts whole seconds, and its own start by those: two less are not told apart.
@@ -72,7 +99,7 @@ impl Server {
             |kind, message: &'static str| Error::new(kind, "connect", message).with("server", format!("{config:?}"));
         match self.mode.as_deref() {
             Some("sentinel") => {
-                let message = "this is a Sentinel, which keeps no locks: name the primary that it watches (`SENTINEL get-master-addr-by-name` tells; redis+sentinel is not supported yet)";
+                let message = "this is a Sentinel, which keeps no locks: write redis+sentinel://host1:26379,host2,host3/NAME with the name that the Sentinels call the primary by";
                 return Err(refuse(ErrorKind::Unsupported, message));
             }
             Some("cluster") => {
@@ -94,9 +121,16 @@ impl Server {
             return Ok(());
         }
         if self.is_replica() {
-            let message = "this is a replica, which takes no locks: name its primary";
-            let primary = self.primary.as_deref().unwrap_or("unknown");
-            return Err(refuse(ErrorKind::Denied, message).with("primary", primary));
+            let message = "this is a replica, which takes no locks: name its primary, or an address that follows it";
+            // An address may lead to the primary soon: name servers and proxies learn late of a failover.
+            let leads_there = config.naming != Naming::Master;
+            let error = refuse(if leads_there { ErrorKind::Unreachable } else { ErrorKind::Denied }, message);
+            let error = error.with("primary", self.primary.as_deref().unwrap_or("unknown"));
+            return Err(if leads_there { error.retryable() } else { error });
+        }
+        if config.naming == Naming::Sentinels && self.role.is_none() {
+            let message = "the user may not run INFO, so that nothing shows whether the server is the primary: `+info` in its rules";
+            return Err(refuse(ErrorKind::Denied, message));
         }
         self.check_eviction().map_err(|error| error.with("server", format!("{config:?}")))
     }
@@ -173,7 +207,7 @@ mod tests {
             (&[("redis_mode:standalone", "server_mode:cluster")], ErrorKind::Unsupported, "server of its own"),
             (&[("7.0.15", "5.0.14")], ErrorKind::Unsupported, "6.0"),
             (&[("loading:0", "loading:1")], ErrorKind::Unreachable, "loading"),
-            (&[("role:master", "role:slave\r\nmaster_host:p\r\nmaster_port:6380")], ErrorKind::Denied, "p:6380"),
+            (&[("role:master", "role:slave\r\nmaster_host:p\r\nmaster_port:6380")], ErrorKind::Unreachable, "p:6380"),
             (&[("maxmemory:0", "maxmemory:9")], ErrorKind::Config, "noeviction"),
             (&[("maxmemory:0", "maxmemory:9"), ("volatile-lru", "volatile-ttl")], ErrorKind::Config, "volatile-ttl"),
             (&[("volatile-lru", "allkeys-lfu")], ErrorKind::Config, "allkeys-lfu"),

@@ -54,7 +54,7 @@ pub(crate) trait LinkUser: Send + Sync {
 
 /// What a user is told on one connection.
 #[derive(Clone)]
-pub(super) struct Subscription {
+pub(crate) struct Subscription {
     pub(super) user: Arc<dyn LinkUser>,
     pub(super) channel: String,
     /// The number of the connection.
@@ -69,7 +69,7 @@ impl Subscription {
     }
 
     /// What the server sent unasked.
-    pub(super) fn pushed(&self, push: &PushInfo) {
+    pub(crate) fn pushed(&self, push: &PushInfo) {
         if push.kind == PushKind::Message
             && let [Value::BulkString(channel), Value::BulkString(message), ..] = push.data.as_slice()
         {

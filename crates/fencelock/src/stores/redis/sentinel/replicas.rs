@@ -1,0 +1,151 @@
+//! The replicas' word for an answer: `min_replicas` of them have everything that the server did before it.
+//!
+//! `WAIT` holds up the connection that sends it, so a second connection sends it. The server waits for the last write of that connection
+//! alone. So the connection writes first: a message on a channel without subscribers, which the server copies to its replicas behind all
+//! that the server did before. Callers at the same time share one such round.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{PushInfo, RedisResult, Value};
+use tokio::sync::{Mutex, mpsc};
+use tokio::task::AbortHandle;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Tasks;
+use crate::stores::redis::wire::{
+    Config, Connection, Server, Subscription, fault, is_denied, is_unknown_command, shake_hands,
+};
+use crate::time::Clock;
+
+/// The requests whose answers say what this client has: until the replicas have it, the client must not believe them.
+const CONFIRMING: &[&str] =
+    &["open session", "resume session", "enter", "next", "look", "renew", "downgrade", "lighten"];
+
+const TOO_FEW: &str = "the server answered, and fewer replicas than `min_replicas` have acknowledged it in time: the answer does not count";
+const NO_WAIT: &str =
+    "the server knows no WAIT, so that replicas acknowledge nothing: `min_replicas=0` in the URL leaves that out";
+const WAIT_IS_DENIED: &str = "the user may not run WAIT and PUBLISH, so that replicas acknowledge nothing: `+wait +publish` in its rules, or `min_replicas=0` in the URL";
+const ANOTHER: &str =
+    "a second connection, on which replicas are waited for, leads to another server, or the user may not run INFO";
+
+/// Whether the answer of this request counts only with the replicas' word.
+pub(crate) fn needs_replicas(operation: &str) -> bool {
+    CONFIRMING.contains(&operation)
+}
+
+/// The second connection to a server, for the word of its replicas.
+pub(crate) struct Replicas {
+    wire: MultiplexedConnection,
+    task: AbortHandle,
+    wanted: u32,
+    /// For how long the server waits for them.
+    time: Duration,
+    channel: String,
+    /// How many callers have come.
+    callers: AtomicU64,
+    /// How many of them had come when the last round began, and its outcome.
+    last: Mutex<(u64, Result<(), Arc<Error>>)>,
+}
+
+impl Replicas {
+    /// Connects once more to the server that `server` tells of.
+    pub(crate) async fn open(
+        config: &Config,
+        server: &Server,
+        channel: Option<String>,
+        (clock, patience): (&dyn Clock, Duration),
+        tasks: &Tasks,
+    ) -> Result<Self> {
+        let (wire, driver) = shake_hands(config, None, clock).await?;
+        let task = tasks.spawn(driver);
+        let channel = channel.unwrap_or_else(|| "fencelock".to_owned()) + ":replicas";
+        let (callers, last) = (AtomicU64::new(0), Mutex::new((0, Ok(()))));
+        let replicas = Self { wire, task, wanted: config.min_replicas, time: patience / 2, channel, callers, last };
+        let mut wire = replicas.wire.clone();
+        let info = wire.send_packed_command(&redis::cmd("INFO")).await.and_then(Value::extract_error);
+        if !info.is_ok_and(|info| Server::answered(info).is_same_process(server)) {
+            return Err(Error::new(ErrorKind::Unreachable, "connect", ANOTHER).retryable());
+        }
+        replicas.ask(0, 1).await.map(|_| replicas).map_err(|error| meant(&error))
+    }
+
+    /// Completes once enough replicas have everything that the server did before this call.
+    pub(crate) async fn acknowledged(&self) -> Result<()> {
+        let number = self.callers.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut last = self.last.lock().await;
+        if last.0 < number {
+            let callers = self.callers.load(Ordering::Relaxed);
+            let milliseconds = u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX).max(1);
+            let outcome = match self.ask(self.wanted, milliseconds).await {
+                Ok(count) if count >= i64::from(self.wanted) => Ok(()),
+                Ok(count) => Err(too_few(self.wanted, count)),
+                Err(error) => Err(meant(&error)),
+            };
+            *last = (callers, outcome.map_err(Arc::new));
+        }
+        last.1.clone().map_err(|error| error.again())
+    }
+
+    /// Whether its connection has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    async fn ask(&self, wanted: u32, milliseconds: u64) -> RedisResult<i64> {
+        let mut round = redis::pipe();
+        round.cmd("PUBLISH").arg(&self.channel).arg("").cmd("WAIT").arg(wanted).arg(milliseconds);
+        let mut count = 0;
+        for answer in self.wire.clone().send_packed_commands(&round, 0, 2).await? {
+            count = redis::from_redis_value(answer.extract_error()?)?;
+        }
+        Ok(count)
+    }
+}
+
+impl Drop for Replicas {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn too_few(wanted: u32, count: i64) -> Error {
+    Error::new(ErrorKind::Unreachable, "wait for replicas", TOO_FEW)
+        .with("min_replicas", wanted)
+        .with("acknowledged", count)
+        .outcome_unknown()
+        .retryable()
+}
+
+/// The meaning of an error in the place of the replicas' word.
+fn meant(error: &redis::RedisError) -> Error {
+    let refused = |kind, message| Error::new(kind, "wait for replicas", message).with("cause", error.to_string());
+    match error {
+        error if is_unknown_command(error) => refused(ErrorKind::Unsupported, NO_WAIT).outcome_unknown(),
+        error if is_denied(error) => refused(ErrorKind::Denied, WAIT_IS_DENIED).outcome_unknown(),
+        error if error.code().is_none() => fault("wait for replicas", error),
+        _ => refused(ErrorKind::Unreachable, "the server does not say what its replicas have")
+            .outcome_unknown()
+            .retryable(),
+    }
+}
+
+/// Messages of the server that wait for the replicas' word.
+pub(crate) type Messages = (Subscription, mpsc::UnboundedReceiver<PushInfo>);
+
+/// Hands messages on, in their order, once replicas have what they tell of. Without the replicas' word a message counts as lost.
+pub(crate) async fn hand_on(connection: std::sync::Weak<Connection>, (subscription, mut messages): Messages) {
+    let mut some = Vec::new();
+    while messages.recv_many(&mut some, 64).await > 0 {
+        let Some(connection) = connection.upgrade() else { return };
+        match connection.counts("next").await {
+            Ok(()) => some.drain(..).for_each(|push| subscription.pushed(&push)),
+            Err(error) => {
+                tracing::warn!(%error, "A message of the server does not count.");
+                some.clear();
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Failovers: the ends of locks that are held, acquires under way, and clients that learn nothing of a failover.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use fencelock::observe::Observer;
+use fencelock::{Client, ErrorKind, Guard, Loss};
+use fencelock_testbed::redis::{Server, Settings, Watched};
+use fencelock_testbed::within;
+
+use super::lab::{PATIENCE, Seen, acquired, acquiring, client, refused_within, soon, until};
+
+/// A waiter has the lock this long after the promotion of the server that grants it.
+const TAKEOVER: Duration = Duration::from_secs(1);
+
+fn watched(replicas: usize) -> Watched {
+    Watched::start(replicas, &Settings::default(), &[]).unwrap()
+}
+
+/// Waits for the promotion off the runtime of the clients; when it was seen.
+async fn promoted(watched: &Arc<Watched>, old: &Server) -> Instant {
+    let (watched, old) = (Arc::clone(watched), old.address());
+    let seen = tokio::task::spawn_blocking(move || {
+        watched.wait_until_replaced(old).unwrap();
+        Instant::now()
+    });
+    seen.await.unwrap()
+}
+
+#[tokio::test]
+async fn a_primary_that_is_killed_costs_its_holders_their_locks_and_a_waiter_has_one_within_a_second_of_the_promotion()
+{
+    let watched = Arc::new(watched(2));
+    let url = watched.url("", "");
+    let (holder, seen) = (client(&url, 6000).await, Arc::new(Seen::default()));
+    let waiter = Client::builder().observer(Arc::clone(&seen) as Arc<dyn Observer>);
+    let waiter = waiter.session_when_needed(true).connect(&format!("{url}?ttl_ms=6000")).await.unwrap();
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let old = &watched.servers[0];
+    old.kill();
+    let waiting = acquiring(&waiter, "other");
+    let since = promoted(&watched, old).await;
+    acquired(waiting).await.check().unwrap();
+    within(TAKEOVER, since.elapsed(), "an acquire after the promotion of a replica");
+    // The new primary does not prove that it has the grant: the holder loses it.
+    assert!(matches!(soon(guard.lost()).await, Loss::Replaced | Loss::Restarted));
+    // The holder's place on the new primary keeps no client waiting for the ttl.
+    soon(waiter.mutex("job").unwrap().acquire()).await.unwrap().check().unwrap();
+}
+
+#[tokio::test]
+async fn a_holder_whose_primary_stands_still_stops_before_a_rival_is_granted_by_the_new_one() {
+    let watched = Arc::new(watched(2));
+    let url = watched.url("", "");
+    let (holder, rival) = (client(&url, 6000).await, client(&url, 6000).await);
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let old = &watched.servers[0];
+    old.pause();
+    let waiting = acquiring(&rival, "job");
+    promoted(&watched, old).await;
+    let theirs = acquired(waiting).await;
+    assert!(guard.check().is_err(), "two hold the lock");
+    assert!(theirs.token() > guard.token(), "{:?} {:?}", theirs.token(), guard.token());
+    old.resume();
+    theirs.check().unwrap();
+    soon(guard.lost()).await;
+}
+
+/// The client learns nothing of the failover: the one Sentinel that it knows is dead. The old primary wakes up and takes its renewals, which
+/// no replica acknowledges.
+#[tokio::test]
+async fn renewals_that_a_deposed_primary_takes_do_not_prolong_a_lock() {
+    let watched = Arc::new(watched(2));
+    let only = watched.url("", "").replace(&format!(",{}", watched.sentinels[1].address()), "");
+    let only = only.replace(&format!(",{}", watched.sentinels[2].address()), "");
+    // A replica that is not promoted learns late of the promotion: its word alone would count.
+    let holder = client(&format!("{only}?min_replicas=2"), 6000).await;
+    let rival = client(&watched.url("", ""), 6000).await;
+    let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+    let old = &watched.servers[0];
+    watched.sentinels[0].kill();
+    old.pause();
+    let waiting = acquiring(&rival, "job");
+    promoted(&watched, old).await;
+    old.resume();
+    let theirs = acquired(waiting).await;
+    assert!(guard.check().is_err(), "two hold the lock");
+    theirs.check().unwrap();
+}
+
+#[tokio::test]
+async fn a_failover_that_is_asked_for_is_followed_although_the_old_primary_answers() {
+    let watched = Arc::new(watched(2));
+    let url = watched.url("", "");
+    let (holder, other) = (client(&url, 60_000).await, client(&url, 60_000).await);
+    for _ in 0..2 {
+        let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
+        let old = watched.primary();
+        watched.wait_until_watched(2).unwrap();
+        until("a Sentinel begins a failover", async || {
+            watched.sentinels[0].ask(&["SENTINEL", "FAILOVER", "locks"]).is_ok()
+        })
+        .await;
+        let since = promoted(&watched, old).await;
+        assert!(matches!(soon(guard.lost()).await, Loss::Replaced | Loss::Restarted | Loss::Demoted));
+        println!("a holder is notified {:?} after the promotion", since.elapsed());
+        soon(other.mutex("job").unwrap().acquire()).await.unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn without_sentinels_locks_are_kept_and_a_connection_that_ends_waits_for_one() {
+    let watched = Arc::new(watched(1));
+    let url = watched.url("", "");
+    let client = client(&url, 6000).await;
+    let guard = client.mutex("job").unwrap().acquire().await.unwrap();
+    watched.sentinels.iter().for_each(Server::kill);
+    // Renewals need no Sentinel.
+    let start = Instant::now();
+    until("more than the ttl has passed", async || start.elapsed() > Duration::from_secs(8)).await;
+    guard.check().unwrap();
+    let error = refused_within(&url, Duration::from_secs(2)).await;
+    assert!(error.kind() == ErrorKind::Unreachable && format!("{error:?}").contains("no Sentinel"), "{error:?}");
+    watched.servers[0].ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
+    watched.sentinels.iter().for_each(|sentinel| sentinel.restart().unwrap());
+    until("the session is confirmed", async || guard.check().is_ok()).await;
+    soon(client.mutex("next").unwrap().acquire()).await.unwrap().check().unwrap();
+    guard.check().unwrap();
+}
+
+/// Each failover begins while all replicas are in sync.
+#[tokio::test]
+async fn under_load_each_failover_is_ridden_out_and_tokens_rise_over_all_of_them() {
+    const WORKERS: usize = 8;
+    let watched = Arc::new(watched(2));
+    let url = watched.url("", "min_replicas=1");
+    let (newest, sections) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut workers = Vec::new();
+    for _ in 0..WORKERS {
+        let (client, newest, sections) = (client(&url, 6000).await, Arc::clone(&newest), Arc::clone(&sections));
+        workers.push(tokio::spawn(async move {
+            let mutex = client.mutex("job").unwrap();
+            loop {
+                let guard = soon(mutex.acquire_within(PATIENCE)).await.unwrap();
+                write(&guard, &newest, &sections);
+                let _ = guard.release().await;
+            }
+        }));
+    }
+    for _ in 0..2 {
+        let (before, old) = (sections.load(Ordering::Relaxed), watched.primary());
+        until("the workers work", async || sections.load(Ordering::Relaxed) > before + 50).await;
+        old.kill();
+        promoted(&watched, old).await;
+        let before = sections.load(Ordering::Relaxed);
+        until("the workers work on", async || sections.load(Ordering::Relaxed) > before + 50).await;
+        old.restart().unwrap();
+        let ready = Arc::clone(&watched);
+        tokio::task::spawn_blocking(move || ready.wait_until_watched(2).unwrap()).await.unwrap();
+    }
+    assert!(workers.iter().all(|worker| !worker.is_finished()), "a worker gave up");
+    workers.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// Writes to a resource that refuses older tokens; no other client may have written since the grant.
+fn write(guard: &Guard, newest: &AtomicU64, sections: &AtomicU64) {
+    let token = guard.token().unwrap().get();
+    if guard.check().is_ok() {
+        let before = newest.fetch_max(token, Ordering::Relaxed);
+        assert!(before < token, "the token {token} was granted after {before}");
+    }
+    sections.fetch_add(1, Ordering::Relaxed);
+}
