@@ -14,6 +14,7 @@ mod sleeps;
 mod source;
 mod stores;
 mod tree;
+mod types;
 
 use std::fmt;
 
@@ -59,6 +60,7 @@ const RULES: &[Rule] = &[
     Rule { name: "links in documents resolve", check: links::resolve },
     Rule { name: "documents are there", check: documents::there },
     Rule { name: "rooms keep to their budgets", check: budgets::held },
+    Rule { name: "a type name means one thing", check: types::mean_one_thing },
     Rule { name: "plain sentences", check: english::plain },
 ];
 

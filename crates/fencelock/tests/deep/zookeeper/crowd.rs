@@ -57,8 +57,9 @@ async fn a_crowd_that_gives_up_at_once_asks_little_and_is_told_who_holds_the_loc
 }
 
 #[tokio::test]
-async fn thousands_that_join_at_once_keep_their_places_and_are_granted_in_order() {
-    const CROWD: usize = 3000;
+async fn a_thousand_that_join_at_once_keep_their_places_and_are_granted_in_order() {
+    // The limit of the documents for one client: each contender lists the queue for itself.
+    const CROWD: usize = 1000;
     let _room = ROOM.lock().await;
     let server = Ensemble::start(Settings::default()).unwrap();
     let lab = Lab::on(server.server(0).address()).await;
