@@ -21,7 +21,7 @@ pub(super) fn mean_one_thing(tree: &Tree) -> Vec<Violation> {
         let fix = "name the thing; a role that several rooms have stands in the table";
         Violation { path: paths[0].to_owned(), line: 0, fault: format!("declares `{name}`, as does {}", paths[1]), fix }
     });
-    let idle = table.keys().filter(|name| !declared.get(**name).is_some_and(|paths| paths.len() > 1)).map(|name| {
+    let idle = table.keys().filter(|name| declared.get(**name).is_none_or(|paths| paths.len() < 2)).map(|name| {
         let fault = format!("`{name}` is declared once: its row goes");
         Violation { path: TABLE.to_owned(), line: 0, fault, fix: "delete the row" }
     });
