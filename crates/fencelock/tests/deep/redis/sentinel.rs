@@ -109,6 +109,27 @@ async fn a_failover_that_is_asked_for_is_followed_although_the_old_primary_answe
     }
 }
 
+/// A stopped Sentinel accepts connections and answers nothing. The client asks the next one instead.
+#[tokio::test]
+async fn a_stopped_sentinel_keeps_no_client_from_the_news_of_a_failover() {
+    let watched = Arc::new(watched(2));
+    let url = watched.url("", "");
+    watched.sentinels[0].pause();
+    // Of three clients, one at least asks the stopped Sentinel first.
+    let clients = [client(&url, 60_000).await, client(&url, 60_000).await, client(&url, 60_000).await];
+    let mut guards = Vec::new();
+    for (number, client) in clients.iter().enumerate() {
+        guards.push(client.mutex(format!("job{number}")).unwrap().acquire().await.unwrap());
+    }
+    until("a Sentinel begins a failover", async || {
+        watched.sentinels[1].ask(&["SENTINEL", "FAILOVER", "locks"]).is_ok()
+    })
+    .await;
+    for guard in guards {
+        assert!(matches!(soon(guard.lost()).await, Loss::Replaced | Loss::Restarted | Loss::Demoted));
+    }
+}
+
 #[tokio::test]
 async fn without_sentinels_locks_are_kept_and_a_connection_that_ends_waits_for_one() {
     let watched = Arc::new(watched(1));

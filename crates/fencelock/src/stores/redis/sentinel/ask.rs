@@ -47,8 +47,13 @@ pub(super) async fn watch(
         let _ = sender.try_send(());
     });
     connected(config, Some(&pushed), clock, async |mut wire| {
-        // A user that may not subscribe looks from time to time.
-        let _ = answer(&mut wire, redis::cmd("SUBSCRIBE").arg(&NEWS)).await;
+        let mut subscribe = redis::cmd("SUBSCRIBE");
+        subscribe.arg(&NEWS);
+        tokio::select! {
+            // A user that may not subscribe looks from time to time.
+            _ = answer(&mut wire, &subscribe) => {}
+            () = clock.sleep_until(clock.now().after(SILENCE)) => return Err(lost()),
+        }
         loop {
             let within = clock.now().after(SILENCE);
             let named = tokio::select! {
@@ -74,7 +79,11 @@ async fn connected<T>(
     clock: &dyn Clock,
     requests: impl AsyncFnOnce(MultiplexedConnection) -> Result<T>,
 ) -> Result<T> {
-    let greeted = shake_hands(config, pushed, clock).await;
+    let greeted = tokio::select! {
+        greeted = shake_hands(config, pushed, clock) => greeted,
+        // A Sentinel that is stopped accepts connections, and answers nothing.
+        () = clock.sleep_until(clock.now().after(SILENCE)) => return Err(lost()),
+    };
     let (wire, driver) = greeted.map_err(|error| match error.kind() {
         ErrorKind::Denied => Error::new(ErrorKind::Denied, "connect", DENIED).caused_by(error),
         _ => error,

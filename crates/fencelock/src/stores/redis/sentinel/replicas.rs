@@ -5,7 +5,7 @@
 //! that the server did before. Callers at the same time share one such round.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -43,6 +43,9 @@ pub(crate) struct Replicas {
     wanted: u32,
     /// For how long the server waits for them.
     time: Duration,
+    clock: Arc<dyn Clock>,
+    /// The server gave no answer for too long.
+    is_silent: AtomicBool,
     channel: String,
     /// How many callers have come.
     callers: AtomicU64,
@@ -56,14 +59,16 @@ impl Replicas {
         config: &Config,
         server: &Server,
         channel: Option<String>,
-        (clock, patience): (&dyn Clock, Duration),
+        (clock, patience): (&Arc<dyn Clock>, Duration),
         tasks: &Tasks,
     ) -> Result<Self> {
-        let (wire, driver) = shake_hands(config, None, clock).await?;
+        let (wire, driver) = shake_hands(config, None, &**clock).await?;
         let task = tasks.spawn(driver);
         let channel = channel.unwrap_or_else(|| "fencelock".to_owned()) + ":replicas";
         let (callers, last) = (AtomicU64::new(0), Mutex::new((0, Ok(()))));
-        let replicas = Self { wire, task, wanted: config.min_replicas, time: patience / 2, channel, callers, last };
+        let (wanted, time, clock, is_silent) =
+            (config.min_replicas, patience / 2, Arc::clone(clock), AtomicBool::default());
+        let replicas = Self { wire, task, wanted, time, clock, is_silent, channel, callers, last };
         let mut wire = replicas.wire.clone();
         let info = wire.send_packed_command(&redis::cmd("INFO")).await.and_then(Value::extract_error);
         if !info.is_ok_and(|info| Server::answered(info).is_same_process(server)) {
@@ -79,19 +84,26 @@ impl Replicas {
         if last.0 < number {
             let callers = self.callers.load(Ordering::Relaxed);
             let milliseconds = u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX).max(1);
-            let outcome = match self.ask(self.wanted, milliseconds).await {
-                Ok(count) if count >= i64::from(self.wanted) => Ok(()),
-                Ok(count) => Err(too_few(self.wanted, count)),
-                Err(error) => Err(meant(&error)),
+            let answer = tokio::select! {
+                biased;
+                answer = self.ask(self.wanted, milliseconds) => Some(answer),
+                () = self.clock.sleep_until(self.clock.now().after(self.time * 2)) => None,
+            };
+            self.is_silent.fetch_or(answer.is_none(), Ordering::Relaxed);
+            let outcome = match answer {
+                Some(Ok(count)) if count >= i64::from(self.wanted) => Ok(()),
+                Some(Ok(count)) => Err(too_few(self.wanted, count)),
+                Some(Err(error)) => Err(meant(&error)),
+                None => Err(too_few(self.wanted, 0)),
             };
             *last = (callers, outcome.map_err(Arc::new));
         }
         last.1.clone().map_err(|error| error.again())
     }
 
-    /// Whether its connection has ended.
+    /// Whether its connection has ended, or is silent.
     pub(crate) fn is_over(&self) -> bool {
-        self.task.is_finished()
+        self.task.is_finished() || self.is_silent.load(Ordering::Relaxed)
     }
 
     async fn ask(&self, wanted: u32, milliseconds: u64) -> RedisResult<i64> {
@@ -135,7 +147,12 @@ fn meant(error: &redis::RedisError) -> Error {
 /// Messages of the server that wait for the replicas' word.
 pub(crate) type Messages = (Subscription, mpsc::UnboundedReceiver<PushInfo>);
 
-/// Hands messages on, in their order, once replicas have what they tell of. Without the replicas' word a message counts as lost.
+/// Whether a message grants a place. All other messages are hints, or bad news.
+fn may_grant(push: &PushInfo) -> bool {
+    matches!(push.data.last(), Some(Value::BulkString(text)) if text.windows(3).any(|line| line == b"\ng "))
+}
+
+/// Hands messages on, in their order, once replicas have what they tell of. Without the replicas' word a message that grants counts as lost.
 pub(crate) async fn hand_on(connection: std::sync::Weak<Connection>, (subscription, mut messages): Messages) {
     let mut some = Vec::new();
     while messages.recv_many(&mut some, 64).await > 0 {
@@ -144,7 +161,7 @@ pub(crate) async fn hand_on(connection: std::sync::Weak<Connection>, (subscripti
             Ok(()) => some.drain(..).for_each(|push| subscription.pushed(&push)),
             Err(error) => {
                 tracing::warn!(%error, "A message of the server does not count.");
-                some.clear();
+                some.drain(..).filter(|push| !may_grant(push)).for_each(|push| subscription.pushed(&push));
             }
         }
     }

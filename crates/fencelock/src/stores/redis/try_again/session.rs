@@ -75,8 +75,10 @@ impl UnqueuedBackend for Asking {
 
     async fn pass(&self, connection: &Connection, place: &PlaceId, next: &Next<'_>) -> Result<(usize, Option<Tried>)> {
         let Some(call) = self.dialect.pass(place, next, self.opening.ttl) else { return Ok((0, None)) };
-        // The answer may grant the lock to the next one.
-        connection.run("next", &call).await
+        let (left, tried) = connection.run("leave", &call).await?;
+        // A release needs no replica, and the grant of the next one does: without the word, the next one asks again.
+        let counts = tried.is_none() || connection.counts("next").await.is_ok();
+        Ok((left, tried.filter(|_| counts)))
     }
 
     async fn lighten(&self, connection: &Connection, place: &PlaceId, _: Claim, said: &str) -> Result<bool> {

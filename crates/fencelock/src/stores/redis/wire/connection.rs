@@ -131,8 +131,7 @@ impl Connection {
         Ok(value)
     }
 
-    /// Completes once the answer to this request counts: once replicas have all that the server did so far, where that is needed. Without its
-    /// second connection this one ends.
+    /// Completes once the answer to this request counts: once enough replicas have it. Without its second connection, this one ends.
     pub(crate) async fn counts(&self, operation: &str) -> Result<()> {
         let Some(replicas) = self.replicas.as_ref().filter(|_| needs_replicas(operation)) else { return Ok(()) };
         replicas.acknowledged().await.inspect_err(|_| {

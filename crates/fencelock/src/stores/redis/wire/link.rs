@@ -129,7 +129,7 @@ impl Dialler {
             return Err(unfit);
         }
         if config.min_replicas > 0 && !self.user.only_looks() {
-            let (times, channel) = ((&*self.clock, self.patience), self.user.channel());
+            let (times, channel) = ((&self.clock, self.patience), self.user.channel());
             connection.replicas = Some(Replicas::open(config, &server, channel, times, tasks).await?);
         }
         let connection = Arc::new(connection);

@@ -23,6 +23,7 @@ impl RestartWatch {
         let now = server.era();
         match (std::mem::replace(&mut *last, now.clone()), now) {
             (Some(before), Some(now)) if before == now => None,
+            (Some((before, _)), Some((now, None))) if before == now => None,
             (Some((before, _)), Some((now, _))) if before == now => Some(Loss::Demoted),
             // It ran beside the one that confirmed last.
             (Some(_), Some(_)) if server.ran_before(ago) => Some(Loss::Replaced),
@@ -37,5 +38,23 @@ pub(crate) fn without_info(capability: &Capability) -> Capability {
     Capability {
         presumes: &[Presumption::MemoryKept, Presumption::ClockSteady, Presumption::NoConnectionBreaks],
         ..capability.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promotion_ends_locks_and_a_primary_that_forgets_its_promotion_ends_none() {
+        let server = |from: &str| {
+            let info = format!("run_id:a\r\nmaster_replid2:{from}\r\nuptime_in_seconds:9000\r\n");
+            Server::answered(redis::Value::BulkString(info.into_bytes()))
+        };
+        let watch = RestartWatch::default();
+        let met = |from| watch.met(&server(from), Duration::ZERO);
+        met("b1");
+        assert_eq!((met("b1"), met("0000"), met("0000")), (None, None, None));
+        assert_eq!(met("c2"), Some(Loss::Demoted));
     }
 }

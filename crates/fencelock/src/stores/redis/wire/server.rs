@@ -25,7 +25,7 @@ pub(crate) struct Server {
     pub(crate) run_id: Option<String>,
     /// The stream of changes that it sends to its replicas; a replica has that of its primary.
     pub(crate) replication: Option<String>,
-    /// The stream that it received until it was promoted last; zeros where it never was.
+    /// The stream that it received until it was promoted last; `None` where it never was, or forgot that after an hour without replicas.
     promoted_from: Option<String>,
     /// For how long the process runs, in whole seconds. The server computes it from its wall clock, which may be set.
     uptime: Option<Duration>,
@@ -59,7 +59,7 @@ impl Server {
             primary,
             run_id: field("run_id"),
             replication: field("master_replid"),
-            promoted_from: field("master_replid2"),
+            promoted_from: field("master_replid2").filter(|from| from.bytes().any(|byte| byte != b'0')),
             uptime: field("uptime_in_seconds").and_then(|uptime| uptime.parse().ok()).map(Duration::from_secs),
             loading: field("loading").is_some_and(|loading| loading == "1"),
             memory_limit: field("maxmemory").and_then(|bytes| bytes.parse().ok()).unwrap_or(0),
