@@ -1,4 +1,4 @@
-//! What a lock must keep, as code: laws for stores, and scenes of faults.
+//! The laws of a lock as code, for every store, and scenes of faults.
 //!
 //! A store's own conformance test is a [`Fixture`] and one line: [`suite!`].
 

@@ -25,7 +25,7 @@ impl Resource {
     /// Opens the resource that the lock `lock` protects, in `directory`; `lock` is to be a file name.
     ///
     /// # Errors
-    /// Whatever the file system says.
+    /// Errors of the file system.
     pub fn open(directory: &Path, lock: &str) -> io::Result<Self> {
         let path = directory.join(format!("resource-{lock}"));
         let newest = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
@@ -38,7 +38,7 @@ impl Resource {
     /// Writes with `token`, packed; says whether the resource accepted it. Blocks.
     ///
     /// # Errors
-    /// Whatever the file system says.
+    /// Errors of the file system.
     pub fn write(&self, token: i64) -> io::Result<bool> {
         seize(&self.newest)?;
         let accepted = self.decide(token);

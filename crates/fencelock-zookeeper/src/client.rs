@@ -40,7 +40,7 @@ struct Handle {
     shared: Arc<Shared>,
 }
 
-/// What is to be known of a request besides its frame: the watch that it sets, and whether its answer is evidence of the session's life.
+/// The properties of a request besides its frame: the watch that it sets, and whether its answer is evidence of the session's life.
 type Asking = (Option<WatchKind>, bool);
 
 impl Client {

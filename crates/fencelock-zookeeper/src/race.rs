@@ -73,7 +73,7 @@ pub(crate) struct Race {
     steps: FuturesUnordered<Step>,
 }
 
-/// What the attempts of one race share.
+/// The state that the attempts of one race share.
 #[derive(Default)]
 struct Greeted {
     servers: AtomicUsize,

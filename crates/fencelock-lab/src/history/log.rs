@@ -126,7 +126,7 @@ impl LogWriter {
     /// Starts the log at `path`, which must not exist, for the client `client`.
     ///
     /// # Errors
-    /// Whatever the file system says.
+    /// Errors of the file system.
     pub fn create(path: &Path, client: &str) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create_new(true).open(path)?;
         append(&file, &Header { format: SECTIONS, client: Some(client) })?;
@@ -142,7 +142,7 @@ impl LogWriter {
     /// Logs that `event` happened to `section` now.
     ///
     /// # Errors
-    /// Whatever the file system says.
+    /// Errors of the file system.
     pub fn write(&self, section: u64, event: LogEvent<&str>) -> io::Result<()> {
         self.write_at(section, Self::now(), event)
     }
@@ -150,7 +150,7 @@ impl LogWriter {
     /// Logs that `event` happened to `section` at the time `at`.
     ///
     /// # Errors
-    /// Whatever the file system says.
+    /// Errors of the file system.
     pub fn write_at(&self, section: u64, at: u64, event: LogEvent<&str>) -> io::Result<()> {
         append(&self.file, &Line { section, at, event })
     }
@@ -166,7 +166,7 @@ impl RegisterLog {
     /// Opens the log at `path`, or starts it. One process at a time may call it.
     ///
     /// # Errors
-    /// Whatever the file system says.
+    /// Errors of the file system.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         if file.metadata()?.len() == 0 {
@@ -179,7 +179,7 @@ impl RegisterLog {
     /// of the decisions.
     ///
     /// # Errors
-    /// Whatever the file system says.
+    /// Errors of the file system.
     pub fn write(&self, lock: &str, token: i64, accepted: bool) -> io::Result<()> {
         append(&self.file, &Written { lock, token, accepted })
     }

@@ -13,7 +13,7 @@ use super::section::{Answer, Enqueue, History, Section, Write};
 /// log said that the process is dead.
 ///
 /// # Errors
-/// Whatever the file system says; [`io::ErrorKind::InvalidData`] with file and line for a line that is not understood. A
+/// Errors of the file system; [`io::ErrorKind::InvalidData`] with file and line for a line that is not understood. A
 /// last line that was cut short is not an error.
 pub fn read_directory(directory: &Path, linger: u64) -> io::Result<History> {
     let mut paths = Vec::new();

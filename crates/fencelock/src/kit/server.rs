@@ -29,7 +29,7 @@ use crate::time::{Clock, Moment};
 /// A session of such a store, on whichever connection: how its server is asked about it and about its places.
 pub(crate) trait ServerSession: Send + Sync + Sized + 'static {
     type Dial: Dial;
-    /// What the session keeps of one place.
+    /// The record of one place in the session.
     type Slot: Send + Sync + 'static;
 
     fn state(&self) -> &SessionState;

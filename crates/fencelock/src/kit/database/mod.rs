@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::Opening;
 
-/// What a `Schema::migrate` found.
+/// The outcome of a `Schema::migrate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Migration {

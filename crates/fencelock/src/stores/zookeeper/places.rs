@@ -135,7 +135,7 @@ impl Places {
             .with("max_frame_bytes", self.max_frame)
     }
 
-    /// What is known of a request; `None` when nothing of it is in the store.
+    /// The state of a request; `None` when the store holds nothing of it.
     pub(super) fn state(&self, id: RequestId) -> Option<RequestState> {
         self.lock().requests.get(&id).cloned()
     }

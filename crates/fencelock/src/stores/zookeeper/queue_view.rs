@@ -37,7 +37,7 @@ pub(super) struct Waits {
     pub(super) ahead: Ahead,
 }
 
-/// What a watch is on. In the order in which events count that were heard: our own node may have gone before the one ahead; then the
+/// The node of a watch. In the order in which events count that were heard: our own node may have gone before the one ahead; then the
 /// order in which those ahead go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Whose {
