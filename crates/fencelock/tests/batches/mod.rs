@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fencelock::Client;
+use fencelock::{Client, Io};
 use tokio::task::JoinSet;
 
 const TASKS: usize = 64;
@@ -81,4 +81,24 @@ pub(crate) async fn others_get_their_locks(client: &Client, stuck: &str, free: i
     assert!(waiting.try_join_next().is_none(), "a lock was granted whose bucket is locked");
     free().await;
     tokio::time::timeout(PATIENCE, waiting.join_all()).await.expect("the others are granted, too");
+}
+
+/// A client that does its I/O on the runtime of the test, where [`all_are_sent`] can wait for it.
+pub(crate) async fn client_on_this_runtime(url: &str) -> Client {
+    let start = Instant::now();
+    loop {
+        match Client::builder().io(Io::CurrentRuntime).connect(url).await {
+            Err(error) if error.is_retryable() && start.elapsed() < PATIENCE => {
+                tokio::time::sleep(Duration::from_millis(2)).await
+            }
+            connected => return connected.unwrap(),
+        }
+    }
+}
+
+/// Polls all tasks of this runtime until each waits for a server. Their requests are then at the task that sends.
+pub(crate) async fn all_are_sent() {
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
 }

@@ -4,7 +4,7 @@ use fencelock_testbed::Proxy;
 use fencelock_testbed::mysql::{KIND, Server, Settings};
 use mysql_async::prelude::Queryable;
 
-use crate::lab::{acquire, acquiring, client, connection, database, soon, transactions, until};
+use crate::lab::{acquire, acquiring, client, connection, database, soon, transactions, until, with};
 
 #[path = "../batches/mod.rs"]
 mod any;
@@ -53,8 +53,9 @@ async fn while_a_transaction_keeps_one_bucket_tasks_of_other_names_get_their_loc
 #[tokio::test]
 async fn requests_that_arrive_while_a_call_is_on_its_way_go_in_one_call_that_no_limit_of_statements_ends() {
     let server = Server::start(Settings::default().with("--max-statement-time=1")).unwrap();
-    let (one, mut first) = (client(&server.url(), LONG).await, connection(&server.url()).await);
-    let (mut second, mut admin) = (connection(&server.url()).await, connection(&server.url()).await);
+    let url = server.url();
+    let one = any::client_on_this_runtime(&with(&url, &format!("ttl_ms={LONG}"))).await;
+    let (mut first, mut second, mut admin) = (connection(&url).await, connection(&url).await, connection(&url).await);
     acquire(&one, "job").await.release().await.unwrap();
     let mut root = connection(&format!("mysql://root@{}/fencelock", server.address())).await;
     let bucket = "SELECT * FROM fencelock_bucket WHERE b = CONV(LEFT(SHA2(?, 256), 3), 16, 10) FOR UPDATE";
@@ -65,6 +66,7 @@ async fn requests_that_arrive_while_a_call_is_on_its_way_go_in_one_call_that_no_
     let alone = acquiring(&one, "job");
     until("one waits", async || transactions(&mut root, "trx_state = 'LOCK WAIT'").await == 1).await;
     let together: Vec<_> = (0..20).map(|number| acquiring(&one, &format!("job/{number}"))).collect();
+    any::all_are_sent().await;
     first.query_drop("ROLLBACK").await.unwrap();
     drop(soon(alone).await.unwrap().unwrap());
     let long = "trx_state = 'LOCK WAIT' AND trx_wait_started < NOW() - INTERVAL 2 SECOND";

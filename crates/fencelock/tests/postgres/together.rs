@@ -46,7 +46,8 @@ async fn requests_that_arrive_while_a_call_is_on_its_way_go_in_one_call_that_no_
     let (url, name) = database();
     let limit = format!("ALTER DATABASE {name} SET statement_timeout = '100ms'");
     connection(&url).await.batch_execute(&limit).await.unwrap();
-    let (one, mut user, mut other) = (client(&url, LONG).await, connection(&url).await, connection(&url).await);
+    let one = any::client_on_this_runtime(&with(&url, &format!("ttl_ms={LONG}"))).await;
+    let (mut user, mut other) = (connection(&url).await, connection(&url).await);
     acquire(&one, "job").await.release().await.unwrap();
     let waits = async |call: &str| {
         let asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fencelock' AND wait_event_type = 'Lock' \
@@ -60,6 +61,7 @@ async fn requests_that_arrive_while_a_call_is_on_its_way_go_in_one_call_that_no_
     let alone = acquiring(&one, "job");
     waits("%.enter(%").await;
     let together: Vec<_> = (0..20).map(|number| acquiring(&one, &format!("job/{number}"))).collect();
+    any::all_are_sent().await;
     first.rollback().await.unwrap();
     drop(soon(alone).await.unwrap().unwrap());
     waits("%.batch(%").await;
