@@ -1,11 +1,13 @@
 //! Redis servers: one alone, a replica, a Sentinel or a node of a cluster, and everything that breaks them.
 
+mod cluster;
 mod hands;
 mod server;
 mod settings;
 mod shared;
 mod watched;
 
+pub use cluster::{Cluster, shared_cluster};
 pub use hands::{Hands, Reply};
 pub use server::Server;
 pub use settings::{Role, Settings, Tls};

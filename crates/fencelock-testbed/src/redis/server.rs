@@ -13,7 +13,7 @@ use crate::packages::REDIS;
 use crate::ports::Port;
 use crate::process::bound;
 use crate::scratch::Scratch;
-use crate::versions::redis_server;
+use crate::versions::{asks_for_debug_commands, redis_server};
 use crate::{PATIENCE, wait_until};
 
 /// One server. Dropping it kills it and removes its data.
@@ -22,6 +22,8 @@ pub struct Server {
     settings: Settings,
     port: Port,
     secure: Option<Port>,
+    /// The port for other nodes of a cluster; `None` for ten thousand above the port of clients.
+    bus: Option<Port>,
     clock: Option<Clock>,
     daemon: Daemon,
     directory: Scratch,
@@ -59,6 +61,9 @@ impl Server {
             Some((network, host)) => Port::elsewhere(network.address(*host), 6379),
         };
         let secure = settings.tls.as_ref().map(|_| Port::reserve()).transpose()?;
+        // Releases before 7.0 have no such option.
+        let has_bus = settings.role == Role::ClusterMember && asks_for_debug_commands();
+        let bus = has_bus.then(Port::reserve).transpose()?;
         let clock = if settings.own_clock {
             CLOCK_SHIM.require();
             Some(Clock::new(directory.path())?)
@@ -66,9 +71,9 @@ impl Server {
             None
         };
         let daemon = Daemon::new(directory.path().join("log"));
-        let server = Self { settings, port, secure, clock, daemon, directory };
-        let config =
-            server.settings.config(server.port.number(), server.secure.as_ref().map(Port::number), &server.data());
+        let server = Self { settings, port, secure, bus, clock, daemon, directory };
+        let (secure, bus) = (server.secure.as_ref().map(Port::number), server.bus());
+        let config = server.settings.config(server.port.number(), secure, bus, &server.data());
         fs::create_dir(server.data())?;
         fs::write(server.directory.path().join("redis.conf"), config)?;
         Ok(server)
@@ -84,6 +89,12 @@ impl Server {
     #[must_use]
     pub fn secure_address(&self) -> Option<SocketAddr> {
         self.secure.as_ref().map(Port::address)
+    }
+
+    /// The port for other nodes of a cluster, unless it is ten thousand above that for clients.
+    #[must_use]
+    pub fn bus(&self) -> Option<u16> {
+        self.bus.as_ref().map(Port::number)
     }
 
     /// The socket in the file system on which it listens too.

@@ -38,6 +38,8 @@ pub enum Role {
     SentinelOf(SocketAddr),
     /// It is a node of a cluster, which has every slot once it is told so.
     ClusterNode,
+    /// A node of a cluster, without slots at first.
+    ClusterMember,
 }
 
 /// TLS on a second port.
@@ -74,7 +76,7 @@ impl Settings {
     }
 
     /// The configuration of a server with these ports that keeps everything in `directory`.
-    pub(super) fn config(&self, port: u16, tls_port: Option<u16>, directory: &Path) -> String {
+    pub(super) fn config(&self, port: u16, tls_port: Option<u16>, bus: Option<u16>, directory: &Path) -> String {
         let mut lines = vec![
             format!("port {port}"),
             format!("bind {}", if self.host.is_some() { "0.0.0.0" } else { "127.0.0.1" }),
@@ -86,7 +88,7 @@ impl Settings {
             // A failover that did not succeed is tried again after twice this time.
             lines.push("sentinel failover-timeout locks 3000".to_owned());
         } else {
-            lines.extend(self.data(directory));
+            lines.extend(self.data(directory, bus));
         }
         lines.extend(self.password.iter().map(|password| format!("requirepass {password}")));
         lines.extend(self.tls.iter().zip(tls_port).flat_map(|(tls, port)| tls.lines(port)));
@@ -94,7 +96,7 @@ impl Settings {
         lines.join("\n") + "\n"
     }
 
-    fn data(&self, directory: &Path) -> Vec<String> {
+    fn data(&self, directory: &Path, bus: Option<u16>) -> Vec<String> {
         let mut lines = vec![format!("unixsocket {}", directory.join("socket").display())];
         lines.extend(["save \"\"", "databases 4096"].map(str::to_owned));
         lines.extend(asks_for_debug_commands().then(|| "enable-debug-command yes".to_owned()));
@@ -104,6 +106,10 @@ impl Settings {
         match self.role {
             Role::ReplicaOf(primary) => lines.push(format!("replicaof {} {}", primary.ip(), primary.port())),
             Role::ClusterNode => lines.push("cluster-enabled yes".to_owned()),
+            Role::ClusterMember => {
+                lines.extend(["cluster-enabled yes", "repl-diskless-sync-delay 0"].map(str::to_owned));
+                lines.extend(bus.map(|bus| format!("cluster-port {bus}")));
+            }
             // A copy is made for a replica at once, and not in case that others come too.
             Role::Alone => lines.push("repl-diskless-sync-delay 0".to_owned()),
             Role::SentinelOf(_) => {}

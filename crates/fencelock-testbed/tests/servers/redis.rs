@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixStream;
 use std::time::SystemTime;
 
-use fencelock_testbed::redis::{Reply, Role, Server, Settings, shared};
+use fencelock_testbed::redis::{Cluster, Reply, Role, Server, Settings, shared};
 use fencelock_testbed::{PATIENCE, wait_until};
 
 #[test]
@@ -92,4 +92,22 @@ fn servers_are_replicas_sentinels_and_nodes_of_a_cluster() {
     let node = Server::start(Settings::role(Role::ClusterNode)).unwrap();
     assert_eq!(node.info("cluster_enabled").unwrap(), "1");
     node.ask(&["SET", "key", "value"]).unwrap();
+}
+
+#[test]
+fn a_cluster_serves_all_slots_moves_one_with_its_keys_and_survives_a_primary() {
+    let cluster = Cluster::start(true, 1000, &Settings::default()).unwrap();
+    let slot = cluster.slot("{a}key").unwrap();
+    let from = cluster.owner(slot).unwrap();
+    from.ask(&["SET", "{a}key", "value"]).unwrap();
+    assert_eq!(cluster.slots_in_use("{a}").unwrap(), [slot]);
+    let to = cluster.nodes[..3].iter().find(|node| node.address() != from.address()).unwrap();
+    cluster.move_slot(slot, to).unwrap();
+    assert_eq!(to.ask(&["GET", "{a}key"]).unwrap().to_string(), "value");
+    assert!(from.ask(&["GET", "{a}key"]).unwrap_err().to_string().starts_with("MOVED"));
+    cluster.wait_until_whole().unwrap();
+    to.kill();
+    cluster.wait_until_replaced(slot, to.address()).unwrap();
+    to.restart().unwrap();
+    cluster.wait_until_whole().unwrap();
 }
