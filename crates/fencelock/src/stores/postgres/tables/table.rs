@@ -125,10 +125,11 @@ impl Table {
         let rows = connection.query("connect", asked, &parameters, &|_| None).await?;
         let met = self.judge(&rows, only_looks, table)?;
         if let Some(zone) = &self.of.zone {
-            let known = "SELECT EXISTS (SELECT FROM pg_catalog.pg_timezone_names WHERE name = $1)";
+            // AT TIME ZONE takes a name that is also an abbreviation for the abbreviation: CET has no summer time there.
+            let known = "SELECT EXISTS (SELECT FROM pg_catalog.pg_timezone_names WHERE name = $1) AND ($1 IN ('UTC', 'GMT') OR NOT EXISTS (SELECT FROM pg_catalog.pg_timezone_abbrevs WHERE abbrev = upper($1)))";
             let rows = connection.query("connect", known, &[(zone, Type::TEXT)], &|_| None).await?;
             if rows.first().and_then(|row| row.try_get(0).ok()) != Some(true) {
-                let message = "the server knows no such time zone: its view pg_timezone_names has those that there are";
+                let message = "the server's view pg_timezone_names lists no such zone, or its view pg_timezone_abbrevs has the name, too: name the zone by its city, as in Europe/Berlin";
                 return Err(Error::new(ErrorKind::Config, "connect", message).with("zone", zone));
             }
         }
