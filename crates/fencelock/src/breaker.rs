@@ -92,31 +92,31 @@ pub(crate) struct Circuit {
     clock: Arc<dyn Clock>,
     /// Told when the state changes.
     observers: Observers,
-    state: Mutex<State>,
+    state: Mutex<Tally>,
 }
 
-struct State {
+struct Tally {
     /// Acquires in a row that found the store out of reach.
     failures: u32,
     /// Since when it is not closed.
-    opened: Option<Opened>,
+    opened: Option<OpenCircuit>,
     last: Option<Error>,
 }
 
 #[derive(Clone, Copy)]
-struct Opened {
+struct OpenCircuit {
     since: Moment,
     wall: SystemTime,
     /// When the next probe may go; `None` while one is under way.
     probe_at: Option<Moment>,
 }
 
-impl State {
+impl Tally {
     fn shown(&self) -> BreakerState {
         match self.opened {
             None => BreakerState::Closed,
-            Some(Opened { wall: since, probe_at: Some(_), .. }) => BreakerState::Open { since },
-            Some(Opened { wall: since, .. }) => BreakerState::HalfOpen { since },
+            Some(OpenCircuit { wall: since, probe_at: Some(_), .. }) => BreakerState::Open { since },
+            Some(OpenCircuit { wall: since, .. }) => BreakerState::HalfOpen { since },
         }
     }
 }
@@ -140,7 +140,7 @@ impl Circuit {
     pub(crate) const OPERATION: &str = "breaker";
 
     pub(crate) fn new(options: Breaker, clock: Arc<dyn Clock>, observers: Observers) -> Self {
-        let state = Mutex::new(State { failures: 0, opened: None, last: None });
+        let state = Mutex::new(Tally { failures: 0, opened: None, last: None });
         Self { options, clock, observers, state }
     }
 
@@ -148,12 +148,12 @@ impl Circuit {
         self.lock().shown()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Tally> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the state, and tells what it is then if that is another one.
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut Tally) -> T) -> T {
         let mut state = self.lock();
         let before = state.shown();
         let changed = change(&mut state);
@@ -194,13 +194,13 @@ impl Circuit {
             let is_probe = is_probe && state.opened.is_some_and(|opened| opened.probe_at.is_none());
             match (verdict, &mut state.opened) {
                 (Verdict::Answers, None) => state.failures = 0,
-                (Verdict::Answers, Some(_)) if is_probe => *state = State { failures: 0, opened: None, last: None },
+                (Verdict::Answers, Some(_)) if is_probe => *state = Tally { failures: 0, opened: None, last: None },
                 (Verdict::Away(error), None) => {
                     state.failures = state.failures.saturating_add(1);
                     state.last = Some(error);
                     if state.failures >= self.options.failures {
                         let probe_at = Some(now.after(self.options.open_for));
-                        state.opened = Some(Opened { since: now, wall: self.clock.wall(), probe_at });
+                        state.opened = Some(OpenCircuit { since: now, wall: self.clock.wall(), probe_at });
                     }
                 }
                 (Verdict::Away(error), Some(opened)) if is_probe => {

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::phase::{Current, Phase};
 pub(crate) use self::retain::Retain;
-use self::told::Told;
+use self::told::TellState;
 use super::Engine;
 use super::observe::Event;
 use super::session::Live;
@@ -55,7 +55,7 @@ pub(crate) struct Hold {
     place: tokio::sync::Mutex<Option<Box<dyn Place>>>,
     guards: AtomicU32,
     phase: Current,
-    told: Told,
+    told: TellState,
     /// An [`Outside`], as a number; zero: it is a grant of the store that was asked for it.
     outside: AtomicU8,
     /// Observers hear nothing of it: the client has it for itself.
@@ -120,7 +120,7 @@ impl Hold {
             place: tokio::sync::Mutex::new(Some(place)),
             guards: AtomicU32::new(1),
             phase: Current::held(),
-            told: Told::nothing(),
+            told: TellState::nothing(),
             outside: AtomicU8::new(0),
             is_silent: AtomicBool::new(false),
             has_waited: AtomicBool::new(false),

@@ -185,12 +185,12 @@ fn token_of<A>(request: &Request<A>) -> Result<FencingToken, StatusCode> {
 /// The newest token, and the requests that are under way.
 #[derive(Debug, Default)]
 struct Register {
-    state: Mutex<State>,
+    state: Mutex<FenceState>,
     ended: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FenceState {
     newest: Option<FencingToken>,
     /// The token of those that are under way, and their number.
     under_way: (Option<FencingToken>, usize),

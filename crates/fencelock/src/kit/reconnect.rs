@@ -38,10 +38,10 @@ pub(crate) struct Reconnect<D: Dial> {
     pub(crate) clock: Arc<dyn Clock>,
     patience: Duration,
     dialing: SharedCall<Result<Arc<D::Connection>, Arc<Error>>>,
-    state: Mutex<State<D::Connection>>,
+    state: Mutex<LinkState<D::Connection>>,
 }
 
-struct State<C> {
+struct LinkState<C> {
     current: Option<Arc<C>>,
     failures: u32,
     not_before: Option<Moment>,
@@ -50,11 +50,11 @@ struct State<C> {
 
 impl<D: Dial> Reconnect<D> {
     pub(crate) fn new(dial: D, clock: Arc<dyn Clock>, patience: Duration) -> Arc<Self> {
-        let state = Mutex::new(State { current: None, failures: 0, not_before: None, tried: 0 });
+        let state = Mutex::new(LinkState { current: None, failures: 0, not_before: None, tried: 0 });
         Arc::new(Self { dial, clock, patience, dialing: SharedCall::default(), state })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<D::Connection>> {
+    fn lock(&self) -> MutexGuard<'_, LinkState<D::Connection>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -68,11 +68,11 @@ pub(crate) struct Sticky {
     turn: Arc<Semaphore>,
     /// The one whose turn it was met an outage: the others ask by themselves, else they would be told of it one after the other.
     outage: Arc<Notify>,
-    state: Mutex<State>,
+    state: Mutex<KeptGrant>,
 }
 
 #[derive(Default)]
-struct State {
+struct KeptGrant {
     /// How many grants there were.
     grants: u64,
     /// The present grant, while it may be kept: nobody is known to wait for it.
@@ -85,7 +85,7 @@ struct State {
 }
 
 impl Sticky {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, KeptGrant> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

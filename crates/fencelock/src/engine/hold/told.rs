@@ -7,9 +7,9 @@ const GRANTED: u8 = 1;
 /// It was lost before its grant was told.
 const LOSS_WAITS: u8 = 2;
 
-pub(super) struct Told(AtomicU8);
+pub(super) struct TellState(AtomicU8);
 
-impl Told {
+impl TellState {
     pub(super) const fn nothing() -> Self {
         Self(AtomicU8::new(NOTHING))
     }

@@ -12,7 +12,7 @@ use crate::store::PlaceId;
 pub(crate) const MOST: usize = 64;
 
 #[derive(Debug, Clone)]
-pub(crate) enum Kind {
+pub(crate) enum RequestKind {
     /// `again` says that the request may have been sent before.
     Enter {
         claim: Claim,
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) place: PlaceId,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RequestKind,
 }
 
 impl Request {
@@ -39,12 +39,12 @@ impl Request {
             [kind.into(), name.as_str().into(), request.client.into(), request.number.into(), seq.into()]
         };
         let ([kind, name, client, number, seq], [weight, capacity, wait, again, purpose]) = match &self.kind {
-            Kind::Enter { claim, wait, again, purpose } => {
+            RequestKind::Enter { claim, wait, again, purpose } => {
                 let (weight, capacity) = (claim.weight().into(), claim.capacity().into());
                 (of(0, None), [weight, capacity, (*wait).into(), (*again).into(), purpose.as_deref().into()])
             }
-            Kind::Leave(seq) => (of(1, *seq), [const { Param::Null }; 5]),
-            Kind::Withdraw => (of(2, None), [const { Param::Null }; 5]),
+            RequestKind::Leave(seq) => (of(1, *seq), [const { Param::Null }; 5]),
+            RequestKind::Withdraw => (of(2, None), [const { Param::Null }; 5]),
         };
         [kind, name, client, number, seq, weight, capacity, wait, again, purpose]
     }

@@ -10,7 +10,7 @@ use futures_core::future::BoxFuture;
 use futures_util::future;
 use tokio::sync::Notify;
 
-use super::batch::{Kind, MOST, Receiver, Request, next};
+use super::batch::{MOST, Receiver, Request, RequestKind, next};
 use super::call::{Calls, Param, Row, strange};
 use super::dialect::{Call, Departed, Dialect, units};
 use super::{Chores, User};
@@ -241,14 +241,14 @@ impl<D: Dialect> FairSession<D> {
     }
 
     pub(crate) async fn ask_alone(&self, connection: &D::Connection, request: &Request) -> Result<Vec<i64>> {
-        let (name, withdraw) = (&request.place.name, matches!(request.kind, Kind::Withdraw));
-        let row = if let Kind::Enter { .. } = request.kind {
+        let (name, withdraw) = (&request.place.name, matches!(request.kind, RequestKind::Withdraw));
+        let row = if let RequestKind::Enter { .. } = request.kind {
             let [_, name, client, number, _, claim @ ..] = request.params();
             let mut params = vec![self.session.into(), self.places.epoch().into(), name, client, number];
             params.extend(claim);
             connection.ask("enter", "enter", params).await
         } else {
-            let seq = if let Kind::Leave(seq) = request.kind { seq } else { None };
+            let seq = if let RequestKind::Leave(seq) = request.kind { seq } else { None };
             let call = D::leave(self.request(&request.place), seq, withdraw);
             self.ask_and_tell(connection, if withdraw { "cancel" } else { "leave" }, vec![name], call).await
         };
@@ -285,13 +285,13 @@ impl<D: Dialect> FairSession<D> {
                         Err(error.again())
                     }
                     _ => {
-                        if let Kind::Enter { again, .. } = &mut request.kind {
+                        if let RequestKind::Enter { again, .. } = &mut request.kind {
                             *again |= all.is_some();
                         }
                         self.ask_alone(&connection, request).await
                     }
                 };
-                if let (Kind::Withdraw, Ok(answer)) = (&request.kind, &answer) {
+                if let (RequestKind::Withdraw, Ok(answer)) = (&request.kind, &answer) {
                     // The next call has the new epoch.
                     D::left(answer, true).into_iter().for_each(|left| self.places.raise(left.epoch));
                 }
@@ -302,8 +302,8 @@ impl<D: Dialect> FairSession<D> {
     }
 
     /// Gives up a place. Returns the new epoch after a withdrawal, and whether the place was there.
-    async fn depart(&self, connection: &D::Connection, place: &PlaceId, kind: Kind) -> Result<(u64, bool)> {
-        let (seq, withdraw) = if let Kind::Leave(seq) = kind { (seq, false) } else { (None, true) };
+    async fn depart(&self, connection: &D::Connection, place: &PlaceId, kind: RequestKind) -> Result<(u64, bool)> {
+        let (seq, withdraw) = if let RequestKind::Leave(seq) = kind { (seq, false) } else { (None, true) };
         let answer = self.ask(connection, Request { place: place.clone(), kind }).await?;
         let Departed { found, epoch, kept } = D::left(&answer, withdraw).ok_or_else(|| strange("leave"))?;
         let was_there = if found == 2 { D::leave_in_time(self, place, kept.or(seq)).await? } else { found == 1 };
@@ -431,7 +431,7 @@ impl<D: Dialect> Served for FairSession<D> {
     async fn enter(&self, connection: &D::Connection, entry: &Entry, again: bool) -> Result<Enter> {
         let mark = D::mark(self, connection);
         let Entry { name, claim, id, wait, purpose } = entry.clone();
-        let kind = Kind::Enter { claim, wait, again, purpose };
+        let kind = RequestKind::Enter { claim, wait, again, purpose };
         let answer = self.ask(connection, Request { place: PlaceId { name, request: id }, kind }).await?;
         let mut entered = entered(&answer).ok_or_else(|| strange("enter"))?;
         if let Enter::Waiting { look_in, .. } = &mut entered {
@@ -441,7 +441,7 @@ impl<D: Dialect> Served for FairSession<D> {
     }
 
     async fn leave(&self, connection: &D::Connection, place: &PlaceId, seq: Option<u64>) -> Result<bool> {
-        self.depart(connection, place, Kind::Leave(seq)).await.map(|(_, was_there)| was_there)
+        self.depart(connection, place, RequestKind::Leave(seq)).await.map(|(_, was_there)| was_there)
     }
 
     async fn lighten(&self, connection: &D::Connection, place: &PlaceId, seq: u64, claim: Claim) -> Result<Lightened> {
@@ -456,7 +456,7 @@ impl<D: Dialect> Served for FairSession<D> {
     }
 
     async fn withdraw(&self, connection: &D::Connection, place: &PlaceId) -> Result<Withdrawn> {
-        let (epoch, was_there) = self.depart(connection, place, Kind::Withdraw).await?;
+        let (epoch, was_there) = self.depart(connection, place, RequestKind::Withdraw).await?;
         Ok(Withdrawn { epoch: Some(epoch).filter(|epoch| *epoch != 0), was_there })
     }
 

@@ -25,12 +25,12 @@ use crate::token::FencingToken;
 const NAMES_PER_CALL: u64 = 500;
 
 pub(crate) fn store<D: Dialect>(config: D::Config) -> Arc<dyn Store> {
-    Arc::new(ServerStore::new(Fair::<D>(Arc::new(config))))
+    Arc::new(ServerStore::new(DatabaseStore::<D>(Arc::new(config))))
 }
 
-struct Fair<D: Dialect>(Arc<D::Config>);
+struct DatabaseStore<D: Dialect>(Arc<D::Config>);
 
-impl<D: Dialect> fmt::Debug for Fair<D> {
+impl<D: Dialect> fmt::Debug for DatabaseStore<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
     }
@@ -49,7 +49,7 @@ fn grant(PlaceId { name, request }: &PlaceId, token: FencingToken) -> Vec<Param<
     vec![name.as_str().into(), request.client.into(), request.number.into(), token.get().into()]
 }
 
-impl<D: Dialect> Server for Fair<D> {
+impl<D: Dialect> Server for DatabaseStore<D> {
     type Session = FairSession<D>;
     type Listed = Listed;
 

@@ -1,6 +1,6 @@
 //! Checks of a lock table that are the same on every server.
 
-use super::{Kind, LockTable};
+use super::{LockTable, TableKind};
 use crate::error::{Error, ErrorKind, Result};
 
 const HOLDER_LENGTH: i64 = 36;
@@ -47,11 +47,11 @@ impl Words {
         let [key, holder, end, began @ ..] = columns.as_slice() else { return String::new() };
         let table = self.table(of);
         let columns = match of.kind {
-            Kind::Tutorial => {
+            TableKind::Tutorial => {
                 let [keys, holders, ends] = tutorial;
                 format!("{key} {keys} PRIMARY KEY, {holder} {holders} NOT NULL, {end} {ends}")
             }
-            Kind::ShedLock { .. } => {
+            TableKind::ShedLock { .. } => {
                 let ([keys, holders, times], began) = (shedlock, began.join(""));
                 format!(
                     "{key} {keys} PRIMARY KEY, {end} {times} NOT NULL, {began} {times} NOT NULL, {holder} {holders} NOT NULL"

@@ -62,7 +62,7 @@ const NOT_OF_TABLES: &str =
     "`table`, `columns` and `zone` are options of lock tables: say `layout=distributed_lock` or `layout=shedlock`";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TableKind {
     Tutorial,
     /// ShedLock's table, whose rows stay. A lock is held for at least `at_least`, however early the release.
     ShedLock {
@@ -111,7 +111,7 @@ impl<K> Layout<K> {
 
 #[derive(Debug, Clone)]
 pub(crate) struct LockTable {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TableKind,
     pub(crate) name: Vec<String>,
     /// The columns of key, holder and end, and of ShedLock's beginning.
     pub(crate) columns: Vec<String>,
@@ -126,9 +126,9 @@ impl LockTable {
             return Err(bad("`lock_at_least_for_ms` is an option of `layout=shedlock`"));
         }
         let (kind, table, columns) = match layout {
-            Some("distributed_lock") => (Kind::Tutorial, "distributed_lock", "lock_key,lock_value,expire_time"),
+            Some("distributed_lock") => (TableKind::Tutorial, "distributed_lock", "lock_key,lock_value,expire_time"),
             Some("shedlock") => {
-                let kind = Kind::ShedLock { at_least: at_least.unwrap_or_default() };
+                let kind = TableKind::ShedLock { at_least: at_least.unwrap_or_default() };
                 (kind, "shedlock", "name,lock_until,locked_at,locked_by")
             }
             _ if OPTIONS.iter().any(|option| url.take(option).is_some()) => return Err(bad(NOT_OF_TABLES)),
@@ -143,9 +143,9 @@ impl LockTable {
             bad("the columns of a lock table are named in their order, with commas between").with("by default", columns)
         })?;
         let columns = match kind {
-            Kind::Tutorial => columns,
+            TableKind::Tutorial => columns,
             // The end is the second of ShedLock's columns, and the holder the last.
-            Kind::ShedLock { .. } => [0, 3, 1, 2].map(|index: usize| columns[index].clone()).to_vec(),
+            TableKind::ShedLock { .. } => [0, 3, 1, 2].map(|index: usize| columns[index].clone()).to_vec(),
         };
         let zone = url.take("zone");
         if zone.as_deref().is_some_and(|zone| !is_a_zone(zone)) {
@@ -158,8 +158,8 @@ impl LockTable {
 
     pub(crate) fn rights(&self) -> &'static str {
         match self.kind {
-            Kind::Tutorial => "SELECT, INSERT, UPDATE, DELETE",
-            Kind::ShedLock { .. } => "SELECT, INSERT, UPDATE",
+            TableKind::Tutorial => "SELECT, INSERT, UPDATE, DELETE",
+            TableKind::ShedLock { .. } => "SELECT, INSERT, UPDATE",
         }
     }
 
@@ -175,8 +175,8 @@ impl LockTable {
         let id = RequestId { client: part(0), number: part(8) };
         let foreign = Some(Foreign { what: "a row of another program", waits: Waits::Yes });
         let owner = match self.kind {
-            Kind::Tutorial => None,
-            Kind::ShedLock { .. } => Some(Owner::new(id.client, by.chars().take(SHOWN).collect::<String>(), 0)),
+            TableKind::Tutorial => None,
+            TableKind::ShedLock { .. } => Some(Owner::new(id.client, by.chars().take(SHOWN).collect::<String>(), 0)),
         };
         Contender { owner, grant, expiry, foreign, ..Contender::new(id, Claim::MUTEX) }
     }

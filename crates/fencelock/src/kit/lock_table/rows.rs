@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::holder::holder;
-use super::{Kind, LockTable, shedlock, tutorial};
+use super::{LockTable, TableKind, shedlock, tutorial};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::{Chores, Reach, User};
 use crate::kit::reconnect::{Dial, Reconnect};
@@ -80,8 +80,8 @@ pub(crate) trait Rows: Send + Sync + 'static {
 
 pub(crate) fn store<R: Rows>(config: <R::Dial as Reach>::Config, table: R) -> Arc<dyn Store> {
     let capability = match table.of().kind {
-        Kind::Tutorial => tutorial(R::STORE),
-        Kind::ShedLock { .. } => shedlock(R::STORE),
+        TableKind::Tutorial => tutorial(R::STORE),
+        TableKind::ShedLock { .. } => shedlock(R::STORE),
     };
     Arc::new(ServerStore::new(Tables { config: Arc::new(config), table: Arc::new(table), capability }))
 }

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::answers::{Broken, Look, Looked, Seen};
 use super::messages::{News, news};
-use super::slot::{PlaceState, Ring, Slot};
+use super::slot::{PlaceSlot, PlaceState, Ring};
 use crate::kit::own_places;
 use crate::kit::session_state::SessionState;
 use crate::name::Name;
@@ -44,8 +44,8 @@ pub(crate) struct Places {
 
 #[derive(Default)]
 struct Inner {
-    slots: HashMap<RequestId, Arc<Slot>>,
-    waiting: HashMap<RequestId, Arc<Slot>>,
+    slots: HashMap<RequestId, Arc<PlaceSlot>>,
+    waiting: HashMap<RequestId, Arc<PlaceSlot>>,
     /// Broken grants, by place and number, that the server goes on telling of until it hears that we know.
     broken: Vec<(PlaceId, u64)>,
     /// When somebody is looked at next, once that is planned.
@@ -104,13 +104,13 @@ impl Places {
     }
 
     /// Notes that a request is about to be sent, and says whether it may have been sent before.
-    pub(crate) fn begin(&self, name: &Name, id: RequestId, bucket: u16) -> (Arc<Slot>, bool) {
+    pub(crate) fn begin(&self, name: &Name, id: RequestId, bucket: u16) -> (Arc<PlaceSlot>, bool) {
         let mut is_known = true;
         let mut inner = self.lock();
         let slot = inner.slots.entry(id).or_insert_with(|| {
             is_known = false;
             let place = PlaceId { name: name.clone(), request: id };
-            Arc::new(Slot::new(place, bucket))
+            Arc::new(PlaceSlot::new(place, bucket))
         });
         (Arc::clone(slot), is_known)
     }
@@ -125,12 +125,12 @@ impl Places {
     }
 
     /// The place was granted, as its own request was told.
-    pub(crate) fn granted(&self, slot: &Slot, seq: u64) {
+    pub(crate) fn granted(&self, slot: &PlaceSlot, seq: u64) {
         self.set(slot, PlaceState::Granted { seq });
     }
 
     /// The place waits, as its own request was told; a message that came before may know better.
-    pub(crate) fn waits(&self, slot: &Arc<Slot>, seq: u64, ahead: Option<Ahead>, due: Moment) {
+    pub(crate) fn waits(&self, slot: &Arc<PlaceSlot>, seq: u64, ahead: Option<Ahead>, due: Moment) {
         self.lock().waiting.insert(slot.place.request, Arc::clone(slot));
         let mut settled = None;
         slot.change(|state| {
@@ -157,14 +157,14 @@ impl Places {
     }
 
     /// Nobody asks for the place any more. One that is gone will not be left, so nobody else would forget it.
-    pub(crate) fn dropped(&self, slot: &Slot) {
+    pub(crate) fn dropped(&self, slot: &PlaceSlot) {
         if matches!(slot.stand(), PlaceState::Gone(_)) {
             self.forget(slot.place.request);
         }
     }
 
     /// The place was left, and is of no interest any more.
-    pub(crate) fn left(&self, slot: &Slot) {
+    pub(crate) fn left(&self, slot: &PlaceSlot) {
         slot.change(|state| {
             state.stand = PlaceState::Gone(Loss::Removed);
             false
@@ -173,7 +173,7 @@ impl Places {
     }
 
     /// The place does not wait any more. A place that is gone stays so: the message of it may be read before the answer with the grant.
-    fn set(&self, slot: &Slot, stand: PlaceState) {
+    fn set(&self, slot: &PlaceSlot, stand: PlaceState) {
         self.lock().waiting.remove(&slot.place.request);
         let waker = slot.change(|state| {
             state.stand = match (state.stand, stand) {
@@ -202,7 +202,7 @@ impl Places {
 
     /// The bucket of these places is gone; `born` is the first number of the next one. Places granted since the count are not meant.
     pub(crate) fn lost_bucket(&self, counted: HeldIn, born: Option<u64>) {
-        let is_lost = |slot: &&Arc<Slot>| {
+        let is_lost = |slot: &&Arc<PlaceSlot>| {
             let PlaceState::Granted { seq } = slot.stand() else { return false };
             slot.bucket == counted.bucket && seq <= counted.highest && born.is_none_or(|born| seq < born)
         };
@@ -226,7 +226,7 @@ impl Places {
         !self.lock().waiting.is_empty()
     }
 
-    pub(crate) fn slot(&self, id: RequestId) -> Option<Arc<Slot>> {
+    pub(crate) fn slot(&self, id: RequestId) -> Option<Arc<PlaceSlot>> {
         self.lock().slots.get(&id).cloned()
     }
 
@@ -403,7 +403,7 @@ pub(crate) fn due(at: Moment, boundary: Option<Duration>) -> Moment {
     boundary.map_or(repair, |boundary| at.after(boundary).min(repair))
 }
 
-fn by_name<'a>(slots: impl Iterator<Item = &'a Arc<Slot>>) -> HashMap<Name, Vec<RequestId>> {
+fn by_name<'a>(slots: impl Iterator<Item = &'a Arc<PlaceSlot>>) -> HashMap<Name, Vec<RequestId>> {
     let mut names: HashMap<Name, Vec<RequestId>> = HashMap::new();
     slots.for_each(|slot| names.entry(slot.place.name.clone()).or_default().push(slot.place.request));
     names

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 
-use super::slot::{Ring, Slot};
+use super::slot::{PlaceSlot, Ring};
 use super::{Lightened, REPAIR, Served, enter};
 use crate::error::Result;
 use crate::kit::own_places::{not_there, over};
@@ -22,7 +22,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 impl<S: Served> ServerSession for S {
     type Dial = <S as Served>::Dial;
-    type Slot = Arc<Slot>;
+    type Slot = Arc<PlaceSlot>;
 
     fn state(&self) -> &SessionState {
         &self.places().session
@@ -85,15 +85,15 @@ impl<S: Served> ServerSession for S {
         Ok(())
     }
 
-    fn id(slot: &Arc<Slot>) -> &PlaceId {
+    fn id(slot: &Arc<PlaceSlot>) -> &PlaceId {
         &slot.place
     }
 
-    fn standing(&self, slot: &Arc<Slot>) -> Standing {
+    fn standing(&self, slot: &Arc<PlaceSlot>) -> Standing {
         slot.standing()
     }
 
-    fn poll_news(&self, slot: &Arc<Slot>, cx: &Context<'_>) -> Poll<Result<()>> {
+    fn poll_news(&self, slot: &Arc<PlaceSlot>, cx: &Context<'_>) -> Poll<Result<()>> {
         slot.poll_news(cx).map(Ok)
     }
 
@@ -101,7 +101,7 @@ impl<S: Served> ServerSession for S {
         Served::wait_until(self, clock, until).await
     }
 
-    async fn lighten(core: &Core<S>, slot: &Arc<Slot>, claim: Claim) -> Result<()> {
+    async fn lighten(core: &Core<S>, slot: &Arc<PlaceSlot>, claim: Claim) -> Result<()> {
         let place = &slot.place;
         let gone = || not_there().with("name", &place.name);
         core.session.alive("downgrade")?;
@@ -113,7 +113,7 @@ impl<S: Served> ServerSession for S {
         }
     }
 
-    async fn leave(core: &Core<S>, slot: &Arc<Slot>) -> Result<bool> {
+    async fn leave(core: &Core<S>, slot: &Arc<PlaceSlot>) -> Result<bool> {
         let places = core.session.places();
         if places.session.is_gone() {
             return Ok(false);
@@ -124,7 +124,7 @@ impl<S: Served> ServerSession for S {
         Ok(was_there)
     }
 
-    fn dropped(&self, slot: &Arc<Slot>) {
+    fn dropped(&self, slot: &Arc<PlaceSlot>) {
         self.places().dropped(slot);
     }
 }

@@ -36,7 +36,7 @@ pub(crate) enum Ring {
 }
 
 /// One place of the session, shared with the task that waits for it.
-pub(crate) struct Slot {
+pub(crate) struct PlaceSlot {
     pub(crate) place: PlaceId,
     pub(crate) bucket: u16,
     state: Mutex<SlotState>,
@@ -59,7 +59,7 @@ impl SlotState {
     }
 }
 
-impl Slot {
+impl PlaceSlot {
     pub(crate) fn new(place: PlaceId, bucket: u16) -> Self {
         let stand = PlaceState::Sent { told: None, broken: None };
         let state = SlotState { stand, waker: None, due: Moment::NEVER, rung: None };

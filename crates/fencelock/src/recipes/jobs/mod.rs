@@ -11,7 +11,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use self::record::Record;
+use self::record::JobRecord;
 pub use self::record::{EarlierRun, JobRun, RunState};
 pub use self::slot::Slot;
 use crate::client::Client;
@@ -61,7 +61,7 @@ pub struct Job {
 /// The answer of the note to a client that asks.
 enum Asked {
     /// This run is due after that one.
-    Due(Box<Record>, Option<JobRun>),
+    Due(Box<JobRecord>, Option<JobRun>),
     /// The slot has had its run. This is the job's last one.
     Done(JobRun),
 }
@@ -239,7 +239,7 @@ impl Job {
     }
 
     /// The lock for a client that waits to begin `run` after `last`.
-    async fn to_wait_for(&self, run: &Record, last: Option<JobRun>) -> Result<Mutex> {
+    async fn to_wait_for(&self, run: &JobRecord, last: Option<JobRun>) -> Result<Mutex> {
         if !self.one_per_host {
             return Ok(self.lock.clone());
         }
@@ -327,7 +327,7 @@ impl Job {
     /// Reads the note, and decides for the slot of `asked`, or the present one.
     async fn ask(&self, asked: Option<SystemTime>) -> Result<Asked> {
         let (last, now) = read_record(&self.lock).await?;
-        let first = Record::first(&self.slot, asked.unwrap_or(now), now)?;
+        let first = JobRecord::first(&self.slot, asked.unwrap_or(now), now)?;
         let Some((last, run)) = last else { return Ok(Asked::Due(first, None)) };
         if asked.is_none() && last.is_ahead(now) {
             let (name, began) = (self.lock.name(), last.began);
@@ -360,10 +360,10 @@ impl Job {
 }
 
 /// The last run by the note on the lock, and the store's time.
-async fn read_record(lock: &Mutex) -> Result<(Option<(Record, JobRun)>, SystemTime)> {
+async fn read_record(lock: &Mutex) -> Result<(Option<(JobRecord, JobRun)>, SystemTime)> {
     let read = lock.client().note(lock.name()).await?;
     let Some(note) = &read.note else { return Ok((None, read.now)) };
-    let record = Record::of(note, lock.name())?;
+    let record = JobRecord::of(note, lock.name())?;
     let run = record.run(&note.owner, note.token, note.written);
     Ok((Some((record, run)), read.now))
 }
@@ -395,7 +395,7 @@ fn died(mut run: JobRun) -> JobRun {
 #[must_use = "a run that is dropped has died"]
 pub struct Run {
     guard: Guard,
-    record: Box<Record>,
+    record: Box<JobRecord>,
     this: JobRun,
     previous: Option<JobRun>,
 }

@@ -84,7 +84,7 @@ pub enum RunState {
 
 /// The text of a note.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct JobRecord {
     job: u64,
     pub(super) slot: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,7 +108,7 @@ pub(super) struct Record {
     pub(super) runs: Vec<EarlierRun>,
 }
 
-impl Record {
+impl JobRecord {
     /// The record in `note`.
     pub(super) fn of(note: &Note, name: &Name) -> Result<Self> {
         let strange = |message: &'static str| Error::new(ErrorKind::Layout, "job", message).with("name", name);

@@ -40,12 +40,12 @@ use crate::error::{Error, ErrorKind, Result};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Slot {
-    kind: Kind,
+    kind: SlotKind,
     is_tolerant: bool,
 }
 
 #[derive(Debug, Clone)]
-enum Kind {
+enum SlotKind {
     Every(Duration),
     Daily(TimeZone),
     Cron(Arc<Cron>, TimeZone),
@@ -77,13 +77,13 @@ impl Slot {
         if length.subsec_nanos() != 0 || length.is_zero() || length > LONGEST {
             return Err(wrong("a slot is whole seconds long, from 1 s to 366 days".to_owned()));
         }
-        Ok(Self::of(Kind::Every(length)))
+        Ok(Self::of(SlotKind::Every(length)))
     }
 
     /// The hours of UTC.
     #[must_use]
     pub fn hourly() -> Self {
-        Self::of(Kind::Every(Duration::from_secs(3600)))
+        Self::of(SlotKind::Every(Duration::from_secs(3600)))
     }
 
     /// The days of `zone`, as in `Europe/Berlin` or `UTC`, from midnight there, or from the end of the gap where clocks skip it.
@@ -91,7 +91,7 @@ impl Slot {
     /// # Errors
     /// [`ErrorKind::Config`] for a zone that is not known.
     pub fn daily(zone: &str) -> Result<Self> {
-        Ok(Self::of(Kind::Daily(zone_of(zone)?)))
+        Ok(Self::of(SlotKind::Daily(zone_of(zone)?)))
     }
 
     /// From each time that `text` names until the next one, by the clocks of `zone`: five fields of cron, minute, hour, day of the month,
@@ -102,7 +102,7 @@ impl Slot {
     pub fn cron(text: &str, zone: &str) -> Result<Self> {
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         let unknown = |error| wrong(format!("{text:?} is no text of cron with five fields: {error}"));
-        let slot = Self::of(Kind::Cron(Arc::new(parser.parse(text).map_err(unknown)?), zone_of(zone)?));
+        let slot = Self::of(SlotKind::Cron(Arc::new(parser.parse(text).map_err(unknown)?), zone_of(zone)?));
         // One that never comes is found out now and not at the first run.
         slot.at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000))?;
         Ok(slot)
@@ -119,7 +119,7 @@ impl Slot {
         if text.is_empty() || text.len() > Self::MAX_TEXT || text.contains(char::is_control) {
             return Err(wrong("a slot is called by 1 to 128 bytes without control characters".to_owned()));
         }
-        Ok(Self::of(Kind::Named(text.into())))
+        Ok(Self::of(SlotKind::Named(text.into())))
     }
 
     /// Counts what begins up to a tenth of a slot early, 30 s at most, for the slot that comes: for who is started by a clock of its own, as
@@ -129,7 +129,7 @@ impl Slot {
         Self { is_tolerant: true, ..self }
     }
 
-    const fn of(kind: Kind) -> Self {
+    const fn of(kind: SlotKind) -> Self {
         Self { kind, is_tolerant: false }
     }
 
@@ -139,7 +139,7 @@ impl Slot {
     }
 
     pub(super) fn is_named(&self) -> bool {
-        matches!(self.kind, Kind::Named(_))
+        matches!(self.kind, SlotKind::Named(_))
     }
 
     /// The slot that is at `now`, by the store's clock.
@@ -154,18 +154,18 @@ impl Slot {
 
     fn exactly_at(&self, now: SystemTime) -> Result<Period> {
         let (text, start) = match &self.kind {
-            Kind::Named(text) => return Ok(Period { text: text.to_string(), start: None }),
-            Kind::Every(length) => {
+            SlotKind::Named(text) => return Ok(Period { text: text.to_string(), start: None }),
+            SlotKind::Every(length) => {
                 let length = i64::try_from(length.as_secs()).unwrap_or(i64::MAX);
                 let second = timestamp(now)?.as_second();
                 let start = Timestamp::from_second(second - second.rem_euclid(length)).map_err(no_time)?;
                 (start.to_string(), start)
             }
-            Kind::Daily(zone) => {
+            SlotKind::Daily(zone) => {
                 let start = timestamp(now)?.to_zoned(zone.clone()).start_of_day().map_err(no_time)?;
                 (start.date().to_string(), start.timestamp())
             }
-            Kind::Cron(cron, zone) => {
+            SlotKind::Cron(cron, zone) => {
                 let down = ZonedRound::new().smallest(Unit::Second).mode(RoundMode::Floor);
                 let now = timestamp(now)?.to_zoned(zone.clone()).round(down).map_err(no_time)?;
                 let start = cron.find_previous_occurrence(&now, true).map_err(never)?;
@@ -179,17 +179,17 @@ impl Slot {
     /// When the first slot begins that begins after `moment`.
     fn after(&self, moment: SystemTime) -> Result<SystemTime> {
         match &self.kind {
-            Kind::Named(_) => Err(wrong("a slot that was named has no next one".to_owned())),
-            Kind::Every(length) => {
+            SlotKind::Named(_) => Err(wrong("a slot that was named has no next one".to_owned())),
+            SlotKind::Every(length) => {
                 let start = self.exactly_at(moment)?.start.unwrap_or(moment);
                 start.checked_add(*length).ok_or_else(|| no_time("the end of time"))
             }
-            Kind::Daily(zone) => {
+            SlotKind::Daily(zone) => {
                 let day = timestamp(moment)?.to_zoned(zone.clone()).date().tomorrow().map_err(no_time)?;
                 let midnight = zone.to_zoned(day.at(0, 0, 0, 0)).map_err(no_time)?;
                 Ok(midnight.start_of_day().map_err(no_time)?.timestamp().into())
             }
-            Kind::Cron(cron, zone) => {
+            SlotKind::Cron(cron, zone) => {
                 let moment = timestamp(moment)?.to_zoned(zone.clone());
                 Ok(cron.find_next_occurrence(&moment, false).map_err(never)?.timestamp().into())
             }
@@ -224,14 +224,14 @@ impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name_of = |zone: &TimeZone| zone.iana_name().unwrap_or("UTC").to_owned();
         match &self.kind {
-            Kind::Every(length) => {
+            SlotKind::Every(length) => {
                 let seconds = length.as_secs();
                 let (each, unit) = UNITS.iter().find(|(each, _)| seconds % each == 0).unwrap_or(&(1, "s"));
                 write!(f, "{}{unit}", seconds / each)
             }
-            Kind::Daily(zone) => write!(f, "daily@{}", name_of(zone)),
-            Kind::Cron(cron, zone) => write!(f, "{}@{}", cron.as_str(), name_of(zone)),
-            Kind::Named(text) => f.write_str(text),
+            SlotKind::Daily(zone) => write!(f, "daily@{}", name_of(zone)),
+            SlotKind::Cron(cron, zone) => write!(f, "{}@{}", cron.as_str(), name_of(zone)),
+            SlotKind::Named(text) => f.write_str(text),
         }
     }
 }

@@ -16,8 +16,8 @@ use super::fault::fault;
 use super::layout::SESSIONS;
 use super::line::KnownContender;
 use super::place::FilePlace;
-use super::session::Core;
-use super::ticket::{EncodedName, Key, Note, Ticket};
+use super::session::SessionCore;
+use super::ticket::{EncodedName, Key, Ticket, TicketText};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bell::Bell;
 use crate::kit::own_places;
@@ -74,13 +74,13 @@ enum Step {
     TakesLonger,
 }
 
-pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered> {
+pub(super) async fn enter(core: &Arc<SessionCore>, entry: Arc<Entry>) -> Result<Entered> {
     if core.over().is_some() {
         return Err(own_places::over("enter"));
     }
     let slot = EncodedName::of(&entry.name);
     let (directory, bucket) = (&core.directory, core.directory.bucket(slot.bucket));
-    let mut request = Request { core, entry: &entry, slot: &slot, bucket: &bucket, is_inline: true };
+    let mut request = Entering { core, entry: &entry, slot: &slot, bucket: &bucket, is_inline: true };
     if let Some(entered) = request.enter_inline()? {
         return Ok(entered);
     }
@@ -105,8 +105,8 @@ pub(super) async fn enter(core: &Arc<Core>, entry: Arc<Entry>) -> Result<Entered
     }
 }
 
-struct Request<'a> {
-    core: &'a Arc<Core>,
+struct Entering<'a> {
+    core: &'a Arc<SessionCore>,
     entry: &'a Entry,
     slot: &'a EncodedName,
     bucket: &'a Arc<Bucket>,
@@ -114,7 +114,7 @@ struct Request<'a> {
     is_inline: bool,
 }
 
-impl Request<'_> {
+impl Entering<'_> {
     fn failed(&self, errno: Errno) -> Error {
         let directory = &self.core.directory;
         fault("enter", format_args!("{}/{}", directory.path, Directory::bucket_path(self.slot.bucket)), errno)
@@ -206,7 +206,7 @@ impl Request<'_> {
         let directory = &core.directory;
         let Some(seq) = directory.ceiling.draw(last, core.clock.wall()) else { return Ok(Step::Ceiling(last)) };
         let ticket = Ticket { key: Key { seq, session: core.id, number: entry.id.number }, claim: entry.claim };
-        let note = Note {
+        let note = TicketText {
             name: (!self.slot.is_inline()).then(|| entry.name.as_str().to_owned()),
             purpose: entry.purpose.as_deref().map(str::to_owned),
         };

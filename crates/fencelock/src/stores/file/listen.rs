@@ -10,7 +10,7 @@ use super::place::{FilePlace, LINGER, POLL, Pauses, REPAIR, TOLD};
 use super::platform::Interest;
 use super::sessions::session_name;
 use super::ticket::Ticket;
-use super::watch::{Subscription, watch};
+use super::watch::{PathWatch, watch};
 use crate::queue::Hear;
 use crate::queue::view::hears_behind;
 
@@ -20,7 +20,7 @@ pub(super) struct Target {
     pub(super) ticket: Ticket,
     pub(super) local: bool,
     /// Of a place of another process: what rings when its ticket goes, and when its session ends. `None` where nothing tells.
-    watches: Option<(Subscription, Subscription)>,
+    watches: Option<(PathWatch, PathWatch)>,
 }
 
 /// What came of listening.

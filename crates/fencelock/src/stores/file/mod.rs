@@ -39,7 +39,7 @@ use futures_util::stream;
 use self::config::Config;
 use self::directory::Directory;
 use self::enter::Patience;
-use self::session::{Core, FileSession};
+use self::session::{FileSession, SessionCore};
 use self::show::NameList;
 use crate::error::Result;
 use crate::name::Name;
@@ -157,10 +157,10 @@ impl FileStore {
         Patience::new(&SystemClock, self.config.request_deadline)
     }
 
-    fn open_session(&self, owner: &Owner, patience: Duration, clock: Arc<dyn Clock>) -> Result<Arc<Core>> {
+    fn open_session(&self, owner: &Owner, patience: Duration, clock: Arc<dyn Clock>) -> Result<Arc<SessionCore>> {
         let directory = self.intact_directory()?;
         directory.sweep();
-        Core::open(&self.config, directory, owner, patience, clock)
+        SessionCore::open(&self.config, directory, owner, patience, clock)
     }
 }
 

@@ -16,7 +16,7 @@ use super::enter::Patience;
 use super::fault::fault;
 use super::line::KnownContender;
 use super::listen::{Heard, Target};
-use super::session::Core;
+use super::session::SessionCore;
 use super::ticket::Ticket;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bell::Bell;
@@ -42,7 +42,7 @@ pub(super) const LINGER: Pauses = (Duration::from_millis(1), REPAIR.1);
 /// A place of this process.
 #[derive(Debug)]
 pub(super) struct FilePlace {
-    pub(super) core: Arc<Core>,
+    pub(super) core: Arc<SessionCore>,
     pub(super) bucket: Arc<Bucket>,
     pub(super) encoded: Arc<str>,
     pub(super) name: Name,

@@ -36,7 +36,7 @@ const WITHDRAWN: usize = 1024;
 
 /// What places and the session's handle share. The kernel gives the session up when the last of them is gone.
 #[derive(Debug)]
-pub(super) struct Core {
+pub(super) struct SessionCore {
     pub(super) directory: Arc<Directory>,
     pub(super) id: u64,
     #[cfg(test)]
@@ -56,9 +56,9 @@ pub(super) struct Core {
 
 /// The handle that the engine has.
 #[derive(Debug)]
-pub(super) struct FileSession(pub(super) Arc<Core>);
+pub(super) struct FileSession(pub(super) Arc<SessionCore>);
 
-impl Core {
+impl SessionCore {
     /// Makes the session file. It is locked before it gets its name, so nobody ever sees it unlocked.
     pub(super) fn open(
         config: &Config,
@@ -290,7 +290,7 @@ impl Core {
     }
 }
 
-impl Drop for Core {
+impl Drop for SessionCore {
     fn drop(&mut self) {
         if self.file().is_some() {
             self.drop_session();

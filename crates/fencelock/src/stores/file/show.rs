@@ -13,7 +13,7 @@ use super::files::READ_DIRECTORY;
 use super::line::{KnownContender, KnownQueue};
 use super::platform;
 use super::process;
-use super::ticket::{EncodedName, Note, Ticket, decode};
+use super::ticket::{EncodedName, Ticket, TicketText, decode};
 use super::watch::Rung;
 use crate::error::{Error, Result};
 use crate::name::Name;
@@ -143,9 +143,9 @@ impl Directory {
         let path = self.ticket_path(slot, &ticket);
         let owner = roll.owner(self, ticket.key.session).cloned();
         let note = match rustix::fs::readlinkat(&self.root.fd, path.as_str(), Vec::new()) {
-            Ok(target) => Note::decode(&target.to_string_lossy()),
+            Ok(target) => TicketText::decode(&target.to_string_lossy()),
             Err(Errno::NOENT) => return None,
-            Err(_) => Note::default(),
+            Err(_) => TicketText::default(),
         };
         let stat = rustix::fs::statat(&self.root.fd, path.as_str(), AtFlags::SYMLINK_NOFOLLOW).ok();
         let client = owner.as_ref().map_or(0, |owner| owner.client);
@@ -181,7 +181,7 @@ impl Directory {
             return Some(name);
         }
         let target = rustix::fs::readlinkat(&self.root.fd, path, Vec::new()).ok()?;
-        let name = Name::new(Note::decode(&target.to_string_lossy()).name?).ok()?;
+        let name = Name::new(TicketText::decode(&target.to_string_lossy()).name?).ok()?;
         (*EncodedName::of(&name).encoded == *encoded).then_some(name)
     }
 

@@ -67,7 +67,7 @@ impl Clock for SteppedClock {
 
 /// One client: a session and the numbers of its requests.
 struct Client {
-    core: Arc<Core>,
+    core: Arc<SessionCore>,
     session: FileSession,
     number: u64,
 }

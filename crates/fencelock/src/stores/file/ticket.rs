@@ -146,14 +146,14 @@ pub(super) fn parse_hex(field: &str, width: usize) -> Option<u64> {
 
 /// What a ticket says for people: the target of the link, `key value` lines after the format's number, the purpose last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Note {
+pub(super) struct TicketText {
     /// The name, when only its digest stands in the file name.
     pub(super) name: Option<String>,
     /// What the lock is taken for.
     pub(super) purpose: Option<String>,
 }
 
-impl Note {
+impl TicketText {
     /// The target. A purpose that does not fit behind a long name is cut, and ends in `…` then.
     pub(super) fn encode(&self) -> String {
         let mut target = String::from("1");
@@ -224,11 +224,11 @@ mod tests {
 
         #[test]
         fn a_note_fits_a_link_and_is_read_back(purpose in "\\PC{0,100}") {
-            let note = Note { name: None, purpose: Some(purpose) };
+            let note = TicketText { name: None, purpose: Some(purpose) };
             let target = note.encode();
             prop_assert!(target.len() <= TARGET_MAX);
-            prop_assert_eq!(&Note::decode(&target), &note);
-            prop_assert_eq!(Note::decode(&target.replacen('1', "1\nlease_ms 1500", 1)), note);
+            prop_assert_eq!(&TicketText::decode(&target), &note);
+            prop_assert_eq!(TicketText::decode(&target.replacen('1', "1\nlease_ms 1500", 1)), note);
         }
     }
 
@@ -245,9 +245,9 @@ mod tests {
 
     #[test]
     fn a_purpose_that_does_not_fit_is_cut_visibly() {
-        let note = Note { name: Some("n".repeat(512)), purpose: Some("%".repeat(512)) };
+        let note = TicketText { name: Some("n".repeat(512)), purpose: Some("%".repeat(512)) };
         let target = note.encode();
         assert!(target.len() <= TARGET_MAX && target.ends_with('…'));
-        assert_eq!(Note::decode(&target).name, note.name);
+        assert_eq!(TicketText::decode(&target).name, note.name);
     }
 }

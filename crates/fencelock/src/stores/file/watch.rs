@@ -11,7 +11,7 @@ use std::task::Waker;
 use rustix::io::Errno;
 use tokio::runtime::{Handle, Id};
 
-use super::platform::{Event, Interest, Notifier};
+use super::platform::{Interest, Notifier, WatchEvent};
 use crate::kit::bell::Bell;
 
 /// Bells that are to ring once no lock of ours is held: a waker may run anything.
@@ -19,30 +19,30 @@ pub(super) type Rung = Vec<Waker>;
 
 /// A bell at a path, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Subscription {
+pub(super) struct PathWatch {
     watches: Arc<Watches>,
     watch: i32,
     bell: Arc<Bell>,
 }
 
-impl Subscription {
+impl PathWatch {
     /// Whether nobody reads the events any more: the runtime that did is gone.
     pub(super) fn is_blind(&self) -> bool {
         self.watches.lock().notifier.is_none()
     }
 }
 
-impl Drop for Subscription {
+impl Drop for PathWatch {
     fn drop(&mut self) {
         self.watches.unsubscribe(self.watch, &self.bell);
     }
 }
 
 /// Rings `bell` when something of `interest` happens to `path`; `None` if no event will come, or there is nothing.
-pub(super) fn watch(path: &str, interest: Interest, bell: &Arc<Bell>) -> Option<Subscription> {
+pub(super) fn watch(path: &str, interest: Interest, bell: &Arc<Bell>) -> Option<PathWatch> {
     let watches = Watches::of_this_runtime()?;
     let watch = watches.subscribe(path, interest, bell).ok()?;
-    Some(Subscription { watches, watch, bell: Arc::clone(bell) })
+    Some(PathWatch { watches, watch, bell: Arc::clone(bell) })
 }
 
 /// The descriptor of one runtime, and whom it wakes.
@@ -76,7 +76,7 @@ impl Watches {
         let watches = Arc::new(Self(Mutex::new(table)));
         read.insert(runtime.id(), Arc::clone(&watches));
         drop(read);
-        let reader = Reader { runtime: runtime.id(), watches: Arc::clone(&watches) };
+        let reader = EventReader { runtime: runtime.id(), watches: Arc::clone(&watches) };
         runtime.spawn(reader.run(notifier));
         Some(watches)
     }
@@ -119,9 +119,9 @@ impl Watches {
         let drained = notifier.drain(|event| {
             let mut table = self.lock();
             match event {
-                Event::Changed(watch) => rung.extend(table.bells.get(&watch).into_iter().flatten().cloned()),
-                Event::Over(watch) => rung.extend(table.bells.remove(&watch).into_iter().flatten()),
-                Event::Overflow => rung.extend(table.bells.values().flatten().cloned()),
+                WatchEvent::Changed(watch) => rung.extend(table.bells.get(&watch).into_iter().flatten().cloned()),
+                WatchEvent::Over(watch) => rung.extend(table.bells.remove(&watch).into_iter().flatten()),
+                WatchEvent::Overflow => rung.extend(table.bells.values().flatten().cloned()),
             }
         });
         rung.iter().for_each(|bell| bell.ring());
@@ -130,18 +130,18 @@ impl Watches {
 }
 
 /// Reads one descriptor. If reading fails, or the runtime ends, everybody looks, and watches elsewhere or polls.
-struct Reader {
+struct EventReader {
     runtime: Id,
     watches: Arc<Watches>,
 }
 
-impl Reader {
+impl EventReader {
     async fn run(self, notifier: Arc<Notifier>) {
         while notifier.ready().await.is_ok() && self.watches.dispatch(&notifier).is_ok() {}
     }
 }
 
-impl Drop for Reader {
+impl Drop for EventReader {
     fn drop(&mut self) {
         let mut read = read_by_runtime();
         if read.get(&self.runtime).is_some_and(|watches| Arc::ptr_eq(watches, &self.watches)) {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     /// A thread on which a runtime waits for `path`, and goes away without having been told.
-    fn watched_by_a_runtime_that_ends(path: &str, bell: &Arc<Bell>) -> Subscription {
+    fn watched_by_a_runtime_that_ends(path: &str, bell: &Arc<Bell>) -> PathWatch {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async { watch(path, Interest::Touch, bell) }).expect("no inotify instance")
     }

@@ -14,7 +14,7 @@ use crate::store::RequestId;
 use crate::time::{Clock, Moment};
 
 /// The store itself, which all links lead to.
-pub(super) struct Shared {
+pub(super) struct SharedStore {
     state: Mutex<StoreState>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) is_virtual: bool,
@@ -22,7 +22,7 @@ pub(super) struct Shared {
     caught: Notify,
 }
 
-impl Shared {
+impl SharedStore {
     pub(super) fn new(clock: Arc<dyn Clock>, is_virtual: bool) -> Arc<Self> {
         let state = Mutex::new(StoreState::new(Arc::clone(&clock)));
         Arc::new(Self { state, clock, is_virtual, caught: Notify::new() })
@@ -83,7 +83,7 @@ pub(super) type Tag = Option<(u64, Option<RequestId>)>;
 
 /// The way from one client to the store.
 pub(super) struct Link {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedStore>,
     /// Whether any fault is scripted; without one the way costs one load.
     is_scripted: AtomicBool,
     faults: Mutex<Faults>,
@@ -96,20 +96,20 @@ pub(super) struct Faults {
     pub(super) cut: bool,
     pub(super) crashed: bool,
     pub(super) renewal_delay: Duration,
-    pub(super) scripts: Vec<(Operation, Script)>,
+    pub(super) scripts: Vec<(Operation, Scripted)>,
     /// What the client's sessions are told once it is healed.
     unheard: Vec<(Arc<Places>, News)>,
 }
 
 /// What happens to the next request of one kind.
 #[derive(Clone, Copy)]
-pub(super) enum Script {
+pub(super) enum Scripted {
     LoseReply,
     Hold(u64),
 }
 
 impl Link {
-    pub(super) fn new(shared: Arc<Shared>) -> Arc<Self> {
+    pub(super) fn new(shared: Arc<SharedStore>) -> Arc<Self> {
         let (is_scripted, faults, healed) = (AtomicBool::new(false), Mutex::default(), Notify::new());
         Arc::new(Self { shared, is_scripted, faults, healed })
     }
@@ -137,7 +137,7 @@ impl Link {
     /// Holds back the next request of this kind.
     pub(super) fn hold(&self, operation: Operation) -> DelayedRequest {
         let trap = self.shared.with(|state, _| state.set_trap());
-        self.change(|faults| faults.scripts.push((operation, Script::Hold(trap))));
+        self.change(|faults| faults.scripts.push((operation, Scripted::Hold(trap))));
         DelayedRequest { shared: Arc::clone(&self.shared), trap }
     }
 
@@ -195,11 +195,11 @@ impl Link {
         });
         match script {
             None => Ok(self.shared.with(apply)),
-            Some(Script::LoseReply) => {
+            Some(Scripted::LoseReply) => {
                 drop(self.shared.with(apply));
                 Err(unanswered(operation))
             }
-            Some(Script::Hold(trap)) => {
+            Some(Scripted::Hold(trap)) => {
                 let (answer, answered) = oneshot::channel();
                 let effect = move |state: &mut StoreState, now: Moment| drop(answer.send(apply(state, now)));
                 self.shared.with(|state, _| state.catch(trap, tag, Box::new(effect)));
@@ -230,7 +230,7 @@ pub(super) fn unanswered(operation: Operation) -> Error {
 }
 
 /// One request that is held back, or a trap that waits for one.
-pub(super) struct Held {
+pub(super) struct HeldRequest {
     pub(super) trap: u64,
     pub(super) tag: Tag,
     pub(super) effect: Option<Effect>,
@@ -241,7 +241,7 @@ pub(super) struct Held {
 /// Dropping this loses the request for good, as if the connection had broken.
 #[must_use = "dropping it loses the request"]
 pub struct DelayedRequest {
-    shared: Arc<Shared>,
+    shared: Arc<SharedStore>,
     trap: u64,
 }
 

@@ -19,7 +19,7 @@ use futures_core::future::BoxFuture;
 
 pub use self::clock::VirtualClock;
 pub use self::link::{DelayedRequest, Operation};
-use self::link::{Link, Script, Shared};
+use self::link::{Link, Scripted, SharedStore};
 use self::session::{MemorySession, Way};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::reconnect::Reconnect;
@@ -48,7 +48,7 @@ impl MemoryStore {
     /// An empty store on the system's clock.
     #[must_use]
     pub fn new() -> Self {
-        Self::on(Shared::new(Arc::new(SystemClock), false))
+        Self::on(SharedStore::new(Arc::new(SystemClock), false))
     }
 
     /// An empty store on a clock that stands still until the test moves it.
@@ -68,18 +68,18 @@ impl MemoryStore {
     #[must_use]
     pub fn with_virtual_clock() -> (Self, VirtualClock) {
         let clock = VirtualClock::new();
-        (Self::on(Shared::new(Arc::new(clock.clone()), true)), clock)
+        (Self::on(SharedStore::new(Arc::new(clock.clone()), true)), clock)
     }
 
     /// The store that everybody in this process who asks for `name` shares, as the URL `memory:NAME` does. It lasts as
     /// long as one handle of it.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        static NAMED: LazyLock<Mutex<HashMap<String, Weak<Shared>>>> = LazyLock::new(Mutex::default);
+        static NAMED: LazyLock<Mutex<HashMap<String, Weak<SharedStore>>>> = LazyLock::new(Mutex::default);
         let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
         named.retain(|_, store| store.strong_count() > 0);
         let store = named.get(name).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let store = Shared::new(Arc::new(SystemClock), false);
+            let store = SharedStore::new(Arc::new(SystemClock), false);
             named.insert(name.to_owned(), Arc::downgrade(&store));
             store
         });
@@ -92,7 +92,7 @@ impl MemoryStore {
         Self::on(Arc::clone(&self.link.shared))
     }
 
-    fn on(shared: Arc<Shared>) -> Self {
+    fn on(shared: Arc<SharedStore>) -> Self {
         let link = Link::new(shared);
         Self { served: Arc::new(ServerStore::new(Memory(Arc::clone(&link)))), link }
     }
@@ -130,7 +130,7 @@ impl MemoryStore {
     /// Loses the answer to this client's next request of that kind: the request takes effect, and fails as
     /// [`ErrorKind::Unreachable`] with [`Outcome::Unknown`](crate::Outcome::Unknown). Calls add up.
     pub fn lose_next_reply(&self, operation: Operation) {
-        self.link.change(|faults| faults.scripts.push((operation, Script::LoseReply)));
+        self.link.change(|faults| faults.scripts.push((operation, Scripted::LoseReply)));
     }
 
     /// Holds back this client's next request of that kind until it is released: it then takes effect, even if the

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use super::link::{Effect, Held, Link, News, Tag};
+use super::link::{Effect, HeldRequest, Link, News, Tag};
 use crate::kit::number::clock_number;
 use crate::kit::served::{Broken, Enter, Lightened, Places};
 use crate::name::Name;
@@ -22,8 +22,8 @@ pub(super) struct StoreState {
     clock: Arc<dyn Clock>,
     queues: HashMap<Name, StoredQueue>,
     /// Those that live.
-    sessions: HashMap<u64, Record>,
-    held: Vec<Held>,
+    sessions: HashMap<u64, SessionRecord>,
+    held: Vec<HeldRequest>,
     last_number: u64,
     /// The number of the newest session or trap.
     last_id: u64,
@@ -59,7 +59,7 @@ struct QueueEntry {
 }
 
 /// One session, and where it is told of what happens to it.
-struct Record {
+struct SessionRecord {
     owner: Owner,
     ttl: Duration,
     deadline: Moment,
@@ -70,7 +70,7 @@ struct Record {
 /// What a session is told, and over which link.
 type Told = (Weak<Link>, Arc<Places>, News);
 
-impl Record {
+impl SessionRecord {
     fn told(&self, news: impl FnOnce(&Places) + Send + 'static) -> Told {
         (Weak::clone(&self.link), Arc::clone(&self.places), Box::new(news))
     }
@@ -103,7 +103,7 @@ impl StoreState {
         self.last_id += 1;
         let deadline = now.after(ttl);
         self.next_expiry = self.next_expiry.min(deadline);
-        self.sessions.insert(self.last_id, Record { owner, ttl, deadline, places, link });
+        self.sessions.insert(self.last_id, SessionRecord { owner, ttl, deadline, places, link });
         self.last_id
     }
 
@@ -120,7 +120,7 @@ impl StoreState {
         self.next_expiry = self.sessions.values().map(|record| record.deadline).min().unwrap_or(Moment::NEVER);
     }
 
-    fn expire(&mut self, which: impl Fn(&Record) -> bool) {
+    fn expire(&mut self, which: impl Fn(&SessionRecord) -> bool) {
         let mut expired: Vec<u64> =
             self.sessions.iter().filter(|(_, record)| which(record)).map(|(number, _)| *number).collect();
         expired.sort_unstable();
@@ -334,7 +334,7 @@ impl StoreState {
     /// Sets a trap for a request; its number.
     pub(super) fn set_trap(&mut self) -> u64 {
         self.last_id += 1;
-        self.held.push(Held { trap: self.last_id, tag: None, effect: None });
+        self.held.push(HeldRequest { trap: self.last_id, tag: None, effect: None });
         self.last_id
     }
 

@@ -20,14 +20,14 @@ const SLEEP: Duration = Duration::from_secs(20);
 pub(super) const POLL: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
-pub(super) struct Bell {
+pub(super) struct ServerBell {
     rings: AtomicU64,
     hears: AtomicBool,
     deaf: AtomicBool,
     wanted: Notify,
 }
 
-impl Bell {
+impl ServerBell {
     /// To be compared before and after a request: what was granted in between may have been rung for before anybody knew that it waits.
     pub(super) fn rings(&self) -> u64 {
         self.rings.load(Ordering::SeqCst)

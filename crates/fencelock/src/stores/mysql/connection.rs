@@ -28,19 +28,19 @@ const SLEEP: &str = "CALL fencelock_listen";
 
 /// A request, and where its answer goes. It runs to its end whatever becomes of its caller: a driver's query that is dropped in its midst
 /// would cost the connection.
-struct Job {
+struct Query {
     sql: String,
     arguments: Option<Vec<Value>>,
-    reply: oneshot::Sender<Result<Answer, DriverError>>,
+    reply: oneshot::Sender<Result<QueryAnswer, DriverError>>,
 }
 
-pub(super) struct Answer {
+pub(super) struct QueryAnswer {
     pub(super) rows: Vec<Row>,
     pub(super) matched: u64,
 }
 
 pub(super) struct Connection {
-    jobs: mpsc::UnboundedSender<Job>,
+    jobs: mpsc::UnboundedSender<Query>,
     ended: Arc<AtomicBool>,
     task: AbortHandle,
     has_schema: AtomicBool,
@@ -71,7 +71,7 @@ impl Connection {
         let (jobs, receiver) = mpsc::unbounded_channel();
         let (chores, started) = oneshot::channel();
         let ended = Arc::new(AtomicBool::new(false));
-        let told = Told { ended: Arc::clone(&ended), user, number };
+        let told = EndGuard { ended: Arc::clone(&ended), user, number };
         let task = tasks.spawn(drive(wire, receiver, started, told, clock, silence));
         let (has_schema, largest, batches) = (AtomicBool::new(false), AtomicU64::new(u64::MAX), Batches::default());
         Ok((Self { jobs, ended, task, has_schema, largest, number, batches }, chores))
@@ -115,7 +115,7 @@ impl Connection {
         sql: &str,
         arguments: Vec<Value>,
         meant: &(dyn Fn(u16) -> Option<Meaning> + Sync),
-    ) -> Result<Answer> {
+    ) -> Result<QueryAnswer> {
         let answer = self.settled(operation, sql, arguments).await?;
         answer.map_err(|error| fault_of(operation, &error, meant))
     }
@@ -126,7 +126,7 @@ impl Connection {
         operation: &'static str,
         sql: &str,
         arguments: Vec<Value>,
-    ) -> Result<Result<Answer, DriverError>> {
+    ) -> Result<Result<QueryAnswer, DriverError>> {
         let mut undone = 0;
         loop {
             let answer = self.send(sql.to_owned(), Some(arguments.clone())).await;
@@ -137,9 +137,9 @@ impl Connection {
         }
     }
 
-    async fn send(&self, sql: String, arguments: Option<Vec<Value>>) -> Option<Result<Answer, DriverError>> {
+    async fn send(&self, sql: String, arguments: Option<Vec<Value>>) -> Option<Result<QueryAnswer, DriverError>> {
         let (reply, answer) = oneshot::channel();
-        self.jobs.send(Job { sql, arguments, reply }).ok()?;
+        self.jobs.send(Query { sql, arguments, reply }).ok()?;
         answer.await.ok()
     }
 }
@@ -222,9 +222,9 @@ pub(super) fn column<T: FromValue>(operation: &'static str, row: &Row, at: usize
 
 async fn drive(
     wire: Conn,
-    jobs: mpsc::UnboundedReceiver<Job>,
+    jobs: mpsc::UnboundedReceiver<Query>,
     chores: oneshot::Receiver<Chores>,
-    _told: Told,
+    _told: EndGuard,
     clock: Arc<dyn Clock>,
     silence: Duration,
 ) {
@@ -244,7 +244,7 @@ async fn drive(
     }
 }
 
-async fn serve(mut wire: Conn, mut jobs: mpsc::UnboundedReceiver<Job>, clock: Arc<dyn Clock>, silence: Duration) {
+async fn serve(mut wire: Conn, mut jobs: mpsc::UnboundedReceiver<Query>, clock: Arc<dyn Clock>, silence: Duration) {
     while let Some(job) = jobs.recv().await {
         // Nobody asks any more, and nothing was sent.
         if job.reply.is_closed() {
@@ -277,7 +277,7 @@ fn may_have_left_open(error: &DriverError) -> bool {
     matches!(error, DriverError::Server(error) if matches!(error.code, 1317 | 1028 | 3024 | 1969 | 1568))
 }
 
-async fn ask(wire: &mut Conn, sql: String, arguments: Option<Vec<Value>>) -> Result<Answer, DriverError> {
+async fn ask(wire: &mut Conn, sql: String, arguments: Option<Vec<Value>>) -> Result<QueryAnswer, DriverError> {
     let rows = match arguments {
         None => wire.query_iter(sql).await?.collect_and_drop().await?,
         Some(arguments) => {
@@ -285,16 +285,16 @@ async fn ask(wire: &mut Conn, sql: String, arguments: Option<Vec<Value>>) -> Res
             wire.exec_iter(sql, arguments).await?.collect_and_drop().await?
         }
     };
-    Ok(Answer { rows, matched: wire.affected_rows() })
+    Ok(QueryAnswer { rows, matched: wire.affected_rows() })
 }
 
-struct Told {
+struct EndGuard {
     ended: Arc<AtomicBool>,
     user: Arc<dyn User<Connection>>,
     number: u64,
 }
 
-impl Drop for Told {
+impl Drop for EndGuard {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
         self.user.disconnected(self.number);

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::CAPABILITY;
-use super::bell::{Bell, POLL, listen};
+use super::bell::{POLL, ServerBell, listen};
 use super::connection::{Connection, column};
 use super::fault::cut_short;
 use super::link::{Dialler, Link, apart, link};
 use super::url::Config;
 use crate::error::Result;
 use crate::kit::database::Chores;
-use crate::kit::database::batch::{Kind, Request};
+use crate::kit::database::batch::{Request, RequestKind};
 use crate::kit::database::call::{Calls, Cell, Param, Row, strange};
 use crate::kit::database::dialect::{Call, Departed, Dialect};
 use crate::kit::database::session::FairSession;
@@ -35,7 +35,7 @@ fn granted(told: &str) -> Option<Vec<(RequestId, u64)>> {
 }
 
 impl Dialect for Dialler {
-    type Ear = Bell;
+    type Ear = ServerBell;
 
     const CAPABILITY: &'static Capability = &CAPABILITY;
     const UNIT: Duration = Duration::from_micros(1);
@@ -87,7 +87,7 @@ impl Dialect for Dialler {
             if let Err(error) = connection.ask("leave", "await", awaited).await {
                 return Err(Self::kept("leave", &place.name).with("cause", error));
             }
-            let leave = Request { place: place.clone(), kind: Kind::Leave(kept_seq) };
+            let leave = Request { place: place.clone(), kind: RequestKind::Leave(kept_seq) };
             match Self::left(&session.ask_alone(&connection, &leave).await?, false) {
                 Some(Departed { found: 2, kept, .. }) => kept_seq = kept,
                 left => return Ok(left.is_some_and(|left| left.found == 1)),

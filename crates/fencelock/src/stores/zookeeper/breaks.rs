@@ -14,7 +14,7 @@ use super::dialect::Kind;
 use super::inspect::{self, or_nothing};
 use super::layout::{Layout, request_of};
 use super::listing::{Listing, Parent};
-use super::path::Home;
+use super::path::LockPath;
 use super::queue_view::line;
 use crate::kit::record::{self, Record, milliseconds};
 use crate::name::Name;
@@ -48,7 +48,7 @@ fn node_name(order: &Break) -> String {
 pub(super) async fn break_grant(
     client: &wire::Client,
     config: &Config,
-    home: &Home<'_>,
+    home: &LockPath<'_>,
     order: &Break,
     text: &str,
 ) -> wire::Result<bool> {
@@ -109,7 +109,7 @@ impl Granted {
 pub(super) async fn grant(
     client: &wire::Client,
     config: &Config,
-    home: &Home<'_>,
+    home: &LockPath<'_>,
     request: RequestId,
     token: Option<FencingToken>,
 ) -> wire::Result<Option<Granted>> {

@@ -12,7 +12,7 @@ use super::fault::fault;
 use super::layout::{Layout, NUMBER_LIMIT, numbered, own_number};
 use super::listing::Listing;
 use super::numbers::exhausted;
-use super::path::Home;
+use super::path::LockPath;
 use super::place::ZooKeeperPlace;
 use super::places::{Node, RequestState};
 use super::queue_view::View;
@@ -29,7 +29,7 @@ const TRIES: usize = 5;
 struct Joining<'e> {
     session: &'e Arc<ZooKeeperSession>,
     entry: &'e Arc<Entry>,
-    home: Home<'e>,
+    home: LockPath<'e>,
     layout: Layout,
 }
 

@@ -9,7 +9,7 @@ use crate::store::{Beside, Foreign, Waits};
 
 /// How clients that look for names see a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Looks {
+enum NodeKind {
     /// `…lock-`
     Lock,
     /// `…__READ__`, `…__WRIT__`
@@ -70,12 +70,12 @@ impl Family {
     }
 
     /// Whether it waits for a node ahead of it that looks so.
-    const fn heeds(self, looks: Looks) -> Waits {
+    const fn heeds(self, looks: NodeKind) -> Waits {
         match (self, looks) {
             (Self::Ours | Self::GoZk | Self::ZkLock, _)
-            | (Self::CuratorMutex, Looks::Lock)
-            | (Self::CuratorReadWrite, Looks::Curator)
-            | (Self::KazooLock | Self::KazooReader, Looks::Kazoo) => Waits::Yes,
+            | (Self::CuratorMutex, NodeKind::Lock)
+            | (Self::CuratorReadWrite, NodeKind::Curator)
+            | (Self::KazooLock | Self::KazooReader, NodeKind::Kazoo) => Waits::Yes,
             // What kazoo looks for besides is told to it, and recipes are many.
             (Self::KazooLock | Self::KazooReader | Self::Plain, _) => Waits::Perhaps,
             (Self::CuratorMutex | Self::CuratorReadWrite, _) => Waits::No,
@@ -83,14 +83,14 @@ impl Family {
     }
 }
 
-fn looks(node: &str) -> Looks {
+fn looks(node: &str) -> NodeKind {
     let head = head_of(node).unwrap_or(node);
     match head {
-        _ if head.ends_with("lock-") => Looks::Lock,
-        _ if head.ends_with("__READ__") || head.ends_with("__WRIT__") => Looks::Curator,
-        _ if head.ends_with(LOCK) => Looks::Kazoo,
-        _ if head.ends_with(RLOCK) => Looks::KazooReader,
-        _ => Looks::Other,
+        _ if head.ends_with("lock-") => NodeKind::Lock,
+        _ if head.ends_with("__READ__") || head.ends_with("__WRIT__") => NodeKind::Curator,
+        _ if head.ends_with(LOCK) => NodeKind::Kazoo,
+        _ if head.ends_with(RLOCK) => NodeKind::KazooReader,
+        _ => NodeKind::Other,
     }
 }
 
@@ -98,12 +98,12 @@ fn looks(node: &str) -> Looks {
 pub(super) fn foreign(line: &[(QueueNode, String)], one_parent: bool) -> Vec<Option<Foreign>> {
     // How many ahead look so, all of them and those that are no readers.
     let mut ahead = [(0_usize, 0_usize); LOOKS];
-    let all = [Looks::Lock, Looks::Curator, Looks::Kazoo, Looks::KazooReader, Looks::Other];
+    let all = [NodeKind::Lock, NodeKind::Curator, NodeKind::Kazoo, NodeKind::KazooReader, NodeKind::Other];
     line.iter()
         .map(|(ticket, node)| {
             let family = Family::of(node, one_parent);
             let is_reader = ticket.claim.is_reader();
-            let in_its_way = |looks: &Looks| {
+            let in_its_way = |looks: &NodeKind| {
                 let (everybody, writers) = ahead[*looks as usize];
                 (if is_reader { writers } else { everybody }) > 0
             };

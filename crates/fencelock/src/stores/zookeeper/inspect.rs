@@ -14,7 +14,7 @@ use super::foreign;
 use super::layout::{QueueNode, disturbs_curator, request_of};
 use super::listing::Listing;
 use super::numbers;
-use super::path::{Home, RECORDS};
+use super::path::{LockPath, RECORDS};
 use super::queue_view;
 use crate::name::Name;
 use crate::queue::{Claim, granted};
@@ -40,7 +40,7 @@ struct Listed {
 }
 
 impl Listed {
-    async fn ask(client: &wire::Client, config: &Config, home: &Home<'_>) -> Answered<Self> {
+    async fn ask(client: &wire::Client, config: &Config, home: &LockPath<'_>) -> Answered<Self> {
         let Listing { children, .. } = Listing::synced(client, home.parent()).await?;
         let layout = config.dialect.layout_of(&children);
         let (line, mut others) = queue_view::line(layout, home.key, children);
@@ -57,7 +57,12 @@ impl Listed {
     }
 
     /// These contenders with what their nodes say, `None` for each that is gone.
-    async fn read(&self, client: &wire::Client, home: &Home<'_>, which: Range<usize>) -> Answered<Vec<Option<Shown>>> {
+    async fn read(
+        &self,
+        client: &wire::Client,
+        home: &LockPath<'_>,
+        which: Range<usize>,
+    ) -> Answered<Vec<Option<Shown>>> {
         let paths: Vec<_> = self.line[which.clone()].iter().map(|(_, node)| home.child(node)).collect();
         let read = future::join_all(paths.iter().map(|path| client.get_data(path))).await;
         which
@@ -72,7 +77,7 @@ pub(super) async fn queue(
     client: &wire::Client,
     config: &Config,
     name: &Name,
-    home: &Home<'_>,
+    home: &LockPath<'_>,
     page: Page,
 ) -> Answered<Queue> {
     let listed = Listed::ask(client, config, home).await?;
@@ -102,7 +107,7 @@ pub(super) async fn queue(
 pub(super) async fn contention(
     client: &wire::Client,
     config: &Config,
-    home: &Home<'_>,
+    home: &LockPath<'_>,
     mine: &[RequestId],
 ) -> Answered<Outline> {
     let listed = Listed::ask(client, config, home).await?;
@@ -169,7 +174,7 @@ fn since(ctime_ms: i64) -> Option<SystemTime> {
 }
 
 /// Those among `nodes` that are no parents of other locks: what other programs left here, or use it for.
-async fn strangers(client: &wire::Client, home: &Home<'_>, nodes: Vec<String>) -> Answered<Vec<String>> {
+async fn strangers(client: &wire::Client, home: &LockPath<'_>, nodes: Vec<String>) -> Answered<Vec<String>> {
     let mut strangers = Vec::new();
     for batch in nodes.chunks(BATCH).take(DETAILED / BATCH) {
         let paths: Vec<_> = batch.iter().map(|node| home.child(node)).collect();

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::breaks;
 use super::config::Config;
 use super::inspect::or_nothing;
-use super::path::{Home, NOW};
+use super::path::{LockPath, NOW};
 use crate::error::Result;
 use crate::kit::record::{self, Identity};
 use crate::name::Name;
@@ -55,7 +55,7 @@ pub(super) fn content(order: &NoteOrder) -> Result<Option<Vec<u8>>> {
 pub(super) async fn write(
     client: &wire::Client,
     config: &Config,
-    home: &Home<'_>,
+    home: &LockPath<'_>,
     order: &NoteOrder,
     content: Option<&[u8]>,
 ) -> wire::Result<bool> {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use super::layout::NUMBER_LIMIT;
-use super::path::Home;
+use super::path::LockPath;
 use crate::error::{Error, ErrorKind};
 
 /// From here on, about half of all numbers, it is warned of their end.
@@ -19,7 +19,7 @@ pub(super) struct Numbers(Mutex<HashSet<String>>);
 
 impl Numbers {
     /// A node of ours has drawn `number`: says, once for each parent, that there are not many left.
-    pub(super) fn drawn(&self, home: &Home<'_>, number: i64) {
+    pub(super) fn drawn(&self, home: &LockPath<'_>, number: i64) {
         if number < LATE {
             return;
         }
@@ -32,7 +32,7 @@ impl Numbers {
 }
 
 /// Says that the numbers come to their end, if they do.
-pub(super) fn warn(home: &Home<'_>, number: i64) {
+pub(super) fn warn(home: &LockPath<'_>, number: i64) {
     if number >= LATE {
         tracing::warn!(
             parent = home.parent(),
@@ -44,7 +44,7 @@ pub(super) fn warn(home: &Home<'_>, number: i64) {
 }
 
 /// A contender's number is past the last one, or was given twice.
-pub(super) fn exhausted(home: &Home<'_>, number: i64) -> Error {
+pub(super) fn exhausted(home: &LockPath<'_>, number: i64) -> Error {
     let message =
         "the sequence of the parent is exhausted: delete the parent while nobody uses it, and numbers begin at 0";
     Error::new(ErrorKind::Exhausted, "enter", message).with("parent", home.parent()).with("number", number)

@@ -7,14 +7,14 @@ use crate::name::Name;
 
 /// The parent of a lock's nodes, and what tells them from those of others.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Home<'n> {
+pub(super) struct LockPath<'n> {
     /// Without a slash at its end; `""` for the root.
     pub(super) parent: String,
     /// The name of the lock where all share one parent, else empty.
     pub(super) key: &'n str,
 }
 
-impl Home<'_> {
+impl LockPath<'_> {
     pub(super) fn parent(&self) -> &str {
         if self.parent.is_empty() { "/" } else { &self.parent }
     }
@@ -54,7 +54,7 @@ impl Config {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`] for a name that the layout cannot hold: names stand in paths as they are.
-    pub(super) fn home<'n>(&self, name: &'n Name) -> Result<Home<'n>> {
+    pub(super) fn home<'n>(&self, name: &'n Name) -> Result<LockPath<'n>> {
         let text = name.as_str();
         let fault = if self.dialect.one_parent { key_fault(text) } else { nested_fault(text) };
         let at_the_root = self.parent.is_empty() && text.split('/').next() == Some("zookeeper");
@@ -68,9 +68,9 @@ impl Config {
                 .with("layout", self.dialect.name));
         }
         if self.dialect.one_parent {
-            return Ok(Home { parent: self.parent.clone(), key: text });
+            return Ok(LockPath { parent: self.parent.clone(), key: text });
         }
-        Ok(Home { parent: format!("{}/{text}", self.parent), key: "" })
+        Ok(LockPath { parent: format!("{}/{text}", self.parent), key: "" })
     }
 }
 

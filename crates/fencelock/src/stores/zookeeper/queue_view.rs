@@ -18,7 +18,7 @@ pub(super) enum View {
     Granted {
         tell: bool,
     },
-    Waits(Waits),
+    Waits(WaitingView),
     /// The node is not in the listing.
     Missing,
     /// Somebody ahead uses another kind of lock, or another capacity.
@@ -29,7 +29,7 @@ pub(super) enum View {
 
 /// What a waiter waits for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Waits {
+pub(super) struct WaitingView {
     /// The nodes to watch, the farthest first, by their names; the parent has none. Where the nearest one is watched, so is the own node.
     pub(super) watched: Vec<(Whose, Box<str>)>,
     /// The departure of the nearest one lets it in, with nothing asked.
@@ -54,7 +54,7 @@ pub(super) enum Whose {
 }
 
 /// The queue of one key as a listing shows it. Of two nodes with which one contender becomes lighter, the heavier counts.
-struct Queue<'a> {
+struct ListedQueue<'a> {
     /// Front first.
     contenders: Vec<(QueueNode, &'a str)>,
     /// The lighter ones of two.
@@ -74,10 +74,10 @@ pub(super) fn view(layout: Layout, key: &str, children: &[String], mine: &str, n
         // kazoo's readers queue with mutexes as mutexes do.
         contenders.iter_mut().for_each(|(ticket, _)| ticket.claim = Claim::MUTEX);
     }
-    Queue { contenders, lighter, aliens }.view(mine, number)
+    ListedQueue { contenders, lighter, aliens }.view(mine, number)
 }
 
-impl Queue<'_> {
+impl ListedQueue<'_> {
     fn view(&self, mine: &str, number: i64) -> View {
         let position = self.contenders.partition_point(|(other, _)| other.number < number);
         let same = self.contenders[position..].iter().chain(&self.lighter);
@@ -109,7 +109,7 @@ impl Queue<'_> {
         let watch = |whose, at: usize| (whose, node(at).into());
         let waits = |watched, is_next| {
             let ahead = Ahead::of(position, granted_of(ahead.clone()));
-            View::Waits(Waits { watched, is_next, ahead })
+            View::Waits(WaitingView { watched, is_next, ahead })
         };
         match hears_behind(ahead.clone(), claim) {
             None => {
@@ -121,7 +121,7 @@ impl Queue<'_> {
                 let is_pure = self.aliens.is_empty();
                 let second = at.checked_sub(1).filter(|_| is_pure).map(|at| watch(Whose::Second, at));
                 let watched = second.into_iter().chain([watch(Whose::Nearest, at)]).collect();
-                View::Waits(Waits { watched, is_next: position == 1 && is_pure, ahead: Ahead::of(position, 1) })
+                View::Waits(WaitingView { watched, is_next: position == 1 && is_pure, ahead: Ahead::of(position, 1) })
             }
             Some(Hear::Departure(at)) => {
                 // Readers ahead keep no reader out. A writer that becomes one would keep a writer out.
@@ -195,7 +195,7 @@ mod tests {
             let ahead = |nearest, second: Option<i64>, count| {
                 let second = second.map(|second| (Whose::Second, node(second).into()));
                 let watched = second.into_iter().chain([(Whose::Nearest, node(nearest).into())]).collect();
-                View::Waits(Waits { watched, is_next: count == 1, ahead: Ahead::of(count, 1) })
+                View::Waits(WaitingView { watched, is_next: count == 1, ahead: Ahead::of(count, 1) })
             };
             assert_eq!(look(&children, 1), View::Granted { tell: false });
             assert_eq!(look(&children, 3), ahead(1, None, 1));

@@ -16,7 +16,7 @@ use super::fault::{fault, is_over};
 use super::layout::{numbered, own_number};
 use super::listing::{Fronts, Listing};
 use super::numbers::Numbers;
-use super::path::Home;
+use super::path::LockPath;
 use super::places::{Node, Places, RequestState};
 use super::queue_view;
 use crate::error::{ErrorKind, Result};
@@ -135,7 +135,7 @@ impl ZooKeeperSession {
     /// connection of this session has taken effect by now, or does not, with the exception that [`Doubts`] is for.
     pub(super) async fn own_nodes(
         &self,
-        home: &Home<'_>,
+        home: &LockPath<'_>,
         is_asked_for: impl Fn(&str) -> bool,
     ) -> wire::Result<(Listing, Vec<(String, wire::Stat)>)> {
         let listing = Listing::synced(&self.client, home.parent()).await?;

@@ -1,6 +1,6 @@
 //! How a waiter learns that it is granted, whatever it asks for.
 //!
-//! - By **listing** the queue, after an event that it waits for ([`Waits`]).
+//! - By **listing** the queue, after an event that it waits for ([`WaitingView`]).
 //! - By the **watch** alone: a waiter for a mutex, and a reader behind one writer and any readers. It watches its own node as well, and
 //!   once the departure of one contender would let it in, that departure is the grant, with nothing asked in between. A waiter for a
 //!   mutex watches the two ahead of it. When the farther one goes, it lists, unless its last listing showed just these two, or the farther
@@ -28,7 +28,7 @@ use super::data;
 use super::fault::fault;
 use super::listing::{Listing, Parent};
 use super::place::ZooKeeperPlace;
-use super::queue_view::{View, Waits, Whose};
+use super::queue_view::{View, WaitingView, Whose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::own_places::over;
 use crate::store::{Loss, Standing};
@@ -38,7 +38,7 @@ pub(super) struct Waiter {
     /// Under which parent our node is.
     pub(super) parent: Parent,
     /// What the last listing said; `None` when it has to be listed anew.
-    waits: Option<Waits>,
+    waits: Option<WaitingView>,
     watches: Vec<(Whose, wire::Watch)>,
     /// The connection that the oldest of these watches was set on.
     epoch: u64,
@@ -48,7 +48,7 @@ pub(super) struct Waiter {
     predecessor_never_marks_grant: bool,
 }
 
-pub(super) enum Heard {
+pub(super) enum Wake {
     /// The last one ahead that kept it out is gone, and our own node was there when it went.
     Granted,
     /// Our own node is gone.
@@ -73,10 +73,10 @@ impl ZooKeeperPlace {
                 Some(missing) => Box::pin(self.listen(missing)).await?,
             };
             match (heard, &mut self.waiter) {
-                (Some(Heard::Granted), _) => self.is_granted(),
-                (Some(Heard::Removed), _) => self.is_lost(Loss::Removed),
-                (Some(Heard::SecondGone), _) => self.moved_up()?,
-                (Some(Heard::Changed), Some(waiter)) => waiter.waits = None,
+                (Some(Wake::Granted), _) => self.is_granted(),
+                (Some(Wake::Removed), _) => self.is_lost(Loss::Removed),
+                (Some(Wake::SecondGone), _) => self.moved_up()?,
+                (Some(Wake::Changed), Some(waiter)) => waiter.waits = None,
                 _ => {}
             }
         }
@@ -104,26 +104,26 @@ impl ZooKeeperPlace {
         Ok(())
     }
 
-    async fn look(&mut self) -> Result<Option<Heard>> {
+    async fn look(&mut self) -> Result<Option<Wake>> {
         let home = self.session.config.home(&self.id.name)?;
         match self.session.client.get_children(home.parent()).await {
             Ok((children, stat)) => self.saw(&Listing::new(children, &stat)).await,
-            Err(error) if error.kind() == Wire::NoNode => Ok(Some(Heard::Removed)),
+            Err(error) if error.kind() == Wire::NoNode => Ok(Some(Wake::Removed)),
             Err(error) => Err(fault("next", &error)),
         }
     }
 
     /// Takes what a listing says that was asked for after what was heard.
-    async fn saw(&mut self, listing: &Listing) -> Result<Option<Heard>> {
+    async fn saw(&mut self, listing: &Listing) -> Result<Option<Wake>> {
         let home = self.session.config.home(&self.id.name)?;
         let layout = self.session.config.layout_for(self.node.claim)?;
         let own = self.own_name(home.key)?;
         let mut waits = match listing.view(layout, home.key, &own, self.node.number) {
             View::Granted { tell } => {
                 let is_there = !tell || self.tell_of_grant(&home.child(&own)).await?;
-                return Ok(Some(if is_there { Heard::Granted } else { Heard::Removed }));
+                return Ok(Some(if is_there { Wake::Granted } else { Wake::Removed }));
             }
-            View::Missing => return Ok(Some(Heard::Removed)),
+            View::Missing => return Ok(Some(Wake::Removed)),
             View::Waits(waits) => waits,
             // Made by hand: nothing that counts puts a node ahead of one that is there.
             View::Conflict(claim) => return Err(intruder(ErrorKind::Conflict, &home.child(&own)).with("theirs", claim)),
@@ -146,7 +146,7 @@ impl ZooKeeperPlace {
 
     /// The paths to watch while this is waited for: the own node last, so that a predecessor found gone was gone while the own node was
     /// still there.
-    fn wanted(&self, waits: &Waits) -> Result<Vec<(Whose, String)>> {
+    fn wanted(&self, waits: &WaitingView) -> Result<Vec<(Whose, String)>> {
         let home = self.session.config.home(&self.id.name)?;
         let mut wanted: Vec<_> = waits
             .watched
@@ -171,7 +171,7 @@ impl ZooKeeperPlace {
         Ok(Some(wanted))
     }
 
-    async fn listen(&mut self, missing: Vec<(Whose, String)>) -> Result<Option<Heard>> {
+    async fn listen(&mut self, missing: Vec<(Whose, String)>) -> Result<Option<Wake>> {
         if let [(Whose::Parent, path)] = &missing[..] {
             return self.watch_parent(path).await;
         }
@@ -200,19 +200,19 @@ impl ZooKeeperPlace {
         }
         let is_fact = waiter.is_fact(&client);
         Ok(match gone[..] {
-            [] if is_told => Some(Heard::Changed),
+            [] if is_told => Some(Wake::Changed),
             [] => None,
-            [.., Whose::Own] => Some(Heard::Removed),
-            [Whose::Nearest] if is_fact => Some(Heard::Granted),
-            [Whose::Second] => Some(Heard::SecondGone),
-            _ => Some(Heard::Changed),
+            [.., Whose::Own] => Some(Wake::Removed),
+            [Whose::Nearest] if is_fact => Some(Wake::Granted),
+            [Whose::Second] => Some(Wake::SecondGone),
+            _ => Some(Wake::Changed),
         })
     }
 
-    async fn watch_parent(&mut self, path: &str) -> Result<Option<Heard>> {
+    async fn watch_parent(&mut self, path: &str) -> Result<Option<Wake>> {
         let (children, stat, watch) = match self.session.client.get_children_watched(path).await {
             Ok(listed) => listed,
-            Err(error) if error.kind() == Wire::NoNode => return Ok(Some(Heard::Removed)),
+            Err(error) if error.kind() == Wire::NoNode => return Ok(Some(Wake::Removed)),
             Err(error) => return Err(fault("next", &error)),
         };
         if let Some(waiter) = &mut self.waiter {
@@ -224,15 +224,15 @@ impl ZooKeeperPlace {
     }
 
     /// Waits for news of those ahead, and of our own node.
-    async fn hear(&mut self) -> Result<Heard> {
-        let Some(waiter) = &mut self.waiter else { return Ok(Heard::Changed) };
+    async fn hear(&mut self) -> Result<Wake> {
+        let Some(waiter) = &mut self.waiter else { return Ok(Wake::Changed) };
         match poll_fn(|cx| waiter.poll_fired(cx)).await {
             (_, WatchEvent::SessionOver) => Err(over("next")),
-            (Whose::Own, WatchEvent::Deleted) => Ok(Heard::Removed),
+            (Whose::Own, WatchEvent::Deleted) => Ok(Wake::Removed),
             // Asked after the event was heard, so that an end of our own node before it has been heard as well.
-            (Whose::Nearest, WatchEvent::Deleted) if waiter.is_fact(&self.session.client) => Ok(Heard::Granted),
-            (Whose::Second, WatchEvent::Deleted) => Ok(Heard::SecondGone),
-            _ => Ok(Heard::Changed),
+            (Whose::Nearest, WatchEvent::Deleted) if waiter.is_fact(&self.session.client) => Ok(Wake::Granted),
+            (Whose::Second, WatchEvent::Deleted) => Ok(Wake::SecondGone),
+            _ => Ok(Wake::Changed),
         }
     }
 
@@ -247,7 +247,7 @@ impl ZooKeeperPlace {
 
 impl Waiter {
     /// Of a place that a listing showed to wait for this.
-    pub(super) fn new(parent: Parent, waits: Waits) -> Box<Self> {
+    pub(super) fn new(parent: Parent, waits: WaitingView) -> Box<Self> {
         Box::new(Self {
             parent,
             waits: Some(waits),

@@ -19,18 +19,18 @@ impl Heard {
         Self { places, events }
     }
 
-    fn begin(&self, number: u64) -> Arc<Slot> {
+    fn begin(&self, number: u64) -> Arc<PlaceSlot> {
         self.places.begin(&Name::new("job").unwrap(), RequestId { client: 1, number }, 5).0
     }
 
-    fn waits(&self, number: u64, seq: u64) -> Arc<Slot> {
+    fn waits(&self, number: u64, seq: u64) -> Arc<PlaceSlot> {
         let slot = self.begin(number);
         self.places.waits(&slot, seq, AHEAD, Moment::from_nanos(10));
         slot
     }
 
     /// The message that this place was granted this number.
-    fn granted(&self, connection: u64, slot: &Slot, seq: u64) {
+    fn granted(&self, connection: u64, slot: &PlaceSlot, seq: u64) {
         self.places.heard(connection, format!("n job\ng {} {seq}", slot.place.request).as_bytes());
     }
 }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{RawDir, RenameFlags, SeekFrom, inotify};
 use tokio::net::unix::pipe::Receiver;
 
-use super::{Event, Interest};
+use super::{Interest, WatchEvent};
 
 /// File systems whose locks, links and directory listings are known to do what this store needs.
 const ALLOWED: &[(&str, u64)] = &[
@@ -109,7 +109,7 @@ impl Notifier {
     }
 
     /// Calls `each` with every event that has come.
-    pub(in super::super) fn drain(&self, mut each: impl FnMut(Event)) -> std::io::Result<()> {
+    pub(in super::super) fn drain(&self, mut each: impl FnMut(WatchEvent)) -> std::io::Result<()> {
         let mut buffer = [0; EVENTS];
         loop {
             let mut events = match self.0.try_read(&mut buffer) {
@@ -130,16 +130,16 @@ impl Notifier {
 }
 
 /// The first of some events, and how many bytes it takes.
-fn parse(events: &[u8]) -> Option<(Event, usize)> {
+fn parse(events: &[u8]) -> Option<(WatchEvent, usize)> {
     let field = |at: usize| events.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
     let (watch, name) = (field(0)?.cast_signed(), field(12)?);
     let what = inotify::ReadFlags::from_bits_retain(field(4)?);
     let event = if what.contains(inotify::ReadFlags::QUEUE_OVERFLOW) {
-        Event::Overflow
+        WatchEvent::Overflow
     } else if what.contains(inotify::ReadFlags::IGNORED) {
-        Event::Over(watch)
+        WatchEvent::Over(watch)
     } else {
-        Event::Changed(watch)
+        WatchEvent::Changed(watch)
     };
     Some((event, EVENT + usize::try_from(name).ok()?))
 }
@@ -160,7 +160,7 @@ mod tests {
             found.push(event);
             rest = &rest[length..];
         }
-        assert_eq!(found, [Event::Changed(3), Event::Over(4), Event::Overflow]);
+        assert_eq!(found, [WatchEvent::Changed(3), WatchEvent::Over(4), WatchEvent::Overflow]);
         assert_eq!(parse(&bytes[..10]), None);
     }
 }

@@ -26,7 +26,7 @@ pub(super) enum Interest {
 
 /// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum WatchEvent {
     /// Something happened to what this watch is for.
     Changed(i32),
     /// The watch is over: the kernel dropped it.

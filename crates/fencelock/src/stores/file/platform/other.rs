@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::Dir;
 use rustix::io::Errno;
 
-use super::{Event, Interest};
+use super::{Interest, WatchEvent};
 
 /// On any of them calls may wait for a network.
 pub(in super::super) const KNOWS_FILE_SYSTEMS: bool = false;
@@ -61,7 +61,7 @@ impl Notifier {
         std::future::pending().await
     }
 
-    pub(in super::super) fn drain(&self, _: impl FnMut(Event)) -> std::io::Result<()> {
+    pub(in super::super) fn drain(&self, _: impl FnMut(WatchEvent)) -> std::io::Result<()> {
         Err(Errno::NOSYS.into())
     }
 }

@@ -8,7 +8,7 @@ use mysql_async::{Row, Value};
 
 use self::table::Statements;
 pub(super) use self::table::Table;
-use super::connection::{Answer, Connection, column};
+use super::connection::{Connection, QueryAnswer, column};
 use super::fault::cut_short;
 use super::link::Dialler;
 use super::setup::account;
@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::Migration;
 use crate::kit::database::call::strange;
 use crate::kit::fault::{Meaning, refused};
-use crate::kit::lock_table::{Kind, LockTable, Rows};
+use crate::kit::lock_table::{LockTable, Rows, TableKind};
 use crate::kit::try_again::Tried;
 use crate::name::Name;
 
@@ -67,7 +67,7 @@ fn is(error: &Error, codes: &[&str]) -> bool {
     error.context().any(|(key, said)| key == "error" && codes.iter().any(|code| number(code, said)))
 }
 
-struct Found {
+struct FoundRow {
     by: String,
     left: Option<i64>,
     is_held: bool,
@@ -78,10 +78,10 @@ impl Table {
         self.statements.get().ok_or_else(|| strange(operation))
     }
 
-    async fn look(&self, connection: &Connection, operation: &'static str, key: &str) -> Result<Option<Found>> {
+    async fn look(&self, connection: &Connection, operation: &'static str, key: &str) -> Result<Option<FoundRow>> {
         let rows = connection.run(operation, &self.known(operation)?.look, vec![key.into()], &meant).await?.rows;
         let Some(row) = rows.first() else { return Ok(None) };
-        Ok(Some(Found {
+        Ok(Some(FoundRow {
             by: text(operation, row)?,
             left: column(operation, row, 1)?,
             is_held: column::<i64>(operation, row, 2)? != 0,
@@ -114,7 +114,7 @@ impl Table {
         // The rows of tutorials are there only while somebody has the lock, so whoever comes inserts at once. Who tries again reads first:
         // an insert in vain uses up a number where the table counts its rows, and waits for locks.
         let mut found = None;
-        if operation != "enter" || self.of.kind != Kind::Tutorial {
+        if operation != "enter" || self.of.kind != TableKind::Tutorial {
             found = self.look(connection, operation, key).await?;
         }
         // A row of that key that is gone at the next look was given up in between.
@@ -147,7 +147,7 @@ impl Table {
         sql: &str,
         mut arguments: Vec<Value>,
         (keys, holders): (&[&str], &[String]),
-    ) -> Result<Answer> {
+    ) -> Result<QueryAnswer> {
         let count = keys.len().next_power_of_two();
         let marks = vec!["?"; count].join(",");
         let [key, holder] = &self.known("renew")?.lists;

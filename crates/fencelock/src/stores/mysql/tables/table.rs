@@ -8,7 +8,7 @@ use super::super::connection::{Connection, column};
 use super::meant;
 use crate::error::{ErrorKind, Result};
 use crate::kit::database::call::strange;
-use crate::kit::lock_table::{Column, Fit, Kind, LockTable, Words};
+use crate::kit::lock_table::{Column, Fit, LockTable, TableKind, Words};
 
 #[derive(Debug)]
 pub(in super::super) struct Table {
@@ -137,7 +137,7 @@ impl Table {
         for time in [fit.end].into_iter().chain(fit.began) {
             // In a `timestamp` the server keeps the moment, which it takes for one of the session's zone; in a `datetime` what was written.
             shifts |= match (&self.of.kind, &*time.kind) {
-                (Kind::Tutorial, "datetime") | (Kind::ShedLock { .. }, "timestamp") => true,
+                (TableKind::Tutorial, "datetime") | (TableKind::ShedLock { .. }, "timestamp") => true,
                 (_, "datetime" | "timestamp") => false,
                 _ => return Err(self.of.refuse_column(time, NO_TIME)),
             };
@@ -157,8 +157,8 @@ impl Table {
         let table = WORDS.table(&self.of);
         let longest = fit.key.longest_key().unwrap_or(usize::MAX);
         let now = match self.of.kind {
-            Kind::Tutorial => "NOW(6)",
-            Kind::ShedLock { .. } => "UTC_TIMESTAMP(6)",
+            TableKind::Tutorial => "NOW(6)",
+            TableKind::ShedLock { .. } => "UTC_TIMESTAMP(6)",
         };
         let unit = fit.end.unit().unwrap_or(0);
         let until = format!("{now} + INTERVAL ? + {unit} MICROSECOND");
@@ -170,8 +170,8 @@ impl Table {
         };
         let mine = format!("{key} = ? AND {holder} = ?");
         let leave = match self.of.kind {
-            Kind::Tutorial => format!("DELETE FROM {table} WHERE {mine}"),
-            Kind::ShedLock { at_least } => {
+            TableKind::Tutorial => format!("DELETE FROM {table} WHERE {mine}"),
+            TableKind::ShedLock { at_least } => {
                 let least =
                     format!("{} + INTERVAL {} MICROSECOND", also.trim_start_matches(", "), at_least.as_micros());
                 format!("UPDATE {table} SET {end} = IF({least} > {now}, {least}, {now}) WHERE {mine} AND {end} > {now}")

@@ -9,7 +9,7 @@ use super::super::connection::Connection;
 use super::super::setup::literal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::call::strange;
-use crate::kit::lock_table::{Column, Fit, Kind, LockTable, Words};
+use crate::kit::lock_table::{Column, Fit, LockTable, TableKind, Words};
 
 #[derive(Debug)]
 pub(in super::super) struct Table {
@@ -168,12 +168,12 @@ impl Table {
 
     fn now(&self, end: &Column) -> Result<String, &'static str> {
         match (&self.of.kind, &*end.kind, &self.of.zone) {
-            (Kind::Tutorial, "timestamptz", None) => Ok("clock_timestamp()".to_owned()),
-            (Kind::Tutorial, "timestamptz", Some(_)) => Err(A_ZONE),
-            (Kind::Tutorial, "timestamp", Some(zone)) => Ok(format!("(clock_timestamp() AT TIME ZONE '{zone}')")),
-            (Kind::Tutorial, "timestamp", None) => Err(NO_ZONE),
-            (Kind::ShedLock { .. }, "timestamp", _) => Ok("timezone('utc', clock_timestamp())".to_owned()),
-            (Kind::ShedLock { .. }, "timestamptz", _) => Err(SHIFTED),
+            (TableKind::Tutorial, "timestamptz", None) => Ok("clock_timestamp()".to_owned()),
+            (TableKind::Tutorial, "timestamptz", Some(_)) => Err(A_ZONE),
+            (TableKind::Tutorial, "timestamp", Some(zone)) => Ok(format!("(clock_timestamp() AT TIME ZONE '{zone}')")),
+            (TableKind::Tutorial, "timestamp", None) => Err(NO_ZONE),
+            (TableKind::ShedLock { .. }, "timestamp", _) => Ok("timezone('utc', clock_timestamp())".to_owned()),
+            (TableKind::ShedLock { .. }, "timestamptz", _) => Err(SHIFTED),
             _ => Err(NO_TIME),
         }
     }
@@ -191,8 +191,8 @@ impl Table {
         let mine = format!("t.{key} = w.k::{key_type} AND t.{holder}::text = w.v");
         let began = fit.began.map(|began| quoted(&began.name)).unwrap_or_default();
         let (also, is, set) = match self.of.kind {
-            Kind::Tutorial => Default::default(),
-            Kind::ShedLock { .. } => {
+            TableKind::Tutorial => Default::default(),
+            TableKind::ShedLock { .. } => {
                 (format!(", {began}"), format!(", {now}"), format!(", {began} = EXCLUDED.{began}"))
             }
         };
@@ -206,10 +206,10 @@ impl Table {
              WHERE {mine} AND t.{end} > {now} RETURNING w.i"
         );
         let leave = match self.of.kind {
-            Kind::Tutorial => format!(
+            TableKind::Tutorial => format!(
                 "DELETE FROM {table} AS t USING unnest($1::text[], $2::text[]) AS w (k, v) WHERE {mine} RETURNING 1"
             ),
-            Kind::ShedLock { at_least } => format!(
+            TableKind::ShedLock { at_least } => format!(
                 "UPDATE {table} AS t SET {end} = GREATEST({now}, t.{began} + interval '{} milliseconds') FROM unnest($1::text[], $2::text[]) AS w (k, v) \
                  WHERE {mine} AND t.{end} > {now} RETURNING 1",
                 at_least.as_millis()

@@ -3,7 +3,7 @@
 use super::super::advisory::Keys;
 use super::super::url::{Config, bad};
 use crate::error::Result;
-use crate::kit::lock_table::{Kind, Layout};
+use crate::kit::lock_table::{Layout, TableKind};
 use crate::store::StoreUrl;
 
 pub(in super::super) fn layout_and_config(mut url: StoreUrl) -> Result<(Layout<Keys>, Config)> {
@@ -15,7 +15,7 @@ fn layout(url: &mut StoreUrl) -> Result<Layout<Keys>> {
     let stray = key.as_ref().map(|_| "`key` is an option of advisory locks: say `layout=advisory`");
     let layout = Layout::take(url, bad, "advisory", stray, || Keys::read(key.as_deref()))?;
     match &layout {
-        Layout::Table(table) if table.zone.is_some() && table.kind != Kind::Tutorial => {
+        Layout::Table(table) if table.zone.is_some() && table.kind != TableKind::Tutorial => {
             Err(bad("the times in ShedLock's table are UTC: leave `zone` out"))
         }
         Layout::Table(_) | Layout::Session(_) if url.take("schema").is_some() => {

@@ -48,7 +48,7 @@ pub(super) fn nonsense(operation: &'static str, answer: &redis::Value) -> Error 
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::Layout;
+    use super::super::layout::KeySpace;
     use super::super::session::Reader;
     use crate::stores::redis::wire::is_of_a_replica;
 
@@ -60,7 +60,7 @@ mod tests {
             ("-READONLY You can't write against a read only replica.\r\n", true),
         ] {
             let error = redis::parse_redis_value(said.as_bytes()).and_then(redis::Value::extract_error).unwrap_err();
-            assert_eq!(is_of_a_replica(&error, &Reader::new(Layout::default().into())), is_so, "{said}");
+            assert_eq!(is_of_a_replica(&error, &Reader::new(KeySpace::default().into())), is_so, "{said}");
         }
     }
 }

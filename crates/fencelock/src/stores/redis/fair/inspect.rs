@@ -2,7 +2,7 @@
 
 use futures_util::future;
 
-use super::layout::Layout;
+use super::layout::KeySpace;
 use super::scripts::{self, SHOWN_PER_CALL, SWEPT_PER_CALL, Shown, Swept};
 use crate::error::Result;
 use crate::kit::bucket;
@@ -17,7 +17,7 @@ const BATCH: usize = 16;
 
 /// A page of a queue, front first, in portions: the server does something else in between, and a contender that leaves or comes
 /// meanwhile may be shown or not.
-pub(super) async fn queue(connection: &Connection, layout: &Layout, name: &Name, page: Page) -> Result<Queue> {
+pub(super) async fn queue(connection: &Connection, layout: &KeySpace, name: &Name, page: Page) -> Result<Queue> {
     let (mut contenders, mut skip, mut after, mut dead) = (Vec::new(), page.skip, None, 0);
     loop {
         let wanted = (page.limit - contenders.len()).min(SHOWN_PER_CALL);
@@ -36,7 +36,7 @@ pub(super) async fn queue(connection: &Connection, layout: &Layout, name: &Name,
 /// A queue in short: no more is looked at than its head and those who are asked for.
 pub(super) async fn contention(
     connection: &Connection,
-    layout: &Layout,
+    layout: &KeySpace,
     name: &Name,
     mine: &[RequestId],
 ) -> Result<Outline> {
@@ -86,7 +86,7 @@ impl Default for Listed {
 /// bounded number of names, whether or not anybody lives there.
 pub(super) async fn names(
     connection: &Connection,
-    layout: &Layout,
+    layout: &KeySpace,
     Listed(mut unlisted): Listed,
     prefix: &str,
 ) -> Result<(Vec<Name>, Option<Listed>)> {
@@ -109,14 +109,14 @@ pub(super) async fn names(
     Ok((names, (!unlisted.is_empty()).then_some(Listed(unlisted))))
 }
 
-pub(super) async fn break_grant(connection: &Connection, layout: &Layout, order: &Break) -> Result<bool> {
+pub(super) async fn break_grant(connection: &Connection, layout: &KeySpace, order: &Break) -> Result<bool> {
     let record = record::text("break", &Record::of(order))?;
     // No grant of ours is without a token.
     let Some(call) = scripts::break_grant(layout, order, &record) else { return Ok(false) };
     connection.run("break", &call).await
 }
 
-pub(super) async fn breaks(connection: &Connection, layout: &Layout, name: &Name) -> Result<Vec<Break>> {
+pub(super) async fn breaks(connection: &Connection, layout: &KeySpace, name: &Name) -> Result<Vec<Break>> {
     let records = connection.command("breaks", &scripts::breaks(layout, name)).await?;
     let redis::Value::Array(records) = records else { return Err(super::fault::nonsense("breaks", &records)) };
     let text = |record| match record {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-use super::layout::Layout;
+use super::layout::KeySpace;
 use super::scripts::{self, Swept};
 use crate::kit::bucket::BUCKETS;
 use crate::stores::redis::wire::Connection;
@@ -34,7 +34,7 @@ impl Janitor {
 }
 
 /// Clears away some whenever it is asked to. Ends with the connection.
-pub(super) async fn clear_up(connection: Weak<Connection>, layout: Arc<Layout>, janitor: Arc<Janitor>) {
+pub(super) async fn clear_up(connection: Weak<Connection>, layout: Arc<KeySpace>, janitor: Arc<Janitor>) {
     loop {
         janitor.wanted.notified().await;
         let Some(connection) = connection.upgrade() else { return };

@@ -17,7 +17,7 @@ const KNOWN: usize = 1024;
 
 /// Where a layout begins in the key space of a server.
 #[derive(Debug, Clone)]
-pub(super) struct Layout {
+pub(super) struct KeySpace {
     root: Box<str>,
     /// The buckets of names that were asked for lately: a digest takes as long as all the rest of a request.
     known: Arc<Mutex<HashMap<Name, u16>>>,
@@ -34,13 +34,13 @@ pub(super) struct NameKeys {
     pub(super) queue_key: String,
 }
 
-impl Default for Layout {
+impl Default for KeySpace {
     fn default() -> Self {
         Self::new("fencelock")
     }
 }
 
-impl Layout {
+impl KeySpace {
     /// A layout whose keys begin with `root`.
     pub(super) fn new(root: &str) -> Self {
         Self { root: root.into(), known: Arc::default() }
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_keys_of_a_name_share_one_hash_tag_whatever_the_name_holds() {
-        let layout = Layout::default();
+        let layout = KeySpace::default();
         for name in ["deploy", "{a}", "}{", "a}b{c}", "{}", "日本 {x}"] {
             let name = Name::new(name).unwrap();
             let slot = layout.slot(&name);
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_bucket_is_the_same_whether_or_not_it_is_remembered() {
-        let layout = Layout::default();
+        let layout = KeySpace::default();
         for round in 0..2 {
             for number in 0..2 * KNOWN {
                 let name = Name::new(format!("n{}", number / (round + 1))).unwrap();
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn every_key_carries_the_version_and_no_two_things_share_one() {
-        let layout = Layout::new("here");
+        let layout = KeySpace::new("here");
         let name = Name::new("bucket").unwrap();
         let slot = layout.slot(&name);
         let kept = [layout.breaks_key(&name), layout.note_key(&name)];

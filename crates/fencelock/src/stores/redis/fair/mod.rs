@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::inspect::Listed;
-use self::layout::{LAYOUT_NAME, Layout};
+use self::layout::{KeySpace, LAYOUT_NAME};
 use self::session::{FairSession, Reader};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::served::{Places, REPAIR};
@@ -48,13 +48,13 @@ pub(super) static CAPABILITY: Capability = Capability {
 
 /// The store on this server, whose keys begin with `prefix`.
 pub(super) fn new(config: Config, prefix: &str) -> Arc<dyn Store> {
-    Arc::new(ServerStore::new(Fair { config: Arc::new(config), layout: Arc::new(Layout::new(prefix)) }))
+    Arc::new(ServerStore::new(Fair { config: Arc::new(config), layout: Arc::new(KeySpace::new(prefix)) }))
 }
 
 /// Locks on a Redis server.
 struct Fair {
     config: Arc<Config>,
-    layout: Arc<Layout>,
+    layout: Arc<KeySpace>,
 }
 
 impl fmt::Debug for Fair {

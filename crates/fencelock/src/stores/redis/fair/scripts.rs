@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use redis::{Cmd, Value};
 
 pub(super) use self::answers::{InShort, Named, Open, Page, Renewed, Shown, Swept};
-use super::layout::{Layout, VERSION, push_hex, push_id};
+use super::layout::{KeySpace, VERSION, push_hex, push_id};
 use crate::error::Result;
 use crate::kit::served::{Enter, HeldIn, Lightened, Look, Withdrawn};
 use crate::name::Name;
@@ -55,14 +55,14 @@ fn milliseconds(duration: Duration) -> u64 {
 }
 
 /// The version of the layout that is in the server, or nothing before the first session.
-pub(super) fn version(layout: &Layout) -> Cmd {
+pub(super) fn version(layout: &KeySpace) -> Cmd {
     let mut command = redis::cmd("GET");
     command.arg(layout.layout_key());
     command
 }
 
 /// Opens a session that nobody had before, or again when the answer was lost. Refuses a user who may not run all commands that write.
-pub(super) fn open(layout: &Layout, session: u64, ttl: Duration, owner: &Owner) -> Call<Open> {
+pub(super) fn open(layout: &KeySpace, session: u64, ttl: Duration, owner: &Owner) -> Call<Open> {
     let ([bucket, order, breaks], session) = (layout.empty_keys(), layout.session_key(session));
     let layout_key = layout.layout_key();
     let keys = [&session, &layout_key, &bucket, &order, &breaks].map(String::as_str);
@@ -75,7 +75,7 @@ pub(super) fn open(layout: &Layout, session: u64, ttl: Duration, owner: &Owner) 
 }
 
 /// Goes on with a session on another connection: the epoch from now on, or `None` when the session is over.
-pub(super) fn resume(layout: &Layout, session: u64, ttl: Duration) -> Call<Option<u64>> {
+pub(super) fn resume(layout: &KeySpace, session: u64, ttl: Duration) -> Call<Option<u64>> {
     Call::new(&RESUME, &[&layout.session_key(session)], replies::resumed).arg(milliseconds(ttl))
 }
 
@@ -85,7 +85,7 @@ pub(super) const BUCKETS_PER_CALL: usize = 256;
 /// Keeps a session alive with everything that hangs on it, and asks whether these buckets are still those in which it
 /// holds. `acknowledged` are broken grants that an answer told before.
 pub(super) fn renew(
-    layout: &Layout,
+    layout: &KeySpace,
     session: u64,
     ttl: Duration,
     buckets: &[HeldIn],
@@ -102,7 +102,7 @@ pub(super) fn renew(
 }
 
 /// Joins a queue at its tail, with the epoch that the session had last.
-pub(super) fn enter(layout: &Layout, session: u64, epoch: u64, entry: &Entry) -> Call<Enter> {
+pub(super) fn enter(layout: &KeySpace, session: u64, epoch: u64, entry: &Entry) -> Call<Enter> {
     let keys = [&*layout.bucket_key(layout.bucket_of(&entry.name)), &layout.session_key(session)];
     let mut text = String::with_capacity(64);
     push_id(&mut text, entry.id);
@@ -125,7 +125,7 @@ fn places<R>(
     script: &'static Script,
     read: fn(Value) -> Result<R>,
     session_key: String,
-    layout: &Layout,
+    layout: &KeySpace,
     flag: bool,
     places: &[(Name, Vec<RequestId>)],
 ) -> Call<R> {
@@ -144,19 +144,19 @@ fn places<R>(
 }
 
 /// How places of a session stand; with `exact`, also how many are ahead of each.
-pub(super) fn look(layout: &Layout, session: u64, asked: &[(Name, Vec<RequestId>)], exact: bool) -> Call<Look> {
+pub(super) fn look(layout: &KeySpace, session: u64, asked: &[(Name, Vec<RequestId>)], exact: bool) -> Call<Look> {
     places(&LOOK, replies::look, layout.session_key(session), layout, exact, asked)
 }
 
 /// Gives up places of a session, and with `last` the session itself.
-pub(super) fn close(layout: &Layout, session: u64, given_up: &[(Name, Vec<RequestId>)], last: bool) -> Call<()> {
+pub(super) fn close(layout: &KeySpace, session: u64, given_up: &[(Name, Vec<RequestId>)], last: bool) -> Call<()> {
     places(&CLOSE, replies::done, layout.session_key(session), layout, last, given_up)
 }
 
 fn on_name<R>(
     script: &'static Script,
     read: fn(Value) -> Result<R>,
-    layout: &Layout,
+    layout: &KeySpace,
     session: u64,
     place: (&Name, RequestId),
 ) -> Call<R> {
@@ -167,7 +167,7 @@ fn on_name<R>(
 
 /// Replaces the claim of the grant `seq` by a lighter one.
 pub(super) fn lighten(
-    layout: &Layout,
+    layout: &KeySpace,
     session: u64,
     place: (&Name, RequestId),
     seq: u64,
@@ -177,7 +177,7 @@ pub(super) fn lighten(
 }
 
 /// Marks the grant `seq`, so that its session is told of the first who comes to wait behind it: whether somebody does, or it is gone.
-pub(super) fn watch(layout: &Layout, (name, id): (&Name, RequestId), seq: u64) -> Call<bool> {
+pub(super) fn watch(layout: &KeySpace, (name, id): (&Name, RequestId), seq: u64) -> Call<bool> {
     let slot = layout.slot(name);
     Call::new(&WATCH, &[&slot.bucket_key, &slot.queue_key], replies::yes)
         .arg(name.as_str())
@@ -187,7 +187,7 @@ pub(super) fn watch(layout: &Layout, (name, id): (&Name, RequestId), seq: u64) -
 }
 
 /// Gives up one place, that with the number `seq` unless it is `None`: whether it was there.
-pub(super) fn leave(layout: &Layout, (name, id): (&Name, RequestId), seq: Option<u64>) -> Call<bool> {
+pub(super) fn leave(layout: &KeySpace, (name, id): (&Name, RequestId), seq: Option<u64>) -> Call<bool> {
     let mut beginning = String::with_capacity(64);
     push_id(&mut beginning, id);
     if let Some(seq) = seq {
@@ -200,13 +200,13 @@ pub(super) fn leave(layout: &Layout, (name, id): (&Name, RequestId), seq: Option
 }
 
 /// Takes a request back, so that it has no effect from now on, whenever it arrives.
-pub(super) fn withdraw(layout: &Layout, session: u64, place: (&Name, RequestId)) -> Call<Withdrawn> {
+pub(super) fn withdraw(layout: &KeySpace, session: u64, place: (&Name, RequestId)) -> Call<Withdrawn> {
     on_name(&WITHDRAW, replies::withdrawn, layout, session, place)
 }
 
 /// Breaks exactly the grant that `order` names and keeps `record` of it: whether it was there, or this record is kept
 /// already. `None` for an order without a token, which no grant here is without.
-pub(super) fn break_grant(layout: &Layout, order: &Break, record: &str) -> Option<Call<bool>> {
+pub(super) fn break_grant(layout: &KeySpace, order: &Break, record: &str) -> Option<Call<bool>> {
     let (name, token) = (&order.place.name, order.token?);
     let slot = layout.slot(name);
     let keys = [&*slot.bucket_key, &slot.queue_key, &layout.breaks_key(name)];
@@ -221,7 +221,7 @@ pub(super) fn break_grant(layout: &Layout, order: &Break, record: &str) -> Optio
 }
 
 /// The records of broken grants of `name`, oldest first: a command, and no script.
-pub(super) fn breaks(layout: &Layout, name: &Name) -> Cmd {
+pub(super) fn breaks(layout: &KeySpace, name: &Name) -> Cmd {
     let mut command = redis::cmd("LRANGE");
     command.arg(layout.breaks_key(name)).arg(0).arg(-1);
     command
@@ -229,7 +229,7 @@ pub(super) fn breaks(layout: &Layout, name: &Name) -> Cmd {
 
 /// Writes or deletes the note on a lock, if the grant that `order` names is current: whether it was. `None` for an order without a token,
 /// which no grant here is without.
-pub(super) fn write_note(layout: &Layout, order: &NoteOrder, owner: &str) -> Option<Call<bool>> {
+pub(super) fn write_note(layout: &KeySpace, order: &NoteOrder, owner: &str) -> Option<Call<bool>> {
     let (place, token) = (&order.grant.place, order.grant.token?);
     let slot = layout.slot(&place.name);
     let keys = [&*slot.bucket_key, &slot.queue_key, &layout.note_key(&place.name)];
@@ -243,7 +243,7 @@ pub(super) fn write_note(layout: &Layout, order: &NoteOrder, owner: &str) -> Opt
 }
 
 /// The note on a lock, and the time.
-pub(super) fn note(layout: &Layout, name: &Name) -> Call<Value> {
+pub(super) fn note(layout: &KeySpace, name: &Name) -> Call<Value> {
     Call::new(&NOTE_READ, &[&layout.note_key(name)], Ok)
 }
 
@@ -252,7 +252,7 @@ pub(super) const SHOWN_PER_CALL: usize = 256;
 
 /// Part of a queue, front first: up to `limit` places of those who live, after the first `skip` of those behind the number
 /// `after`.
-pub(super) fn show(layout: &Layout, name: &Name, skip: usize, after: Option<u64>, limit: usize) -> Call<Page> {
+pub(super) fn show(layout: &KeySpace, name: &Name, skip: usize, after: Option<u64>, limit: usize) -> Call<Page> {
     let slot = layout.slot(name);
     Call::new(&SHOW, &[&slot.bucket_key, &slot.queue_key], replies::shown)
         .arg(name.as_str())
@@ -264,7 +264,7 @@ pub(super) fn show(layout: &Layout, name: &Name, skip: usize, after: Option<u64>
 }
 
 /// A queue in short, and where these requests stand in it.
-pub(super) fn contention(layout: &Layout, name: &Name, ids: &[RequestId]) -> Call<InShort> {
+pub(super) fn contention(layout: &KeySpace, name: &Name, ids: &[RequestId]) -> Call<InShort> {
     let slot = layout.slot(name);
     let call = Call::new(&CONTENTION, &[&slot.bucket_key, &slot.queue_key], replies::in_short)
         .arg(name.as_str())
@@ -274,7 +274,7 @@ pub(super) fn contention(layout: &Layout, name: &Name, ids: &[RequestId]) -> Cal
 
 /// Names that begin with `prefix`, in no order, from a bucket on, and where it was left off there. A thousand names take the
 /// server some milliseconds, however many are dead.
-pub(super) fn names(layout: &Layout, from: &Swept, upto: u16, prefix: &str) -> Call<Named> {
+pub(super) fn names(layout: &KeySpace, from: &Swept, upto: u16, prefix: &str) -> Call<Named> {
     let (buckets, fields) = SWEPT_PER_CALL;
     let keys: Vec<String> =
         (from.bucket..upto.min(from.bucket + buckets)).map(|bucket| layout.bucket_key(bucket)).collect();
@@ -286,7 +286,7 @@ pub(super) fn names(layout: &Layout, from: &Swept, upto: u16, prefix: &str) -> C
 pub(super) const SWEPT_PER_CALL: (u16, usize) = (64, 1000);
 
 /// Clears away what dead sessions left from a bucket on, and where it was left off there.
-pub(super) fn janitor(layout: &Layout, from: &Swept) -> Call<Swept> {
+pub(super) fn janitor(layout: &KeySpace, from: &Swept) -> Call<Swept> {
     let (buckets, fields) = SWEPT_PER_CALL;
     let upto = crate::kit::bucket::BUCKETS.min(from.bucket + buckets);
     let mut keys = vec![layout.janitor_key()];

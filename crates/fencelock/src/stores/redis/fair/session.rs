@@ -8,7 +8,7 @@ use redis::{RedisError, Value};
 
 use super::fault;
 use super::janitor::{Janitor, clear_up};
-use super::layout::{Layout, VERSION};
+use super::layout::{KeySpace, VERSION};
 use super::scripts::{self, BUCKETS_PER_CALL, Open, Renewed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::Meaning;
@@ -24,11 +24,11 @@ const CLOSES: usize = 8;
 
 /// A client that looks at queues without a session.
 pub(super) struct Reader {
-    layout: Arc<Layout>,
+    layout: Arc<KeySpace>,
 }
 
 impl Reader {
-    pub(super) fn new(layout: Arc<Layout>) -> Self {
+    pub(super) fn new(layout: Arc<KeySpace>) -> Self {
         Self { layout }
     }
 }
@@ -68,7 +68,7 @@ impl LinkUser for Reader {
 
 /// A session: what lives as long as it does, on whichever connection.
 pub(super) struct FairSession {
-    pub(super) layout: Arc<Layout>,
+    pub(super) layout: Arc<KeySpace>,
     /// Drawn at random.
     pub(super) session: u64,
     pub(super) opening: Opening,
@@ -78,7 +78,7 @@ pub(super) struct FairSession {
 }
 
 impl FairSession {
-    pub(super) fn new(layout: Arc<Layout>, session: u64, opening: Opening, places: Places) -> Self {
+    pub(super) fn new(layout: Arc<KeySpace>, session: u64, opening: Opening, places: Places) -> Self {
         Self {
             layout,
             session,

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::plain;
-use super::try_again::{self, Dialect, Held, Marks, Scripts, Shared};
+use super::try_again::{self, Dialect, Held, Marks, Scripts, Sharing};
 use super::wire::{Config, Script};
 use crate::queue::Claim;
 use crate::store::{Capability, Peer, RequestId, Residue, Store, Tokens};
@@ -119,7 +119,7 @@ static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     renew: script!("renew.lua"),
     leave: script!("leave.lua"),
     pass: Some(script!("pass.lua")),
-    shared: Some(Shared { acquire: script!("try_shared.lua"), lighten: script!("lighten.lua"), most_ttl: SHARED_TTL }),
+    shared: Some(Sharing { acquire: script!("try_shared.lua"), lighten: script!("lighten.lua"), most_ttl: SHARED_TTL }),
     show: script!("show.lua"),
     end: script!("break.lua"),
     names: script!("names.lua"),

@@ -19,7 +19,7 @@ use crate::time::Moment;
 
 /// One attempt of a request.
 #[derive(Debug)]
-pub(super) struct Attempt {
+pub(super) struct RedlockAttempt {
     pub(super) place: PlaceId,
     /// What the value says of the holder.
     pub(super) said: Arc<str>,
@@ -31,7 +31,7 @@ pub(super) struct Attempt {
     is_given_up: AtomicBool,
 }
 
-impl Attempt {
+impl RedlockAttempt {
     pub(super) fn new(place: PlaceId, said: Arc<str>, number: u64, earlier: Option<u64>) -> Self {
         Self { place, said, number, earlier, is_given_up: AtomicBool::new(false) }
     }
@@ -61,7 +61,7 @@ impl RedlockSession {
     pub(super) async fn attempt(
         self: &Arc<Self>,
         servers: &Servers,
-        attempt: &Arc<Attempt>,
+        attempt: &Arc<RedlockAttempt>,
         until: Moment,
         is_new: bool,
     ) -> Result<Tried> {
@@ -90,7 +90,7 @@ impl RedlockSession {
         &self,
         index: usize,
         connection: &Connection,
-        attempt: &Arc<Attempt>,
+        attempt: &Arc<RedlockAttempt>,
         is_new: bool,
     ) -> Result<Answer> {
         let (dialect, ttl) = (&self.dialect, self.opening.ttl);
@@ -127,7 +127,7 @@ impl RedlockSession {
 
     /// Deletes an attempt wherever it may be, and waits for those servers that had granted it. A server that cannot be reached keeps it
     /// for a ttl.
-    async fn give_up(&self, servers: &Servers, attempt: &Arc<Attempt>, given: &Given<Answer>) {
+    async fn give_up(&self, servers: &Servers, attempt: &Arc<RedlockAttempt>, given: &Given<Answer>) {
         attempt.is_given_up.store(true, Ordering::Release);
         let is_granted = |answer: &Answer| matches!(answer.tried, Tried::Granted(_));
         let may_be_at = |index: usize| match &given[index] {

@@ -57,7 +57,7 @@ static CAPABILITY: LazyLock<Capability> = LazyLock::new(|| Capability {
 
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
-        let url::Said { servers, prefix, times } = url::read(url)?;
+        let url::RedlockUrl { servers, prefix, times } = url::read(url)?;
         let plain = plain::dialect(prefix, plain::Extra::Nothing);
         let dialect = Arc::new(Dialect { capability: &CAPABILITY, marks: &MARKS, ..plain });
         let servers = servers.into_iter().map(Arc::new).collect();

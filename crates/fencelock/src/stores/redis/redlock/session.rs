@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use super::Times;
-use super::attempt::{Attempt, at, withdrawn};
+use super::attempt::{RedlockAttempt, at, withdrawn};
 use super::servers::{Answers, Given, Servers, ToMajority, heard, open};
 use super::store::breaks;
 use super::votes::Votes;
@@ -31,7 +31,7 @@ pub(super) struct RedlockSession {
 
 /// The newest attempt of a request, unless it was refused.
 enum Latest {
-    Attempt(Arc<Attempt>),
+    Attempt(Arc<RedlockAttempt>),
     /// The place is given up: there is no further one.
     Leaving,
 }
@@ -48,7 +48,7 @@ impl RedlockSession {
     }
 
     /// An attempt, which is the newest one of its request from now on; not when its place is being given up.
-    fn begin(&self, due: &Try) -> Result<Arc<Attempt>> {
+    fn begin(&self, due: &Try) -> Result<Arc<RedlockAttempt>> {
         let (place, id, mut attempts) = (due.place.clone(), due.place.request, self.attempts());
         let earlier = match attempts.get(&id) {
             Some(Latest::Leaving) => return Err(withdrawn()),
@@ -56,13 +56,13 @@ impl RedlockSession {
             None => None,
         };
         let number = self.number.fetch_add(1, Ordering::Relaxed);
-        let attempt = Arc::new(Attempt::new(place, Arc::clone(&due.said), number, earlier));
+        let attempt = Arc::new(RedlockAttempt::new(place, Arc::clone(&due.said), number, earlier));
         attempts.insert(id, Latest::Attempt(Arc::clone(&attempt)));
         Ok(attempt)
     }
 
     /// Whether this is the newest attempt of a request that was not given up.
-    pub(super) fn has(&self, attempt: &Arc<Attempt>) -> bool {
+    pub(super) fn has(&self, attempt: &Arc<RedlockAttempt>) -> bool {
         let attempts = self.attempts();
         matches!(attempts.get(&attempt.place.request), Some(Latest::Attempt(newest)) if Arc::ptr_eq(newest, attempt))
     }
@@ -109,14 +109,14 @@ impl UnqueuedBackend for Asking {
                 let sent = session.opening.clock.now();
                 let places = asked.iter().map(|(place, number)| at(&session.dialect, place, *number)).collect();
                 let gone = connection.run("renew", &session.dialect.renew(places, session.opening.ttl)).await?;
-                Ok(Said { gone, counts: session.votes.counts(index, sent) })
+                Ok(RenewalReply { gone, counts: session.votes.counts(index, sent) })
             })
         })?;
         let quorum = servers.quorum();
-        let unknown = |given: &Given<Said>| -> Vec<usize> {
+        let unknown = |given: &Given<RenewalReply>| -> Vec<usize> {
             (0..places.len()).filter(|lock| outcome(given, *lock, quorum).is_none()).collect()
         };
-        let is_decided = |given: &Given<Said>| {
+        let is_decided = |given: &Given<RenewalReply>| {
             let is_known = heard(given) >= quorum && unknown(given).is_empty();
             is_known || heard(given) + open(given) < quorum
         };
@@ -182,7 +182,7 @@ impl Asking {
 }
 
 /// What one server said of the locks that it was asked to prolong.
-struct Said {
+struct RenewalReply {
     /// By their numbers among all.
     gone: Vec<usize>,
     /// Whether the server has a vote.
@@ -190,7 +190,7 @@ struct Said {
 }
 
 /// Whether a lock lives; `None` where too few answered to tell.
-fn outcome(given: &Given<Said>, lock: usize, quorum: usize) -> Option<bool> {
+fn outcome(given: &Given<RenewalReply>, lock: usize, quorum: usize) -> Option<bool> {
     let (gone, there): (Vec<_>, Vec<_>) = given.iter().flatten().flatten().partition(|said| said.gone.contains(&lock));
     if there.iter().filter(|said| said.counts).count() >= quorum {
         return Some(true);

@@ -18,13 +18,13 @@ pub(super) const TLS_OPTIONS: &[&str] =
 const LEAST: usize = 3;
 
 /// What a URL says.
-pub(super) struct Said {
+pub(super) struct RedlockUrl {
     pub(super) servers: Vec<Config>,
     pub(super) prefix: String,
     pub(super) times: Times,
 }
 
-pub(super) fn read(mut url: StoreUrl) -> Result<Said> {
+pub(super) fn read(mut url: StoreUrl) -> Result<RedlockUrl> {
     let prefix = prefix(url.take("prefix"))?.unwrap_or_default();
     let times = Times { drift: url.take_ms("drift_ms")?, rejoin: url.take_ms("rejoin_ms")? };
     let is_secure = url.scheme() == "redlocks";
@@ -44,7 +44,7 @@ pub(super) fn read(mut url: StoreUrl) -> Result<Said> {
     if number.is_multiple_of(2) {
         tracing::warn!(servers = number, "An even number of servers lets no more of them fail than one server less.");
     }
-    Ok(Said { servers, prefix, times })
+    Ok(RedlockUrl { servers, prefix, times })
 }
 
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
 
-    fn read_url(url: &str) -> Result<Said> {
+    fn read_url(url: &str) -> Result<RedlockUrl> {
         read(StoreUrl::parse(url)?)
     }
 

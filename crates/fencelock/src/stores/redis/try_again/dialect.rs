@@ -74,14 +74,14 @@ pub(crate) struct Scripts {
     /// Releases a lock, and takes it for the next one of the session if nobody else waits; `None` where nobody knows that.
     pub(crate) pass: Option<Script>,
     /// Readers and writers, in a layout that has them. `renew`, `leave`, `show` and `end` are for these, too.
-    pub(crate) shared: Option<Shared>,
+    pub(crate) shared: Option<Sharing>,
     pub(crate) show: Script,
     pub(crate) end: Script,
     pub(crate) names: Script,
 }
 
 /// What a dialect of readers and writers teaches the server besides.
-pub(crate) struct Shared {
+pub(crate) struct Sharing {
     /// As [`Scripts::acquire`], and told whether to `read` or to `write`.
     pub(crate) acquire: Script,
     /// Makes a writer a reader.

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use self::dialect::Found;
-pub(super) use self::dialect::{Dialect, Held, Marks, Ours, Quick, Scripts, Shared, milliseconds};
+pub(super) use self::dialect::{Dialect, Held, Marks, Ours, Quick, Scripts, Sharing, milliseconds};
 pub(super) use self::session::Reader;
 use self::session::{Asking, SessionUser};
 use super::wire::{Config, Connection, Link, LinkUser, RestartWatch, link, without_info};

@@ -10,7 +10,7 @@ use super::super::{Call, Enter, News, Open, Renewed, Seen, Shown, Swept, enter, 
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Owner, RequestId};
-use crate::stores::redis::fair::layout::Layout;
+use crate::stores::redis::fair::layout::KeySpace;
 
 /// Longer than any test.
 pub(super) const LONG: Duration = Duration::from_secs(600);
@@ -42,7 +42,7 @@ impl Dice {
 
 pub(super) struct Bed {
     pub(super) connection: Connection,
-    pub(super) layout: Layout,
+    pub(super) layout: KeySpace,
     listener: Connection,
     requests: u64,
 }
@@ -56,7 +56,7 @@ impl Bed {
     /// On a server of one's own.
     pub(super) fn at(url: &str) -> Self {
         let client = redis::Client::open(format!("{url}?protocol=resp3")).unwrap();
-        let layout = Layout::new(&format!("test-{:016x}", getrandom::u64().unwrap()));
+        let layout = KeySpace::new(&format!("test-{:016x}", getrandom::u64().unwrap()));
         let plain = redis::Client::open(url).unwrap();
         let mut bed = Self {
             connection: client.get_connection().unwrap(),

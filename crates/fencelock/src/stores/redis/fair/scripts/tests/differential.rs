@@ -19,7 +19,7 @@ struct Known {
 /// A queue as the rule has it, and the server that is to agree.
 struct Trial<'a> {
     bed: &'a mut Bed,
-    layout: Layout,
+    layout: KeySpace,
     name: Name,
     sessions: Vec<u64>,
     line: Vec<Known>,
