@@ -107,13 +107,18 @@ impl Watched {
     }
 }
 
+/// Sentinels with this never replace the primary, however long it stands still on a busy machine.
+pub const NO_FAILOVER: &[&str] = &["sentinel down-after-milliseconds locks 3600000"];
+
 /// The servers that all tests share. No test may break them.
 ///
 /// # Panics
 /// When they cannot be started.
 pub fn shared_watched() -> &'static Watched {
     static SHARED: OnceLock<Watched> = OnceLock::new();
-    SHARED.get_or_init(|| Watched::start(2, &Settings::default(), &[]).expect("a primary, replicas and Sentinels"))
+    SHARED.get_or_init(|| {
+        Watched::start(2, &Settings::default(), NO_FAILOVER).expect("a primary, replicas and Sentinels")
+    })
 }
 
 fn named(sentinel: &Server) -> io::Result<SocketAddr> {

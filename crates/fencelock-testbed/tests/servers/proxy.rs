@@ -132,6 +132,7 @@ fn a_hole_swallows_and_healing_resets_what_lost_bytes() {
     exchange(&mut holed, b"x").unwrap();
     proxy.hole(Way::Up);
     holed.write_all(b"gone").unwrap();
+    assert!(wait_until(PATIENCE, || proxy.lost_bytes()));
     assert!(is_silent(&mut holed));
     proxy.heal();
     assert_eq!(holed.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::ConnectionReset);

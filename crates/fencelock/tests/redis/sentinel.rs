@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fencelock::{Client, ErrorKind};
 use fencelock_testbed::Proxy;
-use fencelock_testbed::redis::{Role, Settings, Watched, shared_watched};
+use fencelock_testbed::redis::{NO_FAILOVER, Role, Settings, Watched, shared_watched};
 
 use crate::lab::{PATIENCE, acquired, acquiring, client, queued, refused, refused_within, server, soon, taken, until};
 
@@ -118,7 +118,7 @@ async fn sentinels_have_a_password_of_their_own_and_the_error_says_that_it_is_th
 
 #[tokio::test]
 async fn a_grant_that_no_replica_acknowledges_is_withdrawn_and_holds_up_nobody() {
-    let watched = Watched::start(1, &Settings::default(), &[]).unwrap();
+    let watched = Watched::start(1, &Settings::default(), NO_FAILOVER).unwrap();
     let url = |replicas: u32| watched.url("", &format!("min_replicas={replicas}"));
     let (strict, lax) = (client(&url(1), 4000).await, client(&url(0), 4000).await);
     soon(strict.mutex("job").unwrap().acquire()).await.unwrap().release().await.unwrap();
