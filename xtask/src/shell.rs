@@ -101,7 +101,12 @@ fn running() -> std::sync::MutexGuard<'static, Vec<Pid>> {
 /// Runs the command as a process group, which outlives neither its end, nor `limit`, nor us when we are told to end.
 fn follow(command: &mut Command, limit: Duration, mut each: impl FnMut(&str)) -> io::Result<ExitStatus> {
     static RELAY: OnceLock<()> = OnceLock::new();
-    RELAY.get_or_init(|| drop(std::thread::spawn(relay)));
+    RELAY.get_or_init(|| {
+        // The handlers are there before a command is: a signal that comes early ends the command, too.
+        if let Ok(signals) = Signals::new([SIGINT, SIGTERM]) {
+            std::thread::spawn(move || relay(signals));
+        }
+    });
     let mut child: Child = {
         let mut running = running();
         let child = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
@@ -149,8 +154,8 @@ fn follow(command: &mut Command, limit: Duration, mut each: impl FnMut(&str)) ->
 }
 
 /// Ends with the first signal, and ends what is running before.
-fn relay() -> io::Result<()> {
-    let Some(signal) = Signals::new([SIGINT, SIGTERM])?.forever().next() else { return Ok(()) };
+fn relay(mut signals: Signals) {
+    let Some(signal) = signals.forever().next() else { return };
     // Not given back: nothing new begins.
     let running = running();
     for pid in &*running {
