@@ -102,7 +102,7 @@ fn a_lock_whose_server_became_a_replica_is_told_once_and_as_that() {
 fn a_lock_that_cannot_be_renewed_for_a_password_that_was_changed_says_so() {
     let server = Server::start(Settings::default().with_user("me", "on >one ~* &* +@all")).unwrap();
     let url = server.url().replace("redis://", "redis://me:one@");
-    let place = Place::with_store(format!("{url}?ttl_ms=6000&renew_interval_ms=200"));
+    let place = Place::with_store(format!("{url}?ttl_ms=15000&renew_interval_ms=200"));
     let holder = holder(&place, &[]);
     server.ask(&["ACL", "SETUSER", "me", "resetpass", ">two"]).unwrap();
     server.ask(&["CLIENT", "KILL", "USER", "me"]).unwrap();

@@ -25,7 +25,7 @@ use super::once::{self, Once, SLOT_VARIABLE};
 use super::several::{self, Home, lines, locks};
 use super::supervise::{Ending, Limits, Supervised, certain_until};
 use super::told::{Cause, Told};
-use super::{SILENCE, StoreArguments, connect, farewell, said_already};
+use super::{FAREWELL, SILENCE, StoreArguments, connect, farewell, said_already};
 use crate::arguments::{self, Permits};
 use crate::job::Job;
 use crate::kept_signals::asks_for_an_end;
@@ -537,7 +537,7 @@ impl Run {
         }
         if self.address.is_some() && !is_useless {
             // What is left of it is of a term that ends now, which observers see.
-            let _ = timeout(BRIEF_RELEASE, note::write_address(homes, &guard, None)).await;
+            let _ = timeout(FAREWELL, note::write_address(homes, &guard, None)).await;
         }
         let ended = match timeout(limit, self.give_back(guard, signals)).await {
             Err(_) | Ok(Some(Ok(()))) => ended,

@@ -10,8 +10,8 @@ use super::several::{Home, is_one, locks_of, refusal};
 use crate::output::say;
 use crate::times;
 
-/// How long the store may take to tell who broke the lock.
-const WHO: Duration = Duration::from_secs(2);
+/// How long the store may take to name the client that broke the lock. A busy host needs seconds.
+const WHO: Duration = Duration::from_secs(10);
 
 /// How a lock ends before its command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

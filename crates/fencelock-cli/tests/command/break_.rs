@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use crate::common::terminal::Screen;
-use crate::common::{Place, Running, code, ended, output, stderr, stdout, until};
+use crate::common::{Place, Running, code, ended, output, stderr, stdout};
 
 fn token(place: &Place, name: &str) -> i64 {
     place.contenders(name)[0]["token"].as_str().unwrap().parse().unwrap()
@@ -13,8 +13,7 @@ fn token(place: &Place, name: &str) -> i64 {
 fn the_holder_is_told_why_the_next_token_is_higher_and_a_record_is_kept() {
     let place = Place::new();
     let mut command = place.run(&["job", "--purpose", "to test"], "cat");
-    let holder = Running::start(command.stdin(Stdio::piped()).stderr(Stdio::piped()));
-    place.queued("job", 1);
+    let holder = Running::start(command.stdin(Stdio::piped()).stderr(Stdio::piped())).begun();
     let (before, pid) = (token(&place, "job"), holder.pid());
     let next = Running::start(place.run(&["--quiet", "job"], "cat").stdin(Stdio::piped()));
     place.queued("job", 2);
@@ -26,7 +25,7 @@ fn the_holder_is_told_why_the_next_token_is_higher_and_a_record_is_kept() {
     assert_eq!(code(&told), 76);
     let text = stderr(&told);
     assert!(text.contains("it was broken by pid") && text.contains("stuck since noon"), "{text}");
-    until("the next one holds it", || (place.contenders("job").len() == 1).then_some(()));
+    place.queued("job", 1);
     assert!(token(&place, "job") > before);
     let shown = stdout(&output(&mut place.fencelock(&["show", "job", "--json"])));
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
@@ -54,7 +53,7 @@ fn nothing_is_broken_that_nobody_holds() {
 #[test]
 fn of_several_holders_the_token_names_one() {
     let place = Place::new();
-    let start = |options: &[&str]| Running::start(place.run(options, "cat").stdin(Stdio::piped()));
+    let start = |options: &[&str]| Running::start(place.run(options, "cat").stdin(Stdio::piped())).begun();
     let _readers = [start(&["--shared", "page"]), start(&["--shared", "page"])];
     place.queued("page", 2);
     let (code, said) = ended(&mut place.fencelock(&["break", "page", "--reason", "x", "--yes"]));

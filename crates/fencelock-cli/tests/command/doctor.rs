@@ -66,6 +66,7 @@ fn a_redis_that_evicts_forgets_and_hangs_up_is_found_out() {
     let replica = redis::Server::start(redis::Settings { role, ..settings(&[]) }).unwrap();
     let (code, said) = report(&replica.url());
     assert_eq!((code, found(&said, "problem", &["this is a replica"])), (2, true), "{said}");
+    assert!(wait_until(PATIENCE, || server.info("connected_slaves").unwrap() == "1"));
     let (_, said) = report(&server.url());
     assert!(found(&said, "warning", &["1 replicas copy this server"]), "{said}");
     let role = redis::Role::SentinelOf(server.address());
@@ -142,7 +143,8 @@ fn a_postgresql_that_cannot_be_told_from_another_one_is_found_out_and_warned_of_
 #[test]
 fn a_postgresql_that_grants_nothing_after_a_promotion_says_until_when_in_doctor_show_and_errors() {
     let primary = postgres::Server::start(postgres::Settings::default()).unwrap();
-    assert_eq!(code(&output(&mut Place::with_store(primary.url()).run(&["job"], "true"))), 0);
+    // The client of the longest ttl says for how long the standby grants nothing.
+    assert_eq!(code(&output(&mut Place::with_store(patient(&primary.url())).run(&["job"], "true"))), 0);
     let settings = postgres::Settings { standby_of: Some(primary.address()), ..postgres::Settings::default() };
     let standby = postgres::Server::start(settings).unwrap();
     standby.promote().unwrap();

@@ -14,8 +14,8 @@ fn every_store() -> [Place; 5] {
         Place::new(),
         Place::with_store(shared().url_with("ttl_ms=60000")),
         Place::with_store(zookeeper::shared().url_with("ttl_ms=60000")),
-        Place::with_store(postgres::KIND.shared().url()),
-        Place::with_store(mysql::KIND.shared().url()),
+        Place::with_store(postgres::KIND.shared().url_with("ttl_ms=60000")),
+        Place::with_store(mysql::KIND.shared().url_with("ttl_ms=60000")),
     ]
 }
 
@@ -150,7 +150,8 @@ fn a_run_that_is_told_to_end_or_outlives_max_hold_has_died_whatever_its_exit_cod
 }
 
 fn refuses_a_second_waiter(place: &Place) {
-    let slot = ["--slot", "a", "job"];
+    // The first client of a busy server makes the schema, which may take long.
+    let slot = ["--connect-wait", "180s", "--slot", "a", "job"];
     let first = Running::start(place.run(&slot, "echo >> began; exec cat").stdin(Stdio::piped()));
     until("it runs", || place.path("began").exists().then_some(()));
     let waits = Running::start(&mut place.run(&[&["--quiet"], &slot[..]].concat(), "false"));
@@ -199,7 +200,9 @@ fn a_named_slot_that_falls_out_of_memory_is_reported() {
 }
 
 fn lists_its_jobs(place: &Place) {
-    let run = |name: &str, slot: &str, script: &str| ended(&mut place.run(&["--slot", slot, name], script)).0;
+    let run = |name: &str, slot: &str, script: &str| {
+        ended(&mut place.run(&["--connect-wait", "180s", "--slot", slot, name], script)).0
+    };
     assert_eq!([run("job", "a", "exit 3"), run("job", "b", "true"), run("other", "a", "true")], [3, 0, 0]);
     let shown = output(&mut place.fencelock(&["jobs", "--json"]));
     assert_eq!(code(&shown), 0, "{shown:?}");

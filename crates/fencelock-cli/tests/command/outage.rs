@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use crate::common::{Place, Running, ended};
+use crate::common::{Place, Running, code, ended, output};
 use fencelock_testbed::redis::{Server, Settings};
 
 fn server() -> (Server, Place) {
@@ -34,8 +34,9 @@ fn a_silent_store_that_is_tried_once_is_told_as_that() {
     let server = Server::start(Settings::default()).unwrap();
     server.pause();
     let place = Place::with_store(format!("{}?request_deadline_ms=10000&ttl_ms=60000", server.url()));
-    let (code, said) = ended(&mut place.run(&["--try", "job"], "true"));
-    assert_eq!(code, 69, "{said}");
+    let done = output(&mut place.run(&["--try", "job"], "true"));
+    let said = str::from_utf8(&done.stderr).unwrap();
+    assert_eq!(code(&done), 69, "{said}");
     assert!(said.contains("is not reached yet, and is tried once") && !said.contains("0ns"), "{said}");
 }
 

@@ -1,11 +1,11 @@
 //! The page of `fencelock serve` in a real browser.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use fencelock::Client;
-use fencelock_testbed::PROXIES;
 use fencelock_testbed::redis::{Server, Settings};
+use fencelock_testbed::{PROXIES, Port};
 use serde_json::json;
 
 use crate::common::browser::{Browser, ENTER};
@@ -67,8 +67,8 @@ fn the_page_works_behind_nginx_and_haproxy_as_the_document_sets_them_up() {
     let _first = place.holder("first");
     let (token, file) = token(&place);
     let served = Served::start(&place, &["--allow-break", "--token-file", &file]);
-    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (nginx, haproxy) = (free(), free());
+    let ports = [Port::reserve().unwrap(), Port::reserve().unwrap()];
+    let [nginx, haproxy] = ports.each_ref().map(Port::address);
     let directory = place.directory.path().display();
     let temporary =
         ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|of| format!("{of}_temp_path {directory}/{of};"));

@@ -1,10 +1,9 @@
 //! A real Prometheus that reads `fencelock serve` alone: the board of stores and the rules have data.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 
-use fencelock_testbed::PROMETHEUS;
+use fencelock_testbed::{PROMETHEUS, Port};
 
 use crate::common::http::{Served, ask, token};
 use crate::common::{Place, Running, output, until};
@@ -14,20 +13,21 @@ fn ops(file: &str) -> String {
 }
 
 /// A Prometheus with the example's configuration, which reads `served` with the token in `file`.
-fn prometheus(place: &Place, served: &Served, file: &str) -> (Running, SocketAddr) {
+fn prometheus(place: &Place, served: &Served, file: &str) -> (Running, Port) {
     let example = ops("prometheus.yml");
     let (of, with) = ("locks.example:7433", "/etc/prometheus/fencelock-token");
     assert!(example.contains(of) && example.contains(with), "{example}");
     let config = example.replace(of, &served.address.to_string()).replace(with, file);
     fs::write(place.path("prometheus.yml"), format!("global: {{ scrape_interval: 1s }}\n{config}")).unwrap();
     fs::write(place.path("alerts.yml"), ops("alerts.yml")).unwrap();
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = Port::reserve().unwrap();
+    let address = port.address();
     let mut command = Command::new("prometheus");
     command.current_dir(place.directory.path()).args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"]);
     command.arg(format!("--web.listen-address={address}")).stdout(Stdio::null()).stderr(Stdio::null());
     let running = Running::start(&mut command);
     until("Prometheus listens", || std::net::TcpStream::connect(address).ok());
-    (running, address)
+    (running, port)
 }
 
 #[test]
@@ -38,10 +38,10 @@ fn every_panel_of_the_board_of_stores_and_every_rule_has_data_from_serve_alone()
     let _holder = place.holder("job/one");
     let (_, file) = token(&place);
     let served = Served::start(&place, &["--token-file", &file, "--class", "job/*"]);
-    let (_prometheus, address) = prometheus(&place, &served, &file);
+    let (_prometheus, port) = prometheus(&place, &served, &file);
     let has_data = |expression: &str| {
         let encoded: String = expression.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        let answer = ask(address, "GET", &format!("/api/v1/query?query={encoded}"), &[], "");
+        let answer = ask(port.address(), "GET", &format!("/api/v1/query?query={encoded}"), &[], "");
         answer.status == 200 && answer.json()["data"]["result"].as_array().is_some_and(|result| !result.is_empty())
     };
     let board: serde_json::Value = serde_json::from_str(&ops("grafana-stores.json")).unwrap();

@@ -7,7 +7,9 @@ use fencelock_testbed::redis::shared;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::common::{PROGRAM, Place, Running, children, code, ended, is_alive, output, stderr, stdout, until, written};
+use crate::common::{
+    PROGRAM, Place, Running, children, code, ended, is_alive, output, refused, stderr, stdout, until, written,
+};
 
 /// A script of the shell in which `fencelock` is the program under test.
 fn script(place: &Place, text: &str) -> Command {
@@ -205,8 +207,7 @@ fn a_lock_is_taken_for_a_process_of_ones_own_that_is_there() {
     }
     let ours = std::process::id().to_string();
     let holder = place.holder("job");
-    let (code, text) = ended(&mut place.fencelock(&["acquire", "--try", "job", "--pid", &ours]));
-    assert!(code == 75 && text.contains(&format!("pid {}", holder.pid())), "{code} {text}");
+    refused(&mut place.fencelock(&["acquire", "--try", "job", "--pid", &ours]), &format!("pid {}", holder.pid()));
     assert_eq!(
         ended(&mut place.fencelock(&["acquire", "--wait", "10ms", "-qE", "9", "job", "--pid", &ours])),
         (9, String::new())

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::common::{PROGRAM, Place, Running, code, ended, output, stderr, stdout};
+use crate::common::{PROGRAM, Place, Running, code, ended, output, refused, stderr, stdout};
 
 #[test]
 fn the_command_holds_all_names_and_is_told_them_in_their_order_with_their_tokens() {
@@ -28,9 +28,9 @@ fn none_is_taken_while_one_is_busy() {
     let place = Place::new();
     let holder = place.holder("b");
     for limit in [&["--try"][..], &["--wait", "1ms"]] {
-        let (code, text) = ended(&mut place.run(&[limit, &["a", "b", "c"]].concat(), "true"));
-        assert_eq!(code, 75, "{text}");
-        assert!(text.contains("name b") && text.contains(&format!("pid {}", holder.pid())), "{text}");
+        let all = [limit, &["a", "b", "c"]].concat();
+        let text = refused(&mut place.run(&all, "true"), &format!("pid {}", holder.pid()));
+        assert!(text.contains("name b"), "{text}");
         assert!(place.contenders("a").is_empty() && place.contenders("c").is_empty());
     }
 }
@@ -54,8 +54,8 @@ fn two_that_name_the_same_locks_in_opposite_orders_both_come_to_their_end() {
 #[test]
 fn a_command_is_stopped_when_one_of_its_locks_is_broken_and_that_one_is_named() {
     let place = Place::new();
-    let command = Running::start(place.fencelock(&["run", "a", "b", "--", "sleep", "1000"]).stderr(Stdio::piped()));
-    place.queued("b", 1);
+    let mut command = place.fencelock(&["run", "a", "b", "--", "sleep", "1000"]);
+    let command = Running::start(command.stderr(Stdio::piped())).begun();
     assert_eq!(ended(&mut place.fencelock(&["break", "b", "--reason", "stuck", "--yes"])).0, 0);
     let output = command.end();
     assert_eq!(code(&output), 76);

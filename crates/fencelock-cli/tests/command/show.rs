@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use nix::sys::signal::Signal;
 
-use crate::common::{Place, Running, ended, output, stdout, stopped, written};
+use crate::common::{Place, Running, ended, output, refused, stdout, stopped, written};
 
 #[test]
 fn every_contender_is_shown_in_order() {
@@ -102,11 +102,10 @@ fn a_long_queue_is_shown_by_pages() {
     assert!(listed.lines().nth(1).unwrap().ends_with('3'), "{listed}");
 }
 
-/// What `show`, `ls` and a refused `run` say of the lock `job`.
-fn told_of_job(place: &Place) -> [String; 3] {
-    let refused = ended(&mut place.run(&["--try", "job"], "true"));
-    assert_eq!(refused.0, 75);
-    [stdout(&output(&mut place.fencelock(&["show", "job"]))), stdout(&output(&mut place.fencelock(&["ls"]))), refused.1]
+/// The output of `show`, `ls` and a refused `run` about the lock `job`; the refusal says `part`.
+fn told_of_job(place: &Place, part: &str) -> [String; 3] {
+    let refused = refused(&mut place.run(&["--try", "job"], "true"), part);
+    [stdout(&output(&mut place.fencelock(&["show", "job"]))), stdout(&output(&mut place.fencelock(&["ls"]))), refused]
 }
 
 #[test]
@@ -120,11 +119,9 @@ fn a_holder_that_was_killed_is_said_to_be_gone_with_who_keeps_its_lock() {
     holder.0.take().unwrap().wait().unwrap();
     let shown = &place.contenders("job")[0];
     assert_eq!((&shown["process"], shown["kept_by"][0].to_string()), (&"gone".into(), command.clone()));
-    for told in told_of_job(&place) {
-        assert!(
-            told.contains(&format!("process {pid} is gone; its session is kept open by process {command}")),
-            "{told}"
-        );
+    let trouble = format!("process {pid} is gone; its session is kept open by process {command}");
+    for told in told_of_job(&place, &trouble) {
+        assert!(told.contains(&trouble), "{told}");
     }
 }
 
@@ -140,8 +137,9 @@ fn a_waiter_that_was_granted_while_it_was_stopped_is_said_to_be_with_what_helps(
     drop(holder);
     place.queued("job", 1);
     let pid = waiter.pid();
-    for told in told_of_job(&place) {
-        assert!(told.contains(&format!("process {pid} is stopped and keeps the lock")), "{told}");
+    let trouble = format!("process {pid} is stopped and keeps the lock");
+    for told in told_of_job(&place, &trouble) {
+        assert!(told.contains(&trouble), "{told}");
         assert!(told.contains(&format!("`kill -CONT {pid}`")) && told.contains("`fencelock break job`"), "{told}");
     }
     waiter.signal(Signal::SIGCONT);

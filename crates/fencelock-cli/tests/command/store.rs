@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{Place, Running, binary, code, ended, output, stderr, stdout, written};
+use crate::common::{Place, Running, binary, code, ended, line_with, output, stderr, stdout};
 
 /// `fencelock` with nothing in its environment but what the test sets, as an ordinary user.
 pub(crate) struct Nobody {
@@ -388,8 +388,7 @@ fn the_store_is_named_wherever_waiting_is_said_and_where_locks_are_shown() {
     let mut waiting = here(&["run", "job", "--", "true"]);
     let waiting = waiting.env("FENCELOCK_STORE", place.url()).stderr(fs::File::create(&told).unwrap());
     let waiter = Running::start(waiting);
-    let said = written(&told);
-    assert!(said.contains(&format!("waiting for job in {name}, held by pid {}", holder.pid())), "{said}");
+    line_with(&told, &format!("waiting for job in {name}, held by pid {}", holder.pid()));
     drop(waiter);
     let (_, said) = ended(&mut here(&["break", "idle", "--yes", "--reason", "x"]));
     assert!(said.contains(&from_file), "{said}");

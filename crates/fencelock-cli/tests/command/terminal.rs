@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt as _;
 
 use crate::common::terminal::{Screen, in_front, shell};
-use crate::common::{Place, Running, is_alive, is_stopped, stopped, until, written};
+use crate::common::{Place, Running, is_alive, is_stopped, line_with, stopped, until, written};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
@@ -183,8 +183,7 @@ fn a_command_that_somebody_stopped_is_reported_once_and_keeps_the_lock() {
         killpg(Pid::from_raw(command), Signal::SIGSTOP).unwrap();
         stopped(command);
         if round == 0 {
-            let line = written(&told);
-            assert_eq!(line, "fencelock: the command was stopped by SIGSTOP, and the lock job is held meanwhile\n");
+            line_with(&told, "fencelock: the command was stopped by SIGSTOP, and the lock job is held meanwhile\n");
         }
         assert_eq!(place.contenders("job")[0]["state"], "holder");
         let before = length();
@@ -194,5 +193,5 @@ fn a_command_that_somebody_stopped_is_reported_once_and_keeps_the_lock() {
     running.signal(Signal::SIGUSR1);
     assert_eq!(running.code(), 3);
     let told = std::fs::read_to_string(&told).unwrap();
-    assert_eq!(told.matches("fencelock:").count(), 1, "{told}");
+    assert_eq!(told.matches("fencelock: the command was stopped").count(), 1, "{told}");
 }

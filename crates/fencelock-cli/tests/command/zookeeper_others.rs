@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use crate::common::hand::{by_hand, plant};
 use crate::common::terminal::Screen;
-use crate::common::{Place, Running, code, ended, output, stderr, stdout};
+use crate::common::{Place, Running, code, ended, output, refused, stderr, stdout};
 use fencelock_testbed::zookeeper::shared;
 use fencelock_zookeeper::{Acl, CreateMode};
 
@@ -42,8 +42,7 @@ fn nodes_of_other_clients_are_shown_in_the_same_queue() {
             (&"import of [2J prices".into(), true)
         );
         assert!(contenders[0]["token"].is_string() && contenders[0]["pid"].is_null(), "{contenders:?}");
-        let (busy, said) = ended(&mut place.run(&["--try", "job"], "true"));
-        assert_eq!((busy, said.contains("held by 10.0.0.7 (Curator InterProcessMutex)")), (75, true), "{said}");
+        refused(&mut place.run(&["--try", "job"], "true"), "held by 10.0.0.7 (Curator InterProcessMutex)");
         let listed = stdout(&output(&mut place.fencelock(&["ls", "--json"])));
         let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
         assert_eq!((&listed[0]["name"], &listed[0]["waiting"]), (&"job".into(), &2.into()));

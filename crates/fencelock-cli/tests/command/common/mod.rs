@@ -115,15 +115,12 @@ impl Place {
         });
     }
 
-    /// A holder of `name`: holds until it is dropped or its stdin is closed.
+    /// A holder of `name`, whose command has begun: holds until it is dropped or its stdin is closed.
     pub(crate) fn holder(&self, name: &str) -> Running {
-        let holder =
-            Running::start(self.fencelock(&["run", name, "--purpose", "to test", "--", "cat"]).stdin(Stdio::piped()));
-        until_ok("the lock is held", || {
-            let contenders = self.contenders(name);
-            let is_held = contenders.first().is_some_and(|contender| contender["state"] == "holder");
-            if is_held { Ok(()) } else { Err(format!("{contenders:?}")) }
-        });
+        let mut command = self.fencelock(&["run", name, "--purpose", "to test", "--", "cat"]);
+        let holder = Running::start(command.stdin(Stdio::piped())).begun();
+        let contenders = self.contenders(name);
+        assert!(contenders.first().is_some_and(|contender| contender["state"] == "holder"), "{contenders:?}");
         holder
     }
 
@@ -131,12 +128,8 @@ impl Place {
     pub(crate) fn refuses_a_busy_lock_with_its_holder_named(&self) {
         let holder = self.holder("job");
         for limit in [&["--try"][..], &["--connect-wait", "180s", "--wait", "5s"]] {
-            // The look for the holder has a second, which a busy server may not have.
-            until("the refusal names the holder", || {
-                let (code, text) = ended(&mut self.run(&[limit, &["job"]].concat(), "true"));
-                assert_eq!(code, 75, "{text}");
-                (text.contains(&format!("pid {}", holder.pid())) && text.contains("to test")).then_some(())
-            });
+            let text = refused(&mut self.run(&[limit, &["job"]].concat(), "true"), &format!("pid {}", holder.pid()));
+            assert!(text.contains("to test"), "{text}");
             let (code, text) = ended(&mut self.run(&[limit, &["-E", "9", "--quiet", "job"]].concat(), "true"));
             assert_eq!((code, text.as_str()), (9, ""));
         }
@@ -170,8 +163,7 @@ impl Place {
         let reader = start(&["--shared", "page"]);
         self.queued("page", 1);
         assert_eq!(ended(&mut self.run(&["--try", "--shared", "page"], "true")).0, 0);
-        let (busy, said) = ended(&mut self.run(&["--try", "--exclusive", "page"], "true"));
-        assert_eq!((busy, said.contains(&format!("pid {}", reader.pid()))), (75, true), "{said}");
+        refused(&mut self.run(&["--try", "--exclusive", "page"], "true"), &format!("pid {}", reader.pid()));
         let (conflict, said) = ended(&mut self.run(&["page"], "true"));
         assert_eq!((conflict, said.contains("reader") && said.contains("mutex")), (65, true), "{said}");
         let _writer = start(&["--quiet", "--exclusive", "page"]);
@@ -190,8 +182,7 @@ impl Place {
     /// `break` ends the grant that it names, its holder and `show` say why, and there is no second time.
     pub(crate) fn tells_a_broken_holder_why_and_shows_the_record(&self) {
         let holder =
-            Running::start(self.run(&["--shared", "page"], "cat").stdin(Stdio::piped()).stderr(Stdio::piped()));
-        self.queued("page", 1);
+            Running::start(self.run(&["--shared", "page"], "cat").stdin(Stdio::piped()).stderr(Stdio::piped())).begun();
         let token = self.contenders("page")[0]["token"].as_str().unwrap().to_owned();
         let next = Running::start(self.run(&["--quiet", "--exclusive", "page"], "true").stdin(Stdio::piped()));
         self.queued("page", 2);
@@ -216,11 +207,26 @@ pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// What was said, without the line that a command says where a store takes two seconds to reach: on a busy machine every
-/// store may.
+/// The output on stderr, without the lines that a command prints after two seconds of silence: on a busy machine every store may be silent
+/// for so long.
 pub(crate) fn stderr(output: &Output) -> String {
     let said = str::from_utf8(&output.stderr).unwrap();
-    said.split_inclusive('\n').filter(|line| !line.ends_with(" is not reached yet, and is tried for 30s\n")).collect()
+    let is_of_patience = |line: &&str| {
+        let waits =
+            ["fencelock: waiting for ", "fencelock: going through all "].iter().any(|start| line.starts_with(start));
+        waits || line.contains(" is not reached yet, and is tried ")
+    };
+    said.split_inclusive('\n').filter(|line| !is_of_patience(line)).collect()
+}
+
+/// Runs `command`, to which a busy lock is refused, until the refusal says `part` of the holder: the look for the holder has a second, which a
+/// busy machine may not have. Returns the refusal.
+pub(crate) fn refused(command: &mut Command, part: &str) -> String {
+    until_ok(&format!("the refusal says {part:?}"), || {
+        let (code, said) = ended(command);
+        assert_eq!(code, 75, "{said}");
+        if said.contains(part) { Ok(said) } else { Err(said) }
+    })
 }
 
 /// The exit code as a shell sees it: 128 + n for one who died of signal n.
@@ -244,6 +250,14 @@ pub(crate) struct Running(pub(crate) Option<Child>);
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Self {
         Self(Some(command.spawn().unwrap()))
+    }
+
+    /// Waits until the command of this `run` has begun: only then has the client certainly received its grant.
+    pub(crate) fn begun(self) -> Self {
+        let ours = std::fs::canonicalize(PROGRAM).unwrap();
+        let is_command = |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|program| program != ours);
+        until("the command has begun", || children(self.pid()).into_iter().any(is_command).then_some(()));
+        self
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -276,6 +290,15 @@ impl Drop for Running {
 pub(crate) fn written(path: &Path) -> String {
     until(&format!("a line in {}", path.display()), || {
         std::fs::read_to_string(path).ok().filter(|text| text.ends_with('\n'))
+    })
+}
+
+/// The first whole line in the file at `path` that says `part`.
+pub(crate) fn line_with(path: &Path, part: &str) -> String {
+    until_ok(&format!("a line with {part:?} in {}", path.display()), || {
+        let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+        let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        lines.find(|line| line.contains(part)).map(str::to_owned).ok_or_else(|| text.clone())
     })
 }
 
