@@ -278,6 +278,19 @@ async fn a_lock_in_a_transaction_excludes_its_own_kind_until_the_transaction_end
     assert_eq!(code(other.batch_execute("SELECT fencelock.in_transaction(NULL)").await), "22004");
 }
 
+/// The snapshot of such a transaction is taken before the wait, and lacks what the holder before commits.
+#[tokio::test]
+async fn a_lock_in_a_transaction_above_read_committed_is_refused_since_its_reads_would_be_older_than_the_lock() {
+    let (url, _) = database();
+    client(&url, 60_000).await;
+    let user = connection(&url).await;
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        user.batch_execute(&format!("BEGIN ISOLATION LEVEL {level}")).await.unwrap();
+        assert_eq!(code(user.batch_execute("SELECT fencelock.in_transaction('job')").await), "FL003", "{level}");
+        user.batch_execute("ROLLBACK").await.unwrap();
+    }
+}
+
 /// What tests of fences ask of a guard.
 trait Token {
     async fn release_with_token(self) -> i64;

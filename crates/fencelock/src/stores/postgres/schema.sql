@@ -887,10 +887,11 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- A lock that begins and ends with the transaction. It excludes its own kind alone, not the locks of clients.
+-- A lock that ends with the transaction, and excludes its own kind alone. Above read committed, the snapshot would be older than the lock.
 CREATE FUNCTION {schema}.in_transaction(p_name text) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    {check}
     IF p_name IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'a lock has a name';
     END IF;
