@@ -60,10 +60,15 @@ fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
 
 /// Help and version were asked for; everything else is wrong usage.
 fn not_parsed(error: &clap::Error) -> Outcome<u8> {
-    let text = error.to_string();
+    let mut text = error.to_string();
+    let line = line_with_dashes().filter(|_| !text.contains("a similar "));
+    if line.is_some() {
+        // The advice of clap would make the command's own option a name.
+        text = text.lines().filter(|line| !line.starts_with("  tip: to pass")).collect::<Vec<_>>().join("\n");
+    }
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-    let advice = advice(error)
-        .filter(|_| !text.contains("tip:"))
+    let advice = line
+        .or_else(|| similar_verb(error).filter(|_| !text.contains("tip:")))
         .map_or_else(String::new, |advice| format!("\n\n  tip: {advice}"));
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         writeln!(std::io::stdout().lock(), "{text}")?;
@@ -73,17 +78,40 @@ fn not_parsed(error: &clap::Error) -> Outcome<u8> {
     Ok(code::USAGE)
 }
 
-/// A guess at the line that the user meant.
-fn advice(error: &clap::Error) -> Option<String> {
-    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) {
-        let is_like = |verb: &str| verb.len() == word.len() && word.chars().all(|letter| verb.contains(letter));
-        let verbs = Fencelock::command();
-        let meant = verbs.get_subcommands().find(|verb| !verb.is_hide_set() && is_like(verb.get_name()))?;
-        return Some(format!("a similar subcommand exists: '{}'", meant.get_name()));
-    }
-    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-    let words: Vec<String> = words.skip_while(|word| word != "run" && word != "elect").collect();
-    let [verb, name, command @ ..] = &words[..] else { return None };
-    let is_plain = !command.is_empty() && !words.iter().any(|word| word.starts_with('-'));
-    is_plain.then(|| format!("the command stands behind `--`: fencelock {verb} {name} -- {}", command.join(" ")))
+/// The verb with the letters of the given one.
+fn similar_verb(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let is_like = |verb: &str| verb.len() == word.len() && word.chars().all(|letter| verb.contains(letter));
+    let verbs = Fencelock::command();
+    let meant = verbs.get_subcommands().find(|verb| !verb.is_hide_set() && is_like(verb.get_name()))?;
+    Some(format!("a similar subcommand exists: '{}'", meant.get_name()))
+}
+
+/// The line that a user meant who left out the `--` before the command. Values of options, which may hold a password, are not repeated.
+fn line_with_dashes() -> Option<String> {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let verb =
+        words.iter().position(|word| word == "run" || word == "elect").filter(|_| !words.contains(&"--".into()))?;
+    let fencelock = Fencelock::command();
+    let options = fencelock.get_arguments().chain(fencelock.find_subcommand(&words[verb])?.get_arguments());
+    let options: Vec<_> = options.filter(|option| option.get_action().takes_values()).collect();
+    let takes_value = |word: &str| {
+        let is_word = |option: &clap::Arg| {
+            let short = option.get_short().map(|short| format!("-{short}"));
+            short.as_deref() == Some(word)
+                || option.get_long().is_some_and(|long| word.strip_prefix("--") == Some(long))
+        };
+        options.iter().any(|option| is_word(option))
+    };
+    let behind_options = |mut at: usize| {
+        while let Some(word) = words.get(at).filter(|word| word.starts_with('-')) {
+            at += 1 + usize::from(takes_value(word));
+        }
+        at
+    };
+    let name = behind_options(verb + 1);
+    let command = behind_options(name + 1);
+    let behind = words.get(command..).filter(|words| !words.is_empty())?.join(" ");
+    let options = if command - verb > 2 { "[OPTIONS] " } else { "" };
+    Some(format!("the command stands behind `--`: fencelock {} {options}{} -- {behind}", words[verb], words[name]))
 }

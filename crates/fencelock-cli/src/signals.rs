@@ -12,6 +12,7 @@ pub(crate) struct Signals {
     children: unix::Signal,
     kept: KeptSignals,
     told_to_end: bool,
+    is_hung_up: bool,
 }
 
 impl Signals {
@@ -24,7 +25,7 @@ impl Signals {
         SigSet::from(Signal::SIGCHLD).thread_unblock().map_err(|error| not_handled(error.into()))?;
         let children = unix::signal(SignalKind::child()).map_err(not_handled)?;
         let kept = KeptSignals::keep(&ignored()).map_err(not_handled)?;
-        Ok(Self { children, kept, told_to_end: false })
+        Ok(Self { children, kept, told_to_end: false, is_hung_up: false })
     }
 
     /// The next one. One that asks for a stop comes again until it is [followed](Self::stop) or [refused](Self::refuse).
@@ -38,12 +39,18 @@ impl Signals {
             signal = self.kept.next() => signal,
         };
         self.told_to_end |= matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT);
+        self.is_hung_up |= signal == Signal::SIGHUP;
         signal
     }
 
     /// Whether somebody asked for an end so far. HUP is not counted: it asks many a command to read its configuration anew.
     pub(crate) fn told_to_end(&self) -> bool {
         self.told_to_end
+    }
+
+    /// The same with HUP, for a command that is no service: its terminal or connection ended.
+    pub(crate) fn told_to_end_or_hung_up(&self) -> bool {
+        self.told_to_end || self.is_hung_up
     }
 
     /// The next one that asks for an end, or for a stop that somebody could continue.

@@ -61,7 +61,7 @@ impl Jobs {
         for (chosen, names) in &stores {
             shown.extend(failures.note(look(chosen, names).await).into_iter().flatten());
         }
-        if failures.0.is_some() && (stores.len() == 1 || self.check) {
+        if failures.0.is_some() && (shown.is_empty() || self.check) {
             return failures.0.map_or(Ok(0), Err);
         }
         if self.json {

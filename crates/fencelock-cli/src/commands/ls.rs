@@ -45,6 +45,12 @@ impl Ls {
                 Err(failure) => drop(failures.note::<()>(Err(failure))),
             }
         }
+        // An empty list would say that nothing is held.
+        if locks.is_empty()
+            && let Some(failure) = failures.0
+        {
+            return Err(failure);
+        }
         if self.json {
             print_json(&locks)?;
         } else {

@@ -77,7 +77,7 @@ pub(super) async fn note_the_end(run: Box<Run>, ended: &Outcome<Ending>, told: &
     let has_succeeded = matches!(ended, Ok(Ending::Code(0)));
     // systemd may end the command a moment before fencelock.
     let _ = timeout(if has_succeeded { TOLD_AT_ONCE } else { TOLD_TOO }, signals.asked_to_end()).await;
-    if signals.told_to_end() || told.has_told() || run.guard().check().is_err() {
+    if signals.told_to_end_or_hung_up() || told.has_told() || run.guard().check().is_err() {
         return;
     }
     let failed = match ended {

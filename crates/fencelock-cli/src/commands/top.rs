@@ -67,13 +67,17 @@ impl Top {
 async fn once(mut seen: watch::Receiver<Vec<Seen>>) -> Outcome<()> {
     let seen = seen.wait_for(|seen| seen.iter().all(|seen| seen.at.is_some())).await.map(|seen| seen.clone());
     let seen = seen.map_err(|_| Failure::new(code::SOFTWARE, "nobody looks at the store any more"))?;
+    let failed = seen.iter().find_map(|seen| seen.error.as_ref());
+    let failed = failed.map(|error| Failure::new(code::UNAVAILABLE, error.to_string()));
+    if count(&seen) == 0
+        && let Some(failure) = failed
+    {
+        return Err(failure);
+    }
     let shown = columns(&seen);
     print_table(&HEADS[..shown], sorted(&seen).into_iter().map(|(lock, now)| cells(lock, now)[..shown].to_vec()))?;
     print(&format!("{}\n", summary(&seen, None)))?;
-    match seen.iter().find_map(|seen| seen.error.as_ref()) {
-        Some(error) => Err(Failure::new(code::UNAVAILABLE, error.to_string())),
-        None => Ok(()),
-    }
+    failed.map_or(Ok(()), Err)
 }
 
 /// How many columns there are: the store is shown where there are several.

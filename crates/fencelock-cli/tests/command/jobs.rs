@@ -138,11 +138,13 @@ fn a_host_that_dies_or_is_told_to_end_is_followed_by_the_one_that_waits() {
 #[test]
 fn a_run_that_is_told_to_end_or_outlives_max_hold_has_died_whatever_its_exit_code() {
     let place = Place::new();
-    let told = "trap 'exit 0' TERM; echo >> began; while :; do sleep 0.05; done";
-    let first = Running::start(place.run(&["--slot", "a", "job"], told).stdin(Stdio::null()));
-    until("it runs", || place.path("began").exists().then_some(()));
-    first.signal(Signal::SIGTERM);
-    assert_eq!((first.code(), last(&place)["state"].as_str()), (0, Some("died")));
+    let told = "trap 'exit 0' TERM HUP; echo >> began-$FENCELOCK_SLOT; while :; do sleep 0.05; done";
+    for (slot, signal) in [("b", Signal::SIGHUP), ("a", Signal::SIGTERM)] {
+        let first = Running::start(place.run(&["--slot", slot, "job"], told).stdin(Stdio::null()));
+        until("it runs", || place.path(&format!("began-{slot}")).exists().then_some(()));
+        first.signal(signal);
+        assert_eq!((first.code(), last(&place)["state"].as_str()), (0, Some("died")));
+    }
     let (code, _) = ended(place.run(&["--max-hold", "1ms", "--slot", "a", "job"], told).stdin(Stdio::null()));
     assert_eq!((code, last(&place)["state"].as_str(), checked(&place)), (76, Some("died"), 1));
     assert_eq!(ended(&mut place.run(&["--slot", "a", "job"], "true")), (0, String::new()));

@@ -78,6 +78,15 @@ fn a_named_directory_that_is_not_there_is_said_and_not_made() {
 }
 
 #[test]
+fn of_a_store_out_of_reach_no_empty_list_is_printed() {
+    let place = Place::with_store("redis://127.0.0.1:1/0".to_owned());
+    for arguments in [&["ls"][..], &["ls", "--json"], &["jobs"], &["jobs", "--json"], &["top", "--once"]] {
+        let shown = output(&mut place.fencelock(arguments));
+        assert_eq!((code(&shown), &*stdout(&shown)), (69, ""), "{arguments:?}");
+    }
+}
+
+#[test]
 fn in_a_default_directory_that_nobody_has_used_yet_nothing_is_held_and_nothing_is_made() {
     let place = Place::new();
     let home = |arguments: &[&str]| {

@@ -460,10 +460,16 @@ fn a_command_without_two_dashes_and_a_verb_with_letters_in_another_order_are_tol
     for (given, told) in [
         (&["run", "x", "true", "now"][..], "fencelock run x -- true now"),
         (&["elect", "x", "true"], "fencelock elect x -- true"),
+        (&["run", "x", "ls", "-l"], "fencelock run x -- ls -l"),
+        (&["elect", "x", "ls", "-l"], "fencelock elect x -- ls -l"),
+        (&["run", "-E", "0", "--wait=3s", "--store", "redis://:secret@h", "x", "ls", "-l"], "run [OPTIONS] x -- ls -l"),
+        (&["run", "x", "--wait", "3s", "true"], "fencelock run [OPTIONS] x -- true"),
+        (&["run", "--wiat", "3s", "x", "true"], "'--wait'"),
         (&["rnu", "x", "--", "true"], "'run'"),
         (&["brake", "x"], "'break'"),
     ] {
         let (code, said) = ended(&mut place.fencelock(given));
         assert!(code == 64 && said.contains(told), "{given:?}: {code} {said}");
+        assert!(!said.contains("'-- -l'") && !said.contains("secret"), "{given:?}: {said}");
     }
 }

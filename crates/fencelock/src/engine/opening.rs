@@ -227,7 +227,8 @@ impl Engine {
         }
         let silent = || {
             let message = "the store did not answer within the connect timeout";
-            Error::new(ErrorKind::Unreachable, "connect", message).outcome_unknown().retryable()
+            let error = Error::new(ErrorKind::Unreachable, "connect", message).with("store", &self.url);
+            error.outcome_unknown().retryable()
         };
         Err(last.unwrap_or_else(silent).with("connect_timeout", rounded(limit)))
     }

@@ -56,6 +56,18 @@ fn a_client_whose_time_to_connect_is_up_says_what_failed_last() {
 }
 
 #[test]
+fn a_store_that_is_silent_until_the_time_to_connect_is_up_is_named() {
+    on_one_thread(async {
+        let world = World::new();
+        let (_store, client) = connecting(&world, secs(1), |store| store.partition());
+        world.advance(secs(1)).await;
+        let error = client.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unreachable);
+        assert!(error.to_string().contains("connect timeout (store memory"), "{error}");
+    });
+}
+
+#[test]
 fn a_client_without_time_to_connect_tries_once() {
     on_one_thread(async {
         let world = World::new();
