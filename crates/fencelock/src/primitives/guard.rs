@@ -1,4 +1,4 @@
-//! What holding a lock means.
+//! The guard: a held lock.
 
 use std::fmt;
 use std::future::Future;
@@ -21,17 +21,15 @@ use crate::queue::Claim;
 use crate::store::{Loss, PlaceId};
 use crate::token::FencingToken;
 
-/// A held lock: of a mutex, or what `K` says of [`kind`](crate::kind).
+/// A held lock: of a mutex, or of the [`kind`](crate::kind) `K`.
 ///
-/// While [`Guard::remaining`] is not zero, no other client that the guard excludes can hold the lock. A mutex and a writer
-/// exclude all others, a reader excludes writers, a permit excludes those that do not fit beside it. The lock belongs to
-/// the guard as a value, never to a thread or task. After a pause (blocking work, a swapped-out or stopped process), ask
-/// [`Guard::check`] before going on, and pass [`Guard::token`] to whatever the lock protects: only that can refuse a
-/// write that comes too late.
+/// While [`Guard::remaining`] is not zero, no other client that the guard excludes can hold the lock. A mutex and a writer exclude all
+/// others, a reader excludes writers, a permit excludes permits beyond the capacity. The lock belongs to the guard as a value, never to a
+/// thread or task. After a pause (blocking work, a swapped-out or stopped process), call [`Guard::check`] before you continue, and pass
+/// [`Guard::token`] to the resource: only the resource can refuse a late write.
 ///
-/// The client renews the lock in the background for as long as there is a guard: nothing is extended by hand. Dropping the guard
-/// releases the lock: at once where the store can do that without waiting for anything, or else in the
-/// background. [`Guard::release`] does it in the open.
+/// The client renews the lock in the background for as long as there is a guard; your code extends nothing. Dropping the guard releases the
+/// lock: at once where the store can do so without blocking, or else in the background. [`Guard::release`] releases it and reports errors.
 #[doc(alias("extend", "renew", "refresh", "keep_alive"))]
 #[must_use = "a guard that is dropped releases its lock"]
 pub struct Guard<K = Exclusive> {
@@ -39,10 +37,10 @@ pub struct Guard<K = Exclusive> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// A held lock of whatever kind.
+/// A held lock of any kind.
 pub type AnyGuard = Guard<Any>;
 
-/// One guard's part in a hold, whatever is held.
+/// The part of a guard in a hold of any kind.
 struct Share {
     hold: Arc<Hold>,
     given_up: AtomicBool,
@@ -62,12 +60,12 @@ impl<K> Guard<K> {
         Self { share, kind: PhantomData }
     }
 
-    /// The same guard, of a claim that has become another one.
+    /// The same guard, after its claim became another one.
     pub(crate) fn become_kind<L>(self) -> Guard<L> {
         Guard::of(self.share)
     }
 
-    /// The first guard of `hold`, unless everybody who could want it is gone.
+    /// The first guard of `hold`, unless the client has been dropped.
     pub(crate) fn of_acquired(hold: Arc<Hold>, lifeline: &Weak<Lifeline>) -> Result<Self> {
         match lifeline.upgrade() {
             Some(lifeline) => Ok(Self::new(hold, lifeline)),
@@ -84,7 +82,7 @@ impl<K> Guard<K> {
         self
     }
 
-    /// Another guard of `hold`, unless it is over.
+    /// Another guard of `hold`, unless the hold has ended.
     pub(crate) fn share(hold: &Arc<Hold>, lifeline: &Arc<Lifeline>) -> Result<Self> {
         match hold.state() {
             GuardState::Held | GuardState::Suspect if hold.share() => {
@@ -119,7 +117,7 @@ impl<K> Guard<K> {
         &self.share.hold.id().name
     }
 
-    /// Whether this is a grant outside of the lock's store, by [`OnOutage`](crate::OnOutage): somebody else may hold the lock.
+    /// Whether this is a grant outside of the lock's store, by [`OnOutage`](crate::OnOutage): another client may hold the lock.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         self.share.hold.is_degraded()
@@ -132,15 +130,15 @@ impl<K> Guard<K> {
     /// The fencing token of this grant; `None` only where [`Capability::tokens`](crate::capability::Capability) says there are none, and of a degraded
     /// grant ([`Guard::is_degraded`]).
     ///
-    /// Tokens order *exclusive* grants: of a mutex, of writers, of permits for the whole capacity. A reader's token may be
-    /// compared with those of writers (a lower one is refused with right), never with another reader's, and two permits
-    /// that are held together cannot be told apart by age at all.
+    /// Tokens order *exclusive* grants: of a mutex, of writers, of permits for the whole capacity. A reader's token may be compared with
+    /// those of writers (a lower one is refused with right), never with another reader's. The tokens of two permits that are held together
+    /// say nothing about their age.
     #[must_use]
     pub fn token(&self) -> Option<FencingToken> {
         self.share.hold.token().filter(|_| !self.is_degraded())
     }
 
-    /// The fencing token, for code that must not go on without one: see [`Guard::token`], and `require_token` of
+    /// The fencing token, for code that must not run without one: see [`Guard::token`], and `require_token` of
     /// [`Mutex`](crate::Mutex::require_token) and the others, which makes the acquire fail already.
     ///
     /// # Errors
@@ -153,15 +151,15 @@ impl<K> Guard<K> {
         })
     }
 
-    /// Where the lock stands now. Never blocks, and is right even just after a pause, for it looks at the clock itself.
+    /// The present state of the lock. Never blocks, and is right even just after a pause, for it reads the clock itself.
     #[must_use]
     pub fn state(&self) -> GuardState {
         self.share.hold.state()
     }
 
-    /// How long the lock is still valid, were it not renewed any more: no other client can hold it meanwhile. At most the ttl less the
-    /// [safety margin](crate::Timing). Zero once lost or released, and where no store granted it
-    /// ([`OnOutage::RunWithout`](crate::OnOutage)). [`Duration::MAX`] where nothing can expire (`file:`, without `max_hold`).
+    /// How long the lock stays valid without a further renewal: no other client can hold it meanwhile. At most the ttl less the [safety
+    /// margin](crate::Timing). Zero once lost or released, and where no store granted it ([`OnOutage::RunWithout`](crate::OnOutage)).
+    /// [`Duration::MAX`] where nothing can expire (`file:`, without `max_hold`).
     #[must_use]
     #[doc(alias("expires_at"))]
     pub fn remaining(&self) -> Duration {
@@ -206,8 +204,8 @@ impl<K> Guard<K> {
         self.share.hold.refusal().map(|refusal| refusal.to_string())
     }
 
-    /// Cancelled when the lock is lost, and when the last guard gives it up, before the store hears of that: for tasks that work under
-    /// the lock. A child of our own token: cancelling it does nothing to the lock.
+    /// Cancelled when the lock is lost, and when the last guard releases it, before the store receives the release: for tasks that work
+    /// under the lock. Cancelling this token does not change the lock.
     #[must_use]
     pub fn lost_token(&self) -> CancellationToken {
         self.share.hold.over()
@@ -223,12 +221,12 @@ impl<K> Guard<K> {
         Ok(guard)
     }
 
-    /// Gives this guard back; the last one of a hold releases the lock. A store that cannot do that for the moment (a server that is busy,
-    /// starts, or hands over to another one) is asked again until one request deadline is over.
+    /// Gives this guard back; the last one of a hold releases the lock. If the store cannot do so at the moment (a server is busy, starts,
+    /// or hands over to another one), the client retries for one request deadline.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lock was lost before: what was done under it may have overlapped with others.
-    /// Otherwise whatever the store says: the release goes on in the background then, and nothing renews the lock meanwhile.
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lock was lost before: work under it may have overlapped with other holders.
+    /// Otherwise an error of the store: the client then retries the release in the background, and no longer renews the lock.
     ///
     /// # Cancel safety
     /// Dropping the future releases the lock in the background.
@@ -237,7 +235,7 @@ impl<K> Guard<K> {
         Ok(self.release_or_keep().await?)
     }
 
-    /// As [`Guard::release`], for who tries a failed release again by itself: the error has the guard. A failed release forgets nothing.
+    /// As [`Guard::release`], for callers that retry a failed release themselves: the error has the guard.
     ///
     /// # Errors
     /// [`GuardError`], of the same kinds.
@@ -267,7 +265,7 @@ impl<K> Guard<K> {
         if own_thread { engine.run_to_end(release).await } else { release.await }
     }
 
-    /// Makes the claim lighter, for which nobody else may rely on the heavier one.
+    /// Makes the claim lighter; refused while another guard relies on the heavier claim.
     pub(super) async fn lighten(&self, claim: Claim) -> Result<()> {
         self.check()?;
         if !self.share.hold.has_one_guard() {
@@ -282,7 +280,7 @@ impl<K> Guard<K> {
         hold.lighten(claim).await
     }
 
-    /// A guard for a body that runs under this one: it is not counted.
+    /// An uncounted guard for a body that runs under this one.
     pub(crate) fn lend(&self) -> Self {
         Self::of(Share {
             hold: Arc::clone(&self.share.hold),
@@ -293,8 +291,8 @@ impl<K> Guard<K> {
         })
     }
 
-    /// Runs `body` under this guard and releases it, as [`Mutex::run`](crate::Mutex::run) does. The guard that `body`
-    /// gets is lent: keeping it keeps nothing locked, releasing it does nothing.
+    /// Runs `body` under this guard and releases it, as [`Mutex::run`](crate::Mutex::run) does. The guard that `body` receives is lent:
+    /// keeping or releasing it does not affect the lock.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`](crate::ErrorKind::Lost); [`ErrorKind::Config`](crate::ErrorKind::Config), before `body` runs,
@@ -305,7 +303,7 @@ impl<K> Guard<K> {
         Fut: Future<Output = T>,
     {
         self.check()?;
-        // Before the body runs: afterwards nobody could give the lock back in the open.
+        // Before the body runs: afterwards no caller could receive an error of the release.
         self.share.hold.engine().spawner.check_place()?;
         let body = body(self.lend());
         let result = tokio::select! {
@@ -313,7 +311,7 @@ impl<K> Guard<K> {
             loss = self.lost() => Err(self.share.hold.lost_before(loss)),
             output = body => Ok(output),
         };
-        // The state looks at the clock: a body that blocked past the margin was not told by the select.
+        // The state reads the clock: the select does not notice a body that blocked past the margin.
         let result = match self.state() {
             GuardState::Lost(loss) if result.is_ok() => Err(self.share.hold.lost_before(loss)),
             _ => result,
@@ -321,7 +319,7 @@ impl<K> Guard<K> {
         let output = result?;
         match self.give_up().await {
             Err(error) if error.kind() == ErrorKind::Lost => Err(error),
-            // A release that failed otherwise goes on in the background once the guard is dropped.
+            // Another failed release is retried in the background once the guard is dropped.
             _ => Ok(output),
         }
     }

@@ -1,12 +1,12 @@
-//! What failed with a guard that was handed in for it.
+//! The error of a call that consumed a guard.
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use crate::error::{Error, ErrorKind};
 
-/// A release or a downgrade that failed, and the guard that is left: for who asked to keep it, by
-/// [`Guard::release_or_keep`](crate::Guard::release_or_keep) and its like.
+/// A release or a downgrade that failed, with the guard, which the caller kept by [`Guard::release_or_keep`](crate::Guard::release_or_keep)
+/// and its like.
 ///
 /// Turned into an [`Error`], as `?` does in a function of this crate's `Result`, it drops the guard, which releases the lock in the background.
 #[derive(Debug)]
@@ -20,13 +20,13 @@ impl<G> GuardError<G> {
         Self { error, guard }
     }
 
-    /// What went wrong.
+    /// The error.
     #[must_use]
     pub fn error(&self) -> &Error {
         &self.error
     }
 
-    /// The kind of what went wrong.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.error.kind()

@@ -1,14 +1,14 @@
-//! What a guard holds: marks of types, never values.
+//! The kinds of guards: marker types without values.
 
-/// A mutex: nobody else holds anything under the name.
+/// A mutex: no other client holds anything under the name.
 #[derive(Debug)]
 pub enum Exclusive {}
 
-/// A read-write lock for reading: other readers may, no writer does.
+/// A read-write lock for reading: other readers may hold it, no writer does.
 #[derive(Debug)]
 pub enum Reading {}
 
-/// A read-write lock for writing: nobody else reads or writes.
+/// A read-write lock for writing: no other client reads or writes.
 #[derive(Debug)]
 pub enum Writing {}
 
@@ -16,6 +16,6 @@ pub enum Writing {}
 #[derive(Debug)]
 pub enum Permits {}
 
-/// Something: for code that serves every kind alike.
+/// Any kind: for code that treats all kinds alike.
 #[derive(Debug)]
 pub enum Any {}

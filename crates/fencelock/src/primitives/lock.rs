@@ -1,4 +1,4 @@
-//! What every primitive is underneath: a name, a claim, and how to ask for it.
+//! The common core of the primitives: a name, a claim, and the options of an acquire.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -182,7 +182,7 @@ impl Lock {
         }
     }
 
-    /// The store is out of reach: what the caller chose to do then.
+    /// Applies the caller's policy while the store is unreachable.
     async fn outside<K: 'static>(
         &self,
         error: Error,
@@ -214,7 +214,7 @@ impl Lock {
 
     /// Asks the store, if the breaker lets it.
     pub(super) async fn in_store<K: 'static>(&self, claim: Claim, wait: Wait) -> Result<Guard<K>> {
-        // A cycle may never wait for anything: other tasks of the thread get their turn here, before anything is asked for.
+        // A cycle may never wait for anything: other tasks of the thread get their turn here, before any request.
         tokio::task::coop::consume_budget().await;
         self.client.engine().spawner.check_place()?;
         let pass = match self.client.circuit().map(|circuit| circuit.admit()).transpose() {
@@ -254,7 +254,7 @@ impl Lock {
 /// The options that every primitive has: each hands them to its [`Lock`].
 macro_rules! options {
     () => {
-        /// What the lock is taken for, shown to others: up to 512 bytes without control characters.
+        /// The purpose of the lock, visible to other clients: up to 512 bytes without control characters.
         #[must_use]
         pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
             Self { lock: self.lock.purpose(purpose.as_ref()) }
@@ -268,11 +268,11 @@ macro_rules! options {
         }
 
         /// The longest that one grant may be held, renewed or not: the guard is lost then, with
-        /// [`Loss::HeldTooLong`](crate::Loss::HeldTooLong). 1 ms or more, from when the request that was granted was sent or,
-        /// after a wait, from when the grant was heard of. The death of the process frees the lock earlier; a downgrade does not prolong it.
+        /// [`Loss::HeldTooLong`](crate::Loss::HeldTooLong). 1 ms or more, from when the request that was granted was sent or, after a wait,
+        /// from when the client received the grant. The death of the process frees the lock earlier; a downgrade does not prolong it.
         ///
-        /// The next client is granted once the last guard of the hold is gone, so that what ran under it has stopped; but no later
-        /// than the safety margin ([`Timing::margin`](crate::Timing)) after this end, whatever the guards do.
+        /// The next client is granted once the last guard of the hold is gone, so that work under it has stopped; but no later than the
+        /// safety margin ([`Timing::margin`](crate::Timing)) after this end, whatever the guards do.
         #[must_use]
         #[doc(alias("lease"))]
         pub fn max_hold(self, most: Duration) -> Self {
@@ -286,17 +286,17 @@ macro_rules! options {
             Self { lock: self.lock.max_waiters(most) }
         }
 
-        /// Refuses every grant without a fencing token, before anything is asked for: with
-        /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where the store or its layout has none, and with
-        /// [`ErrorKind::Config`](crate::ErrorKind::Config) beside an [`OnOutage`](crate::OnOutage) that goes on without the store. So
-        /// [`Guard::require_token`](crate::Guard::require_token) gives a number.
+        /// Refuses every grant without a fencing token, before any request: with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)
+        /// where the store or its layout has none, and with [`ErrorKind::Config`](crate::ErrorKind::Config) together with an
+        /// [`OnOutage`](crate::OnOutage) that grants without the store. So [`Guard::require_token`](crate::Guard::require_token) gives a
+        /// number.
         #[must_use]
         pub fn require_token(self) -> Self {
             Self { lock: self.lock.require_token() }
         }
 
-        /// What an acquire does when the store is out of reach: it fails, by default. Everything else means that two can hold the lock;
-        /// see [`OnOutage`](crate::OnOutage).
+        /// The policy of an acquire while the store is unreachable: by default an error. With every other policy, two clients can hold the
+        /// lock; see [`OnOutage`](crate::OnOutage).
         #[must_use]
         pub fn on_outage(self, policy: crate::OnOutage) -> Self {
             Self { lock: self.lock.on_outage(policy) }

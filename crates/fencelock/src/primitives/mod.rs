@@ -1,4 +1,4 @@
-//! The primitives: each only a claim, and what its guard may do.
+//! The primitives: each is a claim, and the methods of its guard.
 
 mod guard;
 mod guard_error;

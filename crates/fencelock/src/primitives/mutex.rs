@@ -1,4 +1,4 @@
-//! The mutex: one holder at a time.
+//! The mutex: at most a single holder at a time.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::queue::Claim;
 
 /// A mutex over all processes that use the same store and name. Cheap to clone; holds nothing until acquired.
 ///
-/// It is held until it is given back, however long that takes: the client renews it. How soon the lock of a process that died is free
-/// is the client's [`ttl`](crate::ClientBuilder::ttl), and not an option of a lock. Who holds it and acquires it again waits for itself:
+/// A grant lasts until its release, for any time: the client renews it. How soon the lock of a process that died is free is the client's
+/// [`ttl`](crate::ClientBuilder::ttl), and not an option of a lock. A holder that acquires the same lock again waits for itself:
 /// [`Guard::reenter`] makes another guard.
 ///
-/// What it does *not* promise: a process that is paused past its session's ttl cannot know that it lost the lock until
-/// it looks. Pass [`Guard::token`] to whatever the lock protects.
+/// Not promised: a process that is paused past its session's ttl cannot know that it lost the lock until it looks. Pass [`Guard::token`] to
+/// the resource that the lock protects.
 ///
 /// # Fairness
 /// First come, first served by the order in which the store took the arrivals, where
@@ -51,28 +51,29 @@ impl Mutex {
 
     options!();
 
-    /// Keeps the lock in this client for `keep` (1 ms or more) after each release, unless somebody else wants it: who takes it again
-    /// through the same client meanwhile asks the store nothing. For locks that one process takes over and over. By default nothing is kept.
+    /// Keeps the lock in this client for `keep` (1 ms or more) after each release, unless another client waits: the same client then
+    /// acquires it again without a request. For locks that one process acquires over and over. By default nothing is kept.
     ///
-    /// - Whoever waits elsewhere, in another client or by a lock of this one that is not sticky, has the kept lock given up, or the held one
-    ///   with the end of the present section: within one round trip where [`Capability::waiters`](crate::capability::Capability) is
-    ///   [`Waiters::Told`](crate::capability::Waiters), else when this client looks at the queue next. That also goes for its tasks: one that calls
-    ///   [`Mutex::try_acquire`] while another one is in its section is refused as by anybody's. A try from elsewhere is refused while the lock is
-    ///   kept, and rings nobody: who only tries never gets a lock that is in constant use. A client that had to wait for the lock itself leaves it
-    ///   after 256 sections: where several clients take it all the time, each has it as often.
-    /// - All sticky locks of one name and client are one: their tasks take turns, first come, first served, and one of them stands in the
-    ///   store's queue. A task goes there by itself 1 s before its limit, or when another one was told of an outage. The `keep` that was given
-    ///   last counts. [`Mutex::max_waiters`] counts those in the store's queue.
-    /// - **All sections under one grant of the store have one fencing token**: nobody else had the lock in between. A resource that refuses older
-    ///   tokens is safe; one that refuses the same token twice cannot be used. [`Client::break_grant`] ends that
-    ///   grant, in whichever section it is.
-    /// - A kept lock is renewed as a held one, and taken only while it is certainly held: one that was lost meanwhile is asked for anew.
-    /// - Others see the client as the holder while it keeps the lock; the purpose ends in `(sticky, kept for 5s)`, where that fits into its 512 bytes.
-    ///   Observers hear of each section as of any grant, and nothing of the keeping but a release that fails. The purpose is the first section's.
+    /// - A waiter elsewhere, in another client or by a lock of this client that is not sticky, makes this client release a kept lock at
+    ///   once, and a held one after the present section: within one round trip where [`Capability::waiters`](crate::capability::Capability)
+    ///   is [`Waiters::Told`](crate::capability::Waiters), else when this client looks at the queue next. The client's own tasks count as
+    ///   well: [`Mutex::try_acquire`] is refused during another task's section. A try from elsewhere is refused while the lock is kept, and
+    ///   notifies no client: a client that only tries never gets a lock in constant use. A client that had to wait for the lock releases it
+    ///   after 256 sections, so that several busy clients get equal shares.
+    /// - All sticky locks of one name and client are the same lock: their tasks take turns, first come, first served, and one of them waits
+    ///   in the store's queue. A task joins that queue by itself 1 s before its limit, or after another task met an outage. The last given
+    ///   `keep` counts. [`Mutex::max_waiters`] counts the waiters in the store's queue.
+    /// - **All sections under one grant of the store have one fencing token**: no other client held the lock in between. A resource that
+    ///   refuses older tokens is safe; a resource that refuses the same token twice is unusable. [`Client::break_grant`] ends that grant,
+    ///   in whichever section it is.
+    /// - A kept lock is renewed as a held one, and reused only while it is certainly held: after a loss, the client acquires it anew.
+    /// - Other clients see this client as the holder while it keeps the lock; the purpose ends in `(sticky, kept for 5s)`, where that fits
+    ///   into its 512 bytes. Observers receive each section as a grant, and of the keeping only a failed release. The purpose is the first
+    ///   section's.
     /// - The lock of a client that is closed, or dropped, is given up. [`flush`](crate::flush) does not wait for a kept lock.
     ///
-    /// An acquire is [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where [`Capability::waiters`](crate::capability::Capability) is
-    /// [`Waiters::Unseen`](crate::capability::Waiters): nobody would know that somebody waits.
+    /// An acquire is [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where [`Capability::waiters`](crate::capability::Capability)
+    /// is [`Waiters::Unseen`](crate::capability::Waiters): the client could not notice waiters.
     ///
     /// ```
     /// use std::time::Duration;
@@ -95,9 +96,10 @@ impl Mutex {
     /// Acquires the lock, waiting as long as [`Mutex::timeout`] allows.
     ///
     /// # Errors
-    /// [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) after the wait limit, naming the holder; [`ErrorKind::QueueFull`](crate::ErrorKind::QueueFull),
-    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict), [`ErrorKind::Config`](crate::ErrorKind::Config) for an option that is not valid, and whatever the store says once
-    /// retrying is over: [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) after [`Retry::give_up_after`](crate::Retry), 30 s by default, or the wait limit.
+    /// [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) after the wait limit, naming the holder;
+    /// [`ErrorKind::QueueFull`](crate::ErrorKind::QueueFull), [`ErrorKind::Conflict`](crate::ErrorKind::Conflict),
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for an option that is not valid, and the store's error after the last retry:
+    /// [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) after [`Retry::give_up_after`](crate::Retry), 30 s by default, or the wait limit.
     ///
     /// # Cancel safety
     /// Dropping the future at any point leaves nothing in the store once clean-up has run in the background.
@@ -106,8 +108,8 @@ impl Mutex {
         self.lock.acquire().await
     }
 
-    /// Acquires the lock, waiting at most `limit`. With zero it asks the store once, as [`Mutex::try_acquire`] does, and
-    /// never queues; that it was taken is [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) then.
+    /// Acquires the lock, waiting at most `limit`. With zero it sends a single request, as [`Mutex::try_acquire`] does, and never queues; a
+    /// taken lock is [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) then.
     ///
     /// # Errors and cancel safety
     /// As [`Mutex::acquire`].
@@ -116,10 +118,10 @@ impl Mutex {
         self.lock.acquire_as(Claim::MUTEX, Wait::For(limit)).await
     }
 
-    /// Acquires the lock if nobody is ahead, and never queues.
+    /// Acquires the lock if no contender is ahead, and never queues.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`](crate::ErrorKind::Busy) when somebody is ahead, naming the holder; otherwise as [`Mutex::acquire`].
+    /// [`ErrorKind::Busy`](crate::ErrorKind::Busy) when a contender is ahead, naming the holder; otherwise as [`Mutex::acquire`].
     ///
     /// # Cancel safety
     /// As [`Mutex::acquire`].
@@ -128,7 +130,7 @@ impl Mutex {
         self.try_within(Duration::MAX).await
     }
 
-    /// The same; the answer is awaited for `limit` at most.
+    /// As [`Mutex::try_acquire`]; the answer is awaited for `limit` at most.
     pub(crate) async fn try_within(&self, limit: Duration) -> Result<Guard> {
         self.lock.acquire_as(Claim::MUTEX, Wait::No(limit)).await
     }
@@ -143,15 +145,15 @@ impl Mutex {
         Self { lock: self.lock.marked(mark) }
     }
 
-    /// One more guard of a hold of this mutex.
+    /// Another guard of a hold of this mutex.
     pub(crate) fn guard_of(&self, hold: &Arc<Hold>) -> Result<Guard> {
         Guard::share(hold, self.lock.client.lifeline())
     }
 
-    /// Acquires the lock, runs `body` under it, and releases it, however `body` ends. When this returns after `body` came to
-    /// its end, the lock has been given back, unless the store did not confirm that within the request deadline.
+    /// Acquires the lock, runs `body` under it, and releases it, however `body` ends. After `body` has completed, the lock is released
+    /// before this returns, unless the store did not confirm that within the request deadline.
     ///
-    /// The result is what `body` came to. A body that can fail gives a `Result` inside of it, as `tokio::time::timeout` does: `??`.
+    /// Returns the output of `body`. A body that can fail returns a `Result` inside of it, as with `tokio::time::timeout`: `??`.
     ///
     /// ```
     /// # async fn charge() -> Result<u32, std::io::Error> { Ok(7) }
@@ -163,13 +165,13 @@ impl Mutex {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// When the lock is lost, or not valid any more (the safety margin is reached), `body` is dropped at its next await and
-    /// the result is [`ErrorKind::Lost`](crate::ErrorKind::Lost). That stops no blocking code, no task that `body` spawned (give it
+    /// When the lock is lost, or no longer valid (the safety margin is reached), `body` is dropped at its next await and the result is
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost). That stops no blocking code, no task that `body` spawned (give it
     /// [`Guard::lost_token`]) and no request already sent (pass [`Guard::token`] to the resource).
     ///
     /// # Errors
-    /// As [`Mutex::acquire`]; [`ErrorKind::Lost`](crate::ErrorKind::Lost). A failed release is not
-    /// reported here: it goes on in the background.
+    /// As [`Mutex::acquire`]; [`ErrorKind::Lost`](crate::ErrorKind::Lost). A failed release is not reported here: the client retries it in
+    /// the background.
     ///
     /// # Cancel safety
     /// Dropping the future drops `body` and releases the lock in the background.

@@ -11,17 +11,17 @@ use crate::name::Name;
 use crate::store::{Contender, GrantId, NoteOrder, NoteRead, PlaceId, clean};
 
 impl Guard {
-    /// Writes a note on the lock, in place of the one that is there: up to 4,096 bytes ([`Note::MAX_BYTES`](crate::inspect::Note::MAX_BYTES)) of
-    /// any kind, which everybody may read with [`Client::note`]. It stays when the lock is given back, until it is deleted, or `ttl`
-    /// (1 ms to 36,500 days; `None` for no limit) has passed by the store's clock: later, if that clock is set back.
+    /// Writes a note on the lock, in place of the one that is there: up to 4,096 bytes ([`Note::MAX_BYTES`](crate::inspect::Note::MAX_BYTES)) of any
+    /// kind, which every client may read with [`Client::note`]. The note outlasts the grant, until a holder deletes it, or `ttl` (1 ms to 36,500
+    /// days; `None` for no limit) has passed by the store's clock: later, if that clock is set back.
     ///
-    /// The store writes it only if this grant is current, in one step: what a late holder writes never lands.
+    /// The store writes it only if this grant is current, atomically: a late holder's write never succeeds.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`] where the grant is not current, and nothing was written; [`ErrorKind::Closed`] after a release;
     /// [`ErrorKind::Config`] for a value or a ttl that is not allowed; [`ErrorKind::Unsupported`] where
-    /// [`Capability::notes`](crate::capability::Capability) is false; whatever the store says. After an error whose
-    /// [outcome](Error::outcome) is unknown the note may be written, also a little later, while the grant is current.
+    /// [`Capability::notes`](crate::capability::Capability) is false; errors of the store. After an error whose [outcome](Error::outcome)
+    /// is unknown the note may be written, also a little later, while the grant is current.
     ///
     /// # Cancel safety
     /// Dropping the future leaves open whether the note is written.
@@ -29,7 +29,7 @@ impl Guard {
         self.order_note(Some(value.as_ref()), ttl).await
     }
 
-    /// Deletes the note on the lock, whoever wrote it.
+    /// Deletes the note on the lock, of any writer.
     ///
     /// # Errors and cancel safety
     /// As [`Guard::write_note`].
@@ -58,10 +58,10 @@ async fn write(engine: &Arc<Engine>, grant: GrantId, value: Option<&[u8]>, ttl: 
 
 impl Client {
     /// Writes a note on the lock `name` as [`Guard::write_note`] does, or deletes it where there is no `value`, under the grant of `holder`, a
-    /// contender in its queue: for who runs under a lock that another process holds for it, as a command under `fencelock run` does.
+    /// contender in its queue: for a program under a lock that another process holds for it, such as a command under `fencelock run`.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] where `holder` does not hold the lock, or not any more; otherwise as [`Guard::write_note`].
+    /// [`ErrorKind::Lost`] where `holder` does not hold the lock, or no longer; otherwise as [`Guard::write_note`].
     ///
     /// # Cancel safety
     /// As [`Guard::write_note`].

@@ -1,4 +1,4 @@
-//! The read-write lock: readers together, or one writer.
+//! The read-write lock: many readers, or one writer.
 
 use std::time::Duration;
 
@@ -19,18 +19,18 @@ pub type WriteGuard = Guard<Writing>;
 
 /// A read-write lock over all processes that use the same store and name. Cheap to clone; holds nothing until acquired.
 ///
-/// A write guard may become a read guard in its place ([`WriteGuard::downgrade`]). What it does *not* offer is the other
-/// way: two readers that both waited for the other to leave would wait for ever, and those behind a reader have counted
-/// on its weight. Release, take it for writing, and look again at what was read. Many readers that do so
-/// at once become writers one after the other: one that finds the work done gives back its guard, for a downgraded one bars the next.
+/// A write guard may become a read guard in its place ([`WriteGuard::downgrade`]). The other way is *not* offered: two readers that both
+/// waited for the other to leave would wait for ever, and waiters behind a reader have counted on its weight. Release, acquire it for
+/// writing, and read again. Many readers that do so at once become writers one after the other: a writer that finds the work done should
+/// release its guard, for a downgraded one bars the next.
 ///
 /// Only a writer's token rises; see [`Guard::token`]. Work that ends by itself when the lock is lost goes into [`Guard::run`]:
 /// `page.read().await?.run(async |_| …).await?`.
 ///
 /// # Fairness
-/// First come, first served between readers and writers, where [`Capability::order`](crate::capability::Capability) says so: a
-/// reader that comes behind a waiting writer waits for it, so neither side can starve the other. A reader that never
-/// leaves keeps every writer waiting, and everybody behind them; [`RwLock::max_hold`] bounds that.
+/// First come, first served between readers and writers, where [`Capability::order`](crate::capability::Capability) says so: a reader that
+/// comes behind a waiting writer waits for it, so neither side can starve the other. A reader that never leaves blocks every writer, and
+/// all contenders behind them; [`RwLock::max_hold`] bounds that.
 ///
 /// # Examples
 /// ```
@@ -99,7 +99,7 @@ impl RwLock {
         self.lock.acquire_as(Claim::READER, Wait::No(Duration::MAX)).await
     }
 
-    /// Takes the lock for writing if nobody is ahead, and never queues.
+    /// Takes the lock for writing if no contender is ahead, and never queues.
     ///
     /// # Errors and cancel safety
     /// As [`Mutex::try_acquire`](crate::Mutex::try_acquire).
@@ -109,13 +109,13 @@ impl RwLock {
 }
 
 impl WriteGuard {
-    /// Goes on as a reader, in the same place: readers that wait behind are let in, a writer behind them is not, and
-    /// nobody gets in between. Keeps the token, and every limit of time.
+    /// Turns this writer into a reader in the same place: waiting readers directly behind are granted, a writer behind them is not, and no
+    /// client gets in between. Keeps the token, and every limit of time.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lock was lost, or
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) while another guard of the hold ([`Guard::reenter`]) relies on
-    /// writing; otherwise whatever the store went on to say until retrying was over. This guard is given back then, as by a drop.
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lock was lost, or [`ErrorKind::Config`](crate::ErrorKind::Config) while another
+    /// guard of the hold ([`Guard::reenter`]) relies on writing; otherwise the store's error after the last retry. This guard is released
+    /// then, as by a drop.
     ///
     /// # Cancel safety
     /// Dropping the future releases the lock in the background.
@@ -123,11 +123,11 @@ impl WriteGuard {
         Ok(self.downgrade_or_keep().await?)
     }
 
-    /// As [`WriteGuard::downgrade`], for who goes on after a failure: the error has the guard.
+    /// As [`WriteGuard::downgrade`], for callers that continue after a failure: the error has the guard.
     ///
     /// # Errors
-    /// [`GuardError`], of the same kinds, always has the guard that is left, as a reader's: whether others read already is not certain
-    /// then, but nobody writes.
+    /// [`GuardError`], of the same kinds, always has the guard that is left, as a reader's: other readers may have been granted then, but
+    /// no writer.
     ///
     /// # Cancel safety
     /// As [`WriteGuard::downgrade`].

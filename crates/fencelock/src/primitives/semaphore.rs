@@ -1,4 +1,4 @@
-//! The semaphore: so many holders at a time.
+//! The semaphore: up to `capacity` permits at a time.
 
 use std::future::Future;
 use std::time::Duration;
@@ -18,16 +18,15 @@ pub type PermitGuard = Guard<Permits>;
 /// A semaphore over all processes that use the same store and name: its holders have up to `capacity` permits together.
 /// Cheap to clone; holds nothing until acquired. The permits of a holder that died come back.
 ///
-/// The capacity is agreed in the store: while somebody is queued, a request with another capacity is refused, with
-/// [`ErrorKind::Conflict`] and the claim of the other. What is *not* noticed is a different capacity while nobody is
-/// queued; so a capacity is changed by letting everybody leave first. A capacity of 1 is a [`Mutex`](crate::Mutex), and
-/// shares its queue.
+/// The capacity is agreed in the store: while any contender is queued, a request with another capacity is refused, with
+/// [`ErrorKind::Conflict`] and the claim of that contender. An empty queue does *not* remember its capacity; so all contenders must leave
+/// before you change it. A capacity of 1 is a [`Mutex`](crate::Mutex), and shares its queue.
 ///
 /// Tokens do not order permits that are held together; see [`Guard::token`].
 ///
 /// # Fairness
-/// First come, first served, where [`Capability::order`](crate::capability::Capability) says so: one that asks for few permits does
-/// not slip past one that waits for many.
+/// First come, first served, where [`Capability::order`](crate::capability::Capability) says so: a request for few permits does not pass a
+/// waiter for many.
 ///
 /// # Examples
 /// ```
@@ -73,7 +72,7 @@ impl Semaphore {
     /// Acquires the permits, waiting as long as [`Semaphore::timeout`] allows.
     ///
     /// # Errors
-    /// As [`Mutex::acquire`](crate::Mutex::acquire); [`ErrorKind::Conflict`] when somebody queues with another capacity.
+    /// As [`Mutex::acquire`](crate::Mutex::acquire); [`ErrorKind::Conflict`] when a contender queues with another capacity.
     ///
     /// # Cancel safety
     /// As [`Mutex::acquire`](crate::Mutex::acquire).
@@ -92,7 +91,7 @@ impl Semaphore {
         self.lock.acquire_as(self.lock.wish.claim, Wait::For(limit)).await
     }
 
-    /// Acquires the permits if they are free and nobody waits, and never queues.
+    /// Acquires the permits if they are free and no contender waits, and never queues.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] when they are not, naming a holder; otherwise as [`Semaphore::acquire`].

@@ -1,7 +1,7 @@
-//! Sticky locks: a released lock stays with its client for a while, unless somebody else wants it.
+//! Sticky locks: a released lock stays with its client for a while, unless another client waits.
 //!
-//! The sections of one client take turns. The one whose turn it is passes the place on to a hold of the client's own, from which
-//! the next one takes it; one task for each grant waits for others that want it, and for the end of the keeping.
+//! The sections of a client take turns. A section passes its place to a hold of the client's own, from which the next section takes it. For
+//! each grant, a task waits for other clients that want it, and for the end of the keeping.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,8 +26,8 @@ use crate::time::Moment;
 /// How long before the end of its wait a task leaves the turns of its client for the store's queue: at most half of the wait.
 const LEAVE_TURNS: Duration = Duration::from_secs(1);
 
-/// So many sections go ahead under a grant that was waited for, and then the lock is left, whatever is heard of others: they may wait as well,
-/// and word of that be late. A client that shares its lock would have more of it than another, by chance.
+/// After so many sections under a grant that the client waited for, it releases the lock, even without news of waiters, which may be late.
+/// Otherwise a client could by chance get more of a shared lock than another.
 const MOST_SECTIONS: u64 = 256;
 
 /// The sticky locks of one client, by name.
@@ -58,7 +58,7 @@ impl StickyLocks {
     }
 }
 
-/// The sticky lock of one name and client. It lives as long as its handles, its sections, and a place that it keeps.
+/// The sticky lock of one name and client. Lives as long as its handles, its sections, and a kept place.
 pub(crate) struct Sticky {
     name: Name,
     locks: Weak<StickyLocks>,
@@ -66,7 +66,7 @@ pub(crate) struct Sticky {
     keep: AtomicU64,
     /// Of the section that holds the lock or asks for it.
     turn: Arc<Semaphore>,
-    /// The one whose turn it was met an outage: the others ask by themselves, else they would be told of it one after the other.
+    /// The section in turn met an outage: the others send requests of their own, or they would fail one after the other.
     outage: Arc<Notify>,
     state: Mutex<KeptGrant>,
 }
@@ -75,7 +75,7 @@ pub(crate) struct Sticky {
 struct KeptGrant {
     /// How many grants there were.
     grants: u64,
-    /// The present grant, while it may be kept: nobody is known to wait for it.
+    /// The present grant, while it may be kept: no waiter is known.
     current: Option<u64>,
     /// How many sections it may have yet.
     sections: u64,
@@ -93,7 +93,7 @@ impl Sticky {
         Duration::from_nanos(self.keep.load(Ordering::Relaxed))
     }
 
-    /// Waits for the turn; `None` when it is time to ask the store as anybody else.
+    /// Waits for the turn; `None` when it is time to join the store's queue.
     async fn turn(&self, engine: &Engine, wait: Wait, started: Moment) -> Option<OwnedSemaphorePermit> {
         let (turn, outage) = (Arc::clone(&self.turn), Arc::clone(&self.outage).notified_owned());
         if let Ok(turn) = Arc::clone(&turn).try_acquire_owned() {
@@ -149,14 +149,14 @@ impl Sticky {
         hold.retained_by(Box::new(Section { sticky: Arc::clone(self), grant, turn: Mutex::new(Some(turn)) }));
     }
 
-    /// A section of this grant is over: whether the place may be kept.
+    /// Ends a section of this grant; returns whether the place may be kept.
     fn may_keep(&self, grant: u64) -> bool {
         let mut state = self.state();
         state.sections = state.sections.saturating_sub(1);
         state.current == Some(grant) && state.sections > 0
     }
 
-    /// The place is the client's own from now on. Somebody may have come for it by now.
+    /// Makes the place the client's own. A waiter may have arrived by now.
     fn put(&self, grant: u64, kept: Arc<Hold>) {
         let until = kept.engine().clock.now().after(self.keep());
         let mut state = self.state();
@@ -168,7 +168,7 @@ impl Sticky {
         kept.leave_in_background();
     }
 
-    /// The grant is not kept any more; what is kept of it is left.
+    /// Stops keeping the grant, and releases a kept place.
     fn give_up(&self, grant: u64) {
         let mut state = self.state();
         if state.current == Some(grant) {
@@ -179,7 +179,7 @@ impl Sticky {
         }
     }
 
-    /// The grant is over, or will be left; nobody needs to watch it.
+    /// The grant has ended, or will be released; no task needs to watch it.
     fn ends(&self, grant: u64) {
         let mut state = self.state();
         if state.current == Some(grant) {
@@ -190,7 +190,7 @@ impl Sticky {
         }
     }
 
-    /// When to look again whether the keeping is over; `None` when the grant is.
+    /// When to check again for the end of the keeping; `None` when the grant has ended.
     fn due(&self, grant: u64, now: Moment) -> Option<Moment> {
         let until = {
             let state = self.state();
@@ -211,7 +211,7 @@ impl Drop for Sticky {
     fn drop(&mut self) {
         let Some(locks) = self.locks.upgrade() else { return };
         let mut locks = locks.lock();
-        // Another one of the name may have come since.
+        // Another lock of the name may have been made since.
         if locks.get(&self.name).is_some_and(|known| known.strong_count() == 0) {
             locks.remove(&self.name);
         }
@@ -224,7 +224,7 @@ impl fmt::Debug for Sticky {
     }
 }
 
-/// A grant that may be kept as long as somebody watches it: where the runtime has ended, nobody does.
+/// A grant that may be kept as long as a task watches it; no task does where the runtime has ended.
 struct Keeping {
     sticky: Arc<Sticky>,
     grant: u64,
@@ -236,7 +236,7 @@ impl Drop for Keeping {
     }
 }
 
-/// Ends when somebody else waits for the grant, or when it was kept long enough.
+/// Ends when another client waits for the grant, or when it was kept long enough.
 async fn watch(keeping: Keeping, engine: Arc<Engine>, waited_for: impl Future<Output = bool>) {
     let Keeping { sticky, grant } = &keeping;
     tokio::pin!(waited_for);
@@ -253,7 +253,7 @@ async fn watch(keeping: Keeping, engine: Arc<Engine>, waited_for: impl Future<Ou
     }
 }
 
-/// One section of a sticky lock, while it lasts.
+/// A running section of a sticky lock.
 struct Section {
     sticky: Arc<Sticky>,
     grant: u64,
@@ -331,7 +331,7 @@ impl Lock {
     }
 }
 
-/// What is left of a wait.
+/// The rest of a wait.
 fn left(wait: Wait, waited: Duration) -> Wait {
     match wait {
         // None that began becomes a try.

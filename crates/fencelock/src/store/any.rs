@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::Store;
 
-/// A store that exists already, of whatever kind, for [`ClientBuilder::connect_store`](crate::ClientBuilder::connect_store).
-/// Clones are the same store.
+/// A store of any kind that exists already, for [`ClientBuilder::connect_store`](crate::ClientBuilder::connect_store). Clones are the same
+/// store.
 ///
-/// It is made of a `MemoryStore`, of a `FileStore`, or of an `Arc` of any other store.
+/// Converted from a `MemoryStore`, a `FileStore`, or an `Arc` of any other store.
 ///
 /// ```
 /// use fencelock::{AnyStore, Client, memory::MemoryStore};

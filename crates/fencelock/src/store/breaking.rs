@@ -1,4 +1,4 @@
-//! Breaking somebody's grant on purpose, and the record of it.
+//! Breaking another client's grant on purpose, and the record of it.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,7 +9,7 @@ use crate::name::Name;
 use crate::queue::Claim;
 use crate::token::FencingToken;
 
-/// A grant that was broken, or is to be: whose, by whom, and why. What the store keeps of it is this.
+/// The order to break a grant, and the record of it that the store keeps: owner, breaking client, reason, time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Break {
@@ -17,15 +17,15 @@ pub struct Break {
     pub place: PlaceId,
     /// Its token, which must fit, too; `None` where the store has none.
     pub token: Option<FencingToken>,
-    /// What it was granted as.
+    /// The claim that was granted.
     pub claim: Claim,
-    /// Whose it was, where the store tells.
+    /// The owner of the grant, where the store names it.
     pub owner: Option<Owner>,
-    /// Who broke it.
+    /// The client that broke it.
     pub by: Owner,
     /// Why: 1 to [`Break::MAX_REASON`] bytes without control characters.
     pub reason: Arc<str>,
-    /// When, by the clock of who broke it.
+    /// When, by the clock of the breaking client.
     pub at: SystemTime,
 }
 
@@ -60,7 +60,7 @@ impl Break {
         GrantId { place: self.place.clone(), token: self.token }
     }
 
-    /// Refuses what cannot be told to the holder as it is, nor kept.
+    /// Refuses a reason that cannot be stored or sent to the holder unchanged.
     fn check(&self) -> Result<()> {
         let reason = &*self.reason;
         if reason.trim().is_empty() || reason.len() > Self::MAX_REASON || reason.contains(char::is_control) {

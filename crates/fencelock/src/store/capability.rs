@@ -1,4 +1,4 @@
-//! What a store can and cannot do, asked before it is called.
+//! The promises and limits of a store, checked before a request.
 
 use std::time::Duration;
 
@@ -12,39 +12,39 @@ pub struct Capability {
     pub store: &'static str,
     /// The bytes it keeps: name and version of the layout.
     pub layout: &'static str,
-    /// What keeps a place alive, and who judges that it is not.
+    /// How a place stays alive, and which clock or kernel decides that it has ended.
     pub liveness: Liveness,
     /// Whether contenders are served in the order of their arrival.
     pub order: Order,
     /// Where fencing tokens come from.
     pub tokens: Tokens,
-    /// What the time for which a guard says that it is valid presumes: all of these.
+    /// The assumptions behind the validity of a guard; all of them must hold.
     pub presumes: &'static [Presumption],
-    /// Whether readers and writers are understood besides mutexes.
+    /// Whether the store has read-write locks besides mutexes.
     pub shared_claims: bool,
-    /// Whether permits of semaphores are understood, too.
+    /// Whether the store has semaphores, too.
     pub permits: bool,
     /// Whether notes can be written on locks ([`Guard::write_note`](crate::Guard::write_note)).
     pub notes: bool,
-    /// How a holder hears of those who wait behind it: what [`Mutex::sticky`](crate::Mutex::sticky) lives by.
+    /// How a holder learns of waiters, which [`Mutex::sticky`](crate::Mutex::sticky) needs.
     pub waiters: Waiters,
-    /// A dead session's places go within its ttl plus this, by the store's clock.
+    /// A dead session's places are removed within its ttl plus this, by the store's clock.
     pub detection_slack: Duration,
     /// `Place::next` returns within this time of the change that it waits for.
     pub wake_bound: Duration,
-    /// Other clients whose locks are the same ones as ours; empty for none. All others' locks of a name exclude none of ours.
+    /// Other clients that share the same locks; empty for none. Locks of all other clients do not exclude ours.
     pub same_as: &'static [Peer],
-    /// What an idle name may leave in the store; empty for nothing.
+    /// Data of an idle name that may stay in the store; empty for none.
     pub residue: &'static [Residue],
-    /// The times that clients of this store live by unless told otherwise, and the least it can do with.
+    /// The default times of clients of this store, and their minima.
     pub pace: Pace,
     /// Whether its calls are short system calls that block the thread, so that they belong on a thread of their own.
     pub blocking: bool,
 }
 
 impl Capability {
-    /// The least that a store can promise: a lease by the store's clock, no order, no tokens, no claims but a mutex's, and
-    /// places and wakes that take up to 2 s longer than they should.
+    /// The weakest promises of a store: a lease by the store's clock, no order, no tokens, no claims but a mutex's, and 2 s of slack for
+    /// dead places and for wakes.
     #[must_use]
     pub const fn least(store: &'static str, layout: &'static str) -> Self {
         const SLOW: Duration = Duration::from_secs(2);
@@ -69,8 +69,8 @@ impl Capability {
     }
 }
 
-/// How often sessions of a store are renewed, and which times are too short for it. Parts of the defaults of
-/// [`Timing`](crate::Timing), and of what is checked there.
+/// How often sessions of a store are renewed, and which times are too short for it. Part of the defaults of [`Timing`](crate::Timing), and
+/// of the checks there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pace {
@@ -108,7 +108,7 @@ impl Pace {
     }
 }
 
-/// What keeps a place alive.
+/// How a place stays alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Liveness {
@@ -132,15 +132,15 @@ pub enum Order {
     None,
 }
 
-/// How a holder hears of those who wait behind it.
+/// How a holder learns of waiters behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Waiters {
-    /// The store tells the holder of the first who comes, within one round trip.
+    /// The store notifies the holder of the first waiter, within one round trip.
     Told,
-    /// The holder looks at the queue, so often.
+    /// The holder looks at the queue at this interval.
     Looked(Duration),
-    /// Not at all: those who wait leave no trace that every client can see.
+    /// Not at all: waiters leave no trace that every client can see.
     Unseen,
 }
 
@@ -152,7 +152,8 @@ pub enum Tokens {
     ClockFlooredCounter,
     /// A number that the store draws for every change it commits (zxid, revision).
     CommitNumber,
-    /// A counter for each name, which other clients count on, too. It rises as long as the store keeps it, and begins anew if it is lost.
+    /// A counter for each name, which other clients increment, too. The counter rises as long as the store keeps it, and begins anew if it
+    /// is lost.
     Counter,
     /// There are none.
     None,

@@ -1,9 +1,9 @@
-//! What the engine checks before it asks a store: no store checks it again.
+//! Checks of the engine before a request; no store repeats them.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Claim;
 
-/// Refuses to replace `held` by a claim that is not lighter: those behind counted on no more than that.
+/// Refuses to replace `held` by a claim that is not lighter: waiters behind counted on the weight of `held`.
 ///
 /// # Errors
 /// [`ErrorKind::Config`] for a heavier claim, or one of another capacity.

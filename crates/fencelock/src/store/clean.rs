@@ -1,8 +1,8 @@
-//! Text that others wrote, made fit to be shown: once, where it is read, whatever the store.
+//! Text of other clients, cleaned for display: once, where it is read, on every store.
 //!
-//! Hosts, purposes, reasons and the names of strange nodes come from anybody who may write to the store. A line break in
-//! one would forge a line of a log; a control character drives a terminal; a mark of direction shows a line in another
-//! order than it has. Names of locks are not touched: a reader that shows one must still be able to ask for it.
+//! Hosts, purposes, reasons and the names of foreign nodes come from any client that may write to the store. A line break in one would
+//! forge a line of a log; a control character drives a terminal; a mark of direction shows a line in another order than it has. Names of
+//! locks are not touched: a reader that shows one must still be able to ask for it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Break, Contender, NoteRead, Outline, Owner, Queue};
 /// The longest text that is shown, in bytes: as long as the longest that we write.
 const LONGEST: usize = 512;
 
-/// What stands for a character that must not be shown.
+/// The replacement of a character that must not be shown.
 const MARK: char = '\u{fffd}';
 
 fn is_obeyed(c: char) -> bool {

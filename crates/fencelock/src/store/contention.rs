@@ -1,4 +1,4 @@
-//! Who was ahead of an acquire that was busy or timed out.
+//! The contenders ahead of an acquire that was busy or timed out.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use super::{Contender, Foreign, RequestId};
 use crate::name::Name;
 
-/// Who was ahead of an acquire that was busy, timed out or refused to queue.
+/// The contenders ahead of an acquire that was busy, timed out or refused to queue.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Contention {
@@ -39,7 +39,7 @@ impl Contention {
     }
 }
 
-/// A queue in short, as [`Store::contention`](super::Store::contention) tells it.
+/// A summary of a queue, as [`Store::contention`](super::Store::contention) returns it.
 #[derive(Debug, Clone, Default)]
 pub struct Outline {
     /// The holder at the front of the queue.
@@ -48,7 +48,7 @@ pub struct Outline {
     pub holders: usize,
     /// How many are in the queue, holders and waiters.
     pub queued: usize,
-    /// Where those stand who were asked for, in the order in which they were asked for: 1 for the front, `None` for one that is not in the queue.
+    /// The positions of the requested contenders, in the order of the request: 1 for the front, `None` for a contender that is not in the queue.
     pub positions: Vec<Option<usize>>,
     /// As in [`Contention`].
     pub closed: Option<String>,
@@ -72,7 +72,7 @@ impl Outline {
         }
     }
 
-    /// What it says to one who stands at `position`.
+    /// The contention as seen from `position`.
     pub(crate) fn contention(&self, name: Name, position: Option<usize>) -> Contention {
         // At the front may stand a waiter, while the store grants no locks.
         let holder = self.holder.clone().filter(|holder| holder.grant.is_some());

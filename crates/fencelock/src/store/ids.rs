@@ -1,19 +1,19 @@
-//! The names of those who take part: clients, their requests, the places and the grants.
+//! The identifiers of clients, requests, places and grants.
 
 use std::fmt;
 
 use crate::name::Name;
 use crate::token::FencingToken;
 
-/// Who a client is, as others see it.
+/// A client, as other clients see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Owner {
     /// A random number, the `client` of all its request ids.
     pub client: u64,
-    /// The host's name, or what another client calls itself; empty when opaque.
+    /// The host's name, or another family's name of itself; empty when opaque.
     pub host: String,
-    /// The process; 0 when opaque, or unknown, as where other clients tell their host alone.
+    /// The process; 0 when opaque, or unknown, if another client gives its host only.
     pub pid: u32,
 }
 
@@ -67,13 +67,13 @@ pub struct PlaceId {
 
 /// Names one grant of one place.
 ///
-/// One request may be granted twice: its `enter` is repeated because no answer came, and by then the first grant was broken.
-/// So whatever is told of a grant names its number as well, and says nothing of any other.
+/// A request may be granted twice: its `enter` is repeated without an answer, and by then the first grant was broken. So every event of a
+/// grant names its number as well, and concerns no other grant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GrantId {
     /// The place.
     pub place: PlaceId,
-    /// Its token; `None` where the store has none, and for a place that waits: then the place as it stands is meant.
+    /// Its token; `None` where the store has none, and for a waiting place, which is meant in any state.
     pub token: Option<FencingToken>,
 }
 

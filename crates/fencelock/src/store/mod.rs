@@ -1,11 +1,11 @@
 //! The contract between the engine and a store.
 //!
-//! A store is passive: the engine owns time, retries and loops. Each method says what a store owes; the tests in the crate
-//! `fencelock-conformance` are the laws that every store keeps. A departure is final, tokens rise, and no place appears ahead of one already
-//! visible, but for a holder's own lighter claim. An idle name leaves nothing beyond [`Capability::residue`], and a dead session's places go
-//! within its ttl and [`Capability::detection_slack`] by the store's clock.
+//! A store is passive: the engine owns time, retries and loops. Each method states a duty of the store; the tests in the crate
+//! `fencelock-conformance` are the laws that every store keeps. A departure is final, tokens rise, and no place appears ahead of one
+//! already visible, but for a holder's own lighter claim. An idle name leaves nothing beyond [`Capability::residue`], and a dead session's
+//! places are removed within its ttl and [`Capability::detection_slack`] by the store's clock.
 //!
-//! A store may presume what the engine checks before it asks: the request ids of a session are those of its owner, a claim that a place is made
+//! A store may presume the engine's checks of a request: the request ids of a session are those of its owner, a claim that a place is made
 //! lighter to is lighter and of the same capacity, and the reason of a [`Break`] is one line of a length that fits.
 
 mod any;
@@ -48,9 +48,10 @@ use crate::name::Name;
 use crate::queue::Claim;
 use crate::time::{Clock, Moment};
 
-/// A coordination store. Passive: it sleeps, polls and retries only inside [`Place::next`] and in the bounded re-drives of its protocol.
+/// A coordination store. A store is passive and sleeps, polls and retries only inside [`Place::next`] and in the bounded re-drives of its
+/// protocol.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// What this store promises before anybody connected; what the servers turned out to allow is in [`Opened::capability`].
+    /// The promises of this store before it connects; [`Opened::capability`] has those of the servers that it met.
     fn capability(&self) -> &Capability;
 
     /// The clock that the engine must use with this store; `None` for the system's. Only a store with a virtual clock has one of its own.
@@ -58,24 +59,24 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Opens the liveness that a client's places hang on: one session per client. Whatever works for it in the background runs on [`Opening::tasks`].
+    /// Opens a client's only session, on which its places depend. The background tasks of the session run on [`Opening::tasks`].
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>>;
 
-    /// One page of a queue as it stands, front first, and how many are in the queue; empty for a name that nobody queues for.
+    /// Reads a page of a queue, front first, and the length of the queue; empty for a name without contenders.
     fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>>;
 
-    /// The queue in short: who is at its head, how many are in it, and where each of `mine` stands. This is what an error
-    /// says of a lock that was not free, and what a crowd that gives up together asks for, once for all of them.
+    /// Summarises the queue: its head, its length, and the position of each of `mine`. An error of a lock that was not free shows the
+    /// summary; contenders that give up together request a common one.
     ///
-    /// By default read off the whole queue. A store that can answer without looking at every waiter must.
+    /// By default computed from the whole queue. A store that can answer without reading every waiter must do so.
     fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
         Box::pin(async move { Ok(Outline::of(&self.queue(name, Page::ALL).await?.contenders, mine)) })
     }
 
-    /// The names that somebody queues for and that start with `prefix`, in portions and in no order.
+    /// Lists the names with contenders that start with `prefix`, in portions and in no order.
     ///
-    /// Each portion is one request's work: it looks at a bounded number of names, whether or not somebody alive queues for them. So a portion may be
-    /// empty, and names and their queues that are left over from dead clients only make the stream longer. A name may come twice.
+    /// Each portion is one request, which reads a bounded number of names, with or without living contenders. So a portion may be empty,
+    /// and names left by dead clients only make the stream longer. A name may appear twice.
     fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>>;
 
     /// The key of the lock `name`: names of one key are one lock. By default `None`: each name is its key.
@@ -83,29 +84,28 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Breaks exactly the grant that `order` names by place and token, and no later one, and keeps `order` for
-    /// [`Store::breaks`]: no break is ever without its record. Says whether the grant was there. The same order may be
-    /// given again, and finds what it did.
+    /// Breaks exactly the grant that `order` names by place and token, and no later one, and keeps `order` for [`Store::breaks`]: no break
+    /// is ever without its record. Returns whether the grant was there. The same order may be repeated, with the same result.
     ///
-    /// The holder's session is told, by [`SessionEvent::Broken`]. By default [`ErrorKind::Unsupported`].
+    /// [`SessionEvent::Broken`] notifies the holder's session. By default [`ErrorKind::Unsupported`].
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move { Err(breaks_nothing("break", &order.place.name)) })
     }
 
-    /// The breaks of grants of `name` that the store keeps, oldest first. By default [`ErrorKind::Unsupported`].
+    /// Lists the breaks of grants of `name` that the store keeps, oldest first. By default [`ErrorKind::Unsupported`].
     fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
         Box::pin(async move { Err(breaks_nothing("breaks", name)) })
     }
 
-    /// Writes or deletes the note on a lock, as `order` says, if the grant that it names is current, in one step; says whether it was.
-    /// The note stays when the grant ends. A request that comes late does nothing once the grant has ended.
+    /// Writes or deletes the note on a lock, atomically, if the grant in `order` is current; returns whether it was. The note stays when
+    /// the grant ends. A late request changes nothing once the grant has ended.
     ///
     /// By default [`ErrorKind::Unsupported`], as [`Capability::notes`] says.
     fn write_note<'a>(&'a self, order: &'a NoteOrder) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move { Err(keeps_no_notes(&order.grant.place.name)) })
     }
 
-    /// The note on a lock, unless its time is over, and the store's time. By default [`ErrorKind::Unsupported`].
+    /// Reads the note on a lock, unless it has expired, and the store's time. By default [`ErrorKind::Unsupported`].
     fn note<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<NoteRead>> {
         Box::pin(async move { Err(keeps_no_notes(name)) })
     }
@@ -124,42 +124,42 @@ pub(crate) fn breaks_nothing(operation: &'static str, name: &Name) -> Error {
 pub struct Opened {
     /// The session itself.
     pub session: Arc<dyn Session>,
-    /// What happens to the session and its places unasked. Ends only with the session.
+    /// The events of the session and its places. Ends only with the session.
     pub events: BoxStream<'static, SessionEvent>,
     /// The ttl as granted; `None` when places cannot expire.
     pub ttl: Option<Duration>,
-    /// The moment the ttl counts from: before the request that the store confirmed was sent.
+    /// The moment from which the ttl counts: before the confirmed request was sent.
     pub confirmed: Moment,
-    /// What the store promises after what it learned of its servers by connecting; `None` when that is what
-    /// [`Store::capability`] says. The pace is that of the store, whatever this says.
+    /// The capability, refined at connect; `None` if it equals [`Store::capability`]. The pace is always that of the store.
     pub capability: Option<Arc<Capability>>,
 }
 
-/// Something that happened to a session or one of its places, unasked.
+/// An event of a session or one of its places.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionEvent {
-    /// The session is over, and every place of it; [`Session::over`] says why. Told once, however the store found out; after a
-    /// [`Session::close`] it may be left out.
+    /// The session and all its places have ended; [`Session::over`] has the cause. Sent once; after a [`Session::close`] it may be left
+    /// out.
     Over,
-    /// One place is gone.
+    /// A place is gone.
     Gone(GrantId, Loss),
-    /// Somebody broke the grant of one place, for this reason.
+    /// A client broke the grant of a place, for this reason.
     Broken(GrantId, Arc<str>),
-    /// Something may have happened that only a renewal can tell: renew now.
+    /// An event that only a renewal can clarify: renew now.
     Doubtful,
 }
 
-/// The liveness of one client's places.
+/// The session of a client, on which its places depend.
 ///
-/// Once a session is over, nothing of it is in the store any more, or soon nothing will be. Then [`Session::over`] says why,
-/// [`SessionEvent::Over`] makes the engine ask, and `enter`, `renew` and [`Place::next`] fail with [`ErrorKind::Lost`], or with
-/// [`ErrorKind::Closed`] after [`Session::close`].
+/// Once a session has ended, its data is gone from the store, or soon will be. Then [`Session::over`] has the cause, [`SessionEvent::Over`]
+/// makes the engine ask, and `enter`, `renew` and [`Place::next`] fail with [`ErrorKind::Lost`], or with [`ErrorKind::Closed`] after
+/// [`Session::close`].
 pub trait Session: Send + Sync {
-    /// Why the session is over, as far as this client knows, without I/O: the same for ever, and [`Loss::Closed`] after [`Session::close`].
+    /// Why the session has ended, as far as this client knows, without I/O: the same for ever, and [`Loss::Closed`] after
+    /// [`Session::close`].
     fn over(&self) -> Option<Loss>;
 
-    /// Joins the queue at its tail, and tells the standing in the same round trip.
+    /// Joins the queue at its tail, and returns the standing in the same round trip.
     ///
     /// With `entry.wait` false, nothing stays behind unless it was granted. The same request id finds the same place.
     /// May be dropped at any point; the caller then calls [`Session::withdraw`].
@@ -175,40 +175,40 @@ pub trait Session: Send + Sync {
         false
     }
 
-    /// Undoes an `enter` whose answer never came, or was not awaited. Once it returns `Ok`, that request can take no effect any more. Repeatable.
+    /// Undoes an `enter` whose answer never arrived or was not awaited. After `Ok`, that request can no longer take effect. Repeatable.
     fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>>;
 
     /// Confirms that the session and these places of it live. Places that are not among them may be left to expire.
     fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>>;
 
-    /// Completes once somebody waits, or may wait, behind the granted `place` of this session, or the place is gone: a hint. Asked only
-    /// for places whose holder would keep them ([`Mutex::sticky`](crate::Mutex::sticky)), so that others pay nothing for it.
+    /// Completes once a client waits, or may wait, behind the granted `place` of this session, or the place is gone: a hint. Called only
+    /// for places of sticky holders ([`Mutex::sticky`](crate::Mutex::sticky)), so other places cost nothing.
     ///
-    /// By default `None`: the store cannot tell, and the engine looks at [`Store::contention`] from time to time.
+    /// By default `None`: the store has no such hint, and the engine polls [`Store::contention`].
     fn waited_for<'a>(&'a self, place: &'a PlaceId) -> Option<BoxFuture<'a, Result<()>>> {
         let _ = place;
         None
     }
 
-    /// Ends the session and everything that hangs on it. Repeatable.
+    /// Ends the session and everything that depends on it. Repeatable.
     fn close(&self) -> BoxFuture<'_, Result<()>>;
 }
 
 /// The answer to a renewal of a session that lives.
 #[derive(Debug, Clone)]
 pub struct Renewal {
-    /// The moment the ttl counts from now on: before the confirmed request was sent.
+    /// The moment from which the ttl counts now: before the confirmed request was sent.
     pub confirmed: Moment,
     /// The ttl from now on, where the store grants another one than it did; `None` when nothing changed.
     pub ttl: Option<Duration>,
     /// Places that the store no longer has, and why.
     pub gone: Vec<(PlaceId, Loss)>,
-    /// Until when held places are valid that have an end of their own ([`Grant::valid_until`]). One that is missing keeps the end that it has.
+    /// The new ends of held places with an end of their own ([`Grant::valid_until`]). A place that is missing here keeps its end.
     pub valid: Vec<(PlaceId, Moment)>,
 }
 
 impl Renewal {
-    /// What most renewals say: the session lives, counted from `confirmed`, and nothing else happened.
+    /// The usual renewal: the session lives, counted from `confirmed`, without other news.
     #[must_use]
     pub const fn at(confirmed: Moment) -> Self {
         Self { confirmed, ttl: None, gone: Vec::new(), valid: Vec::new() }
@@ -244,24 +244,24 @@ impl<const N: usize> PlaceList for [PlaceId; N] {
 pub enum Entered {
     /// A place in the queue, granted or waiting.
     In(Box<dyn Place>),
-    /// Only without `wait`: somebody is ahead, and nothing was left behind.
+    /// Only without `wait`: a contender is ahead, and the request left nothing behind.
     Busy,
-    /// Somebody ahead believes in another capacity (its claim is given); nothing was left behind.
+    /// A contender ahead has another capacity (its claim is given); the request left nothing behind.
     Conflict(Claim),
 }
 
-/// What a contender asks for.
+/// A request to enter a queue.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// The lock.
     pub name: Name,
-    /// What to be admitted as.
+    /// The requested claim.
     pub claim: Claim,
     /// Names this request, for ever.
     pub id: RequestId,
     /// Whether to queue when the lock is taken.
     pub wait: bool,
-    /// What the lock is taken for; shown to others. At most [`Entry::MAX_PURPOSE`] bytes.
+    /// The purpose of the lock, visible to other clients. At most [`Entry::MAX_PURPOSE`] bytes.
     pub purpose: Option<Arc<str>>,
 }
 

@@ -8,7 +8,7 @@ use super::{GrantId, Owner};
 use crate::error::{Error, ErrorKind, Result};
 use crate::token::FencingToken;
 
-/// What a holder of a lock wrote on it. It stays when the lock is given back.
+/// A note that a holder wrote on a lock. The note stays when the lock is released.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Note {
@@ -16,11 +16,11 @@ pub struct Note {
     pub value: Arc<[u8]>,
     /// The token of the grant that it was written under.
     pub token: Option<FencingToken>,
-    /// Who wrote it.
+    /// The client that wrote it.
     pub owner: Owner,
     /// When, by the store's clock, to the millisecond.
     pub written: SystemTime,
-    /// When it goes by itself, by the store's clock; `None` if it stays until it is deleted.
+    /// When it expires, by the store's clock; `None` if it stays until it is deleted.
     pub expires: Option<SystemTime>,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Debug for Note {
     }
 }
 
-/// The note on a lock as it was read, and what the store's clock said then: nobody needs to compare clocks of clients.
+/// The note on a lock as it was read, and the store's time then, so that clients need not compare clocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoteRead {
     /// The note; `None` if there is none.
@@ -65,15 +65,15 @@ impl NoteRead {
     }
 }
 
-/// An order to write a note under one grant, or to delete the one that is there.
+/// An order to write a note under a grant, or to delete the present one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NoteOrder {
     /// The grant, which must be current.
     pub grant: GrantId,
-    /// Whose it is.
+    /// The owner of the note.
     pub owner: Owner,
-    /// What to write; `None` to delete.
+    /// The value; `None` to delete.
     pub value: Option<Arc<[u8]>>,
     /// How long it is kept; `None` for until it is deleted.
     pub ttl: Option<Duration>,

@@ -1,4 +1,4 @@
-//! What a store is given to open a session with, and where its tasks run.
+//! The parameters with which a store opens a session, and the runtime of its tasks.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::time::Clock;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Opening {
-    /// Who the session is opened for.
+    /// The owner of the session.
     pub owner: Owner,
     /// How long the session may live unrenewed.
     pub ttl: Duration,
@@ -28,7 +28,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// For those who open a session without a client: its tasks run on the tokio runtime around the call, and requests may take a third of `ttl`.
+    /// Parameters of a session without a client: tasks run on the tokio runtime around the call, and requests may take a third of `ttl`.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] without a runtime.
@@ -62,7 +62,7 @@ impl Tasks {
         Self(handle)
     }
 
-    /// Starts `task`. It ends with the runtime at the latest.
+    /// Starts `task`. The task ends with the runtime at the latest.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         self.0.spawn(task).abort_handle()
     }

@@ -10,17 +10,16 @@ use crate::queue::Claim;
 use crate::time::Moment;
 use crate::token::FencingToken;
 
-/// One place in one queue, with the store's private cursor. Dropping it ends the subscription, not the place.
+/// A place in a queue, with the store's private cursor. Dropping it ends the subscription, not the place.
 pub trait Place: Send {
     /// Which place this is.
     fn id(&self) -> PlaceId;
 
-    /// The standing as last told, without I/O.
+    /// The standing as last reported, without I/O.
     fn standing(&self) -> Standing;
 
-    /// Returns when the standing may have changed, with the new one; at once if the store already differs; at `until`
-    /// at the latest, with the standing as it is then. Once granted, it returns at once. An error of
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) means that the whole session is over.
+    /// Waits until the standing may have changed, and returns the present one: at once if the store already differs or the place is
+    /// granted, at `until` at the latest. An error of [`ErrorKind::Lost`](crate::ErrorKind::Lost) means that the whole session has ended.
     ///
     /// # Cancel safety
     /// May be dropped at any point and called again.
@@ -37,21 +36,21 @@ pub trait Place: Send {
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>>;
 }
 
-/// What `leave` found.
+/// The result of [`Place::leave`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     /// The place was there and is gone now.
     Released,
-    /// It was gone already.
+    /// The place was gone already.
     AlreadyGone,
 }
 
-/// Where a contender stands.
+/// The state of a contender in its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It holds the lock.
+    /// The contender holds the lock.
     Granted(Grant),
-    /// It waits; who is ahead, where the store can tell.
+    /// The contender waits; how many are ahead, where the store can count them.
     Waiting(Option<Ahead>),
     /// The place is gone.
     Lost(Loss),
@@ -70,20 +69,20 @@ impl Standing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ahead {
-    /// Those that hold the lock.
+    /// The number of holders.
     pub holders: u32,
-    /// Those that wait.
+    /// The number of waiters.
     pub waiters: u32,
 }
 
 impl Ahead {
-    /// That many.
+    /// That many holders and waiters.
     #[must_use]
     pub const fn new(holders: u32, waiters: u32) -> Self {
         Self { holders, waiters }
     }
 
-    /// So many in all, of whom this many hold the lock.
+    /// `all` contenders, of which `holders` hold the lock.
     #[allow(dead_code, reason = "in a build with some stores only, nobody may ask")]
     pub(crate) fn of(all: usize, holders: usize) -> Self {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
@@ -97,9 +96,9 @@ impl Ahead {
 pub struct Grant {
     /// The fencing token; `None` where the store has none.
     pub token: Option<FencingToken>,
-    /// Until when it holds by itself, whatever becomes of its session; `None` where the session says all. On the clock of the
-    /// client that holds it, and `None` for what others hold. Renewals may prolong or shorten it. A grant that is told later than
-    /// the margin before this is left at once, and counts as a failure of the store.
+    /// The end of the grant itself, even if its session lives on; `None` where the session alone decides. On the clock of the client that
+    /// holds it, and `None` for grants of other clients. Renewals may extend or shorten it. A grant that arrives later than the margin
+    /// before this end is released at once, and counts as a failure of the store.
     pub valid_until: Option<Moment>,
 }
 
@@ -111,13 +110,13 @@ impl Grant {
     }
 }
 
-/// Why a place is gone although nobody gave it up.
+/// Why a place was lost without a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {
     /// The session expired in the store.
     Expired,
-    /// The server became a replica, and what it granted may be unknown to the server that is the primary now.
+    /// The server became a replica, and its grants may be unknown to the present primary.
     Demoted,
     /// Another server answers in the place of the one that granted it, such as a replica that was promoted, and may not know of it.
     Replaced,
@@ -127,9 +126,9 @@ pub enum Loss {
     PerhapsRestarted,
     /// No renewal was confirmed until the safety margin before the ttl ran out: another client may be granted soon.
     Unconfirmed,
-    /// Somebody removed the place from the store.
+    /// A user or another program removed the place from the store.
     Removed,
-    /// Somebody broke the grant with a force-release.
+    /// A client or a user broke the grant with a force-release.
     Broken,
     /// The grant was held for `max_hold`.
     HeldTooLong,
@@ -138,7 +137,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Each of them, in their order.
+    /// All causes, in their order.
     pub(crate) const ALL: [Self; 10] = [
         Self::Expired,
         Self::Demoted,

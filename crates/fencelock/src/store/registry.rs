@@ -1,4 +1,4 @@
-//! Which stores there are, and which of them this build can open.
+//! The known stores, and those that this build can open.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ pub struct StoreInfo {
     pub feature: &'static str,
     /// The URL, by example.
     pub example: &'static str,
-    /// Its options, besides those that every store takes.
+    /// Its options, without those of every store.
     pub options: &'static [&'static str],
-    /// What it promises by default; `None` when the feature is off.
+    /// The default capability; `None` when the feature is off.
     pub capability: Option<fn() -> Capability>,
-    /// The other layouts that its URL may ask for: the option that does, and what each promises.
+    /// The other layouts that its URL may ask for: the option for each, and its capability.
     #[allow(clippy::type_complexity, reason = "a name for the pair would say no more")]
     pub layouts: &'static [(&'static str, fn() -> Capability)],
     pub(crate) open: Option<OpenFn>,
@@ -113,7 +113,7 @@ static STORES: &[StoreInfo] = &[
     StoreInfo::off("zks", "zookeeper-tls", "zks://host1:2281,host2:2281/locks"),
 ];
 
-/// Schemes of stores that are planned, so that nobody takes them for a typing mistake.
+/// Schemes of planned stores, so that the error does not look like a typing mistake.
 const PLANNED: &[&str] = &["etcd", "redis+cluster"];
 
 fn unknown(scheme: &str) -> Error {
@@ -129,8 +129,8 @@ fn unknown(scheme: &str) -> Error {
 /// Opens the store that `url` names; the client's own options must have been taken out before.
 ///
 /// # Errors
-/// [`ErrorKind::Config`] for an unknown scheme (the known ones are listed), [`ErrorKind::Unsupported`] for one that is
-/// planned or whose feature is off, and whatever the store says.
+/// [`ErrorKind::Config`] for an unknown scheme (the known ones are listed), [`ErrorKind::Unsupported`] for one that is planned or whose
+/// feature is off, and the errors of the store.
 pub async fn open_url(url: StoreUrl) -> Result<Arc<dyn Store>> {
     let Some(info) = STORES.iter().find(|info| info.scheme == url.scheme()) else {
         return Err(unknown(url.scheme()));

@@ -1,4 +1,4 @@
-//! A password: one that was given, or one that is asked for anew at each connection, so that a change of it on the server ends nobody.
+//! A password: given once, or requested anew at each connection, so that a client survives a change of it on the server.
 
 #![allow(dead_code, reason = "unused in a build without stores that take a password")]
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// What is said to who gives a password and a way to ask for it.
+/// The message for a user who gives a password and a way to ask for it.
 pub(crate) const TWO_PASSWORDS: &str =
     "the password is in the URL, and is to be asked for or read from `password_file`: leave one out";
 
@@ -25,7 +25,7 @@ pub(crate) enum Secret {
 }
 
 impl Secret {
-    /// What a callback of the user's says.
+    /// The result of the user's callback.
     pub(crate) fn asked<E>(ask: impl Fn() -> Result<String, E> + Send + Sync + 'static) -> Self
     where
         E: Into<Box<dyn StdError + Send + Sync>>,
@@ -37,7 +37,7 @@ impl Secret {
         }))
     }
 
-    /// What a file says, without the line break at its end.
+    /// The content of a file, without the line break at its end.
     pub(super) fn in_file(path: PathBuf) -> Self {
         Self::Asked(Arc::new(move || {
             let fault = |message| fault(message).with("password_file", path.display());
@@ -49,7 +49,7 @@ impl Secret {
         }))
     }
 
-    /// The password as it is now. Asked on a thread where blocking disturbs nobody.
+    /// The present password. Requested on a thread that may block.
     pub(crate) async fn read(&self) -> Result<String> {
         match self {
             Self::Given(password) => Ok(password.clone()),

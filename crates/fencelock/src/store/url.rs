@@ -100,7 +100,7 @@ impl StoreUrl {
         &self.path
     }
 
-    /// Takes the option `name` out; what nobody takes is refused by [`StoreUrl::refuse_other_options`].
+    /// Takes the option `name` out; [`StoreUrl::refuse_other_options`] refuses the options that are left.
     pub fn take(&mut self, name: &str) -> Option<String> {
         self.options.remove(name)
     }
@@ -140,7 +140,7 @@ impl StoreUrl {
         }
     }
 
-    /// Refuses whatever options are left; `known` is what the store would have taken besides what the client takes.
+    /// Refuses the options that are left; `known` are the store's own options.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] that names the option and the known ones.
@@ -157,7 +157,8 @@ impl StoreUrl {
 const SCHEME_IS_MISSING: &str =
     "a store URL starts with a scheme, as in file:///var/lib/locks, redis://host:6379 or zk://host:2181/locks";
 
-/// The URL to write for a directory, or a host and its port, that stands alone. The given text is not repeated: it may hold a password.
+/// The URL to write for a directory, or a host and its port, that stands alone. The given text is not repeated, for a password may be part
+/// of it.
 fn no_scheme(url: &str) -> Option<&'static str> {
     if url.starts_with(['/', '.', '~']) {
         return Some("a store URL starts with a scheme: for a directory write file:// and its absolute path");
@@ -225,10 +226,10 @@ impl fmt::Display for StoreUrl {
 /// The schemes whose servers may each have credentials in front of them. With any other one, a comma before the `@` is part of the password.
 const OWN_CREDENTIALS: &[&str] = &["redlock", "redlocks"];
 
-/// What is shown instead of credentials.
+/// The mark that replaces credentials where a URL is shown.
 const HIDDEN: &str = "***@";
 
-/// One of several servers as it may be shown. What does not look like one may be the beginning of a password with a comma in it.
+/// A server of several, without secrets. Text that does not look like a server may be the beginning of a password with a comma.
 fn shown_server(written: &str) -> String {
     let (hidden, server) = written.rsplit_once('@').map_or(("", written), |(_, server)| (HIDDEN, server));
     let (host, port) = match server.find(']') {

@@ -1,4 +1,4 @@
-//! Queues, as others see them.
+//! Queues, as other clients see them.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -20,7 +20,7 @@ impl Page {
     /// The whole queue.
     pub const ALL: Self = Self { skip: 0, limit: usize::MAX };
 
-    /// What of `all` is on this page.
+    /// The items of `all` that are on this page.
     pub fn of<T>(self, all: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
         all.into_iter().skip(self.skip).take(self.limit)
     }
@@ -32,11 +32,11 @@ impl Page {
 pub struct Queue {
     /// The lock.
     pub name: Name,
-    /// Those on the page that was asked for.
+    /// The contenders on the requested page.
     pub contenders: Vec<Contender>,
-    /// How many are in the queue, on whatever page.
+    /// How many contenders are in the queue, on all pages.
     pub queued: usize,
-    /// Locks of other clients that may be held beside this one, on whatever page they stand; empty on most stores, whose layouts nobody else has.
+    /// Locks of other clients that this queue does not exclude, on all pages; empty on most stores, whose layouts no other client has.
     pub beside: Vec<Beside>,
     /// Things in the store that look like part of this queue and are not.
     pub strangers: Vec<String>,
@@ -45,7 +45,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// One page of a queue that was read as a whole.
+    /// A page of a queue that was read as a whole.
     #[must_use]
     pub fn page_of(name: Name, everybody: Vec<Contender>, page: Page) -> Self {
         let queued = everybody.len();
@@ -54,50 +54,50 @@ impl Queue {
     }
 }
 
-/// One contender, as others see it.
+/// A contender, as other clients see it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Contender {
     /// Its request.
     pub id: RequestId,
-    /// Who it is, where the store tells.
+    /// Its client, where the store names it.
     pub owner: Option<Owner>,
-    /// What it asked for.
+    /// Its claim.
     pub claim: Claim,
     /// Its grant, if it has one.
     pub grant: Option<Grant>,
     /// Since when it holds the lock (when granted) or waits, by the store's clock.
     pub since: Option<SystemTime>,
-    /// What it wants the lock for.
+    /// Its purpose.
     pub purpose: Option<Arc<str>>,
-    /// What it is, where another client made it; `None` for a fencelock's.
+    /// The kind of lock, if another family of clients made it; `None` for a fencelock's.
     pub foreign: Option<Foreign>,
-    /// When its grant ends unless it is prolonged, where the store tells of each grant by itself.
+    /// When its grant ends unless a renewal extends it, where the store keeps an end for each grant.
     pub expiry: Expiry,
-    /// What is wrong with its process, where the store lives on its host and can tell.
+    /// A fault of its process, where the store is on the same host and can see it.
     pub process: Option<ProcessState>,
 }
 
-/// What is wrong with the process of a contender that is there nevertheless.
+/// A fault of the process of a contender that still has its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProcessState {
-    /// It is stopped (SIGSTOP, Ctrl-Z, a debugger): it keeps its place, and those behind it wait.
+    /// The process is stopped (SIGSTOP, Ctrl-Z, a debugger): its place stays, and the waiters behind it wait.
     Stopped,
-    /// It is dead, and others keep its session open.
+    /// The process is dead, and other processes keep its session open.
     Gone {
         /// The processes that do, as far as this user can see.
         kept_by: Vec<u32>,
     },
 }
 
-/// When a grant ends by the store's clock, unless it is prolonged.
+/// When a grant ends by the store's clock, unless a renewal extends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expiry {
-    /// The store does not tell.
+    /// Unknown to the store.
     Unknown,
-    /// Never: only its holder, or a break, ends it. What another client left so may be no lock at all, but data.
+    /// Never: only its holder, or a break, ends it. Such a record of another client may be no lock at all, but data.
     Never,
     /// After this time.
     In(Duration),
@@ -107,7 +107,7 @@ impl Contender {
     /// The longest purpose, in bytes.
     pub const MAX_PURPOSE: usize = 512;
 
-    /// A fencelock's contender of which no more is known.
+    /// A fencelock's contender with no further details.
     #[must_use]
     pub const fn new(id: RequestId, claim: Claim) -> Self {
         Self {
@@ -123,7 +123,7 @@ impl Contender {
         }
     }
 
-    /// What is wrong with its process, and what helps, in words for people; `None` where nothing is known to be. It is in the queue of `name`.
+    /// The fault of its process and the remedy, in words for people; `None` without a known fault. The contender is in the queue of `name`.
     #[must_use]
     pub fn trouble(&self, name: &Name) -> Option<String> {
         let pid = self.owner.as_ref()?.pid;
@@ -145,28 +145,29 @@ impl Contender {
     }
 }
 
-/// A contender of another client. It hears of no break, and goes on.
+/// A contender of another client. A break does not notify it, and it continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Foreign {
     /// Which lock of which client it is, as far as its traces in the store tell.
     pub what: &'static str,
-    /// Whether it waits for those ahead of it; [`Waits::Yes`] when there is nobody to wait for.
+    /// Whether it waits for the contenders ahead of it; [`Waits::Yes`] if there are none.
     pub waits: Waits,
 }
 
-/// Whether a contender of another client waits for those ahead of it. One that does not holds the lock beside them.
+/// Whether a contender of another client waits for the contenders ahead of it. A contender that does not wait holds the lock at the same
+/// time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Waits {
-    /// It passes them over: it holds the lock, too.
+    /// No: the contender holds the lock, too.
     No,
-    /// That depends on how it is set up, which the store does not tell.
+    /// That depends on its configuration, which the store does not show.
     Perhaps,
-    /// It does.
+    /// Yes.
     Yes,
 }
 
-/// Locks of one kind of other clients under the same name that may be held beside the queue's.
+/// Locks of one kind of other clients under the same name, which the queue does not exclude.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Beside {

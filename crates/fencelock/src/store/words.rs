@@ -1,23 +1,23 @@
-//! What a capability says besides numbers, as enums: a program compares them, and each has a sentence for people.
+//! The parts of a capability that are not numbers, as enums: programs compare them, and each has a sentence for people.
 
 use std::fmt;
 
-/// What the time for which a guard says that it is valid presumes. Where it does not come true, two can hold a lock at once.
+/// An assumption behind the validity of a guard. If it fails, two clients can hold a lock at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Presumption {
     /// The process lives: the kernel keeps the lock for as long.
     ProcessLives,
-    /// Nobody removes the store's files by hand.
+    /// No user removes the store's files by hand.
     FilesStay,
-    /// The servers hear each other in time and lose no transactions.
+    /// The servers receive each other's messages in time and lose no transactions.
     ServersAgree,
     /// The server keeps its memory: a crash loses what was not saved yet, a failover what was not replicated yet.
     MemoryKept,
     /// The server keeps what it committed: a failover to an asynchronous standby or replica loses what was not replicated yet, and MariaDB
     /// needs `innodb_flush_log_at_trx_commit=1`.
     CommitsKept,
-    /// Nobody deletes the lock's key or changes its row but by the rules of its layout.
+    /// Clients delete the lock's key and change its row only by the rules of its layout.
     KeyStays,
     /// The server's wall clock does not jump ahead.
     ClockSteady,
@@ -25,14 +25,13 @@ pub enum Presumption {
     NoConnectionBreaks,
     /// All clients name the same masters, which know nothing of each other.
     SameMasters,
-    /// Of every quorum one master at least keeps the key. One that was started anew is not counted by fencelock for `rejoin_ms`; by other
-    /// clients it is.
+    /// At least one master of every quorum keeps the key. fencelock ignores a restarted master for `rejoin_ms`; other clients count it.
     QuorumKept,
     /// Clocks go at rates that differ by less than `drift_ms` in a ttl.
     ClockRates,
     /// Both ends learn of a connection's end: no proxy drops one alone, no session is killed on the server, and its host does not restart within a ttl.
     EndsAreHeard,
-    /// No standby or replica takes over: it knows of no session's locks.
+    /// No standby or replica takes over, for session locks exist on their own server only.
     NoTakeover,
 }
 
@@ -56,7 +55,7 @@ impl fmt::Display for Presumption {
     }
 }
 
-/// Another client whose locks of one name are the same ones as ours: each excludes the other. All others' are held beside ours.
+/// Another client that shares our locks: each excludes the other. Locks of all other clients do not exclude ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Peer {
@@ -101,7 +100,7 @@ pub enum Peer {
     DistributedLockNet,
     /// The gem `with_advisory_lock`, with `key=with_advisory_lock`.
     WithAdvisoryLock,
-    /// Whatever takes a lock of its session by the same key: in that database of PostgreSQL, on that server of MariaDB.
+    /// Any program that takes a session lock with the same key: in that database of PostgreSQL, on that server of MariaDB.
     SessionLock,
 }
 
@@ -133,7 +132,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// What an idle name may leave in the store.
+/// Data of an idle name that may stay in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Residue {
@@ -143,13 +142,13 @@ pub enum Residue {
     NumberPerName,
     /// A row for each name that was ever locked, for ever.
     RowPerName,
-    /// The row of a holder that crashed, until somebody takes that lock.
+    /// The row of a holder that crashed, until a client acquires that lock.
     RowOfCrashed,
     /// Empty containers, for so many seconds.
     ContainersForSeconds(u32),
     /// The signal of a release, for so many seconds.
     SignalForSeconds(u32),
-    /// Notes, until their time is over or a holder deletes them.
+    /// Notes, until they expire or a holder deletes them.
     Notes,
     /// Records of breaks, for ever.
     Breaks,
@@ -157,7 +156,7 @@ pub enum Residue {
     BreaksForDays(u32),
     /// The last so many records of breaks of each name.
     LastBreaks(u32),
-    /// What crashed clients left, until living ones clear it away.
+    /// Data of crashed clients, until living clients remove it.
     LeftByCrashed,
 }
 
