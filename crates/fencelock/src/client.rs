@@ -1,4 +1,4 @@
-//! A client: one connection to a store, many locks.
+//! The client: a connection to a store, with many locks.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -17,11 +17,11 @@ use crate::store::secret::Secret;
 use crate::store::{self, AnyStore, Break, Capability, Contender, Contention, Owner, Page, Queue, StoreUrl, clean};
 use crate::time::{Clock, SystemClock};
 
-/// One connection to a store, with one session that all its locks hang on. Cheap to clone; clones share everything.
+/// A connection to a store, with one session for all its locks. Cheap to clone; clones share everything.
 ///
 /// When the last clone and the last guard are gone, the client closes itself in the background. No drop ever waits, so a program that ends
-/// with one may end before the store was told; what was held there then goes with the session's ttl. The end of `main` awaits
-/// [`Client::close`], or calls [`flush`](crate::flush), which waits until no release is under way, also where the client is in a `static`.
+/// with a drop may end before the store received the release; its locks then expire with the session's ttl. So at the end of `main`, await
+/// [`Client::close`], or call [`flush`](crate::flush), which waits until no release is under way, also where the client is in a `static`.
 ///
 /// In a child that a fork made without `exec`, the clients and guards of its parent do nothing: a guard says that it is lost, with
 /// [`Loss::Closed`](crate::Loss::Closed), dropping it or the client releases nothing, and every call is an error of [`ErrorKind::Closed`]. The
@@ -55,7 +55,7 @@ impl Drop for Lifeline {
     }
 }
 
-/// How a client is doing.
+/// The health of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Health {
@@ -86,7 +86,7 @@ impl Client {
         ClientBuilder::default()
     }
 
-    /// The mutex `name`: one holder at a time, first come, first served where the store keeps order.
+    /// The mutex `name`: a single holder at a time, first come, first served where the store keeps order.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`].
@@ -95,7 +95,7 @@ impl Client {
         Mutex::new(self.clone(), Name::new(name)?)
     }
 
-    /// The read-write lock `name`: readers together or one writer, first come, first served between them.
+    /// The read-write lock `name`: many readers or one writer, first come, first served between them.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`]; [`ErrorKind::Unsupported`] where [`Capability::shared_claims`] is false.
@@ -105,7 +105,7 @@ impl Client {
 
     /// The semaphore `name`, of which up to `capacity` permits are held at a time: 1 to 4,294,967,294.
     ///
-    /// All who queue under one name must give one capacity; see [`Semaphore`].
+    /// All contenders of a name must give the same capacity; see [`Semaphore`].
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] for another capacity; [`ErrorKind::Unsupported`] where
@@ -114,33 +114,33 @@ impl Client {
         Semaphore::new(self.clone(), Name::new(name)?, capacity)
     }
 
-    /// What the store promises: after what was learned of its servers when the newest session was opened.
+    /// The capability of the store, refined when the newest session was opened.
     #[must_use]
     pub fn capability(&self) -> Arc<Capability> {
         self.engine.capability()
     }
 
-    /// The times that this client lives by.
+    /// The times of this client.
     #[must_use]
     pub fn timing(&self) -> Timing {
         self.engine.timing
     }
 
-    /// How this client appears to others.
+    /// This client, as other clients see it.
     #[must_use]
     pub fn owner(&self) -> &Owner {
         &self.engine.owner
     }
 
-    /// Who holds and who waits for `name`, front first.
+    /// Lists the holders and waiters of `name`, front first.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`]; whatever the store says; [`ErrorKind::Unreachable`] when it does not answer within the request deadline.
+    /// [`ErrorKind::InvalidName`]; errors of the store; [`ErrorKind::Unreachable`] when it does not answer within the request deadline.
     pub async fn queue(&self, name: impl AsRef<str>) -> Result<Queue> {
         self.queue_page(name, Page::ALL).await
     }
 
-    /// One page of those who hold and wait for `name`, front first, and how many there are.
+    /// Lists a page of the holders and waiters of `name`, front first, and counts them all.
     ///
     /// # Errors
     /// As [`Client::queue`].
@@ -150,7 +150,7 @@ impl Client {
         self.engine.spawner.run(read).await
     }
 
-    /// Who is at the head of the queue of `name`, and how many are in it: what costs least to ask of a long queue.
+    /// Returns the head of the queue of `name`, and its length: the cheapest look at a long queue.
     ///
     /// # Errors
     /// As [`Client::queue`].
@@ -164,10 +164,10 @@ impl Client {
         self.engine.spawner.run(look).await
     }
 
-    /// Up to `limit` names that somebody queues for and that start with `prefix`, in byte order, after `from`.
+    /// Lists up to `limit` names with contenders that start with `prefix`, in byte order, after `from`.
     ///
-    /// Each call reads all names of the store, in as many requests as that takes, each of which has the request deadline. So who
-    /// wants all of them asks once, with a `limit` of `usize::MAX`.
+    /// Each call reads all names of the store, in as many requests as necessary, each with the request deadline. To list all, call it once,
+    /// with a `limit` of `usize::MAX`.
     ///
     /// # Errors
     /// As [`Client::queue`].
@@ -193,12 +193,11 @@ impl Client {
         self.engine.spawner.run(key).await
     }
 
-    /// Breaks the grant of `holder`, as [`Client::queue`] showed it: exactly this one, and no later one. Its guard is lost
-    /// with [`Loss::Broken`](crate::Loss::Broken) and `reason` (1 to 512 bytes without control characters), the next
-    /// grant has a higher token, and the store keeps a record ([`Client::breaks`]). Says whether the grant was still
-    /// there.
+    /// Breaks the grant of `holder`, as [`Client::queue`] showed it: exactly this one, and no later one. Its guard is lost with
+    /// [`Loss::Broken`](crate::Loss::Broken) and `reason` (1 to 512 bytes without control characters), the next grant has a higher token,
+    /// and the store keeps a record ([`Client::breaks`]). Returns whether the grant was still there.
     ///
-    /// A holder that goes on regardless (paused, or cut off) is stopped by nothing but a resource that compares tokens.
+    /// Only a resource that compares tokens stops a holder that continues regardless (paused, or cut off).
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for a contender that waits, or a reason that is not valid; [`ErrorKind::Unsupported`] where
@@ -221,10 +220,10 @@ impl Client {
         self.engine.spawner.run(read).await
     }
 
-    /// How the client is doing, from memory: for readiness probes.
+    /// The health of the client, from memory: for readiness probes.
     ///
-    /// A session that was lost is opened again in the background, with the pauses of [`ClientBuilder::retry`], and once per
-    /// ttl when that has failed for `give_up_after`: a probe recovers with the store, whether or not anybody acquires.
+    /// A session that was lost is opened again in the background, with the pauses of [`ClientBuilder::retry`], and once per ttl when that
+    /// has failed for `give_up_after`: a probe recovers with the store, even without acquires.
     #[must_use]
     #[doc(alias("ping", "is_connected"))]
     pub fn health(&self) -> Health {
@@ -241,7 +240,7 @@ impl Client {
         }
     }
 
-    /// Where the circuit breaker stands; `None` without a [`ClientBuilder::breaker`].
+    /// The state of the circuit breaker; `None` without a [`ClientBuilder::breaker`].
     #[must_use]
     pub fn breaker(&self) -> Option<BreakerState> {
         self.circuit.as_ref().map(|circuit| circuit.state())
@@ -253,12 +252,12 @@ impl Client {
         self.engine.current().map_or(0, |live| live.len())
     }
 
-    /// Releases everything and ends the session. Guards that are still held are lost, with [`Loss::Closed`](crate::Loss::Closed). A store
-    /// that is out of reach is asked again for one ttl, and may take one request deadline more.
+    /// Releases everything and ends the session. Guards that are still held are lost, with [`Loss::Closed`](crate::Loss::Closed). If the
+    /// store is unreachable, the client retries for one ttl, and may take one request deadline more.
     ///
     /// # Errors
-    /// When the store could not be told; what was held there then goes with the session's ttl. [`ErrorKind::Config`], and
-    /// nothing is closed, where [`Io::CurrentRuntime`] is used on another runtime.
+    /// When the store received no release; the locks then expire with the session's ttl. [`ErrorKind::Config`], and nothing is closed,
+    /// where [`Io::CurrentRuntime`] is used on another runtime.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the rest to the background.
@@ -295,7 +294,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// The options of a [`Client`]. What is set here wins over what the URL says.
+/// The options of a [`Client`]. They override the options of the URL.
 #[derive(Default)]
 #[must_use]
 pub struct ClientBuilder {
@@ -350,19 +349,19 @@ impl ClientBuilder {
         self
     }
 
-    /// Opens the session when something is acquired, and not before: for a client that looks at queues and names, or breaks a
-    /// grant, and so needs none. It writes nothing, so that a store will do that takes no locks from it: a server that cannot save
-    /// its data, a replica, a user who may run no command that writes.
+    /// Opens the session when something is acquired, and not before: for a client that reads queues and names, or breaks a grant, and so
+    /// needs none. Such a client writes nothing, so even a store that grants it no locks is enough: a server that cannot save its data, a
+    /// replica, a user without the right to write.
     ///
-    /// [`ClientBuilder::connect`] asks the store nothing then: the first look tells whether it can be reached.
+    /// [`ClientBuilder::connect`] sends no request then: the first look shows whether the store is reachable.
     pub fn session_when_needed(mut self, only_when_needed: bool) -> Self {
         self.only_when_needed = only_when_needed;
         self
     }
 
-    /// Asks for the password anew at each connection, so that one that is changed on the server costs no lock: what `ask` says stands
-    /// for the password of the URL, which names the user alone. `ask` runs on a thread of its own and may block, for less than the
-    /// request deadline. The option `password_file` of a URL does the same with a file, which no other user can read.
+    /// Requests the password anew at each connection, so that a change on the server costs no lock. The result of `ask` replaces the
+    /// password of the URL, which names the user only. `ask` runs on a thread of its own and may block, for less than the request deadline.
+    /// The option `password_file` of a URL does the same with a file, which no other user can read.
     ///
     /// ```
     /// let builder = fencelock::Client::builder().password(|| std::fs::read_to_string("/run/secrets/redis"));
@@ -376,13 +375,13 @@ impl ClientBuilder {
         self
     }
 
-    /// How requests that failed for a passing reason are tried again.
+    /// The policy for retries of requests that failed for a passing reason.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
     }
 
-    /// Lets acquires fail at once while the store is known to be out of reach; without, each tries by itself.
+    /// Lets acquires fail at once while the store is known to be unreachable; without a breaker, each tries by itself.
     pub fn breaker(mut self, breaker: Breaker) -> Self {
         self.breaker = Some(breaker);
         self
@@ -394,7 +393,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Hides host and pid from others (the URL option is `owner=opaque`).
+    /// Hides host and pid from other clients (the URL option is `owner=opaque`).
     pub fn opaque_owner(mut self, opaque: bool) -> Self {
         self.opaque = Some(opaque);
         self
@@ -406,7 +405,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The clock to live by; only for tests. A store with a clock of its own (`memory:` with a virtual one) wins.
+    /// The clock of this client; only for tests. A store with a clock of its own (`memory:` with a virtual one) wins.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
@@ -430,14 +429,14 @@ impl ClientBuilder {
     /// | `file:///var/lib/locks` | `create`, `inherit` (`true`, `false`) |
     /// | `memory:name` | none; clients of one process and name share it |
     ///
-    /// Every store takes the options `ttl_ms`, `renew_interval_ms`, `margin_ms`, `request_deadline_ms` (whole
-    /// milliseconds) and `owner` (`full`, or `opaque` to hide host and pid) in its URL. Stores that take a password take
-    /// `password_file`, a path, as well: the file is read anew at each connection. What is in the name of a user, in a
-    /// password or a path and would end it is written as `%` and two hexadecimal digits.
+    /// Every store takes the options `ttl_ms`, `renew_interval_ms`, `margin_ms`, `request_deadline_ms` (whole milliseconds) and `owner`
+    /// (`full`, or `opaque` to hide host and pid) in its URL. Stores that take a password take `password_file`, a path, as well: the file
+    /// is read anew at each connection. A character that would end a user's name, a password or a path is written as `%` and two
+    /// hexadecimal digits.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for a URL or option that is not valid, [`ErrorKind::Unsupported`] for a store that was not
-    /// compiled in, and whatever the store says.
+    /// [`ErrorKind::Config`] for a URL or option that is not valid, [`ErrorKind::Unsupported`] for a store that was not compiled in, and
+    /// errors of the store.
     pub async fn connect(mut self, url: impl AsRef<str>) -> Result<Client> {
         let mut url = StoreUrl::parse(url.as_ref())?;
         self.url = Some(url.to_string());

@@ -1,4 +1,4 @@
-//! Distributed locks: one API for every store, first come first served, fenced, and told before it is too late.
+//! Distributed locks: a single API for every store, first come first served, fenced, with a warning before a lock is lost.
 //!
 //! *Only one at a time*, over all processes that use the same store and name: stock that must not be oversold, a report that
 //! must run once, an order that must not be sent twice. The store is chosen by URL, and what it cannot promise is refused.
@@ -25,18 +25,18 @@
 //! # }
 //! ```
 //!
-//! [`Mutex`], [`RwLock`] and [`Semaphore`] have the same options and the same guard. [`blocking`] has all of it for code that
-//! is not async. `try_acquire` never waits, `acquire_within` has a limit of its own, and every future can be dropped at any
-//! point: what it left in the store is cleared up.
+//! [`Mutex`], [`RwLock`] and [`Semaphore`] have the same options and the same guard. [`blocking`] has all of it for code that is not async.
+//! `try_acquire` never waits, `acquire_within` has a limit of its own, and every future can be dropped at any point: the client removes its
+//! traces from the store.
 //!
-//! # What holding a guard means
+//! # The promise of a guard
 //!
 //! While [`Guard::remaining`] is not zero, no other client that the guard excludes can hold the lock. A background task renews the session
-//! of the client; when renewals fail, the time runs down and [`Guard::lost`] completes *before* somebody else can be granted.
+//! of the client; when renewals fail, the time runs down and [`Guard::lost`] completes *before* another client can be granted.
 //!
-//! It does not mean that a paused process stops. A process that was swapped out, stopped or starved cannot know that its
-//! time is over until it looks, and a request on its way cannot be called back. So hand [`Guard::token`] to whatever you
-//! write to, and let it refuse every token lower than the highest one that it has accepted; [`fencing`] has what does so for files and more.
+//! A guard does not stop a paused process. A process that was swapped out, stopped or starved cannot notice the loss until it looks, and a
+//! request on its way cannot be called back. So pass [`Guard::token`] to the resource, and let the resource refuse every token lower than
+//! the highest that it has accepted; [`fencing`] has such checks for files and more.
 //!
 //! ```
 //! use fencelock::{Client, FencingToken};
@@ -66,32 +66,32 @@
 //!
 //! # When it does not work out
 //!
-//! One type, [`Error`]: its [kind](Error::kind), whether the request [can have taken effect](Error::outcome), and whether a
-//! [retry](Error::is_retryable) may help. [`Error::is_contention`] says that others hold the lock, and
-//! [`Error::contention`] who; [`Error::is_outage`] says that the store is out of reach, for which there are a [`Breaker`] and, for each
-//! lock, [`OnOutage`]. A body under
-//! [`run`](Mutex::run) is dropped at its next await when the lock is lost.
+//! [`Error`] is the only type of errors: its [kind](Error::kind), whether the request [can have taken effect](Error::outcome), and whether
+//! a [retry](Error::is_retryable) may help. [`Error::is_contention`] says that other clients hold the lock, and [`Error::contention`] names
+//! them; [`Error::is_outage`] says that the store is unreachable, for which there are a [`Breaker`] and, for each lock, [`OnOutage`]. A
+//! body under [`run`](Mutex::run) is dropped at its next await when the lock is lost.
 //!
 //! # Stores and features
 //!
 //! | URL | cargo feature | for |
 //! |---|---|---|
 //! | `zk://host1:2181,host2,host3/locks` | `zookeeper`; `zks:` with `zookeeper-tls` | many hosts; the same locks as Curator, go-zk and kazoo (`?layout=kazoo`) |
-//! | `redis://:password@host:6379/0`, `redis+unix:///run/redis.sock`, `redis+sentinel://host1,host2,host3/NAME` | `redis`; `rediss:` with `redis-tls` | many hosts; Redis 6, Valkey; one round trip to acquire; as safe as the server's memory; the same locks as redis-py, redsync and npm redlock (`?layout=plain`), and as Redisson (`?layout=redisson`) |
+//! | `redis://:password@host:6379/0`, `redis+unix:///run/redis.sock`, `redis+sentinel://host1,host2,host3/NAME` | `redis`; `rediss:` with `redis-tls` | many hosts; Redis 6, Valkey; acquires in one round trip; as safe as the server's memory; the same locks as redis-py, redsync and npm redlock (`?layout=plain`), and as Redisson (`?layout=redisson`) |
 //! | `redlock://host1,host2,host3` | `redis`; `redlocks:` with `redis-tls` | many hosts; a quorum of several Redis masters; the same locks as redsync, npm redlock and rslock |
-//! | `postgres://user:password@host/database` | `postgres`, TLS with `postgres-tls`; not on by default | many hosts; one round trip to acquire; the lock can be part of a transaction |
-//! | `mysql://user:password@host/database`, `mariadb:` | `mysql`, TLS with `mysql-tls`; not on by default | many hosts; one round trip to acquire; MariaDB 10.6, MySQL 8 |
+//! | `postgres://user:password@host/database` | `postgres`, TLS with `postgres-tls`; not on by default | many hosts; acquires in one round trip; the lock can be part of a transaction |
+//! | `mysql://user:password@host/database`, `mariadb:` | `mysql`, TLS with `mysql-tls`; not on by default | many hosts; acquires in one round trip; MariaDB 10.6, MySQL 8 |
 //! | `file:///var/lib/locks` | `file` | all processes of one host |
 //! | `memory:` | `memory` | tests; `test-util` adds a virtual clock and scripted faults |
 //!
 //! The feature `jobs`, not on by default, brings jobs that run once in each slot in the whole fleet: the module `jobs`.
 //!
-//! All but `postgres` and `mysql` are on by default; switch them off with `default-features = false` and name those that you need. [`Capability`](capability::Capability) says
-//! what a store promises ([`Client::capability`]), and [`capability::stores`] lists the stores of this build with their options.
+//! All but `postgres` and `mysql` are on by default; switch them off with `default-features = false` and name those that you need.
+//! [`Capability`](capability::Capability) has the promises of a store ([`Client::capability`]), and [`capability::stores`] lists the stores
+//! of this build with their options.
 //!
-//! Every URL takes `ttl_ms`, `renew_interval_ms`, `margin_ms`, `request_deadline_ms` and `owner`, as [`ClientBuilder`] does,
-//! which wins. The ttl, 10 s by default, is how long a dead client can keep others waiting, and how long an outage a living
-//! one can survive; see [`Timing`].
+//! Every URL takes `ttl_ms`, `renew_interval_ms`, `margin_ms`, `request_deadline_ms` and `owner`, as [`ClientBuilder`] does, which wins.
+//! The ttl, 10 s by default, is how long a dead client can block other clients, and how long an outage a living client survives; see
+//! [`Timing`].
 //!
 //! # In tests
 //!
@@ -112,7 +112,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// Those of the documents, too.
+/// The examples of the documents, too.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/library.md")]
 struct Library;
@@ -132,17 +132,17 @@ mod client;
 mod engine;
 mod error;
 pub mod fencing {
-    //! Checkers for what a lock protects: each refuses a holder that is too late.
+    //! Checkers for the resource of a lock: each refuses a holder that is too late.
     //!
-    //! A guard says whether the lock is held. It cannot call back a request that is on its way, nor stop a process that is paused between its
-    //! look and its write. What is written to can: it keeps the newest fencing token that it saw, and refuses older ones. A new holder
-    //! *claims* it before it reads, so that no older holder writes in the gap before the new one's first write.
+    //! A guard says whether the lock is held. But a guard cannot call back a request that is on its way, nor stop a process that is paused
+    //! between its check and its write. The resource can: its checker keeps the newest fencing token, and refuses older ones. A new holder
+    //! *claims* the resource before it reads, so that no older holder writes in the gap before the new holder's first write.
     //!
-    //! | what is written | its checker |
+    //! | resource | checker |
     //! |---|---|
     //! | a file | `FencedFile` (feature `file`) |
     //! | a key of Redis | the script [`REDIS_FENCE`] |
-    //! | what a service over HTTP keeps | the layers `FenceLayer` of the service and `StampLayer` of its clients (feature `http`) |
+    //! | the data of a service over HTTP | the layers `FenceLayer` of the service and `StampLayer` of its clients (feature `http`) |
     //! | a node of ZooKeeper, with the lock on the same servers | a check of the lock's own node in the write: `Client::child_created_by` of the crate `fencelock-zookeeper` |
     //! | a table of PostgreSQL, MariaDB or MySQL, the lock anywhere | a column that keeps the token: `UPDATE … SET …, fence = $1 WHERE … AND fence <= $1`, and no row is a refusal; or `fence` |
     //! | the same, with the lock in that database | `hold`, a part of the transaction: [`locks-in-postgresql.md`], [`locks-in-mysql.md`] |
@@ -196,19 +196,19 @@ pub mod time;
 mod token;
 
 pub mod capability {
-    //! What a store promises, and which stores this build has.
+    //! The promises of a store, and the stores of this build.
     //!
-    //! [`Client::capability`](crate::Client::capability) tells it of the store in use, [`stores`] lists all stores with their options.
+    //! [`Client::capability`](crate::Client::capability) returns it for the store in use, [`stores`] lists all stores with their options.
 
     pub use crate::store::{
         Capability, Liveness, Order, Pace, Peer, Presumption, Residue, StoreInfo, StoreUrl, Tokens, Waiters, stores,
     };
 }
 pub mod inspect {
-    //! What is seen of queues, breaks and notes: who holds, who waits, and since when.
+    //! Views of queues, breaks and notes: holders, waiters, and times.
     //!
     //! [`Client::queue`](crate::Client::queue), [`Client::contention`](crate::Client::contention), [`Client::names`](crate::Client::names),
-    //! [`Client::breaks`](crate::Client::breaks) and [`Client::note`](crate::Client::note) tell it, and so does an error of an acquire
+    //! [`Client::breaks`](crate::Client::breaks) and [`Client::note`](crate::Client::note) return them, and so does an error of an acquire
     //! ([`Error::contention`](crate::Error::contention)).
 
     pub use crate::queue::Claim;
@@ -218,7 +218,7 @@ pub mod inspect {
     };
 }
 pub mod observe {
-    //! Observers: they are told of everything that happens to a client's locks ([`ClientBuilder::observer`](crate::ClientBuilder::observer)).
+    //! Observers: callbacks for every event of a client's locks ([`ClientBuilder::observer`](crate::ClientBuilder::observer)).
 
     pub use crate::engine::observe::{Event, Observer};
     #[cfg(feature = "metrics")]

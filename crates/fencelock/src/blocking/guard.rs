@@ -27,7 +27,7 @@ pub type WriteGuard = Guard<Writing>;
 pub type PermitGuard = Guard<Permits>;
 
 impl WriteGuard {
-    /// Goes on as a reader, in the same place.
+    /// Turns this writer into a reader, in the same place.
     ///
     /// # Errors
     /// As [`crate::WriteGuard::downgrade`].
@@ -52,8 +52,8 @@ impl<K> Guard<K> {
         Self(guard)
     }
 
-    /// Runs `body` under this guard and releases it. Blocking code cannot be stopped when the lock is lost: `body` asks
-    /// [`Guard::check`] itself. A release that fails goes on in the background.
+    /// Runs `body` under this guard and releases it. Blocking code cannot be stopped when the lock is lost: `body` asks [`Guard::check`]
+    /// itself. A release that fails is retried in the background.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`] when the lock was lost before `body` ended.
@@ -92,7 +92,7 @@ impl<K> Guard<K> {
         self.0.require_token()
     }
 
-    /// Where the lock stands now.
+    /// The present state of the lock.
     #[must_use]
     pub fn state(&self) -> GuardState {
         self.0.state()

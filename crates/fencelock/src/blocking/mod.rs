@@ -1,7 +1,7 @@
 //! The same locks and recipes for code that blocks: threads instead of tasks, no runtime needed.
 //!
-//! Stands on the same I/O thread as the rest ([`Io::OwnThread`]), so sessions are kept alive however long a thread
-//! blocks. Not for use inside async tasks: these calls park the thread. With the feature `jobs`, `jobs::blocking` has jobs for it.
+//! Uses the same I/O thread as the async API ([`Io::OwnThread`]), so sessions stay alive however long a thread blocks. Not for use inside
+//! async tasks: these calls park the thread. With the feature `jobs`, `jobs::blocking` has jobs for it.
 //!
 //! # Examples
 //! ```
@@ -157,19 +157,19 @@ impl Client {
         self.0.semaphore(name, capacity).map(Semaphore::new)
     }
 
-    /// What the store promises.
+    /// The capability of the store.
     #[must_use]
     pub fn capability(&self) -> Arc<Capability> {
         self.0.capability()
     }
 
-    /// How the client is doing, from memory.
+    /// The health of the client, from memory.
     #[must_use]
     pub fn health(&self) -> Health {
         self.0.health()
     }
 
-    /// Where the circuit breaker stands; see [`crate::Client::breaker`].
+    /// The state of the circuit breaker; see [`crate::Client::breaker`].
     #[must_use]
     pub fn breaker(&self) -> Option<BreakerState> {
         self.0.breaker()
@@ -218,7 +218,7 @@ fn may_block() -> Result<()> {
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    // Not on a share of tokio's: inside a task, it would let this thread park until the task's own runtime goes on.
+    // Not on a share of tokio's: inside a task, it would let this thread park until the task's own runtime runs again.
     let mut future = std::pin::pin!(tokio::task::unconstrained(future));
     let unpark = Arc::new(Unpark { thread: std::thread::current(), is_due: AtomicBool::new(false) });
     let waker = Waker::from(Arc::clone(&unpark));
@@ -235,7 +235,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 struct Unpark {
     thread: Thread,
-    /// A thread keeps one permit to go on, which a call inside the call (by an observer, say) may have used up.
+    /// A thread keeps a single permit to wake, which a nested call (by an observer, say) may have used up.
     is_due: AtomicBool,
 }
 

@@ -75,7 +75,7 @@ recipe! { "recipes::Election" Election(recipes::Election);
 }
 
 impl Once {
-    /// As [`crate::recipes::Once::get_or_make`]. Blocking code cannot be stopped when the lock is lost: what it made is not kept then.
+    /// As [`crate::recipes::Once::get_or_make`]. Blocking code cannot be stopped when the lock is lost: its value is not kept then.
     ///
     /// # Errors
     /// The same.

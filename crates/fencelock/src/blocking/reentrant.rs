@@ -14,11 +14,11 @@ use crate::error::Result;
 use crate::name::Name;
 use crate::token::FencingToken;
 
-/// A mutex that the thread which holds it may take again; each guard is given back on its own, and the last one
-/// releases the lock. Other threads, of this process too, queue in the store like everybody else.
+/// A mutex that its holding thread may acquire again; each guard is released on its own, and the last one releases the lock. Other threads,
+/// also of this process, queue in the store like any client.
 ///
-/// Re-entry is counted per value of this type and its clones: two values made for the same name know nothing of each
-/// other, and taking one under the other waits for ever.
+/// Re-entry is counted per value of this type and its clones: two values for the same name are independent, and acquiring one under the
+/// other waits for ever.
 #[derive(Debug, Clone)]
 pub struct ReentrantMutex {
     mutex: crate::Mutex,
@@ -53,7 +53,7 @@ impl ReentrantMutex {
         self.again_or(|mutex| wait(mutex.acquire_within(limit)))
     }
 
-    /// As [`ReentrantMutex::acquire`], if nobody else is ahead.
+    /// As [`ReentrantMutex::acquire`], if no other contender is ahead.
     ///
     /// # Errors
     /// As [`ReentrantMutex::acquire`].
@@ -134,7 +134,7 @@ impl ReentrantGuard {
         self.guard.require_token()
     }
 
-    /// Where the lock stands now.
+    /// The present state of the lock.
     #[must_use]
     pub fn state(&self) -> GuardState {
         self.guard.state()

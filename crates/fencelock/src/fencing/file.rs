@@ -1,4 +1,4 @@
-//! A file that no late holder replaces.
+//! A file that late holders cannot replace.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -14,18 +14,18 @@ use super::token::{required, stale};
 use crate::error::{Error, ErrorKind, Result};
 use crate::token::FencingToken;
 
-/// How long another process that is at it is waited for, and the pause between two looks.
+/// How long to wait for another process's access, and the pause between two looks.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A file that holders of one lock replace, and that refuses all who hold it no more, however late they come.
+/// A file that holders of one lock replace, and that refuses every former holder, at any later time.
 ///
-/// A register beside it, `<file>.fence`, keeps the newest token. It is locked (`flock`) while a token is compared and the file is
-/// replaced, so that both are one step. A new holder [claims](FencedFile::claim) the file before it reads it: from then on no older
-/// holder writes, also one that was paused in the midst of its work.
+/// A register in the same directory, `<file>.fence`, keeps the newest token. A `flock` on the register makes comparison and replacement one
+/// step. A new holder [claims](FencedFile::claim) the file before it reads it: from then on no older holder writes, not even after a pause
+/// in the middle of its work.
 ///
-/// All writers go this way, by tokens of one lock: those of another lock, or of another store, cannot be compared. They share a host: no
-/// file system of a network keeps such a lock for all. The calls block; in asynchronous code they belong into `spawn_blocking`.
+/// All writers must use it, with tokens of one lock: tokens of another lock, or of another store, cannot be compared. All writers must
+/// share a host: network file systems do not share such a lock. The calls block; in asynchronous code use `spawn_blocking`.
 ///
 /// # Examples
 /// ```
@@ -60,8 +60,8 @@ impl FencedFile {
     ///
     /// # Errors
     /// [`ErrorKind::Lost`] where a later holder claimed the file or wrote it; [`ErrorKind::Unsupported`] without a token;
-    /// [`ErrorKind::Unreachable`], worth another try, where another process has been at it for 10 s, such as one that is stopped in
-    /// the midst; [`ErrorKind::Layout`] for a damaged register; whatever the file system says.
+    /// [`ErrorKind::Unreachable`], worth another try, where another process has kept the register for 10 s, such as a stopped one;
+    /// [`ErrorKind::Layout`] for a damaged register; errors of the file system.
     pub fn claim(&self, token: impl Into<Option<FencingToken>>) -> Result<()> {
         self.accept(token.into()).map(drop)
     }
@@ -86,7 +86,7 @@ impl FencedFile {
     /// The newest token that was seen.
     ///
     /// # Errors
-    /// [`ErrorKind::Layout`] for a damaged register; whatever the file system says.
+    /// [`ErrorKind::Layout`] for a damaged register; errors of the file system.
     pub fn newest(&self) -> Result<Option<FencingToken>> {
         let path = self.beside(".fence");
         match File::open(&path) {
@@ -108,7 +108,7 @@ impl FencedFile {
             Some(seen) if seen == token => return Ok(register),
             _ => {}
         }
-        // Before the content: who dies in between refused too much, and never too little.
+        // Before the content: a crash in between refuses too much, and never too little.
         let text = format!("{token:020}\n");
         let kept = register.write_all_at(text.as_bytes(), 0).and_then(|()| register.sync_all());
         kept.map_err(|error| failed(&path, error))?;
@@ -141,7 +141,7 @@ fn lock(register: &File, path: &Path) -> Result<()> {
     }
 }
 
-/// What the register says. One that is empty, or was not on the disk when the host went down, says nothing.
+/// The token in the register. A register that is empty, or was not synced before a power cut, has none.
 fn read(mut register: &File, path: &Path) -> Result<Option<FencingToken>> {
     let mut text = Vec::new();
     register.read_to_end(&mut text).map_err(|error| failed(path, error))?;
@@ -157,7 +157,7 @@ fn read(mut register: &File, path: &Path) -> Result<Option<FencingToken>> {
 
 /// Writes the next content, which is on the disk then.
 fn prepare(next: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
-    // What is there is an earlier writer's, who died; or somebody's who would have us write elsewhere.
+    // An existing file is left by a dead writer, or placed by an attacker to redirect our write.
     let _ = fs::remove_file(next);
     let mut file = File::create_new(next)?;
     if let Ok(before) = fs::metadata(path) {

@@ -40,7 +40,7 @@ impl<S> Layer<S> for StampLayer {
     }
 }
 
-/// What [`StampLayer`] makes of a client.
+/// The client that [`StampLayer`] returns.
 #[derive(Debug, Clone)]
 pub struct Stamp<S> {
     inner: S,
@@ -64,17 +64,17 @@ impl<S: Service<Request<B>>, B> Service<Request<B>> for Stamp<S> {
 
 /// Refuses requests of late holders of one lock: a `tower` layer for the routes of the resource that the lock protects.
 ///
-/// A request without a token gets 428, one whose header is no token 400, and one whose token is older than the newest that was seen 409; the
-/// service does not see them. Every other one is handled with its [`FencingToken`] among its extensions. The first request with a newer token closes the
-/// resource to older ones at once, and is handled when those that are under way have ended. So a new holder *claims* the resource by any
-/// request, such as a `HEAD`, before it reads it.
+/// A request without a token gets 428, one whose header is no token 400, and one whose token is older than the newest that was seen 409;
+/// the service does not see them. Every other one is handled with its [`FencingToken`] among its extensions. The first request with a newer
+/// token closes the resource to older ones at once, and is handled when the requests under way have ended. So a new holder *claims* the
+/// resource by any request, such as a `HEAD`, before it reads it.
 ///
-/// Under way is what the service's future does. Where a server drops it because the client went away, work that it started elsewhere goes on:
-/// a blocking task, a statement at a database, a body that streams. Pass the token on there.
+/// A request is under way while the service's future runs. If a server drops that future because the client disconnected, work started
+/// elsewhere continues: a blocking task, a statement at a database, a streaming body. Pass the token on there.
 ///
-/// All clones, and all services that one layer makes, know the same token: it is for one lock. They know it for as long as the process runs,
-/// and other processes do not. Where data outlives the process or is shared, the handler passes the token on to what keeps the data: `fence` of
-/// PostgreSQL and MariaDB, [`FencedFile`](crate::fencing::FencedFile), [`REDIS_FENCE`](crate::fencing::REDIS_FENCE).
+/// All clones, and all services of a layer, share the token of a single lock, for the life of the process; other processes do not see it.
+/// If data outlives the process or is shared, pass the token on to its store: `fence` of PostgreSQL and MariaDB,
+/// [`FencedFile`](crate::fencing::FencedFile), [`REDIS_FENCE`](crate::fencing::REDIS_FENCE).
 ///
 /// # Examples
 /// ```
@@ -127,7 +127,7 @@ impl<S> Layer<S> for FenceLayer {
     }
 }
 
-/// What [`FenceLayer`] makes of a service.
+/// The service that [`FenceLayer`] returns.
 #[derive(Debug, Clone)]
 pub struct Fence<S> {
     inner: S,
@@ -150,7 +150,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<A>) -> Self::Future {
-        // The clone may not be ready: the one that was asked is taken.
+        // The clone may not be ready: use the service that was polled.
         let next = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, next);
         let register = Arc::clone(&self.register);
@@ -192,7 +192,7 @@ struct Register {
 #[derive(Debug, Default)]
 struct FenceState {
     newest: Option<FencingToken>,
-    /// The token of those that are under way, and their number.
+    /// The token of the requests under way, and their number.
     under_way: (Option<FencingToken>, usize),
 }
 

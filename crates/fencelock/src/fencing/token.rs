@@ -1,4 +1,4 @@
-//! What all checkers say in one way.
+//! The errors that all checkers share.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::token::FencingToken;

@@ -1,4 +1,4 @@
-//! Elections: one leader at a time among candidates.
+//! Elections: at most one leader at a time among candidates.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::token::FencingToken;
 /// How often an observer looks anew when the leader changed between its two requests.
 const LOOKS: usize = 3;
 
-/// An election: of all candidates for one name, one leads at a time. It is a [`Mutex`] of that name, held for as long as one leads; who
-/// takes that mutex otherwise is a candidate, too.
+/// An election: of all candidates for a name, one leads at a time. The leader holds a [`Mutex`] of that name while it leads; every client
+/// that acquires that mutex is a candidate, too.
 ///
 /// # Examples
 /// ```
@@ -38,15 +38,15 @@ pub struct Election {
     address: Option<Arc<[u8]>>,
 }
 
-/// Who leads, as an observer sees it.
+/// The leader, as an observer sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leading {
-    /// Whose client it is, where the store tells.
+    /// The leader's client, where the store names it.
     pub owner: Option<Owner>,
     /// The term: the fencing token of the leader's grant.
     pub term: Option<FencingToken>,
-    /// What the leader gave as its address, where it gave one and the store keeps notes.
+    /// The leader's address, if it gave one and the store keeps notes.
     pub address: Option<Arc<[u8]>>,
 }
 
@@ -67,7 +67,7 @@ impl Election {
         Self { address: Some(address.as_ref().into()), ..self }
     }
 
-    /// What one is a candidate for, shown to others: up to 512 bytes without control characters.
+    /// The purpose of the candidate, visible to other clients: up to 512 bytes without control characters.
     #[must_use]
     pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
         Self { lock: self.lock.purpose(purpose), ..self }
@@ -104,7 +104,7 @@ impl Election {
         Ok(Leader { guard, has_address: self.address.is_some() })
     }
 
-    /// Who leads now; `None` if nobody does. It costs a request, and one more where the store keeps notes.
+    /// Returns the present leader, if any. Takes a request, and one more where the store keeps notes.
     ///
     /// An address is shown only if the present leader wrote it: not one that was left by its predecessor.
     ///
@@ -123,7 +123,7 @@ impl Election {
             let (Some(leading), true) = (&mut seen, client.capability().notes) else { break };
             match client.note(name).await?.note {
                 Some(Note { token, value, .. }) if token == leading.term => leading.address = Some(value),
-                // One of a later term: the leader has changed since.
+                // The note has a later term: the leader has changed since.
                 Some(note) if note.token > leading.term => continue,
                 _ => {}
             }
@@ -132,12 +132,12 @@ impl Election {
         Ok(seen)
     }
 
-    /// Who leads, now and whenever that has changed: it looks every `every` (1 ms or more), so a leader whose term is shorter than that
-    /// may be missed. A look that fails is told once, and the stream goes on.
+    /// A stream of the present leader and each new one. The stream looks every `every` (1 ms or more), so a leader with a shorter term may
+    /// be missed. A series of failed looks is reported once, and the stream continues.
     pub fn leaders(&self, every: Duration) -> impl Stream<Item = Result<Option<Leading>>> + Send + use<> {
         struct Observed {
             election: Election,
-            /// What was told last: nothing yet, an error, or who leads.
+            /// The last item: none yet, an error, or the leader.
             told: Option<Option<Option<Leading>>>,
         }
         let every = every.max(Duration::from_millis(1));
@@ -174,8 +174,8 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// The term: a fencing token, higher than that of every leader before. Pass it to whatever the leader writes to. `None` only where
-    /// [`Capability::tokens`](crate::capability::Capability) says there are none.
+    /// The term: a fencing token, higher than that of every leader before. Pass it to every resource that the leader writes. `None` only
+    /// where [`Capability::tokens`](crate::capability::Capability) says there are none.
     #[must_use]
     pub fn term(&self) -> Option<FencingToken> {
         self.guard.token()
@@ -189,8 +189,8 @@ impl Leader {
         self.guard.check()
     }
 
-    /// Completes when we must stop leading: when leadership was lost, or half a renew interval before it cannot be certain any more because
-    /// no renewal comes through. Says why it was lost, or `None` if it was not yet: then there is that much time to stop and resign.
+    /// Completes when we must stop leading: when leadership was lost, or half a renew interval before it becomes uncertain without a
+    /// renewal. Returns the cause of the loss, or `None` before a loss: then there is that much time to stop and resign.
     ///
     /// # Cancel safety
     /// May be dropped and asked again.
@@ -215,13 +215,13 @@ impl Leader {
         }
     }
 
-    /// How long it is until we must stop leading, at the least.
+    /// The least time until we must stop leading.
     pub(crate) fn to_spare(&self) -> Duration {
         self.guard.remaining().saturating_sub(self.guard.engine().timing.renew_interval / 2)
     }
 
-    /// Runs `body` while we lead, with the term, and resigns when it has ended. It is dropped at its next await when we
-    /// [must step down](Leader::must_step_down); blocking code and requests that were sent already are not stopped by that.
+    /// Runs `body` while we lead, with the term, and resigns when it has ended. Once we [must step down](Leader::must_step_down), `body` is
+    /// dropped at its next await; blocking code and requests that were sent already do not stop.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`] when we had to step down, or lost leadership while `body` ran.
@@ -261,7 +261,7 @@ impl Leader {
     /// Dropping the future resigns in the background.
     pub async fn resign(self) -> Result<()> {
         if self.has_address && self.guard.delete_note().await.is_err() {
-            // It is of a term that ends now, which observers see.
+            // The address belongs to a term that ends now, which observers see.
         }
         self.guard.release().await
     }

@@ -1,4 +1,4 @@
-//! Recipes over locks: several locks at once, names that choose their store, elections, windows, and what is made once.
+//! Recipes over locks: several locks at once, names that choose their store, elections, windows, and values that are made once.
 
 mod election;
 mod multi;

@@ -1,4 +1,4 @@
-//! Several mutexes, all or none of them.
+//! Several mutexes that are acquired together.
 
 use std::future::Future;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use crate::token::FencingToken;
 /// that takes some of them one by one does so in that order as well, or waits for one while it holds none. Names that are one lock in
 /// their store are refused.
 ///
-/// All locks are asked for at once first, without waiting; free ones cost one round trip together. What was in the way is then waited
-/// for one after another, while the locks before it in the order are held and those behind it are not. So a wait for one name keeps
-/// others from the names before it, and each name that is in the way costs a round trip of its own.
+/// The client first tries all locks at once, without waiting; free ones cost one round trip together. Then it waits for each taken lock in
+/// turn, and meanwhile holds the locks before it in the order, and none behind it. So a wait for a name blocks other clients from the names
+/// before it, and each taken name costs a round trip of its own.
 ///
 /// # Examples
 /// ```
@@ -48,7 +48,7 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] for no name, more than 1,000, and one that is given twice.
     pub fn multi_lock<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Result<MultiLock> {
-        // One more than is allowed is enough to refuse.
+        // More than the limit need not be read to refuse.
         let names = names.into_iter().take(MultiLock::MAX_LOCKS + 1);
         MultiLock::new(names.map(|name| self.mutex(name)).collect::<Result<Vec<_>>>()?)
     }
@@ -58,8 +58,8 @@ impl MultiLock {
     /// The most locks that can be taken together.
     pub const MAX_LOCKS: usize = 1_000;
 
-    /// `locks` together, 1 to 1,000. They may be of several clients and so of several stores; all who take a lock must
-    /// take it by the same name through one URL, for one order is what keeps callers from waiting for each other. Their own [`Mutex::timeout`] is not used, their other options are.
+    /// `locks` together, 1 to 1,000. They may be of several clients and so of several stores. All users of a lock must take it by the same name
+    /// through the same URL, for only a common order prevents a deadlock. Their own [`Mutex::timeout`] is not used, their other options are.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for no lock, more than 1,000, and a name that is given twice.
@@ -77,10 +77,10 @@ impl MultiLock {
         Ok(Self { locks, limit: Duration::MAX })
     }
 
-    /// With `new_ones` of names that move to another store: each is taken behind the one of its name.
+    /// With `new_ones` of names that move to another store: each is acquired after the old lock of its name.
     pub(super) fn and_moved(mut self, new_ones: Vec<Mutex>) -> Self {
         self.locks.extend(new_ones);
-        // It is stable.
+        // The sort is stable.
         self.locks.sort_by(|one, other| one.name().cmp(other.name()));
         self
     }
@@ -96,7 +96,7 @@ impl MultiLock {
         Self { limit, ..self }
     }
 
-    /// What the locks are taken for, shown to others: up to 512 bytes without control characters.
+    /// The purpose of the locks, visible to other clients: up to 512 bytes without control characters.
     #[must_use]
     pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
         let locks = self.locks.into_iter().map(|lock| lock.purpose(purpose.as_ref())).collect();
@@ -123,8 +123,8 @@ impl MultiLock {
         self.acquire_within(self.limit).await
     }
 
-    /// Acquires all locks, waiting at most `limit` for all of them together. With zero it asks the store once for each, one after
-    /// another, and never queues; that one was taken is [`ErrorKind::TimedOut`] then.
+    /// Acquires all locks, waiting at most `limit` for all of them together. With zero it sends a single request for each, one after
+    /// another, and never queues; a taken lock is [`ErrorKind::TimedOut`] then.
     ///
     /// # Errors and cancel safety
     /// As [`MultiLock::acquire`].
@@ -163,11 +163,11 @@ impl MultiLock {
         Ok(ordered.into_iter().map(|(_, lock)| lock).unzip())
     }
 
-    /// Acquires all locks if nobody is ahead on any of them, and never queues. It asks for one after another, so that of two callers who
-    /// try at the same time one gets them; each costs a round trip.
+    /// Acquires all locks if no contender is ahead on any of them, and never queues. Tries them one after another, so that of two callers
+    /// that try at the same time one gets them; each costs a round trip.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] when somebody is ahead on one of them, naming the holder; otherwise as [`MultiLock::acquire`].
+    /// [`ErrorKind::Busy`] when a contender is ahead on one of them, naming the holder; otherwise as [`MultiLock::acquire`].
     ///
     /// # Cancel safety
     /// As [`MultiLock::acquire`].
@@ -215,7 +215,7 @@ impl MultiLock {
     /// `body` is dropped at its next await.
     ///
     /// # Errors
-    /// As [`MultiLock::acquire`]; [`ErrorKind::Lost`]. A failed release is not reported here: it goes on in the background.
+    /// As [`MultiLock::acquire`]; [`ErrorKind::Lost`]. A failed release is not reported here: the client retries it in the background.
     ///
     /// # Cancel safety
     /// Dropping the future drops `body` and releases the locks in the background.
@@ -230,7 +230,7 @@ impl MultiLock {
 
 /// Several held locks that are lost as one: when any of them is.
 ///
-/// Dropping it releases all of them, each as [`Guard`] does. It is made by [`MultiLock`], and of one guard by `From`.
+/// Dropping it releases all of them, each as [`Guard`] does. [`MultiLock`] makes it, and `From` converts a single guard.
 #[must_use = "a guard that is dropped releases its locks"]
 #[derive(Debug)]
 pub struct MultiGuard {
@@ -251,7 +251,7 @@ impl MultiGuard {
         self.guards.iter().rfind(|guard| guard.name().as_str() == name.as_ref())?.token()
     }
 
-    /// Where the locks stand now: the worst state of any. Never blocks.
+    /// The present state of the locks: the worst state of any. Never blocks.
     #[must_use]
     pub fn state(&self) -> GuardState {
         let states = self.guards.iter().map(Guard::state);
@@ -299,7 +299,7 @@ impl MultiGuard {
     /// Gives all locks back, at the same time.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] when one of them was lost before; otherwise whatever the store says. See [`Guard::release`].
+    /// [`ErrorKind::Lost`] when one of them was lost before; otherwise errors of the store. See [`Guard::release`].
     ///
     /// # Cancel safety
     /// Dropping the future releases the locks in the background.
@@ -307,7 +307,7 @@ impl MultiGuard {
         Ok(self.release_or_keep().await?)
     }
 
-    /// As [`MultiGuard::release`], for who tries a failed release again by itself: the error has those that could not be given back.
+    /// As [`MultiGuard::release`], for callers that retry a failed release themselves: the error has the locks that were not released.
     ///
     /// # Errors
     /// [`GuardError`], of the same kinds.
@@ -329,8 +329,8 @@ impl MultiGuard {
         Err(GuardError::new(error, Self { guards }))
     }
 
-    /// Runs `body` under these locks and releases them, as [`MultiLock::run`] does. The guard that `body` gets is lent: keeping it keeps
-    /// nothing locked, releasing it does nothing.
+    /// Runs `body` under these locks and releases them, as [`MultiLock::run`] does. The guard that `body` receives is lent: keeping or
+    /// releasing it does not affect the locks.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`].
@@ -346,11 +346,11 @@ impl MultiGuard {
             _ = self.lost() => None,
             output = body => Some(output),
         };
-        // The state looks at the clock: a body that blocked past the margin was not told by the select.
+        // The state reads the clock: the select does not notice a body that blocked past the margin.
         self.check()?;
         match (self.release().await, output) {
             (Err(error), _) if error.kind() == ErrorKind::Lost => Err(error),
-            // A release that failed otherwise goes on in the background once the guard is dropped.
+            // Another failed release is retried in the background once the guard is dropped.
             (_, Some(output)) => Ok(output),
             (_, None) => Err(Error::new(ErrorKind::Lost, "multi-lock", "one of the locks was lost")),
         }
@@ -391,7 +391,7 @@ impl MultiGuard {
         }
     }
 
-    /// Gives back what it holds. What a store does not confirm goes on in the background.
+    /// Releases all held locks. An unconfirmed release is retried in the background.
     async fn give_back(&mut self) {
         let guards = std::mem::take(&mut self.guards);
         let _ = Self { guards }.release().await;

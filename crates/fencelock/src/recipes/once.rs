@@ -1,4 +1,4 @@
-//! Something that is made once in the fleet.
+//! Values that are made once in the fleet.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::primitives::Mutex;
 use crate::store::Note;
 
-/// Something that one client of the fleet makes, and all others use: a cache that is initialised once, a schema that is migrated once.
+/// A value that one client of the fleet makes, and all others use: a cache that is initialised once, a schema that is migrated once.
 ///
-/// What was made is kept as a [note](crate::Guard::write_note) on the lock of that name, without an end, with the version that
-/// it was made for. Another version is made anew, also an older one: let all programs agree.
+/// The value is kept as a [note](crate::Guard::write_note) on the lock of that name, without an end, with its version. For another version,
+/// even an older one, it is made anew: let all programs agree.
 ///
 /// # Examples
 /// ```
@@ -42,7 +42,7 @@ impl Once {
         Self { lock: self.lock.timeout(limit), ..self }
     }
 
-    /// What was made, if it was for this version. One request.
+    /// The value, if it was made for this version. A single request.
     ///
     /// # Errors
     /// As [`Client::note`].
@@ -55,16 +55,16 @@ impl Once {
         Ok(note.and_then(of_version))
     }
 
-    /// What was made for this version; if nothing was, `make` makes it under the lock, while others who ask wait. Up to
+    /// Returns the value for this version; if there is none, `make` makes it under the lock, while other callers wait. Up to
     /// [`Once::MAX_VALUE`] bytes.
     ///
-    /// Where `make` fails, nothing is kept, and the next one who waits tries it: its failure is its caller's alone. A client that dies
-    /// while it makes something is followed by the next one as well. So `make` may run more than once. When the lock is lost, `make` is dropped at
-    /// its next await, before another client makes the value; what it writes elsewhere is best fenced.
+    /// If `make` fails, nothing is kept, only its caller gets the error, and the next waiter tries. The next waiter also follows a client
+    /// that dies during `make`. So `make` may run more than once. When the lock is lost, `make` is dropped at its next await, before
+    /// another client makes the value; fence its writes elsewhere.
     ///
     /// # Errors
-    /// What `make` returned; as [`Mutex::acquire`] and [`Guard::write_note`](crate::Guard::write_note), turned into `E`. [`ErrorKind::Lost`] where the lock
-    /// was lost while `make` ran: nothing is kept.
+    /// The error of `make`; as [`Mutex::acquire`] and [`Guard::write_note`](crate::Guard::write_note), turned into `E`. [`ErrorKind::Lost`]
+    /// where the lock was lost while `make` ran: nothing is kept.
     ///
     /// # Cancel safety
     /// Dropping the future drops `make` and gives the lock back in the background.
@@ -78,7 +78,7 @@ impl Once {
             return Ok(made);
         }
         let guard = self.lock.acquire().await?;
-        // Somebody may have made it while we waited.
+        // Another client may have made it while we waited.
         if let Some(made) = self.get().await? {
             let _ = guard.release().await;
             return Ok(made);
@@ -102,7 +102,7 @@ impl Once {
 }
 
 impl Client {
-    /// What is made once under `name` for `version`: 1 to 128 bytes without line breaks.
+    /// The value `name`, made once for `version`: 1 to 128 bytes without line breaks.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] for another version; [`ErrorKind::Unsupported`] where

@@ -1,4 +1,4 @@
-//! Names to stores, by pattern.
+//! A router of names to stores, by pattern.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use crate::name::Name;
 use crate::pattern::NamePattern;
 use crate::primitives::{Mutex, RwLock, Semaphore};
 
-/// Which store a name is locked in: the few locks that must not fail in the safest store, the many in the fastest.
+/// A router that chooses the store of a name: the safest store for a few critical locks, the fastest for the others.
 ///
-/// **The most specific [pattern](NamePattern) that matches a name decides**, in whatever order the patterns are given.
-/// Patterns of which neither is more specific, as `a/*` and `*/b`, are refused where a name can match both. A name that no
-/// pattern matches is an error: a router has no other store for it. The pattern `**` matches every name.
+/// **The most specific [pattern](NamePattern) that matches a name decides**, in any order of the patterns. Patterns of which neither is
+/// more specific, as `a/*` and `*/b`, are refused where a name can match both. A name that no pattern matches is an error: a router has no
+/// other store for it. The pattern `**` matches every name.
 ///
 /// **A name never changes its store by itself.** A router never changes, one pattern at most decides about a name, and a store that is out
 /// of reach is never replaced by another: a name is locked in its store, or not at all.
@@ -45,7 +45,7 @@ pub struct Router<S = Client> {
 #[derive(Clone)]
 struct Route<S> {
     pattern: NamePattern,
-    /// One store, or during a move the old and the new one.
+    /// A single store, or during a move the old and the new one.
     stores: Vec<S>,
 }
 
@@ -146,7 +146,7 @@ impl<S> Router<S> {
         }
     }
 
-    /// The stores of `name`: one, or during a [move](Router::migrate) the old and the new one.
+    /// The stores of `name`: a single store, or during a [move](Router::migrate) the old and the new one.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] where no pattern matches.
@@ -164,8 +164,8 @@ impl<S> Router<S> {
 }
 
 impl<U: AsRef<str>> Router<U> {
-    /// One client for each different URL, with the options of `builder`. No store is asked anything yet: each session is opened when
-    /// something is acquired, so that a store that is out of reach is missed by its own names only.
+    /// Makes a client for each different URL, with the options of `builder`. No request is sent yet: each session is opened at its first
+    /// acquire, so that an unreachable store affects its own names only.
     ///
     /// # Errors
     /// As [`ClientBuilder::connect`], for a URL that is not valid; [`ErrorKind::Config`] for a pattern that moves to the store that it has.

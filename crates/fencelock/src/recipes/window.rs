@@ -1,4 +1,4 @@
-//! Windows: not again within so long.
+//! Windows: an action at most once within a time.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,11 +8,11 @@ use crate::primitives::Mutex;
 use crate::store::{NoteOrder, Owner};
 use crate::token::FencingToken;
 
-/// Lets one in, and nobody else for as long as the window is: an order that was submitted twice within five seconds is taken once.
+/// Admits the first caller, and no other for the length of the window: an order that was submitted twice within five seconds is taken once.
 ///
-/// It counts by the store's clock, from the moment at which the first was let in, whatever becomes of the first: it may leave or
-/// die. If that clock is set back, the window stays closed for that much longer. The store keeps a [note](crate::Guard::write_note) on the
-/// lock of that name, which nobody else may use for something else.
+/// The window counts by the store's clock, from the first admission, even if the first caller leaves or dies. If that clock is set back,
+/// the window stays closed for that much longer. The store keeps a [note](crate::Guard::write_note) on the lock of that name, which no
+/// other program may use otherwise.
 ///
 /// # Examples
 /// ```
@@ -36,18 +36,18 @@ pub struct Window {
     length: Duration,
 }
 
-/// Whether a [`Window`] let one in.
+/// Whether a [`Window`] admitted the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "who was refused must not go on"]
 pub enum Passage {
-    /// It did: nobody else is let in until the window is over.
+    /// Admitted: no other caller is admitted until the window ends.
     First {
-        /// A fencing token, higher than that of everybody who was let in before; `None` where the store has none.
+        /// A fencing token, higher than those of all earlier admissions; `None` where the store has none.
         token: Option<FencingToken>,
     },
-    /// It did not.
+    /// Refused.
     Refused {
-        /// Who was let in.
+        /// The client that was admitted.
         first: Owner,
         /// When, by the store's clock.
         at: SystemTime,
@@ -59,7 +59,7 @@ pub enum Passage {
 }
 
 impl Client {
-    /// The window `name`, which lets one in, and then nobody for `length`: 1 ms to 36,500 days.
+    /// The window `name`, which admits a single caller in `length`: 1 ms to 36,500 days.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] for another length; [`ErrorKind::Unsupported`] where
@@ -75,17 +75,17 @@ impl Client {
 }
 
 impl Window {
-    /// How long [`Window::pass`] waits for the lock, which others take for a moment; for ever unless set.
+    /// How long [`Window::pass`] waits for the lock, which other callers take for a moment; for ever unless set.
     #[must_use]
     pub fn timeout(self, limit: Duration) -> Self {
         Self { lock: self.lock.timeout(limit), ..self }
     }
 
-    /// Asks to be let in. It takes the lock of that name for a moment, and costs four requests, or three where it is refused.
+    /// Asks for admission. The call holds the lock of that name for a moment, and takes four requests, or three where it is refused.
     ///
     /// # Errors
     /// As [`Mutex::acquire`], [`Client::note`] and [`Guard::write_note`](crate::Guard::write_note). After an error whose
-    /// [outcome](Error::outcome) is unknown one may have been let in: the window may be closed.
+    /// [outcome](Error::outcome) is unknown, the caller may have been admitted: the window may be closed.
     ///
     /// # Cancel safety
     /// Dropping the future leaves open whether the window is closed; the lock is given back in the background.
@@ -104,7 +104,7 @@ impl Window {
                 Passage::First { token: guard.token() }
             }
         };
-        // What is not confirmed goes on in the background, and changes nothing about the passage.
+        // An unconfirmed release is retried in the background, and changes nothing about the admission.
         let _ = guard.release().await;
         Ok(passage)
     }

@@ -35,7 +35,7 @@ impl Job {
         let Begun::Run(run) = wait(self.0.begin())? else { return Ok(None) };
         let done = body(run.this());
         let told = if done.is_ok() { wait(run.succeed()) } else { wait(run.fail("")) };
-        // What went wrong first is what is told.
+        // The first error is reported.
         let value = done?;
         told?;
         Ok(Some(value))

@@ -20,7 +20,7 @@ use crate::name::Name;
 use crate::primitives::{Guard, Mutex};
 use crate::store::Contender;
 
-/// How long the end of a run is told to a store that does not take it, and how often.
+/// How long, and how often, the client sends the end of a run to a store that rejects it.
 const TELLING: Duration = Duration::from_secs(30);
 const TELL_AGAIN: Duration = Duration::from_millis(500);
 /// The locks whose notes list the jobs, but for their numbers, and how many there are.
@@ -29,11 +29,11 @@ const LISTS: usize = 16;
 /// How long the first runs of a job wait for its list.
 const LISTING: Duration = Duration::from_secs(5);
 
-/// A job: it runs at most once at a time, and once for each [`Slot`].
+/// A job, which runs at most once at a time, and once for each [`Slot`].
 ///
-/// A run that fails is its slot's last one, too, unless [`Job::retries`] allows more. **A run that dies**, because its process, its host or its
-/// connection did, is followed by another one for the same slot as soon as somebody asks: the job may have been done in
-/// part, or wholly, so let it bear being repeated, and pass [`JobRun::token`] to what it writes to.
+/// A run that fails is its slot's last one, too, unless [`Job::retries`] allows more. **A run that dies**, with its process, its host or
+/// its connection, is followed by another run for the same slot at the next request: the job may have been done in part, or wholly, so make
+/// it repeatable, and pass [`JobRun::token`] to the resources that it writes.
 ///
 /// # Examples
 /// ```
@@ -66,21 +66,21 @@ enum Asked {
     Done(JobRun),
 }
 
-/// What an attempt to begin came to.
+/// The result of an attempt to begin.
 #[derive(Debug)]
 #[must_use = "a run that is dropped has died"]
 pub enum Begun {
-    /// This run is ours.
+    /// A run of this client.
     Run(Box<Run>),
     /// The slot has had its run. This is the job's last one: where slots are named, perhaps that of another slot.
     Already(JobRun),
 }
 
-/// What is known of a job.
+/// The status of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobStatus {
-    /// The last run. One whose process does not hold the lock any more is [`RunState::Died`].
+    /// The last run. A run without end whose process no longer holds the lock is [`RunState::Died`].
     pub last: JobRun,
     /// Up to four runs before it, the last one first: fewer where the record has no room.
     pub earlier: Vec<EarlierRun>,
@@ -97,8 +97,8 @@ pub struct JobStatus {
 }
 
 impl Client {
-    /// The job `name`, which runs once in each `slot`. Its lock is the mutex of that name, and its record the note on it, which nobody
-    /// else may use for something else.
+    /// The job `name`, which runs once in each `slot`. Its lock is the mutex of that name, and its record the note on it, which no other
+    /// program may use otherwise.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`]; [`ErrorKind::Unsupported`] where [`Capability::notes`](crate::capability::Capability) is false.
@@ -108,7 +108,7 @@ impl Client {
         Ok(Job { lock, slot, retries: 0, one_per_host: false })
     }
 
-    /// The status of the job `name`, whatever its slots are; `None` if it never ran. Three requests at most.
+    /// The status of the job `name`, with any slots; `None` if it never ran. Three requests at most.
     ///
     /// # Errors
     /// As [`Client::note`] and [`Client::contention`]; [`ErrorKind::Layout`] where the note is none of a job.
@@ -169,35 +169,36 @@ impl Job {
         Self { one_per_host: true, ..self }
     }
 
-    /// What the lock is taken for, shown to others: up to 512 bytes without control characters.
+    /// The purpose of the lock, visible to other clients: up to 512 bytes without control characters.
     #[must_use]
     pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
         Self { lock: self.lock.purpose(purpose), ..self }
     }
 
-    /// How long [`Job::begin`] and [`Job::run`] wait at most for a run that is under way elsewhere, as [`ErrorKind::TimedOut`] tells then; without
+    /// How long [`Job::begin`] and [`Job::run`] wait at most for a run that is under way elsewhere, until [`ErrorKind::TimedOut`]; without
     /// limit by default. With zero they do not wait.
     #[must_use]
     pub fn timeout(self, limit: Duration) -> Self {
         Self { lock: self.lock.timeout(limit), ..self }
     }
 
-    /// The longest that a run may take: it has died then. As [`Mutex::max_hold`].
+    /// The longest time of a run, which has died after that. As [`Mutex::max_hold`].
     #[must_use]
     pub fn max_hold(self, most: Duration) -> Self {
         Self { lock: self.lock.max_hold(most), ..self }
     }
 
-    /// Begins the run for the slot in which this is called, unless that has had one. It waits while a run is under way elsewhere, to take over
-    /// if that dies. The slot stays the one of the call, however long the wait is.
+    /// Begins the run for the slot in which this is called, unless that slot has had its run. While a run is under way elsewhere, this
+    /// waits, to take over if that run dies. The slot stays the one of the call, however long the wait is.
     ///
-    /// Three requests; one where the slot has had its run. The first run of all adds the job to [a list](Client::job_names), by five more.
+    /// Three requests, or a single one where the slot has had its run. The first run of all adds the job to [a list](Client::job_names), by
+    /// five more.
     ///
     /// # Errors
     /// As [`Mutex::acquire`], [`Client::note`] and [`Guard::write_note`]; [`ErrorKind::Layout`] where the note on the lock is none of a job.
     ///
     /// # Cancel safety
-    /// Dropping the future gives the lock back in the background. A run may have been noted then: it has died.
+    /// Dropping the future gives the lock back in the background. A run that was recorded already has died then.
     pub async fn begin(&self) -> Result<Begun> {
         self.begin_as(true).await
     }
@@ -213,7 +214,8 @@ impl Job {
         self.begin_as(false).await
     }
 
-    /// As [`Job::begin`], for who holds the lock of the job's name already, by a mutex of the same client. It is given back with the run.
+    /// As [`Job::begin`], for callers that hold the lock of the job's name already, by a mutex of the same client. The run's end releases
+    /// that lock.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for a guard of another name; otherwise as [`Job::begin`].
@@ -281,7 +283,7 @@ impl Job {
         }
     }
 
-    /// Runs `body` for the present slot, with what is known of the run; `None` if the slot has had its run, also one that failed
+    /// Runs `body` for the present slot, with the details of the run; `None` if the slot has had its run, also one that failed
     /// ([`Client::job_status`] tells). [Waits](Job::begin) while one is under way elsewhere.
     ///
     /// A body that returns an error has failed; [`Run::fail`] would keep a text of it. When the lock is lost, it is dropped at its next
@@ -317,7 +319,7 @@ impl Job {
                 Ok(Some(value))
             }
             Err(failed) => {
-                // What went wrong first is what is told.
+                // The first error is reported.
                 let _ = run.fail("").await;
                 Err(failed)
             }
@@ -382,7 +384,7 @@ fn list_of(name: &Name) -> String {
     format!("{LIST}{}", sum % LISTS)
 }
 
-/// What a run is that had not ended when somebody else got the lock.
+/// Marks a run as dead that had not ended when another client acquired the lock.
 fn died(mut run: JobRun) -> JobRun {
     if run.state == RunState::Running {
         run.state = RunState::Died;
@@ -390,7 +392,7 @@ fn died(mut run: JobRun) -> JobRun {
     run
 }
 
-/// A run that has begun and holds the lock of its job. Say how it ended with [`Run::succeed`] or [`Run::fail`]; one that is dropped has died.
+/// A run that has begun and holds the lock of its job. Record its end with [`Run::succeed`] or [`Run::fail`]; a dropped run has died.
 #[derive(Debug)]
 #[must_use = "a run that is dropped has died"]
 pub struct Run {
@@ -401,13 +403,13 @@ pub struct Run {
 }
 
 impl Run {
-    /// What is known of it: its slot, its token, which attempt it is, how many slots were missed.
+    /// The details of this run: slot, token, number of the attempt, missed slots.
     #[must_use]
     pub fn this(&self) -> &JobRun {
         &self.this
     }
 
-    /// The run before, whatever slot it was for; `None` for the first ever.
+    /// The run before, of any slot; `None` for the first ever.
     #[must_use]
     pub fn previous(&self) -> Option<&JobRun> {
         self.previous.as_ref()
@@ -418,12 +420,12 @@ impl Run {
         &self.guard
     }
 
-    /// It ended well: the slot has had its run. Gives the lock back.
+    /// Ends the run with success: the slot has had its run. Releases the lock.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] where the lock was lost before that was noted: another run for the same slot may have begun. A store that is out of
-    /// reach is asked for 30 s at most, as long as the lock is valid; after an error whose [outcome](Error::outcome) is unknown the slot
-    /// may have had its run or not.
+    /// [`ErrorKind::Lost`] where the lock was lost before that was noted: another run for the same slot may have begun. If the store is
+    /// unreachable, the client retries for 30 s at most, as long as the lock is valid; after an error whose [outcome](Error::outcome) is
+    /// unknown the slot may have had its run or not.
     ///
     /// # Cancel safety
     /// Dropping the future leaves open whether it is noted.
@@ -431,7 +433,7 @@ impl Run {
         self.end(RunState::Succeeded, "").await
     }
 
-    /// As [`Run::succeed`], with a word for others: up to 256 characters are kept.
+    /// As [`Run::succeed`], with a detail for other readers: up to 256 characters are kept.
     ///
     /// # Errors and cancel safety
     /// As [`Run::succeed`].
@@ -439,8 +441,8 @@ impl Run {
         self.end(RunState::Succeeded, detail.as_ref()).await
     }
 
-    /// It failed, which `detail` says more about, for others: up to 256 characters are kept. Gives the lock back; whether there is
-    /// another run for the slot is up to [`Job::retries`].
+    /// Ends the run as failed, with a `detail` for other readers: up to 256 characters are kept. Releases the lock; [`Job::retries`]
+    /// decides about another run for the slot.
     ///
     /// # Errors and cancel safety
     /// As [`Run::succeed`].
@@ -463,7 +465,7 @@ impl Run {
             }
             engine.sleep_until(engine.clock.now().after(TELL_AGAIN)).await;
         }
-        // What is not confirmed goes on in the background, and changes nothing about the run.
+        // An unconfirmed release is retried in the background, and changes nothing about the run.
         let _ = self.guard.release().await;
         Ok(())
     }

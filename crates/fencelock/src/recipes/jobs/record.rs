@@ -1,4 +1,4 @@
-//! What the note of a job says: a small text of JSON, which others may read.
+//! The record in the note of a job: a small JSON text, which other programs may read.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,17 +16,17 @@ const VERSION: u64 = 1;
 /// How far a record may be ahead of the store's clock: more than a slot may begin early.
 const AHEAD: Duration = Duration::from_secs(60);
 
-/// A run of a job, as its note tells.
+/// A run of a job, from its note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobRun {
     /// The slot that it was for.
     pub slot: String,
-    /// How it stands, or how it ended.
+    /// The state or the end of the run.
     pub state: RunState,
     /// The text of its end: an exit code, a reason.
     pub detail: Option<String>,
-    /// Who ran it.
+    /// The client that ran it.
     pub owner: Owner,
     /// The token that it ran under; `None` where the store has none.
     pub token: Option<FencingToken>,
@@ -67,18 +67,18 @@ pub struct EarlierRun {
     pub took_ms: Option<u64>,
 }
 
-/// How a run stands.
+/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RunState {
-    /// It has begun, and nothing was said of its end. Whether its process still holds the lock, [`Client::job_status`](crate::Client::job_status) tells.
+    /// The run has begun, and no end was recorded. [`Client::job_status`](crate::Client::job_status) checks whether its process still holds the lock.
     Running,
-    /// It ended well.
+    /// The run succeeded.
     Succeeded,
-    /// It ended, and not well.
+    /// The run failed.
     Failed,
-    /// It began, and gave up or lost the lock without saying how it ended.
+    /// The run began, and released or lost the lock without recording an end.
     Died,
 }
 
@@ -121,11 +121,10 @@ impl JobRecord {
         }
     }
 
-    /// The note's text. Where it has no room for everything, it forgets the first of the runs, and then the first of the slots that were named
-    /// before, of which it warns.
+    /// The note's text. If there is no room for everything, the oldest runs are dropped, and then the oldest named slots, with a warning.
     pub(super) fn text(&mut self, name: &Name) -> Vec<u8> {
         loop {
-            // Nothing in it can fail to be written.
+            // All its fields can be serialised.
             let text = serde_json::to_vec(self).unwrap_or_default();
             if text.len() <= Note::MAX_BYTES || (self.runs.is_empty() && self.past.is_empty()) {
                 return text;
@@ -138,7 +137,7 @@ impl JobRecord {
         }
     }
 
-    /// What it tells of a run, of `owner` under `token`, and written at `written` at last.
+    /// The run in the record, of `owner` under `token`, last written at `written`.
     pub(super) fn run(&self, owner: &Owner, token: Option<FencingToken>, written: SystemTime) -> JobRun {
         let began = self.began.into();
         let has_ended = matches!(self.state, RunState::Succeeded | RunState::Failed);
@@ -171,7 +170,7 @@ impl JobRecord {
         self.runs = [before].into_iter().chain(last.runs.iter().cloned()).take(MOST).collect();
     }
 
-    /// Whether it is from the future of the store's clock, which was ahead then. Clocks of servers that replace each other may differ a little.
+    /// Whether the record is later than the store's clock, which was ahead then. Clocks of servers that replace each other may differ a little.
     pub(super) fn is_ahead(&self, now: SystemTime) -> bool {
         self.reaches(None) > now + AHEAD
     }
@@ -183,7 +182,7 @@ impl JobRecord {
         own.or(self.slot_start.max(Some(self.began))).unwrap_or(self.began).into()
     }
 
-    /// The run for the slot of `slot` in which the client `asked`, where no run was before; it begins `now`.
+    /// The first run of a job, for the slot of `slot` at `asked`. The run begins `now`.
     pub(super) fn first(slot: &Slot, asked: SystemTime, now: SystemTime) -> Result<Box<Self>> {
         let Period { text, start } = slot.at(asked)?;
         Ok(Box::new(Self {
@@ -211,7 +210,7 @@ impl JobRecord {
             RunState::Running | RunState::Died => false,
         };
         let (reaches, start) = (last.reaches(self.schedule.as_deref()), self.slot_start.map(SystemTime::from));
-        // A record from the future may be of a run that nobody needs now. That of the same slot is none to repeat.
+        // A record from the future may be of a run that is not needed now. A run of the same slot is not repeated.
         let is_covered = start.map_or(self.slot == last.slot, |start| {
             reaches >= start && (self.slot == last.slot || !last.is_ahead(self.began.into()))
         });
@@ -226,7 +225,7 @@ impl JobRecord {
         if slot.is_named() && last.past.contains(&self.slot) {
             return Ok(None);
         }
-        // A named run that died has not ended, whatever ran since.
+        // A named run that died has not ended, even after later runs.
         if last.schedule.is_none() && has_ended {
             self.past.push(last.slot.clone());
         }

@@ -12,8 +12,7 @@ use jiff::{RoundMode, Timestamp, Unit, ZonedRound};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// In what stretches of time a [`Job`](super::Job) runs once: they follow each other without a gap, and the store's clock says which one
-/// is now.
+/// The schedule of a [`Job`](super::Job): stretches of time without gaps, in each of which it runs once, by the store's clock.
 ///
 /// | made by | as text | slots |
 /// |---|---|---|
@@ -21,10 +20,10 @@ use crate::error::{Error, ErrorKind, Result};
 /// | [`Slot::hourly`] | `hourly` | hours of UTC |
 /// | [`Slot::daily`] | `daily`, `daily@Europe/Berlin` | days of a zone, of 23 to 25 hours; `daily` alone is UTC |
 /// | [`Slot::cron`] | `0 3 * * 1-5`, `0 3 * * 1-5@Europe/Berlin` | from each time that the five fields of cron name until the next one |
-/// | [`Slot::named`] | | one, with a text of one's own |
+/// | [`Slot::named`] | | a single slot, with a text of your own |
 ///
-/// A time of cron that a clock skips when summer begins comes at the end of the gap; one that is there twice when summer ends comes once,
-/// and every hour or minute comes as often as it is there.
+/// A time of cron that a clock skips when summer begins comes at the end of the gap; a time that occurs twice when summer ends comes once,
+/// and every hour or minute comes at each occurrence.
 ///
 /// Zones are those of the machine, or those of this release where the machine has none: hosts whose rules for a zone differ
 /// see its days begin at different moments.
@@ -52,11 +51,11 @@ enum SlotKind {
     Named(Arc<str>),
 }
 
-/// One slot.
+/// A slot.
 pub(super) struct Period {
-    /// What it is called: no other slot of the schedule has the same text.
+    /// Its text, unique in the schedule.
     pub(super) text: String,
-    /// When it begins; none that was named has a time.
+    /// When it begins; `None` for a named slot.
     pub(super) start: Option<SystemTime>,
 }
 
@@ -103,15 +102,15 @@ impl Slot {
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         let unknown = |error| wrong(format!("{text:?} is no text of cron with five fields: {error}"));
         let slot = Self::of(SlotKind::Cron(Arc::new(parser.parse(text).map_err(unknown)?), zone_of(zone)?));
-        // One that never comes is found out now and not at the first run.
+        // An impossible time is found now, not at the first run.
         slot.at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000))?;
         Ok(slot)
     }
 
-    /// One slot, which is called `text`: 1 to 128 bytes without control characters, such as the date that a report is for.
+    /// A single slot with this `text`: 1 to 128 bytes without control characters, such as the date of a report.
     ///
-    /// A job that is asked to run for several of them, one after the other, remembers the last ones: at least 10 of the longest,
-    /// and a hundred dates. One that comes back after more others is run again.
+    /// A job that runs for several named slots, one after the other, remembers the last ones: at least 10 of the longest texts, or a
+    /// hundred dates. A slot that returns after more others runs again.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for another text.
@@ -122,8 +121,8 @@ impl Slot {
         Ok(Self::of(SlotKind::Named(text.into())))
     }
 
-    /// Counts what begins up to a tenth of a slot early, 30 s at most, for the slot that comes: for who is started by a clock of its own, as
-    /// by cron, and may be there before the store's clock is.
+    /// Counts a run that begins up to a tenth of a slot early, 30 s at most, for the coming slot: for programs that another clock starts,
+    /// such as cron's, possibly ahead of the store's clock.
     #[must_use]
     pub fn tolerant(self) -> Self {
         Self { is_tolerant: true, ..self }
@@ -133,7 +132,7 @@ impl Slot {
         Self { kind, is_tolerant: false }
     }
 
-    /// The schedule as text, from which it can be parsed; none if it was named.
+    /// The schedule as text, from which it can be parsed; `None` for a named slot.
     pub(super) fn schedule(&self) -> Option<String> {
         (!self.is_named()).then(|| self.to_string())
     }
@@ -176,7 +175,7 @@ impl Slot {
         Ok(Period { text, start: Some(start.into()) })
     }
 
-    /// When the first slot begins that begins after `moment`.
+    /// The beginning of the first slot after `moment`.
     fn after(&self, moment: SystemTime) -> Result<SystemTime> {
         match &self.kind {
             SlotKind::Named(_) => Err(wrong("a slot that was named has no next one".to_owned())),
@@ -210,7 +209,7 @@ impl Slot {
     }
 }
 
-/// What it is made by says all.
+/// Slots with the same source are equal.
 impl PartialEq for Slot {
     fn eq(&self, other: &Self) -> bool {
         let same = (self.is_named(), self.is_tolerant) == (other.is_named(), other.is_tolerant);
