@@ -1,4 +1,4 @@
-//! The one acquire loop, for layouts with and without a queue.
+//! The only acquire loop, for layouts with and without a queue.
 
 mod attempt;
 mod failures;
@@ -25,7 +25,7 @@ use crate::queue::Claim;
 use crate::store::{Entered, Entry, Grant, Loss, RequestId, Standing};
 use crate::time::Moment;
 
-/// What an acquire asks for.
+/// The request of an acquire.
 #[derive(Debug, Clone)]
 pub(crate) struct Wish {
     pub(crate) name: Name,
@@ -38,7 +38,7 @@ pub(crate) struct Wish {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Not at all; the answer is awaited for so long, and for the request deadline at most.
+    /// No wait in the queue; the answer is awaited for this long, and for the request deadline at most.
     No(Duration),
     For(Duration),
     Forever,
@@ -47,16 +47,16 @@ pub(crate) enum Wait {
 const WAIT_IS_OVER: &str = "the wait limit passed";
 const NOT_ANSWERED: &str = "the time was up before the store answered this request: not answered yet";
 
-/// How long before its end a wait asks who holds the lock, so that slow links have time to answer: at most half of it.
+/// How long before its end a wait looks up the holder, so that slow links have time to answer: at most half of the wait.
 const LOOK_AHEAD: Duration = Duration::from_secs(1);
 
-/// One acquire. Dropped at any point, it leaves nothing in the store once clean-up has run. Rare steps are boxed, so that a wait stays small.
+/// A running acquire. Dropped at any point, it leaves nothing in the store once clean-up has run. Rare steps are boxed, so that a wait stays small.
 pub(crate) struct Acquire {
     engine: Arc<Engine>,
     wish: Wish,
     started: Moment,
     until: Moment,
-    /// When to ask who holds the lock: a wait that ends needs an answer of the store, or nobody knows why it ended.
+    /// When to look up the holder: without an answer of the store, the cause of a wait's end is unknown.
     look_at: Moment,
     /// Whether the store has answered the request for the present place.
     is_answered: bool,
@@ -64,19 +64,19 @@ pub(crate) struct Acquire {
     failures: Failures,
     /// Rounds in a row that were in vain although the store answered: the place went away, or the grant came too late to be used.
     in_vain: Failures,
-    /// Observers were told how it ended.
+    /// Observers have received its end.
     is_told: bool,
-    /// The next poll of [`Acquire::run`] belongs on the caller's own thread, which must not be held up and may have no runtime: the poll
+    /// The next poll of [`Acquire::run`] belongs on the caller's own thread, which must not block and may have no runtime: the poll
     /// completes with a grant, or is pending. The later ones belong where requests do, for a wait must not depend on the caller.
     pub(crate) is_inline: bool,
 }
 
-/// What became of one entry into the queue.
+/// The outcome of an entry into the queue.
 enum Round {
     Done(Arc<Hold>),
     /// The place went away while waiting: enter again, at the tail.
     Again(Loss),
-    /// The grant came too late to be used, and was given back.
+    /// The grant came too late to be used, and was released.
     Late(Error),
 }
 
@@ -91,7 +91,7 @@ impl Acquire {
     pub(crate) fn new(engine: Arc<Engine>, wish: Wish) -> Self {
         let started = engine.clock.now();
         let until = match wish.wait {
-            // One request, which has its whole deadline to be answered.
+            // A single request, which has its whole deadline.
             Wait::For(Duration::ZERO) => started.after(engine.timing.request_deadline),
             Wait::No(limit) => started.after(limit.min(engine.timing.request_deadline)),
             Wait::For(limit) => started.after(limit),
@@ -180,7 +180,7 @@ impl Acquire {
         }
     }
 
-    /// One entry: from the tail of the queue to the grant, or to the loss of the place.
+    /// An entry into the queue: from its tail to the grant, or to the loss of the place.
     async fn round(&mut self, live: Arc<Live>) -> Result<Round> {
         let mut known_since = self.engine.clock.now();
         let mut attempt = Attempt::new(&self.engine, live, self.wish.name.clone());
@@ -202,14 +202,14 @@ impl Acquire {
                 }
                 Standing::Granted(grant) => {
                     let hold = self.granted(&mut attempt, grant, known_since);
-                    // News of the place's end may have come after the grant, when it was still a waiter's.
+                    // News of the place's end may have arrived after the grant, while the place was still a waiter's.
                     if let Some(slot) = &slot {
                         slot.hand_on(&hold);
                     }
                     return Ok(Round::Done(hold));
                 }
                 Standing::Lost(cause) => {
-                    // What was never answered may have come to a place of its own, whatever became of this one.
+                    // An unanswered request may have made a place of its own, independent of this one.
                     attempt.refused();
                     return Ok(Round::Again(cause));
                 }
@@ -245,7 +245,7 @@ impl Acquire {
             let mut request = attempt.live.session().enter(Arc::clone(&entry));
             let mut inline = None;
             if self.is_inline {
-                // A store that panics may have entered.
+                // A store that panics may have entered the queue.
                 attempt.stage = Stage::Entering;
                 inline = (&mut request).now_or_never();
                 if inline.is_none() {
@@ -286,7 +286,7 @@ impl Acquire {
                     return Ok(Some(self.engine.session_lost(&attempt.live)));
                 }
                 Err(error) => {
-                    // Whatever a store says of a session that we know to be over, and close.
+                    // Any error of a store about a session that has ended here, and is being closed.
                     if let Some(cause) = attempt.live.over() {
                         return Ok(Some(cause));
                     }
@@ -313,7 +313,7 @@ impl Acquire {
         let news = tokio::select! {
             biased;
             news = place.next(end) => news,
-            // The end of the session is told here as well.
+            // The end of the session arrives here as well.
             cause = slot.lost() => return Ok(Some(cause)),
             // A store that overruns its time must not make us overrun ours.
             () = self.engine.clock.sleep_until(end) => Ok(place.standing()),
@@ -348,7 +348,7 @@ impl Acquire {
         self.engine.clock.now() >= self.until
     }
 
-    /// Whether the wait should have ended a while ago. Its request is not sent, for a crowd of late waits would wait for it in vain.
+    /// Whether the wait should have ended a while ago. Its request is not sent, for many late waits would wait for an answer in vain.
     fn is_overdue(&self) -> bool {
         self.wish.queues() && self.engine.clock.now() >= self.until.after(LATEST)
     }

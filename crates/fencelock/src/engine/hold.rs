@@ -1,4 +1,4 @@
-//! One grant, as long as it is held: the place, who shares it, and how it ends.
+//! A held grant: the place, its guards, and its end.
 
 mod lighten;
 mod now;
@@ -26,17 +26,17 @@ use crate::store::{Grant, Loss, Place, PlaceId};
 use crate::time::Moment;
 use crate::token::FencingToken;
 
-/// What a guard can say about its lock.
+/// The state of a guard's lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GuardState {
-    /// Held: nobody else was granted.
+    /// Held: no other client was granted.
     Held,
-    /// Still held, but a renewal is overdue: [`Guard::remaining`](crate::Guard::remaining) runs down.
+    /// Held, but a renewal is overdue: [`Guard::remaining`](crate::Guard::remaining) runs down.
     Suspect,
     /// Lost, for this reason. Final.
     Lost(Loss),
-    /// Given up.
+    /// Released by the holder.
     Released,
 }
 
@@ -56,18 +56,18 @@ pub(crate) struct Hold {
     guards: AtomicU32,
     phase: Current,
     told: TellState,
-    /// An [`Outside`], as a number; zero: it is a grant of the store that was asked for it.
+    /// An [`Outside`], as a number; zero for a grant of the requested store.
     outside: AtomicU8,
-    /// Observers hear nothing of it: the client has it for itself.
+    /// Hidden from observers: the client keeps the lock for itself.
     is_silent: AtomicBool,
-    /// The place waited before it was granted, so that others may wait behind it.
+    /// The place waited before its grant, so other contenders may wait behind it.
     has_waited: AtomicBool,
     retainer: OnceLock<Box<dyn Retain>>,
-    /// Made for the first who waits for the end, or for the end that has a reason: most locks are held and given back without.
+    /// Made at the first wait for the end, or for an end with a reason: most locks are released without.
     ending: OnceLock<Box<Ending>>,
 }
 
-/// Where a degraded grant is, instead of in the store that was asked for it.
+/// The origin of a degraded grant, which is not the requested store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Outside {
@@ -75,7 +75,7 @@ pub(crate) enum Outside {
     Nowhere,
 }
 
-/// Who is told of the end of a hold, and what.
+/// The waiters for the end of a hold, and the reason.
 #[derive(Default)]
 struct Ending {
     lost: CancellationToken,
@@ -175,7 +175,7 @@ impl Hold {
         self.token
     }
 
-    /// What is certain now; finds out by itself that time ran out.
+    /// The present state; notices by itself that the validity has ended.
     pub(crate) fn state(self: &Arc<Self>) -> GuardState {
         match self.phase.get() {
             Phase::Held if self.engine.spawner.is_elsewhere() => return GuardState::Lost(Loss::Closed),
@@ -201,7 +201,7 @@ impl Hold {
         Moment::from_nanos(self.own_end.load(Ordering::Acquire))
     }
 
-    /// A renewal proved that the grant is valid until then; only what has not ended goes on.
+    /// A renewal proved that the grant is valid until then; a grant that has ended stays ended.
     pub(super) fn is_valid_until(&self, valid: Moment) {
         if self.engine.clock.now() < self.own_end() {
             self.own_end.store(valid.before(self.engine.timing.margin).as_nanos(), Ordering::Release);
@@ -217,7 +217,7 @@ impl Hold {
         self.has_waited.load(Ordering::Relaxed)
     }
 
-    /// Marks the grant as one outside of the store that was asked for it.
+    /// Marks the grant as one outside of the requested store.
     pub(crate) fn is_outside(&self, outside: Outside) {
         self.outside.store(outside as u8, Ordering::Relaxed);
     }
@@ -239,7 +239,7 @@ impl Hold {
         self.deadline.min(self.own_end()).min(self.live.safe_until()).since(self.engine.clock.now())
     }
 
-    /// Cancelled when the lock is lost (or given up; then there is no cause).
+    /// Cancelled when the lock is lost (or released; then there is no cause).
     pub(crate) fn lost(&self) -> &CancellationToken {
         let lost = &self.ending.get_or_init(Box::default).lost;
         // With the fence of `tell_end`: either it finds the token, or this finds the end.
@@ -250,7 +250,7 @@ impl Hold {
         lost
     }
 
-    /// Cancelled when the lock is lost, and before the store is asked to leave its place.
+    /// Cancelled when the lock is lost, and before the request that leaves its place.
     pub(crate) fn over(&self) -> CancellationToken {
         let lost = self.lost();
         let over = self.ending.get_or_init(Box::default).over.get_or_init(|| lost.child_token());
@@ -293,7 +293,7 @@ impl Hold {
         let _ = self.ending.get_or_init(Box::default).reason.set(reason);
     }
 
-    /// [`Hold::lose`], with a reason that somebody gave.
+    /// [`Hold::lose`], with a reason given by the breaking client.
     pub(crate) fn lose_for(self: &Arc<Self>, loss: Loss, reason: Option<Arc<str>>) {
         if let Some(reason) = reason {
             self.set_reason(reason);
@@ -339,7 +339,7 @@ impl Hold {
         self.engine.clock.now().since(self.since)
     }
 
-    /// One more guard of the same hold; `false` when the last one was given back already.
+    /// Adds a guard to the hold; `false` when the last guard was released already.
     pub(crate) fn share(&self) -> bool {
         let more = |guards| (guards > 0).then_some(guards + 1);
         let shared = self.guards.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok();
@@ -349,7 +349,7 @@ impl Hold {
         shared
     }
 
-    /// One guard less; says whether it was the last one.
+    /// Removes a guard; returns whether it was the last one.
     pub(crate) fn unshare(&self) -> bool {
         self.guards.fetch_sub(1, Ordering::AcqRel) == 1
     }

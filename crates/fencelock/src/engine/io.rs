@@ -18,19 +18,19 @@ use crate::store::Tasks;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Io {
-    /// On one thread per process that belongs to fencelock (a second one for stores whose calls block): user code that
-    /// blocks or starves its runtime cannot stop renewals, a guard may be dropped after its runtime has ended, and any
-    /// executor will do. What a store can answer at once (`memory:`, and `file:` where nobody is in the way) is asked for on the
-    /// caller's own thread; everything else costs two wake-ups of a thread per call.
+    /// On one thread per process that belongs to fencelock (a second one for stores whose calls block): user code that blocks or starves
+    /// its runtime cannot stop renewals, a guard may be dropped after its runtime has ended, and any executor will do. Requests that a
+    /// store answers at once (`memory:`, and `file:` without contenders) run on the caller's own thread; every other call costs two
+    /// wake-ups of a thread.
     #[default]
     OwnThread,
-    /// On the tokio runtime that calls [`ClientBuilder::connect`](crate::ClientBuilder::connect), which needs its time and I/O drivers. Saves the
-    /// wake-ups; but code that blocks that runtime delays renewals, short system calls of stores on disk are made right there, and what a guard's
-    /// drop starts is lost when the runtime ends. A call that is polled and then left standing, neither polled again nor dropped, stands still with
-    /// its request: others that wait for the same name, also through the same client, may wait for it.
+    /// On the tokio runtime that calls [`ClientBuilder::connect`](crate::ClientBuilder::connect), which needs its time and I/O drivers.
+    /// Saves the wake-ups; but code that blocks that runtime delays renewals, short system calls of stores on disk are made right there,
+    /// and the end of the runtime ends releases that a guard's drop started. A call that is polled once, and then neither polled again nor
+    /// dropped, stops with its request: other callers for the same name, also of the same client, may wait for it.
     ///
-    /// Used on another runtime, or on none, the client refuses with [`ErrorKind::Config`]. A guard may be dropped anywhere: it
-    /// is released on the runtime of its client, as long as that lives.
+    /// Used on another runtime, or on none, the client refuses with [`ErrorKind::Config`]. A guard may be dropped anywhere: the runtime of
+    /// its client releases it, as long as that runtime lives.
     CurrentRuntime,
 }
 
@@ -66,7 +66,7 @@ impl Home {
 }
 
 impl Spawner {
-    /// The spawner for `io`; `blocking` stores get a thread apart from the others, so that a hung disk delays nobody else.
+    /// The spawner for `io`; `blocking` stores get a separate thread, so that a hung disk delays no other store.
     pub(crate) fn new(io: Io, blocking: bool) -> Result<Self> {
         match io {
             Io::OwnThread => Ok(Self { handle: own_thread(blocking)?, own_thread: true, home: Home::here() }),
@@ -181,7 +181,7 @@ thread_local! {
     static IS_OURS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Whether this is one of our own threads, which must never wait for work that runs on it.
+/// Whether this is an engine thread, which must never wait for work that runs on it.
 pub(crate) fn on_own_thread() -> bool {
     IS_OURS.get()
 }

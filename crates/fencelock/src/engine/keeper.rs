@@ -1,4 +1,4 @@
-//! The task that keeps one session alive, and hears what happens to it.
+//! The task that keeps a session alive, and receives its events.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::store::{GrantId, Loss, Renewal, SessionEvent, clean};
 use crate::time::{Clock, Moment};
 
-/// Keeps one session alive until it is over. The only task that renews.
+/// Keeps a session alive until it ends. The only task that renews.
 pub(crate) struct Keeper {
     live: Arc<Live>,
     observers: Observers,
@@ -76,7 +76,7 @@ impl Keeper {
                 },
                 () = live.ends_sooner() => {}
                 answer = answer_of(&mut self.in_flight) => {
-                    // A store may have put into its events what it read in this answer: they say why a place is gone.
+                    // The store's events may have the causes of places that this answer reports gone.
                     while events_go_on && let Some(event) = events.next().now_or_never() {
                         match event {
                             Some(event) => self.heard(event),
@@ -120,7 +120,7 @@ impl Keeper {
         }
     }
 
-    /// Only a renewal that is sent from now on tells how things are.
+    /// Only a renewal that is sent from now on settles the doubt.
     fn doubt(&mut self) {
         self.next_renewal = self.live.clock.now();
         if let Some(request) = &mut self.in_flight {
@@ -176,7 +176,7 @@ impl Keeper {
         }
         let before = self.live.safe_until();
         self.live.is_safe_until(self.live.timing.safe_until(self.confirmed, self.ttl));
-        // Somebody may have found, since the clock was read, that the end had come, and left all else to the end of the session.
+        // Since the clock was read, another task may have found the end of the session, and left the rest to that end.
         if self.live.clock.now() >= before {
             self.over(Loss::Unconfirmed);
         }

@@ -1,4 +1,4 @@
-//! Who holds a lock that was not free: asked once for all that give up together.
+//! The look for the holder of a lock that was not free: once for all acquires that give up together.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
@@ -14,20 +14,20 @@ use crate::name::Name;
 use crate::store::{Contention, Outline, RequestId, clean};
 use crate::time::Moment;
 
-/// The longest that asking who holds a lock may take.
+/// The longest time of a look.
 const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
-/// The longest that it may add to a wait that is over.
+/// The longest time that a look may add to a wait that has ended.
 pub(super) const LATEST: Duration = Duration::from_millis(100);
 
-/// Those who want to know of each queue and are not being asked for yet. A name is here while its queue is looked at.
+/// The callers for each queue that the present look does not cover. A name is here while its queue is looked at.
 #[derive(Debug, Default)]
 pub(super) struct Looks(Mutex<HashMap<Name, Vec<Asker>>>);
 
-/// Where the outcome of a look comes; an error when nobody looks any more.
+/// Receives the outcome of a look; an error when no task looks any more.
 pub(super) type Answer = oneshot::Receiver<Result<Contention>>;
 
-/// One that gave up, and where the answer goes.
+/// An acquire that gave up, and the sender of its answer.
 #[derive(Debug)]
 struct Asker {
     request: Option<RequestId>,
@@ -39,7 +39,7 @@ impl Looks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Joins those who want to know; says whether the first of them has to start looking.
+    /// Joins the callers of a name; returns whether this caller is the first and has to start the look.
     fn join(&self, name: &Name, asker: Asker) -> bool {
         let mut askers = self.askers();
         let is_first = !askers.contains_key(name);
@@ -47,7 +47,7 @@ impl Looks {
         is_first
     }
 
-    /// Everybody who has joined since the last time; `None`, and the name is forgotten, when nobody has.
+    /// All callers that have joined since the last time; `None`, and the name is forgotten, when there are none.
     fn take(&self, name: &Name) -> Option<Vec<Asker>> {
         let mut askers = self.askers();
         let joined = askers.get_mut(name).map(mem::take).filter(|joined| !joined.is_empty());
@@ -59,10 +59,10 @@ impl Looks {
 }
 
 impl Engine {
-    /// Asks who is in the queue of `name`, and where `mine` stands in it.
+    /// Looks at the queue of `name`, and finds the position of `mine`.
     ///
-    /// Those who ask while the queue is looked at are answered by the next look, all of them by one: a crowd that gives
-    /// up at once must not have the store asked once for each, with renewals waiting behind all of them.
+    /// A single further look answers all callers that arrive during a look: many acquires that give up at once must not send a request
+    /// each, with renewals waiting behind them.
     pub(crate) fn look(self: &Arc<Self>, name: &Name, mine: Option<RequestId>) -> Answer {
         let (answer, answered) = oneshot::channel();
         if self.looks.join(name, Asker { request: mine, answer }) {
@@ -95,7 +95,7 @@ impl Engine {
     }
 }
 
-/// The task that looks at one queue for all who ask.
+/// The task that looks at a queue for all its callers.
 struct Looking {
     engine: Arc<Engine>,
     name: Name,
@@ -112,7 +112,7 @@ impl Looking {
         self.is_done = true;
     }
 
-    /// One look. It ends when nobody wants its answer any more, so that those who have asked since get another.
+    /// A single look. The look ends when no caller waits for its answer, so that later callers get another.
     async fn outline(&self, mine: &[RequestId]) -> Result<Outline> {
         let engine = &self.engine;
         tokio::select! {
@@ -127,7 +127,7 @@ impl Looking {
 }
 
 impl Drop for Looking {
-    /// A task that ends half-way (a store that panics, a runtime that stops) must not leave its name behind: nobody would look again.
+    /// A task that ends half-way (a store that panics, a runtime that stops) must not leave its name behind: no task would look again.
     fn drop(&mut self) {
         if !self.is_done {
             self.engine.looks.askers().remove(&self.name);
@@ -143,7 +143,7 @@ fn answer(name: &Name, askers: Vec<Asker>, outline: Result<Outline>) {
             Ok(outline) => Ok(outline.contention(name.clone(), position)),
             Err(error) => Err(error.again()),
         };
-        // The asker may have given up by now.
+        // The caller may have given up by now.
         let _ = asker.answer.send(answer);
     }
 }

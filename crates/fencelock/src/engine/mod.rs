@@ -1,4 +1,4 @@
-//! The only loops, the only background work: one engine per client.
+//! The engine of a client, with all its loops and background work.
 
 pub(crate) mod acquire;
 mod contact;
@@ -34,7 +34,7 @@ use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::store::{Capability, Loss, Order, Owner, RequestId, Store};
 use crate::time::{Clock, Moment};
 
-/// What all handles of one client share.
+/// The state that all handles of a client share.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
@@ -48,7 +48,7 @@ pub(crate) struct Engine {
     pub(crate) spawner: Spawner,
     requests: AtomicU64,
     slot: SessionSlot,
-    /// What the store promises before anybody connected.
+    /// The capability of the store before it connects.
     promised: Arc<Capability>,
     looks: Looks,
     contact: Arc<Contact>,
@@ -107,7 +107,7 @@ impl Engine {
         self.closed.is_cancelled()
     }
 
-    /// A request failed because `live` is over; says why it is.
+    /// Returns why `live` has ended, after a request failed because of that.
     fn session_lost(&self, live: &Live) -> Loss {
         let loss = live.why_over();
         self.end(live, loss);
@@ -120,14 +120,14 @@ impl Engine {
         }
     }
 
-    /// Ends the present session, if there is one; its places are told at once.
+    /// Ends the present session, if there is one, and notifies its places at once.
     fn forget(&self, loss: Loss) -> Option<Arc<Live>> {
         let live = self.slot.take()?;
         self.end(&live, loss);
         Some(live)
     }
 
-    /// Closes `live` in the store; tries for as long as it could live there, unless no try can help.
+    /// Closes `live` in the store; retries for as long as it could live there, unless no retry can help.
     async fn close_session(&self, live: &Live) -> Result<()> {
         let _counted = self.pending.ticket();
         let give_up = self.clock.now().after(self.timing.ttl);
@@ -155,7 +155,7 @@ impl Engine {
         let is_certain = self.current().is_some();
         let Some(live) = self.forget(Loss::Closed) else { return Ok(()) };
         match self.close_session(&live).await {
-            // What hung on a session that was over before was told then; it cannot end twice.
+            // The places of a session that had ended before were notified then, and cannot end twice.
             Err(error) if !is_certain => tracing::debug!(%error, "a session that was over is not closed in the store"),
             closed => return closed,
         }
@@ -170,7 +170,7 @@ impl Engine {
         self.closed.cancel();
         let engine = Arc::clone(self);
         self.clean_up(async move {
-            // What cannot be released by then goes with the session.
+            // Unreleased places expire with the session.
             let limit = engine.clock.now().after(engine.timing.ttl);
             tokio::select! {
                 biased;

@@ -1,4 +1,4 @@
-//! A hold of no store: for those who would rather go on without a lock than stop.
+//! A hold of no store: for callers that continue without a lock rather than stop.
 
 use std::sync::Arc;
 

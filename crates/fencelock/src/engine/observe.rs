@@ -1,4 +1,4 @@
-//! Everything that happens to a client's locks, told to its observer.
+//! The events of a client's locks, for its observers.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,33 +11,33 @@ use crate::name::Name;
 use crate::store::{Ahead, Loss};
 use crate::token::FencingToken;
 
-/// Hears of every event in the life of a client's locks, failures included.
+/// Receives every event in the life of a client's locks, failures included.
 pub trait Observer: Send + Sync + 'static {
-    /// Called on the engine's thread or, of what the caller did at once (most uncontended grants and releases, those of dropped guards among them),
-    /// on the caller's; never under a lock of ours. Must return quickly and not block. A panic in it is caught and logged.
+    /// Called on the engine's thread or, for calls that completed at once (most uncontended grants and releases, also of dropped guards),
+    /// on the caller's; never under an internal lock. Must return quickly and not block. A panic in it is caught and logged.
     fn observe(&self, event: &Event<'_>);
 }
 
-/// One event in the life of a client or one of its locks.
+/// An event in the life of a client or one of its locks.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
     /// A session was opened.
     SessionOpened,
-    /// A session is over; every lock on it is lost.
+    /// A session has ended; every lock on it is lost.
     SessionLost {
         /// Why.
         cause: Loss,
     },
-    /// A renewal failed; the session goes on until its validity ends.
+    /// A renewal failed; the session lives until its validity ends.
     RenewalFailed {
         /// Why.
         error: &'a Error,
     },
     /// A renewal was confirmed.
     Renewed {
-        /// What was left of the validity when the answer came, before it was prolonged: near zero, the next slow answer costs every
-        /// lock of the session. [`Duration::MAX`] where the session does not expire by itself.
+        /// The rest of the validity when the answer arrived, before its extension: near zero, the next slow answer costs every lock of the
+        /// session. [`Duration::MAX`] where the session does not expire by itself.
         left: Duration,
     },
     /// No renewal was confirmed for longer than usual: the locks on this session are still held, but doubtful.
@@ -48,7 +48,7 @@ pub enum Event<'a> {
     Waiting {
         /// The lock.
         name: &'a Name,
-        /// Who is ahead, where the store can tell.
+        /// The contenders ahead, where the store can count them.
         ahead: Option<Ahead>,
     },
     /// A waiter was woken by the store, and is granted or waits on.
@@ -58,12 +58,12 @@ pub enum Event<'a> {
         /// Whether it has the lock now.
         granted: bool,
     },
-    /// An acquire waits no longer: it was granted, refused or dropped, or its place went away. Each [`Event::Waiting`] is followed by one.
+    /// An acquire waits no longer, after a grant, a refusal, a drop, or the loss of its place. Each [`Event::Waiting`] is followed by one.
     WaitEnded {
         /// The lock.
         name: &'a Name,
     },
-    /// A waiter's place went away with its session; it enters again at the tail.
+    /// A waiter's place was lost with its session; the waiter enters again at the tail.
     Requeued {
         /// The lock.
         name: &'a Name,
@@ -86,7 +86,7 @@ pub enum Event<'a> {
         /// The time from the call to the grant.
         waited: Duration,
     },
-    /// A writer goes on as a reader, in its place.
+    /// A writer became a reader, in its place.
     Downgraded {
         /// The lock.
         name: &'a Name,
@@ -112,7 +112,7 @@ pub enum Event<'a> {
         /// The lock.
         name: &'a Name,
     },
-    /// A holder gives its lock up, before the store is asked. [`Event::Released`], [`Event::Lost`] or [`Event::ReleaseFailed`] follows.
+    /// A holder gives its lock up, before the request. [`Event::Released`], [`Event::Lost`] or [`Event::ReleaseFailed`] follows.
     Releasing {
         /// The lock.
         name: &'a Name,
@@ -126,17 +126,17 @@ pub enum Event<'a> {
         /// How long it was held.
         held: Duration,
     },
-    /// An acquire was granted outside of its store, which was out of reach, by [`OnOutage`](crate::OnOutage): two may hold the lock now.
+    /// An acquire was granted outside of its store, which was unreachable, by [`OnOutage`](crate::OnOutage): two may hold the lock now.
     Degraded {
         /// The lock.
         name: &'a Name,
-        /// The store that granted it instead, whose client's observers hear of the rest. `None`: no store did, and the end of this grant is
-        /// told here as of any other.
+        /// The store that granted it instead, whose client's observers receive the rest. `None`: no store did, and the end of this grant is
+        /// reported here as of any other.
         store: Option<&'static str>,
     },
     /// The circuit breaker opened, lets an acquire probe the store, or closed.
     Breaker {
-        /// Where it stands now.
+        /// The new state.
         state: BreakerState,
     },
     /// A lock was released.

@@ -1,4 +1,4 @@
-//! Sessions are opened by the engine, once for all who wait for one, and again when one is lost.
+//! The engine opens sessions, once for all waiting callers, and again after a loss.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,14 +19,14 @@ use crate::kit::pause::spread;
 use crate::store::{self, Loss, Opened};
 use crate::time::Moment;
 
-/// A session that is being opened by a task of the engine: it goes on when callers stop waiting for it.
+/// A session that a task of the engine opens, even after its callers have stopped waiting.
 pub(super) type SharedOpening = Shared<BoxFuture<'static, Result<Arc<Live>, Arc<Error>>>>;
 
-/// The opening under way, and when the next one may begin: a crowd asks a store that fails as often as one caller does.
+/// The opening under way, and when the next one may begin: many callers send a failing store no more requests than one.
 #[derive(Debug, Default)]
 pub(super) struct Openings {
     under_way: Option<SharedOpening>,
-    /// Openings in a row, the one under way included, of which nothing came: no lock, and no session that lived for a renew interval.
+    /// Fruitless openings in a row, the one under way included: no lock, and no session that lived for a renew interval.
     in_vain: u32,
     not_before: Option<Moment>,
     /// If the last one succeeded: when, and whether a lock was held since.
@@ -35,7 +35,7 @@ pub(super) struct Openings {
 }
 
 impl Engine {
-    /// The session; has one opened when there is none. All who come while one is being opened share the outcome.
+    /// Returns the session; opens one when there is none. All callers during an opening share its outcome.
     pub(crate) async fn session(self: &Arc<Self>) -> Result<Arc<Live>> {
         if let Some(live) = self.current() {
             return Ok(live);
@@ -72,7 +72,7 @@ impl Engine {
             *openings = Openings::default();
         }
         openings.in_vain = openings.in_vain.saturating_add(1);
-        // A store that panics says nothing at the end.
+        // A store that panics reports no end.
         let after_this = now.after(self.retry.opening_pause(openings.in_vain));
         let not_before = openings.not_before.replace(after_this).unwrap_or(now);
         if now.since(not_before) >= self.timing.ttl * 2 {
@@ -108,7 +108,7 @@ impl Engine {
             };
             let opened = opened.map_err(Arc::new);
             engine.opening_ended_with(&mut engine.slot.openings(), &opened);
-            // Nobody may be waiting any more.
+            // All waiting callers may be gone.
             let _ = done.send(opened);
         });
         let is_closed = self.closed.clone();
@@ -151,7 +151,7 @@ impl Engine {
         Ok(live)
     }
 
-    /// A session whose certainty would run out before its renewals are due is worth nothing.
+    /// Refuses a session whose validity would end before its renewals are due.
     fn check_granted(self: &Arc<Self>, opened: &Opened) -> Result<()> {
         let needed =
             |granted| self.store.capability().pace.needed(granted, self.timing.renew_interval, self.timing.margin);
@@ -167,7 +167,7 @@ impl Engine {
             .with("needed", rounded(needed(granted))))
     }
 
-    /// Once `live` is over, closes it in the store as well, so that what is left there goes early, and opens another.
+    /// Once `live` has ended, closes it in the store as well, so that its remains are removed early, and opens another session.
     fn close_when_over(self: &Arc<Self>, live: &Arc<Live>) {
         let (engine, live) = (Arc::downgrade(self), Arc::clone(live));
         self.spawner.spawn(async move {
@@ -203,7 +203,7 @@ impl Engine {
         }
     }
 
-    /// Opens the session. With a limit, what failed for a passing reason is tried again until then.
+    /// Opens the session. With a limit, passing failures are retried until then.
     pub(crate) async fn connect(self: &Arc<Self>, limit: Option<Duration>) -> Result<()> {
         let Some(limit) = limit.filter(|limit| !limit.is_zero()) else {
             return self.session().await.map(drop);

@@ -1,4 +1,4 @@
-//! The numbers that a client lives by: one table, and the relations between them.
+//! The times of a client: a table of them, and the relations between them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::kit::pause::{LONGEST_OF_HOLDERS, pause};
 use crate::store::{Grant, Pace, StoreUrl};
 use crate::time::Moment;
 
-/// What was asked for; `None` means the default, which depends on the ttl.
+/// The requested times; `None` means the default, which depends on the ttl.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TimingOptions {
     pub(crate) ttl: Option<Duration>,
@@ -16,7 +16,7 @@ pub(crate) struct TimingOptions {
     pub(crate) request_deadline: Option<Duration>,
 }
 
-/// The times that a client lives by.
+/// The times of a client.
 ///
 /// | value | default | allowed |
 /// |---|---|---|
@@ -25,7 +25,7 @@ pub(crate) struct TimingOptions {
 /// | margin | the larger of ttl / 10 and 500 ms; ZooKeeper: at least one tick too | under the ttl, see above |
 /// | request deadline | ttl / 3 | 1 ms to ttl |
 ///
-/// What a store asks for beyond the common is its [`Pace`]; a tick of ZooKeeper is 2 s unless the URL says otherwise.
+/// A store's further demands are its [`Pace`]; a tick of ZooKeeper is 2 s unless the URL says otherwise.
 ///
 /// A session is suspect when a renewal stays unanswered for one renew interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,12 +42,12 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Until when a session is valid that lives for `ttl` from `confirmed` on.
+    /// The end of the validity of a session that lives for `ttl` from `confirmed` on.
     pub(super) fn safe_until(&self, confirmed: Moment, ttl: Option<Duration>) -> Moment {
         ttl.map_or(Moment::NEVER, |ttl| confirmed.after(ttl).before(self.margin))
     }
 
-    /// Until when a grant is valid by itself.
+    /// The end of a grant's own validity.
     pub(super) fn own_end(&self, grant: Grant) -> Moment {
         grant.valid_until.map_or(Moment::NEVER, |end| end.before(self.margin))
     }
@@ -111,8 +111,8 @@ fn fault(timing: &Timing, pace: &Pace) -> Option<&'static str> {
     None
 }
 
-/// How the engine retries requests that failed for a passing reason. Between openings of a session all callers share a pause that is five
-/// times as long, so that holders get the server's connections first. A renewal that failed is retried after 250 ms at the latest.
+/// The policy for retries of requests that failed for a passing reason. Between openings of a session all callers share a pause that is
+/// five times as long, so that holders get the server's connections first. A renewal that failed is retried after 250 ms at the latest.
 ///
 /// ```
 /// use std::time::Duration;
@@ -167,7 +167,7 @@ impl Retry {
         self
     }
 
-    /// Refuses pauses under a millisecond: a store that fails at once would be asked without end.
+    /// Refuses pauses under a millisecond: a store that fails at once would receive requests without end.
     pub(crate) fn check(&self) -> Result<()> {
         if self.shortest_pause >= SHORTEST && self.longest_pause >= self.shortest_pause {
             return Ok(());
@@ -178,7 +178,7 @@ impl Retry {
             .with("longest_pause", rounded(self.longest_pause)))
     }
 
-    /// The pause after so many openings of a session in a row (from 1) of which nothing came.
+    /// The pause after so many fruitless openings of a session in a row (from 1).
     pub(crate) fn opening_pause(&self, in_vain: u32) -> Duration {
         const TIMES: u32 = 5;
         pause(self.shortest_pause.saturating_mul(TIMES), self.longest_pause.saturating_mul(TIMES), in_vain)
@@ -245,7 +245,7 @@ mod tests {
         let short = TimingOptions { ttl: Some(TTL / 3), ..Default::default() };
         let slow = TimingOptions { renew_interval: Some(TTL / 5), ..Default::default() };
         assert!(slow.resolve(&pace).is_err() && slow.resolve(&Pace::DEFAULT).is_ok());
-        // However often it is renewed: to leave a silent server takes its time.
+        // Even with frequent renewals: to leave a silent server takes its time.
         let often = TimingOptions { renew_interval: Some(TTL / 50), margin: Some(TTL * 11 / 20), ..Default::default() };
         assert!(often.resolve(&pace).is_err() && often.resolve(&Pace { failover: None, ..pace }).is_ok());
         assert!(short.resolve(&pace).unwrap_err().to_string().contains("ttl allowed 5s to 24h"));

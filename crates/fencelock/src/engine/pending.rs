@@ -7,20 +7,20 @@ use tokio::sync::Notify;
 
 use super::io;
 
-/// Those of all clients of the process.
+/// The clean-ups of all clients of the process.
 static EVERYWHERE: LazyLock<Pending> = LazyLock::new(Pending::default);
 
-/// Waits, for `limit` at most, until no client of the process has a release or another clean-up under way, and returns whether none has.
-/// A program ends its own workers first, for later releases count as well. The clean-up of a client whose store is out of reach lasts as
-/// long as its session may live.
+/// Waits, for `limit` at most, until no client of the process has a release or another clean-up under way, and returns whether none has. A
+/// program ends its own workers first, for later releases count as well. If a store is unreachable, the client's clean-up lasts as long as
+/// its session may live.
 ///
 /// For the end of `main`: the drop of a guard or of a client starts its release and waits for nothing, and a client in a `static` is never
-/// dropped. Blocks the thread; it must not be called where releases need this very thread to go on, inside an async runtime
-/// with [`Io::CurrentRuntime`](crate::Io::CurrentRuntime): it would wait for `limit` in vain. On the library's own threads, in an
-/// observer, it does not wait: it says at once whether there is nothing to wait for.
+/// dropped. Blocks the thread. Must not be called where releases need this very thread, inside an async runtime with
+/// [`Io::CurrentRuntime`](crate::Io::CurrentRuntime): the call would wait for `limit` in vain. On the library's own threads, in an
+/// observer, `flush` does not wait, and returns at once whether nothing is under way.
 ///
-/// What another thread is giving back by itself at that moment, as uncontended releases on `memory:` and `file:` are, is not under
-/// way for this: a caller that needs it waits for that thread. Both stores end such a place with its process.
+/// Releases that another thread makes by itself, as uncontended releases on `memory:` and `file:` are, do not count here: a caller that
+/// needs them waits for that thread. Both stores end such a place with its process.
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -64,7 +64,7 @@ impl Pending {
         self.none_left.notify_all();
     }
 
-    /// Blocks this thread until nothing is under way, at most for `limit`; says whether that came.
+    /// Blocks this thread until nothing is under way, for `limit` at most; returns whether nothing is.
     fn wait_blocking(&self, limit: Duration) -> bool {
         let waited = self.none_left.wait_timeout_while(self.under_way(), limit, |under_way| *under_way > 0);
         let (under_way, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +85,7 @@ impl Pending {
     }
 }
 
-/// One clean-up under way.
+/// A clean-up under way.
 #[derive(Debug)]
 pub(crate) struct PendingTicket(Arc<Pending>);
 

@@ -1,4 +1,4 @@
-//! One session of one client: how long it is certain, and which places hang on it.
+//! The session of a client: how long it is certain, and which places depend on it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -27,13 +27,13 @@ pub(crate) struct Live {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) timing: Timing,
     pub(super) contact: Arc<Contact>,
-    /// Until when nobody else can have been granted what this session holds; never, where no session expires.
+    /// Until when no other client can have been granted a lock of this session; never, where no session expires.
     safe_until: AtomicU64,
     /// The earliest end of a hold that has one of its own.
     next_end: AtomicU64,
     /// Rung when that end comes earlier than the keeper may have planned.
     sooner: Notify,
-    /// When the newest renewal that was answered was sent. What it confirmed may be older: a store may only know the past.
+    /// When the newest answered renewal was sent. Its confirmation may be older: a store may only know the past.
     answered: AtomicU64,
     pub(super) suspect: AtomicBool,
     refusal: Mutex<Option<Arc<str>>>,
@@ -57,13 +57,13 @@ struct GoneGrant {
     reason: Option<Arc<str>>,
 }
 
-/// Through which a waiter is told that its place is gone, with its session or alone.
+/// Notifies a waiter that its place is gone, with its session or alone.
 #[derive(Debug, Default)]
 pub(crate) struct WaitSlot {
     cause: OnceLock<Loss>,
-    /// The newest grant of the same request that is known to be gone: perhaps one that the waiter has not heard of yet.
+    /// The newest grant of the same request that is known to be gone, possibly before the waiter received it.
     gone: Mutex<Option<Box<GoneGrant>>>,
-    /// Of the one task that waits.
+    /// The waker of the only waiting task.
     waiter: AtomicWaker,
 }
 
@@ -84,7 +84,7 @@ impl WaitSlot {
         }
     }
 
-    /// Tells a hold what was heard of its place while that was still a waiter's.
+    /// Passes on to a hold the news of its place that arrived while it was still a waiter's.
     pub(crate) fn hand_on(&self, hold: &Arc<Hold>) {
         let gone = self.gone().take().filter(|gone| hold.token() == Some(gone.token));
         if let Some(gone) = gone {
@@ -142,7 +142,7 @@ impl Live {
         Moment::from_nanos(self.answered.load(Ordering::Acquire))
     }
 
-    /// A request that was sent then was answered.
+    /// Notes the answer to a request that was sent then.
     pub(super) fn was_answered(&self, sent: Moment) {
         self.answered.fetch_max(sent.as_nanos(), Ordering::AcqRel);
     }
@@ -160,7 +160,7 @@ impl Live {
         self.sooner.notified().await;
     }
 
-    /// Why the session is over, if it is; judged by the clock too, so that it is true right after a pause.
+    /// Why the session has ended, if it has; judged by the clock too, so that it is true right after a pause.
     pub(crate) fn over(&self) -> Option<Loss> {
         if let Some(loss) = self.over.get() {
             return Some(*loss);
@@ -168,9 +168,9 @@ impl Live {
         (self.clock.now() >= self.safe_until()).then_some(Loss::Unconfirmed)
     }
 
-    /// Why the store says that the session is over; asked when it said so by an event or an error.
+    /// The store's cause for the end of the session; called after an event or an error that reports the end.
     pub(crate) fn why_over(&self) -> Loss {
-        // A store that says two things is taken at its worse word.
+        // Defaults to `Expired` if the store gives no cause.
         self.session.over().unwrap_or(Loss::Expired)
     }
 
@@ -223,7 +223,7 @@ impl Live {
         }
     }
 
-    /// The place of `hold` is that of `next` from now on; says whether it was under renewal for `hold` still.
+    /// Moves the place of `hold` to `next`; returns whether it was still under renewal for `hold`.
     pub(crate) fn replace(&self, hold: &Arc<Hold>, next: &Arc<Hold>) -> bool {
         match self.places().get_mut(&hold.id().request) {
             Some(Tracked::Held(known)) if Arc::ptr_eq(known, hold) => {
@@ -246,7 +246,7 @@ impl Live {
         self.take(request, |tracked| matches!(tracked, Tracked::Waiting(..)));
     }
 
-    /// The caller drops what it removed without the lock: with the last of a hold goes its place, into which the store looks.
+    /// The caller drops the removed entry without the lock: the last reference to a hold drops its place, which calls the store.
     fn take(&self, request: RequestId, is_meant: impl FnOnce(&Tracked) -> bool) -> Option<Tracked> {
         match self.places().entry(request) {
             Slot::Occupied(place) if is_meant(place.get()) => Some(place.remove()),
@@ -262,7 +262,7 @@ impl Live {
         self.places().len()
     }
 
-    /// Notes until when these places are valid by themselves, which may be sooner than before. What ended before that stays so.
+    /// Notes until when these places are valid by themselves, which may be sooner than before. A grant that has ended stays ended.
     pub(super) fn are_valid(&self, valid: Vec<(PlaceId, Moment)>) {
         let places = self.places();
         for (place, until) in valid {
@@ -287,14 +287,14 @@ impl Live {
                 end => next = next.min(end),
             }
         }
-        // Under the lock, so that it is not more than a hold says that comes just then.
+        // Under the lock, so that it is not later than the end of a hold that arrives just then.
         self.next_end.store(next.as_nanos(), Ordering::Release);
         drop(places);
         ended.iter().for_each(|hold| hold.lose(Loss::Unconfirmed));
     }
 
-    /// One grant is gone, and not another one of the same request. Where its place waits, that may be an older grant, or one that the waiter has not
-    /// heard of yet. It is noted for the grant that the waiter hears of, and `false` says that only a renewal can tell what is so now.
+    /// A grant is gone, and no other grant of the same request. If its place waits here, that may be an older grant, or one that the waiter has not
+    /// received yet. The loss is noted for the grant that the waiter receives; `false` says that only a renewal can clarify the present state.
     pub(super) fn lose_grant(&self, grant: &GrantId, loss: Loss, reason: Option<Arc<str>>) -> bool {
         if let (Some(token), Some(Tracked::Waiting(_, slot))) = (grant.token, self.places().get(&grant.place.request)) {
             slot.note(GoneGrant { token, loss, reason });
@@ -318,7 +318,7 @@ impl Live {
         }
     }
 
-    /// The session is over: tells every place. Says whether it was not over before.
+    /// Ends the session, and notifies every place. Returns whether it had not ended before.
     pub(crate) fn end(&self, loss: Loss) -> bool {
         if self.over.set(loss).is_err() {
             return false;

@@ -1,4 +1,4 @@
-//! The one session of a client, and what those share who need one.
+//! The only session of a client, and the state that its users share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -10,7 +10,7 @@ use crate::store::Capability;
 pub(super) struct SessionSlot {
     live: RwLock<Option<Arc<Live>>>,
     openings: Mutex<Openings>,
-    /// What the newest session says that the servers allow, where that is not what the store says.
+    /// The capability of the newest session, where the servers' differs from the store's.
     refined: RwLock<Option<Arc<Capability>>>,
 }
 

@@ -65,7 +65,7 @@ impl<K> Guard<K> {
         Guard::of(self.share)
     }
 
-    /// The first guard of `hold`, unless the client has been dropped.
+    /// The first guard of `hold`, unless all handles of the client are gone.
     pub(crate) fn of_acquired(hold: Arc<Hold>, lifeline: &Weak<Lifeline>) -> Result<Self> {
         match lifeline.upgrade() {
             Some(lifeline) => Ok(Self::new(hold, lifeline)),
@@ -235,7 +235,7 @@ impl<K> Guard<K> {
         Ok(self.release_or_keep().await?)
     }
 
-    /// As [`Guard::release`], for callers that retry a failed release themselves: the error has the guard.
+    /// As [`Guard::release`], for callers that retry a failed release themselves: the error has the guard, whose release can be repeated.
     ///
     /// # Errors
     /// [`GuardError`], of the same kinds.

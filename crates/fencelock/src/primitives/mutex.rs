@@ -170,8 +170,7 @@ impl Mutex {
     /// [`Guard::lost_token`]) and no request already sent (pass [`Guard::token`] to the resource).
     ///
     /// # Errors
-    /// As [`Mutex::acquire`]; [`ErrorKind::Lost`](crate::ErrorKind::Lost). A failed release is not reported here: the client retries it in
-    /// the background.
+    /// As [`Mutex::acquire`]; [`ErrorKind::Lost`](crate::ErrorKind::Lost). A failed release is not reported here, but retried.
     ///
     /// # Cancel safety
     /// Dropping the future drops `body` and releases the lock in the background.

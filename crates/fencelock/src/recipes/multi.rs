@@ -48,7 +48,7 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] for no name, more than 1,000, and one that is given twice.
     pub fn multi_lock<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Result<MultiLock> {
-        // More than the limit need not be read to refuse.
+        // A single name above the limit is enough to refuse.
         let names = names.into_iter().take(MultiLock::MAX_LOCKS + 1);
         MultiLock::new(names.map(|name| self.mutex(name)).collect::<Result<Vec<_>>>()?)
     }

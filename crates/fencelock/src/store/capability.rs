@@ -69,8 +69,8 @@ impl Capability {
     }
 }
 
-/// How often sessions of a store are renewed, and which times are too short for it. Part of the defaults of [`Timing`](crate::Timing), and
-/// of the checks there.
+/// How often sessions of a store are renewed, and which times are too short for it. Part of the defaults and checks of
+/// [`Timing`](crate::Timing).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pace {
@@ -152,8 +152,8 @@ pub enum Tokens {
     ClockFlooredCounter,
     /// A number that the store draws for every change it commits (zxid, revision).
     CommitNumber,
-    /// A counter for each name, which other clients increment, too. The counter rises as long as the store keeps it, and begins anew if it
-    /// is lost.
+    /// A counter for each name, which other clients increment, too. The counter rises as long as the store keeps it, and restarts if it is
+    /// lost.
     Counter,
     /// There are none.
     None,

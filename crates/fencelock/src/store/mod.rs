@@ -138,8 +138,7 @@ pub struct Opened {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionEvent {
-    /// The session and all its places have ended; [`Session::over`] has the cause. Sent once; after a [`Session::close`] it may be left
-    /// out.
+    /// The session and all its places have ended; [`Session::over`] has the cause. Sent once, or not at all after a [`Session::close`].
     Over,
     /// A place is gone.
     Gone(GrantId, Loss),

@@ -157,8 +157,7 @@ impl StoreUrl {
 const SCHEME_IS_MISSING: &str =
     "a store URL starts with a scheme, as in file:///var/lib/locks, redis://host:6379 or zk://host:2181/locks";
 
-/// The URL to write for a directory, or a host and its port, that stands alone. The given text is not repeated, for a password may be part
-/// of it.
+/// The URL to write for a directory, or a host and its port, that stands alone. The given text is not repeated: a password may be in it.
 fn no_scheme(url: &str) -> Option<&'static str> {
     if url.starts_with(['/', '.', '~']) {
         return Some("a store URL starts with a scheme: for a directory write file:// and its absolute path");

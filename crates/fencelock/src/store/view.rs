@@ -155,8 +155,7 @@ pub struct Foreign {
     pub waits: Waits,
 }
 
-/// Whether a contender of another client waits for the contenders ahead of it. A contender that does not wait holds the lock at the same
-/// time.
+/// Whether a contender of another client waits for the contenders ahead of it. A contender that does not wait holds the lock, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Waits {
     /// No: the contender holds the lock, too.

@@ -1,4 +1,4 @@
-//! One request of an acquire, from its first sending to its grant; dropping it takes it back.
+//! A request of an acquire, from its first sending to its grant; dropping it withdraws the request.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::name::Name;
 use crate::store::{Loss, Place, PlaceId, Standing};
 use crate::time::Moment;
 
-/// One request in flight; dropped before its end, it undoes itself in the background.
+/// A request in flight; dropped before its end, it undoes itself in the background.
 pub(super) struct Attempt {
     engine: Arc<Engine>,
     pub(super) live: Arc<Live>,
@@ -23,9 +23,9 @@ pub(super) struct Attempt {
 pub(super) enum Stage {
     /// Nothing can be in the store.
     Fresh,
-    /// Something may be.
+    /// Something may be in the store.
     Entering,
-    /// A place is.
+    /// A place is in the store.
     Placed(Box<dyn Place>),
 }
 
@@ -47,7 +47,7 @@ impl Attempt {
         self.stage = if self.unanswered { Stage::Entering } else { Stage::Fresh };
     }
 
-    /// Leaves the place until then, so that a contender that enters again is not behind it. The drop does the rest.
+    /// Tries to leave the place until then, so that a contender that enters again is not behind it. The drop does the rest.
     pub(super) async fn give_back(&mut self, until: Moment) {
         if self.waits_no_longer() {
             self.live.untrack_waiting(self.id.request);
@@ -70,7 +70,7 @@ impl Attempt {
         self.live.track_waiting(self.id.clone())
     }
 
-    /// Says whether it waited until now, and tells observers that it does no longer.
+    /// Returns whether the request waited until now, and notifies observers of the end of the wait.
     pub(super) fn waits_no_longer(&mut self) -> bool {
         let waited = std::mem::take(&mut self.tracked);
         if waited {
@@ -97,7 +97,7 @@ impl Drop for Attempt {
     }
 }
 
-/// Takes an abandoned request back, again and again until it is done or the session is over.
+/// Withdraws an abandoned request, and retries until that succeeds or the session has ended.
 async fn undo(engine: &Engine, live: &Live, id: &PlaceId, mut place: Option<Box<dyn Place>>) {
     let mut failures = 0;
     while live.over().is_none() {

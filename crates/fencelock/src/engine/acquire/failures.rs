@@ -1,4 +1,4 @@
-//! What fails for a passing reason is tried again, with pauses, until that has gone on for too long.
+//! Passing failures are retried, with pauses, until they have lasted for too long.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ struct Streak {
 }
 
 impl Failures {
-    /// Counts another one. Gives back how many there are, and when the first one was.
+    /// Counts another failure. Returns how many there are, and when the first one was.
     pub(super) fn another(&mut self, now: Moment) -> (u32, Moment) {
         let begin = || Box::new(Streak { count: 0, first: now, latest: now, last: None });
         let streak = self.0.get_or_insert_with(begin);
@@ -64,7 +64,7 @@ impl Acquire {
         self.in_vain.forget_after(self.engine.retry.longest_pause * 2, now);
         let (count, since) = self.streak().another(now);
         let error = if count > 1 { self.pause_after((count - 1, since), error).await? } else { error };
-        // A place that was taken out says nothing against the store.
+        // A place that was removed on purpose is no fault of the store.
         self.streak().was((!was_removed).then_some(error));
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Acquire {
         }
     }
 
-    /// Counts a failure and pauses before another try; fails when another try cannot help, or the time is over. `mine` is the place that waits.
+    /// Counts a failure and pauses before another try; fails when another try cannot help, or the time has passed. `mine` is the place that waits.
     pub(super) async fn failed(&mut self, error: Error, mine: Option<RequestId>) -> Result<()> {
         let failed = self.failures.another(self.engine.clock.now());
         let error = self.pause_after(failed, error).await?;

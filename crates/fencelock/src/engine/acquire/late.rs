@@ -1,11 +1,11 @@
-//! A grant that is over by its own end, or all but over, when the client is told of it: nobody can use it.
+//! A grant that arrives after its own end, or just before, and is unusable.
 
 use super::Acquire;
 use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::store::Grant;
 
 impl Acquire {
-    /// Whether the grant's own validity was over by the time it was told, or closer to its end than the margin.
+    /// Whether the grant's own validity had ended at its arrival, or was closer to its end than the margin.
     pub(super) fn is_too_late(&self, grant: Grant) -> bool {
         grant.valid_until.is_some() && self.engine.clock.now() >= self.engine.timing.own_end(grant)
     }

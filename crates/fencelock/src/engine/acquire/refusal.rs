@@ -1,4 +1,4 @@
-//! Why an acquire ends without the lock: others have it, the store is out of reach, or the limit was too short for an answer.
+//! Causes of an acquire that ends without the lock: other holders, an unreachable store, or a limit too short for an answer.
 
 use super::super::look::LATEST;
 use super::{Acquire, NOT_ANSWERED, WAIT_IS_OVER, Wait};
@@ -37,7 +37,7 @@ impl Acquire {
             return if last.is_outage() { self.outage(Some(last)) } else { last.with("name", &self.wish.name) };
         }
         let cause = last.or(in_vain);
-        // A store that is silent, or has answered nothing to this client since the wait began, would not answer a look either.
+        // A store that is silent, or has not answered this client since the wait began, would not answer a look either.
         let has_answered = self.is_answered || self.engine.contact.last_answer() > self.started;
         let answers = has_answered && !self.is_silent_since(Moment::NEVER);
         let looked = if answers { self.last_look(mine).await } else { None };
@@ -52,7 +52,7 @@ impl Acquire {
         }
     }
 
-    /// The answer to the one look at the end of a wait.
+    /// The answer to the single look at the end of a wait.
     async fn last_look(&mut self, mine: Option<RequestId>) -> Option<Contention> {
         let look = self.look.take().unwrap_or_else(|| self.engine.look(&self.wish.name, mine));
         let until = if self.is_overdue() { self.engine.clock.now() } else { self.until };
@@ -76,7 +76,7 @@ impl Acquire {
         now.since(self.engine.contact.silent_since(unanswered_since)) >= self.engine.timing.request_deadline
     }
 
-    /// The wait was too short for an answer: nothing is known of the lock, and nothing is wrong with the store.
+    /// The error of a wait that was too short for an answer: the lock's state is unknown, and the store is not at fault.
     pub(super) fn unanswered(&self, cause: Option<Error>) -> Error {
         let error = Error::new(ErrorKind::TimedOut, "acquire", NOT_ANSWERED).with("name", &self.wish.name);
         caused(error.with("store", &self.engine.url).retryable(), cause)
@@ -85,7 +85,7 @@ impl Acquire {
     /// The store was silent or refused, so that the holder is unknown.
     fn outage(&self, cause: Option<Error>) -> Error {
         let message = match cause {
-            // By itself, as an error without a retry is; one of another kind is only the cause of the silence.
+            // Alone, as an error without a retry is; an error of another kind is only the cause of the silence.
             Some(last) if last.is_outage() && !self.wish.queues() => return last.with("name", &self.wish.name),
             Some(_) => "the store could not be used before the time was up",
             None => "the store did not answer before the time was up",
@@ -105,10 +105,10 @@ impl Acquire {
         self.contended(kind, message, self.looked(mine).await)
     }
 
-    /// Who is in the queue, as far as the store tells in time.
+    /// The queue, if the store answers in time.
     async fn looked(&self, mine: Option<RequestId>) -> Option<Contention> {
         let look = self.engine.look(&self.wish.name, mine);
-        // Who does not queue is done with the answer that refused it.
+        // A try ends with the answer that refused it.
         let until = if self.wish.queues() { self.until } else { self.engine.clock.now() };
         self.engine.told(look, until).await
     }

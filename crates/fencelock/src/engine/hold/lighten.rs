@@ -1,4 +1,4 @@
-//! A writer that goes on as a reader: its place gets a lighter claim.
+//! The downgrade of a writer to a reader: its place gets a lighter claim.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::queue::Claim;
 use crate::store::checks;
 
 impl Hold {
-    /// Makes the claim lighter: again and again while that failed for a passing reason, as long as an acquire would.
+    /// Makes the claim lighter, and retries passing failures as long as an acquire would.
     ///
     /// After an error the place has the one claim or the other.
     pub(crate) async fn lighten(self: &Arc<Self>, claim: Claim) -> Result<()> {

@@ -10,7 +10,7 @@ use crate::error::{Outcome, Result};
 use crate::store::Left;
 
 impl Hold {
-    /// [`Hold::release`] on this very thread; `None` where the store cannot answer at once, or more must be found out.
+    /// [`Hold::release`] on this very thread; `None` where the store cannot answer at once, or further requests are needed.
     pub(crate) fn release_now(self: &Arc<Self>) -> Option<Result<()>> {
         if self.cause().is_some() || self.live.over().is_some() {
             return None;

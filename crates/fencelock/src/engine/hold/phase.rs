@@ -1,21 +1,21 @@
-//! How far a hold is from its end: one value that changes at once, so that no two ends of it meet half-way.
+//! The phase of a hold: an atomic value, so that two ends of a hold cannot overlap.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::store::Loss;
 
-/// How far a hold is.
+/// The phase of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// It is held.
+    /// The lock is held.
     Held,
-    /// It was given up, and no request that leaves the place can have worked.
+    /// The holder gave the lock up, and no request that leaves the place can have worked.
     GivenUp,
-    /// It was given up, and a request that leaves the place was sent: a place that is gone from now on is no loss.
+    /// The holder gave the lock up, and a request that leaves the place was sent: a place that is gone from now on is no loss.
     Leaving,
-    /// Its place was left.
+    /// The place was left.
     Left,
-    /// It is lost, for this reason, which stays.
+    /// The lock is lost, for this reason, which stays.
     Lost(Loss),
 }
 
@@ -66,24 +66,24 @@ impl Current {
         Phase::of(self.0.load(Ordering::SeqCst))
     }
 
-    /// Goes on to what `next` says, if it says something; gives back the phase before.
+    /// Changes to the phase that `next` returns, if any; returns the phase before.
     fn go_on(&self, next: impl Fn(Phase) -> Option<Phase>) -> Result<Phase, Phase> {
         let number = |number| next(Phase::of(number)).map(Phase::number);
         let changed = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, number);
         changed.map(Phase::of).map_err(Phase::of)
     }
 
-    /// Its holder gives it up, unless it is lost; says whether it is given up by this.
+    /// The holder gives the lock up, unless it is lost; returns whether this call gave it up.
     pub(super) fn give_up(&self) -> bool {
         self.go_on(|phase| (phase == Held).then_some(GivenUp)).is_ok()
     }
 
-    /// It is lost, unless it was given up or is lost already; says whether it is lost by this.
+    /// Marks the lock lost, unless it was given up or is lost already; returns whether this call marked it.
     pub(super) fn lose(&self, loss: Loss) -> bool {
         self.go_on(|phase| (phase == Held).then_some(Lost(loss))).is_ok()
     }
 
-    /// Its place is gone, and nothing of ours can have done that. Gives back the cause that stays.
+    /// The place is gone, and no request of this client can have removed it. Returns the cause that stays.
     pub(super) fn found_gone(&self, loss: Loss) -> Loss {
         match self.go_on(|phase| (!phase.is_end()).then_some(Lost(loss))) {
             Err(Lost(before)) => before,
@@ -91,7 +91,7 @@ impl Current {
         }
     }
 
-    /// A request that leaves the place is about to be sent; says whether one was sent before that may have worked.
+    /// A request that leaves the place is about to be sent; returns whether an earlier one may have worked.
     pub(super) fn sends(&self) -> bool {
         self.go_on(|phase| (phase == GivenUp).then_some(Leaving)) == Err(Leaving)
     }

@@ -1,4 +1,4 @@
-//! How a place is given up: by its holder, who hears of the outcome, or in the background.
+//! The release of a place: by its holder, which receives the outcome, or in the background.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::error::{Error, Outcome, Result};
 use crate::store::{Left, Loss, Place, clean};
 
 impl Hold {
-    /// Gives the place up, for all that share it. Repeatable: a failure forgets nothing.
+    /// Gives the place up, for all its guards. Repeatable after a failure.
     ///
     /// Not cancel-safe by itself: callers that may be dropped go through [`Hold::leave_in_background`] or a task.
     pub(crate) async fn release(self: &Arc<Self>) -> Result<()> {
@@ -21,7 +21,7 @@ impl Hold {
         }
         let gone = match left {
             Ok(Some(Left::AlreadyGone)) => Some(self.why_gone().await),
-            // Whatever the store says of a session that is over: its end may have come before our request.
+            // Any error about a session that has ended: its end may have preceded our request.
             Err(_) => self.live.over(),
             _ => None,
         };
@@ -41,7 +41,8 @@ impl Hold {
         }
     }
 
-    /// Its holder gives it up: its tokens and observers are told before the store can let others in. Says whether it is given up by this.
+    /// The holder gives the lock up: its tokens and observers are notified before the store can grant others. Returns whether this call
+    /// did.
     pub(super) fn give_up(&self) -> bool {
         let is_given_up = self.phase.give_up();
         self.tell_given_up();
@@ -51,7 +52,7 @@ impl Hold {
         is_given_up
     }
 
-    /// Its place is gone, and nothing of ours can have done that. Gives back the cause that stays.
+    /// The place is gone, and no request of this client can have removed it. Returns the cause that stays.
     fn lost_because(&self, loss: Loss) -> Loss {
         let was_over = self.phase.get().is_end();
         let loss = self.phase.found_gone(loss);
@@ -70,7 +71,7 @@ impl Hold {
         }
     }
 
-    /// A request found the place gone: by a break that nobody has told of yet, or else.
+    /// Returns why a request found the place gone: by a break whose event has not arrived yet, or another cause.
     pub(super) async fn why_gone(&self) -> Loss {
         if let Some(loss) = self.live.over() {
             return loss;
@@ -85,7 +86,7 @@ impl Hold {
         }
     }
 
-    /// `None` when it was left before. Asks for one request deadline, as often as another try can help.
+    /// `None` when it was left before. Retries for one request deadline, as often as another try can help.
     async fn leave(&self) -> Result<Option<Left>> {
         let mut slot = self.place.lock().await;
         let Some(place) = slot.as_mut() else { return Ok(None) };
@@ -97,19 +98,19 @@ impl Hold {
             }
             Err(error) => {
                 let error = failed.unwrap_or(error).with("name", &self.id.name);
-                // Whatever the last one says of itself, one before it may have worked.
+                // An earlier request may have worked, even if the last one did not.
                 Err(if self.phase.get() == Phase::Leaving { error.outcome_unknown() } else { error })
             }
         }
     }
 
-    /// Asks until the place is left, with a pause after each failure that may pass: a server that is busy, starts, or hands over to
-    /// another one will do it a moment later, and until then the lock bars everybody. `failed` is why the newest request that was answered
-    /// failed: that says more than that there was no time for another one.
+    /// Sends requests until the place is left, with a pause after each passing failure: a server that is busy, starts, or hands over to
+    /// another one succeeds a moment later, and until then the lock blocks all clients. `failed` is the error of the newest answered
+    /// request, which is more useful than a timeout.
     async fn leave_place(&self, place: &mut dyn Place, failed: &mut Option<Error>) -> Result<Left> {
         let mut failures = 0;
         loop {
-            // Set before the request is sent: its answer may get lost, or nobody may be left to hear it.
+            // Set before the request is sent: its answer may get lost, or no task may be left to receive it.
             let was_sent_before = self.phase.sends();
             let error = match place.leave().await {
                 Ok(Left::AlreadyGone) if was_sent_before => return Ok(Left::Released),
@@ -130,7 +131,7 @@ impl Hold {
         }
     }
 
-    /// Leaves the place: at once where the store can do that, or else in the background, again and again until it is done or the session is over.
+    /// Leaves the place: at once where the store can do that, or else in the background, with retries until it succeeds or the session has ended.
     pub(crate) fn leave_in_background(self: &Arc<Self>) {
         let is_left = self.place.try_lock().is_ok_and(|place| place.is_none());
         if is_left && self.cause().is_none() {
@@ -146,7 +147,7 @@ impl Hold {
             return;
         }
         if let Some(loss) = self.live.over() {
-            // The task that closes the session in the store ends everything that hangs on it. What is under renewal is told by its end.
+            // The task that closes the session in the store ends its places. The end of the session notifies places under renewal.
             if self.is_given_up() {
                 self.lost_because(loss);
             }

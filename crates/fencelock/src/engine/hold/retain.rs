@@ -12,12 +12,12 @@ use super::{GuardState, Hold};
 use crate::store::{PlaceId, Standing, Waiters};
 use crate::time::Moment;
 
-/// Who would rather have the place of a hold than leave it.
+/// An owner that can keep the place of a hold instead of leaving it.
 pub(crate) trait Retain: Send + Sync {
-    /// The last guard of `hold` was given back. Says whether the place is retained; otherwise it is left. Asked again, it says no.
+    /// The last guard of `hold` was released. Returns whether the place is retained; otherwise it is left. A second call returns false.
     fn retain(&self, hold: &Arc<Hold>) -> bool;
 
-    /// The hold is lost. May be told twice.
+    /// The hold is lost. May be called twice.
     fn lost(&self);
 }
 
@@ -44,14 +44,14 @@ impl Hold {
         self.retainer.get().is_some_and(|retainer| !self.engine.spawner.is_elsewhere() && retainer.retain(self))
     }
 
-    /// A hold of the same place for whoever is next, which ends this one as a release does. Observers hear of the new one once
-    /// [`Hold::tell_granted`] is called. `None`, and this one is as it was, where it is not certain that the lock is held.
+    /// A hold of the same place for the next section, which ends this one as a release does. Observers receive the new one once
+    /// [`Hold::tell_granted`] is called. `None`, without a change of this hold, where it is not certain that the lock is held.
     pub(crate) fn pass_on(self: &Arc<Self>, deadline: Moment) -> Option<Arc<Self>> {
         if self.state() != GuardState::Held {
             return None;
         }
         let mut slot = self.place.try_lock().ok()?;
-        // What the store has told by now, whatever the engine has heard of it.
+        // The store's newest report, which the engine may not have read yet.
         if !matches!(slot.as_ref()?.standing(), Standing::Granted(_)) {
             return None;
         }
@@ -60,7 +60,7 @@ impl Hold {
         let next = Self::of(engine, live, place, self.claim, self.token, self.own_end(), deadline);
         next.is_silent.store(true, Ordering::Relaxed);
         let next = Arc::new(next);
-        // What the session is told from now on meets the new one. What it was told before has ended this one.
+        // Later events of the session reach the new hold. Earlier ones have ended this hold.
         if !self.live.replace(self, &next) {
             *slot = next.place.try_lock().ok().and_then(|mut place| place.take());
             return None;
@@ -75,14 +75,14 @@ impl Hold {
         Some(next)
     }
 
-    /// Somebody has the lock by this hold, after so long a wait.
+    /// Reports to observers that a caller has the lock by this hold, after so long a wait.
     pub(crate) fn tell_granted(&self, waited: Duration) {
         self.is_silent.store(false, Ordering::Relaxed);
         self.engine.observers.tell(Event::Granted { name: &self.id.name, token: self.token, waited });
         self.grant_was_told();
     }
 
-    /// Completes once somebody may wait behind the place: with `true`; or when its session is over: with `false`.
+    /// Completes with `true` once a contender may wait behind the place, or with `false` when its session has ended.
     pub(crate) fn waited_for(&self) -> impl Future<Output = bool> + Send + use<> {
         let (engine, live, place) = (Arc::clone(&self.engine), Arc::clone(&self.live), self.id.clone());
         async move {
@@ -95,7 +95,7 @@ impl Hold {
     }
 }
 
-/// How often a queue is looked at whose store says nothing better.
+/// The interval of looks at a queue, for stores without a better hint.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// So many looks in a row may fail.
@@ -123,7 +123,7 @@ async fn somebody_waits(engine: &Engine, live: &Live, place: &PlaceId) {
             }
             Err(error) => {
                 tracing::debug!(name = %place.name, %error, "nobody knows whether somebody waits for a sticky lock");
-                // It is kept no longer where that will stay so: who waits may be there, and unseen.
+                // After lasting failures the place is no longer kept: a waiter may be there, unseen.
                 failures += 1;
                 if !error.is_retryable() || failures > MOST_FAILURES {
                     return;

@@ -1,10 +1,10 @@
-//! Observers hear of a grant before they hear of its end, whichever comes first.
+//! Observers receive a grant before its end, in whatever order the engine learns of them.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 const NOTHING: u8 = 0;
 const GRANTED: u8 = 1;
-/// It was lost before its grant was told.
+/// The lock was lost before observers received its grant.
 const LOSS_WAITS: u8 = 2;
 
 pub(super) struct TellState(AtomicU8);
@@ -14,12 +14,12 @@ impl TellState {
         Self(AtomicU8::new(NOTHING))
     }
 
-    /// The grant was told; says whether a loss is to be told now.
+    /// Observers have received the grant; returns whether to send them a loss now.
     pub(super) fn granted(&self) -> bool {
         self.0.swap(GRANTED, Ordering::AcqRel) == LOSS_WAITS
     }
 
-    /// The hold is lost; says whether that may be told now, or else by the task that tells of the grant.
+    /// The hold is lost; returns whether to notify observers now. Otherwise the task that reports the grant does.
     pub(super) fn lost(&self) -> bool {
         self.0.compare_exchange(NOTHING, LOSS_WAITS, Ordering::AcqRel, Ordering::Acquire).is_err()
     }

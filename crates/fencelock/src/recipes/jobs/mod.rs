@@ -215,7 +215,7 @@ impl Job {
     }
 
     /// As [`Job::begin`], for callers that hold the lock of the job's name already, by a mutex of the same client. The run's end releases
-    /// that lock.
+    /// it.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for a guard of another name; otherwise as [`Job::begin`].
