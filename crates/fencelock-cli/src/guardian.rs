@@ -1,9 +1,9 @@
 //! The guardian: a process in a session of its own that ends the command's whole group when fencelock cannot.
 //!
 //! fencelock can be killed or stopped, and then neither renews the lock nor ends the command. The guardian holds the other end of a
-//! pipe: when that closes, fencelock is dead. Through the pipe it is told the group, and until when the lock is certain; a
+//! pipe: when that closes, fencelock is dead. Through the pipe it receives the group, and until when the lock is certain; a
 //! fencelock that was stopped does not move that moment on, and the group is killed when it comes. The moment is counted
-//! on the clock that goes on while the machine sleeps.
+//! on the clock that counts while the machine sleeps.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
@@ -86,7 +86,7 @@ impl Drop for Guardian {
     }
 }
 
-/// What fencelock tells its guardian: a line of text each.
+/// The messages of fencelock to its guardian: a line of text each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     Group(Pid),
@@ -119,7 +119,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Guards the group that it is told until its stdin closes.
+    /// Guards the group that it receives until its stdin closes.
     pub(crate) fn run(&self) -> Outcome<u8> {
         let failed = |error: Errno| Failure::os("the guardian cannot guard", &error.into());
         close(&self.close);
@@ -158,7 +158,7 @@ impl Watch {
                 return Ok(());
             }
             if is_over && !ordered && self.timer.wait().is_ok() {
-                // fencelock says so itself if it goes on.
+                // fencelock says so itself if it runs on.
                 self.end();
             }
         }
@@ -204,7 +204,7 @@ impl Watch {
         self.timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
     }
 
-    /// Kills everybody in the group, stopped ones too; whether there was anybody.
+    /// Kills all processes of the group, stopped ones too; whether there was any.
     fn end(&self) -> bool {
         let killed = self.group.map(|group| killpg(group, Signal::SIGKILL));
         if killed == Some(Err(Errno::EPERM)) {

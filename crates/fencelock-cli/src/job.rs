@@ -39,14 +39,14 @@ pub(crate) struct Job {
     sender: mpsc::UnboundedSender<Happening>,
     /// Stopped, as far as we know, and not continued by us since.
     is_stopped: bool,
-    /// It was stopped for want of the terminal, or while it had it.
+    /// The command was stopped for want of the terminal, or while it had the terminal.
     wants_terminal: bool,
     is_reaped: bool,
 }
 
 impl Job {
-    /// Starts `command` (the program and its arguments) with `variables` set, or unset where there is no value, so that it begins only
-    /// when it is told to; with `bound`, so that it ends when this process cannot keep its lock any more, which is certain until then.
+    /// Starts `command` (the program and its arguments) with `variables` set, or unset where there is no value. The command begins only
+    /// on request; with `bound`, it ends when this process cannot keep its lock any more, which is certain until then.
     /// Called on the main thread: the kernel means the thread.
     pub(crate) fn start(
         command: &[OsString],
@@ -87,12 +87,12 @@ impl Job {
         self.signal(Signal::SIGCONT);
     }
 
-    /// What happens to it next.
+    /// The next event of the command.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> Happening {
-        // The sender in `self` keeps the channel open: the end of the thread that watches is told by its last word.
+        // The sender in `self` keeps the channel open: the last word of the watching thread reports its end.
         self.happenings.recv().await.unwrap_or(Happening::Ended)
     }
 
@@ -107,7 +107,7 @@ impl Job {
         }
     }
 
-    /// Its guardian was killed: there is a new one, which must be told until when the command may go on.
+    /// The command's guardian was killed: a new one is there, which needs the time until which the command may run.
     pub(crate) fn guard_again(&mut self) {
         match guardian(&self.sender) {
             Ok(mut guard) => {
@@ -127,7 +127,7 @@ impl Job {
         }
     }
 
-    /// A command that became another user (as `sudo` does) gets no signals from us. Those of the keyboard reach it once it has the
+    /// A command that became another user (as `sudo` does) gets no signals from us. Signals of the keyboard reach it once it has the
     /// terminal.
     fn not_permitted(&self, signal: Signal) {
         if signal == Signal::SIGCONT {
@@ -151,9 +151,9 @@ impl Job {
         }
     }
 
-    /// It was stopped: for want of the terminal, by the keyboard, or by somebody. Says whether it stays so.
+    /// The command was stopped: for want of the terminal, by the keyboard, or by a user. Says whether it stays so.
     pub(crate) fn stopped(&mut self, by: Signal) -> bool {
-        // Notices of stops wait while we are stopped ourselves. One of a stop that is over must not suspend us again.
+        // Notices of stops wait while we are stopped ourselves. A notice of a past stop must not suspend us again.
         if is_stopped(self.group) == Some(false) {
             return false;
         }
@@ -171,19 +171,19 @@ impl Job {
         }
         self.wants_terminal = true;
         if !can_be_suspended() {
-            // Nobody could continue us: what the keyboard did is undone.
+            // No process could continue us: the keyboard's stop is undone.
             if had {
                 self.go_on();
             }
             return !had;
         }
         terminal.take_back(self.group);
-        // That suspends everybody around us, as the keyboard would have, and then us.
+        // That suspends all processes around us, as the keyboard would have, and then us.
         tell_our_group(if wants { by } else { Signal::SIGTSTP });
         false
     }
 
-    /// Somebody in our own group wants the terminal that the command has, and gets it back; whether that was so.
+    /// A process of our own group wants the terminal that the command has, and gets it back; whether that was so.
     pub(crate) fn gives_back_the_terminal(&self) -> bool {
         let Some(terminal) = &self.terminal else { return false };
         let ours = terminal.take_back(self.group) || terminal.is_ours();
@@ -209,7 +209,7 @@ impl Job {
             }
         }
         self.is_stopped = true;
-        // Those who were asked and are not stopped yet, or do not care.
+        // Processes that were asked and are not stopped yet, or do not care.
         self.signal(Signal::SIGSTOP);
         if let Some(terminal) = &self.terminal {
             self.wants_terminal |= terminal.take_back(self.group);
@@ -242,7 +242,7 @@ impl Job {
     /// that ask for passwords put the terminal in order before they do.
     pub(crate) fn nudge(&self) {
         let has_terminal = self.terminal.as_ref().is_some_and(|terminal| terminal.is_with(self.group));
-        // When the command itself is stopped we are told, and by what: it may have been the keyboard.
+        // When the command itself is stopped the kernel reports it, with the signal: the keyboard may have sent it.
         if has_terminal && !self.is_stopped && is_stopped_but_for_its_leader(self.group) {
             self.signal(Signal::SIGCONT);
         }
@@ -254,13 +254,13 @@ impl Job {
         let status = self.child.wait().map_err(|error| Failure::os("cannot wait for the command", &error))?;
         self.is_reaped = true;
         if had && let Some(signal) = keyboard_signal(status) {
-            // The keyboard reached the command alone: the script around us is told, too.
+            // The keyboard reached the command alone: the script around us gets the signal, too.
             tell_our_group(signal);
         }
         Ok(status)
     }
 
-    /// A command that ended by itself needs no guardian: what it left running may run on.
+    /// A command that ended by itself needs no guardian: its remaining processes may run on.
     pub(crate) fn dismiss_the_guardian(&mut self) {
         self.guard = None;
     }
@@ -292,7 +292,7 @@ impl Job {
 }
 
 impl Drop for Job {
-    /// A command whose end nobody waits for any more must not go on: its lock is given back.
+    /// A command whose end no task awaits must not run on: its lock is released.
     fn drop(&mut self) {
         if !self.is_reaped {
             self.signal(Signal::SIGKILL);
@@ -301,7 +301,7 @@ impl Drop for Job {
     }
 }
 
-/// Whether somebody could continue us, and we were not told to ignore what the keyboard asks.
+/// Whether a parent could continue us, and we do not ignore the keyboard's stop.
 pub(crate) fn can_be_suspended() -> bool {
     !ignored().contains(Signal::SIGTSTP) && !is_orphaned()
 }
@@ -321,14 +321,14 @@ pub(crate) fn keyboard_signal(status: ExitStatus) -> Option<Signal> {
     }
 }
 
-/// What a shell would exit with: the command's own code, or 128 and the number of the signal that ended it.
+/// A shell's exit code: the command's own code, or 128 and the number of the signal that ended it.
 pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     let code =
         status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(i32::from(code::SOFTWARE));
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// Why a process of ours, which is `what`, failed: never with 0. One that exits by itself has said why.
+/// The failure of our process `what`: never with 0. A process that exits by itself has printed why.
 pub(crate) fn ended_early(what: &str, status: ExitStatus) -> Failure {
     match (exit_code(status), status.code()) {
         (code @ 1.., Some(_)) => Failure::silent(code),
@@ -353,7 +353,7 @@ fn seen(leader: Pid) -> Happening {
         match waitid(id(), WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOWAIT) {
             Err(Errno::EINTR) => {}
             Ok(WaitStatus::Stopped(_, signal)) => {
-                // Seen without being taken, so that an end is never taken: now take it, unless it is over already.
+                // Seen without being taken, so that an end is never taken: now take it, unless it has passed already.
                 let _ = waitid(id(), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG);
                 return Happening::Stopped(signal);
             }

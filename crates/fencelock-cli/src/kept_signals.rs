@@ -1,9 +1,9 @@
-//! The signals that fencelock sees to: those that it passes on, those that ask it to stop, and the one that continues it.
+//! The signals that fencelock handles: signals that it passes on, signals that ask it to stop, and the one that continues it.
 //!
 //! They have no handlers. They are blocked, so that the kernel keeps them, and are looked at there. A stop can then be put off until the
 //! command is stopped, and take place by the very signal that asked for it: the parent of fencelock, a shell or another fencelock,
-//! sees which one that was. A SIGCONT that comes meanwhile takes the stop back, as the kernel has it for every process. And whether somebody
-//! asked for an end is known at once, where a handler may run late, on another thread.
+//! sees which one that was. A SIGCONT that comes meanwhile takes the stop back, as the kernel has it for every process. And a request
+//! for an end is known at once, where a handler may run late, on another thread.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -29,7 +29,7 @@ const RELAYED: [Signal; 7] = [
 
 pub(crate) struct KeptSignals {
     any: AsyncFd<SignalFd>,
-    /// Those that ask for a stop last.
+    /// Stop signals come last.
     each: Vec<(Signal, SignalFd)>,
 }
 
@@ -69,13 +69,13 @@ impl KeptSignals {
         }
     }
 
-    /// Stops this process, if the stop by `signal` was not taken back meanwhile; returns once somebody has continued it. Nobody is
-    /// stopped who was asked to end: a shell that ends a stopped job continues it once, and once only.
+    /// Stops this process, if the stop by `signal` was not taken back meanwhile; returns once SIGCONT has continued it. A process that was
+    /// asked to end is not stopped: a shell that ends a stopped job continues it once, and once only.
     pub(crate) fn stop(&self, signal: Signal) {
         if self.each.iter().any(|(kept, waiting)| asks_for_an_end(*kept) && is_there(waiting)) {
             return self.refuse(signal);
         }
-        // It takes effect in between.
+        // The signal takes effect in between.
         let only = SigSet::from(signal);
         let _ = only.thread_unblock();
         let _ = only.thread_block();

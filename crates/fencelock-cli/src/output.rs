@@ -1,4 +1,4 @@
-//! What the command says on stderr, and how it ends: one line per message, no secrets, nothing a terminal obeys.
+//! The messages of the command on stderr, and its end: a line per message, no secrets, nothing a terminal obeys.
 
 use std::error::Error as StdError;
 use std::ffi::OsString;
@@ -52,14 +52,14 @@ pub(crate) mod code {
     pub(crate) const LOST: u8 = 76;
     /// The store refused: permissions, credentials.
     pub(crate) const DENIED: u8 = 77;
-    /// A configuration file, or what stands in for it in the environment, is wrong or missing.
+    /// A configuration file, or its replacement in the environment, is wrong or missing.
     pub(crate) const CONFIG: u8 = 78;
     /// The command exists and cannot be executed.
     pub(crate) const NOT_EXECUTABLE: u8 = 126;
     pub(crate) const NOT_FOUND: u8 = 127;
 }
 
-/// Why the command ends without success: what it says, if anything, and its exit code.
+/// The failure that ends the command: its message, if any, and its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -133,7 +133,7 @@ pub(crate) fn chain(error: &dyn StdError) -> String {
     text
 }
 
-/// `duration` to the millisecond: what a timer is early or late by says nothing to people.
+/// `duration` to the millisecond: the rest is a timer's inexactness.
 pub(crate) fn rounded(duration: Duration) -> Duration {
     let duration = duration.saturating_add(Duration::from_micros(500));
     duration - Duration::from_nanos((duration.subsec_nanos() % 1_000_000).into())
@@ -162,8 +162,8 @@ fn put(line: &str) {
     let _ = undisturbed(|| io::stderr().lock().write_all(line.as_bytes()));
 }
 
-/// From now on a thread writes what is said: nobody who holds a lock, or ends those who do, may wait for a reader of stderr.
-/// Where no thread can be started, it is written at once as before.
+/// From now on a thread writes the messages: no holder of a lock, and no process that ends one, may wait for a reader of stderr.
+/// Where no thread can be started, messages are written at once as before.
 pub(crate) fn never_wait() {
     let (writer, unwritten) = mpsc::sync_channel(UNWRITTEN);
     let write = move || {

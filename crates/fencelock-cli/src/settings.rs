@@ -23,7 +23,7 @@ const FILE: &str = "fencelock.toml";
 const ROOT_STATE: &str = "/var/lib/fencelock";
 pub(crate) const SYSTEM_FILE: &str = "/etc/fencelock.toml";
 
-/// What of the surroundings decides about the store; taken once, so that tests can own it.
+/// The surroundings that decide about the store; taken once, so that tests can own them.
 #[derive(Debug, Clone)]
 pub(crate) struct Surroundings {
     pub(crate) store: Option<OsString>,
@@ -92,8 +92,8 @@ impl Chosen {
         Some(Self::new(self.new_url.as_ref()?, self.origin.clone()))
     }
 
-    /// The URL with the session descriptor of a `file:` store inherited by commands, or not. One that is wrong stays
-    /// as it is, for the store to say so.
+    /// The URL with the session descriptor of a `file:` store inherited by commands, or not. A wrong URL stays
+    /// unchanged, for the store to refuse.
     #[must_use]
     pub(crate) fn inherited(&self, inherit: bool) -> String {
         let given = StoreUrl::parse(&self.url).map(|mut url| url.take("inherit"));
@@ -108,7 +108,7 @@ impl Chosen {
         url
     }
 
-    /// Whether it is a directory of which nothing is there, so that nobody can hold a lock in it.
+    /// Whether the store is a directory of which nothing is there, so that no process can hold a lock in it.
     pub(crate) fn is_missing(&self) -> bool {
         let is_absent =
             |url: &StoreUrl| url.path().starts_with('/') && matches!(Path::new(url.path()).try_exists(), Ok(false));
@@ -125,7 +125,7 @@ impl Chosen {
 
     /// The store's URL without secrets and options.
     pub(crate) fn name(&self) -> String {
-        // One that is wrong is refused before it is shown.
+        // A wrong URL is refused before it is shown.
         StoreUrl::parse(&self.url).map_or_else(|_| "a store".to_owned(), |url| url.to_string())
     }
 
@@ -133,7 +133,7 @@ impl Chosen {
     pub(crate) fn locks(&self) -> String {
         let Ok(mut url) = StoreUrl::parse(&self.url) else { return String::new() };
         let mut locks = url.to_string().replace("***@", "");
-        // Who names no database of a PostgreSQL server means the one that is called as the user.
+        // A PostgreSQL URL without a database means the database that is called as the user.
         if url.scheme().starts_with("postgres") && url.path().trim_start_matches('/').is_empty() {
             let user = url.credentials().map(|given| given.split(':').next().unwrap_or_default().to_owned());
             let user = user.filter(|user| !user.is_empty()).or_else(|| url.take("user"));
@@ -175,7 +175,7 @@ fn has_password(url: &str) -> bool {
 #[serde(deny_unknown_fields)]
 struct File {
     store: Option<String>,
-    /// A table of patterns and URLs; whatever else it is must not be repeated in an error, as it may hold a password.
+    /// A table of patterns and URLs; an error must not repeat any other value, as it may hold a password.
     routes: Option<toml::Value>,
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn choose(options: Options<'_>, around: &Surroundings, names: &[Name]
     of_names(stores, origin, names)
 }
 
-/// All stores that the place has which names one: those of all routes, or one.
+/// All stores of the place that names one: the stores of all routes, or one.
 pub(crate) fn choose_every(options: Options<'_>, around: &Surroundings) -> Outcome<Vec<Chosen>> {
     let (stores, origin) = named(options, around)?;
     let mut every: Vec<Chosen> = Vec::new();
@@ -292,7 +292,7 @@ fn base(xdg: Option<&OsString>, home: Option<&OsString>, under_home: &str) -> Op
     xdg.and_then(absolute).or_else(|| home.and_then(absolute).map(|home| home.join(under_home)))
 }
 
-/// What the file at `path` says of stores; `None` when there is no such file, or nothing in it.
+/// The stores in the file at `path`; `None` when there is no such file, or nothing in it.
 fn read(path: &Path, user: u32) -> Outcome<Option<Stores>> {
     let wrong = |what: &dyn fmt::Display| wrong(format!("{}: {what}", path.display()));
     let Some(text) = trusted::read(path, user)? else { return Ok(None) };
@@ -357,7 +357,7 @@ fn wrong(message: String) -> Failure {
     Failure::new(code::CONFIG, message)
 }
 
-/// The default store cannot be used. Where that is the fault of the place, nobody has named it: one has to be named.
+/// The default store cannot be used. Where that is the fault of the place, no user named it: the user has to name one.
 pub(crate) fn default_failed(error: Error) -> Failure {
     let is_place = matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Config);
     let failure = Failure::from(error.with("store from", Origin::Default));

@@ -28,11 +28,11 @@ pub(crate) struct Shown {
     pub(crate) purpose: Option<String>,
     pub(crate) since: Option<String>,
     pub(crate) token: Option<String>,
-    /// What it is, where another client made it.
+    /// The kind of another client's contender.
     foreign: Option<&'static str>,
     /// When it ends unless it is prolonged, where the store tells: `in 3s`, or `never`.
     expires: Option<String>,
-    /// What is wrong with its process: `stopped`, or `gone`, and then who keeps its session open.
+    /// The fault of its process: `stopped`, or `gone`, and then the process that keeps its session open.
     process: Option<&'static str>,
     kept_by: Vec<u32>,
     #[serde(skip)]
@@ -100,7 +100,7 @@ impl Shown {
         ]
     }
 
-    /// Who it is, as what, since when, what for, with which token.
+    /// Owner, claim, age, purpose, token.
     pub(crate) fn sentence(&self) -> String {
         let what = self.foreign.map_or_else(String::new, |what| format!(" ({what})"));
         let mut sentence = format!("{}{what} as {}", self.who, self.claim);
@@ -121,7 +121,7 @@ impl Shown {
 /// The headings of [`Shown::row`].
 pub(crate) const QUEUE_HEADS: [&str; 8] = ["POSITION", "STATE", "CLAIM", "HOST", "PID", "SINCE", "PURPOSE", "TOKEN"];
 
-/// Whom the store does not name.
+/// An owner that the store does not name.
 const UNKNOWN: &str = "an unknown owner";
 
 /// Whether a contender holds the lock, by the rule or in spite of it.
@@ -157,7 +157,7 @@ fn expires(expiry: Expiry) -> Option<String> {
     match expiry {
         Expiry::Never => Some("never".to_owned()),
         Expiry::In(left) => {
-            // Rounded up: what is left of the last second is not nothing.
+            // Rounded up: a part of the last second is not nothing.
             let seconds = left.as_millis().div_ceil(1000);
             Some(format!("in {}", times::shown(Duration::from_secs(seconds.try_into().ok()?))))
         }
@@ -173,7 +173,7 @@ pub(crate) fn told<T: ToString>(value: Option<&T>) -> String {
     value.map_or_else(|| "-".to_owned(), ToString::to_string)
 }
 
-/// Everybody in one queue, or those on one page of it.
+/// All contenders of a queue, or of one page of it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Everybody {
     pub(crate) name: String,
@@ -215,7 +215,7 @@ impl Noted {
         }
     }
 
-    /// What it says, and whose it is.
+    /// The text of the note, and its owner.
     pub(crate) fn sentence(&self) -> String {
         let whose = match self.is_holders {
             true => "the holder's".to_owned(),
@@ -228,7 +228,7 @@ impl Noted {
     }
 }
 
-/// Locks of another client that may be held beside the queue's.
+/// Locks of another client that may be held concurrently with the queue's.
 #[derive(Debug, Serialize)]
 pub(crate) struct ShownBeside {
     what: &'static str,
@@ -249,7 +249,7 @@ impl ShownBeside {
         }
     }
 
-    /// What is wrong with `name`.
+    /// The fault of `name`.
     pub(crate) fn warning(&self, name: &str) -> String {
         let Self { what, contenders, waits } = self;
         let wrong = match *waits {
@@ -301,7 +301,7 @@ impl Broken {
 }
 
 impl Everybody {
-    /// What stands on a page of `queue` that leaves out `skip` contenders.
+    /// A page of `queue` that leaves out `skip` contenders.
     pub(crate) fn new(queue: &Queue, skip: usize, chosen: &Chosen, now: SystemTime) -> Self {
         let shown = |(contender, position)| Shown::new(&queue.name, position, contender, now);
         Self {

@@ -1,4 +1,4 @@
-//! What fencelock hears of signals, and what it does at its end.
+//! The signals that fencelock receives, and its end.
 
 use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{self, SignalKind};
@@ -16,7 +16,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Takes over the signals that are passed on, those that stop, SIGCONT and SIGCHLD; those that the parent of fencelock chose to
+    /// Takes over the signals that are passed on, the stop signals, SIGCONT and SIGCHLD. Signals that the parent of fencelock chose to
     /// ignore (as `nohup` does) stay ignored, here and in the command. Needs a runtime, on the main thread, before any other thread
     /// is started.
     pub(crate) fn take_over() -> Outcome<Self> {
@@ -28,7 +28,7 @@ impl Signals {
         Ok(Self { children, kept, told_to_end: false, is_hung_up: false })
     }
 
-    /// The next one. One that asks for a stop comes again until it is [followed](Self::stop) or [refused](Self::refuse).
+    /// The next signal. A request for a stop comes again until it is [followed](Self::stop) or [refused](Self::refuse).
     ///
     /// # Cancel safety
     /// No signal is lost when the future is dropped.
@@ -43,7 +43,7 @@ impl Signals {
         signal
     }
 
-    /// Whether somebody asked for an end so far. HUP is not counted: it asks many a command to read its configuration anew.
+    /// Whether an end was requested so far. HUP is not counted: many commands read their configuration anew at HUP.
     pub(crate) fn told_to_end(&self) -> bool {
         self.told_to_end
     }
@@ -53,7 +53,7 @@ impl Signals {
         self.told_to_end || self.is_hung_up
     }
 
-    /// The next one that asks for an end, or for a stop that somebody could continue.
+    /// The next request for an end, or for a stop that a parent could continue.
     ///
     /// # Cancel safety
     /// As [`Signals::next`].
@@ -68,7 +68,7 @@ impl Signals {
         }
     }
 
-    /// The next one that asks for an end. Nothing runs that must not run on without us: who is asked to stop stops.
+    /// The next request for an end. No command runs that must not run on without us: a request to stop stops us.
     ///
     /// # Cancel safety
     /// As [`Signals::next`].
@@ -81,7 +81,7 @@ impl Signals {
         }
     }
 
-    /// Stops us as `signal` asked; returns once somebody has continued us, at once if that has happened already, or if somebody asked
+    /// Stops us as `signal` asked; returns once SIGCONT has continued us, at once if that has happened already, or at a request
     /// for an end.
     pub(crate) fn stop(&self, signal: Signal) {
         self.kept.stop(signal);

@@ -9,7 +9,7 @@ use fencelock_testbed::process;
 /// Where the sources are.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop");
 
-/// What the driver of Curator is built from.
+/// The sources of the driver of Curator.
 const CURATOR: [&str; 7] = [
     "pom.xml",
     "src/main/java/fencelock/CuratorLocks.java",
@@ -20,7 +20,7 @@ const CURATOR: [&str; 7] = [
     "src/main/java/fencelock/Workloads.java",
 ];
 
-/// What the driver of Redisson is built from.
+/// The sources of the driver of Redisson.
 const REDISSON: [&str; 7] = [
     "redisson.pom.xml",
     "src/main/java/fencelock/Orders.java",
@@ -31,7 +31,7 @@ const REDISSON: [&str; 7] = [
     "src/main/java/fencelock/Workloads.java",
 ];
 
-/// What the driver of locks in databases is built from.
+/// The sources of the driver of locks in databases.
 const SQL: [&str; 7] = [
     "sql.pom.xml",
     "src/main/java/fencelock/Orders.java",
@@ -77,10 +77,10 @@ impl Foreign {
     pub const ON_ZOOKEEPER: [Self; 4] = [Self::Curator59, Self::Curator54, Self::Kazoo, Self::Go];
 }
 
-/// What a driver is started for.
+/// The purpose of a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// A short run of which nobody keeps a figure: it is there soon.
+    /// A short run without figures: the driver is ready soon.
     Playing,
     /// A run whose figures count: everything at its defaults.
     Measuring,
@@ -93,11 +93,11 @@ pub struct Built {
 }
 
 impl Built {
-    /// Builds the drivers of those who lock on ZooKeeper, into `interop/` beside the directory of this very program; what is
-    /// built from the same sources already is left as it is.
+    /// Builds the drivers of the clients of ZooKeeper, into `interop/` next to the directory of this very program. Programs
+    /// that were built from the same sources stay.
     ///
     /// # Errors
-    /// When a tool is missing or fails, with what it said and Debian's package for it.
+    /// When a tool is missing or fails, with its output and Debian's package for it.
     pub fn for_zookeeper() -> Result<Self> {
         let built = Self::beside_this()?;
         built.java("5.9.0", &CURATOR, &[])?;
@@ -148,8 +148,8 @@ impl Built {
         Ok(Self { home })
     }
 
-    /// The command that starts a driver, bound to the life of this process; see [`process::spawn`]. What a driver is to be
-    /// told (servers, session timeout, log) has to be added.
+    /// The command that starts a driver, bound to the life of this process; see [`process::spawn`]. The caller adds the driver's
+    /// arguments (servers, session timeout, log).
     #[must_use]
     pub fn command(&self, driver: Foreign, purpose: Purpose) -> Command {
         match driver {
@@ -173,7 +173,7 @@ impl Built {
 
     fn python_command(&self, program: &str) -> Command {
         let mut command = process::bound(self.home.join("python/bin/python"));
-        // Nothing is written beside the sources.
+        // Nothing is written next to the sources.
         command.env("PYTHONDONTWRITEBYTECODE", "1").arg(source("python").join(program));
         command
     }
@@ -282,7 +282,7 @@ mod tests {
             .unwrap();
         }
         assert_eq!(builds, 2);
-        // What failed half-way is not taken for done.
+        // A half-built folder is not taken for done.
         std::fs::write(folder.path().join("source"), "three").unwrap();
         assert!(once(&home, folder.path(), &["source"], || bail!("no")).is_err());
         once(&home, folder.path(), &["source"], || {

@@ -1,4 +1,4 @@
-//! Who is played against whom, and what must come of it.
+//! The pairs of clients that are played, and the expected results.
 
 use crate::clients::{
     BARE, CURATOR, CURATOR_54, CURATOR_54_READ, CURATOR_54_WRITE, CURATOR_59, CURATOR_DIALECT_READ,
@@ -8,27 +8,27 @@ use crate::clients::{
     KAZOO_WRITE, OWN, PLAIN, Program, SHARED, ZK_LOCK,
 };
 
-/// What happens to somebody who tries while another holds.
+/// The result of a try while another client holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// It waits.
+    /// The client waits.
     Waits,
-    /// It waits, and does not hear of the release: it looks again when as long as its own lock would live is over.
+    /// The client waits without a notice of the release, and looks again after the time that its own lock would live.
     Sleeps,
-    /// It gets the lock as well: the two do not exclude each other in this direction, and nothing can make them.
+    /// The client gets the lock as well: nothing makes the two exclude each other in this direction.
     Granted,
-    /// It gets it as well, as readers should.
+    /// The client gets the lock as well, as readers should.
     Shares,
-    /// It is told that the lock is another kind of lock.
+    /// The client is refused, with the message that the name has another kind of lock.
     Refused,
 }
 
-/// What the holder does.
+/// The act of the holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scene {
     /// Holds, and lets go, or is killed.
     Hold,
-    /// Writes, goes on as a reader, and lets go.
+    /// Writes, continues as a reader, and releases.
     Downgrade,
     /// Holds at several masters, and one of them is killed.
     Killed,
@@ -36,7 +36,7 @@ pub(crate) enum Scene {
     Silent,
 }
 
-/// One holder and one who tries.
+/// A holder and a client that tries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cell {
     pub(crate) holder: &'static Client,
@@ -58,7 +58,7 @@ impl Cell {
     }
 }
 
-/// Two clients: what the second does while the first holds, and the other way round.
+/// Two clients: the result for the second while the first holds, and the reverse.
 pub(crate) struct Pair {
     pub(crate) first: &'static Client,
     pub(crate) second: &'static Client,
@@ -77,7 +77,7 @@ pub(crate) const fn pair(
 
 use Expected::{Granted, Refused, Shares, Waits};
 
-/// Mutexes of fencelock and everybody else.
+/// Mutexes of fencelock and of every other client.
 static MUTEXES: [Pair; 21] = [
     pair(&CURATOR, &CURATOR, Waits, Waits),
     pair(&CURATOR, &CURATOR_59, Waits, Waits),
@@ -102,11 +102,11 @@ static MUTEXES: [Pair; 21] = [
     pair(&KAZOO, &CURATOR_54, Granted, Waits),
     pair(&SHARED, &ZK_LOCK, Waits, Waits),
     pair(&SHARED, &BARE, Waits, Waits),
-    // Our names begin with an id, as those do that survive a lost reply; who looks for names that begin with the key misses them.
+    // Our names begin with an id, as all names do that survive a lost reply; a search for names that begin with the key misses them.
     pair(&SHARED, &OWN, Granted, Waits),
 ];
 
-/// Read-write locks of fencelock and everybody else. Another kind of lock in the same place is refused: Curator and kazoo
+/// Read-write locks of fencelock and of every other client. Another kind of lock in the same place is refused: Curator and kazoo
 /// do not see ours then, or wait, whatever their recipes make of the name.
 static READ_WRITE: [Pair; 38] = [
     pair(&CURATOR_DIALECT_WRITE, &CURATOR_DIALECT_WRITE, Waits, Waits),
@@ -150,7 +150,7 @@ static READ_WRITE: [Pair; 38] = [
     pair(&KAZOO_DIALECT_WRITE, &KAZOO_SEMAPHORE, Waits, Granted),
 ];
 
-/// Semaphores of fencelock and everybody else: nobody's semaphore is made as ours.
+/// Semaphores of fencelock and of every other client: no other semaphore has our layout.
 static SEMAPHORES: [Pair; 10] = [
     pair(&CURATOR_DIALECT_SEATS, &CURATOR_DIALECT_SEATS, Waits, Waits),
     pair(&CURATOR_DIALECT_SEATS, &KAZOO_DIALECT_SEATS, Waits, Waits),
@@ -159,17 +159,17 @@ static SEMAPHORES: [Pair; 10] = [
     pair(&CURATOR_DIALECT_SEATS, &CURATOR_SEATS, Granted, Granted),
     pair(&CURATOR_DIALECT_SEATS, &CURATOR_SEMAPHORE_MUTEX, Granted, Granted),
     pair(&CURATOR_DIALECT_SEATS, &CURATOR_59, Granted, Refused),
-    // It counts whatever is there.
+    // kazoo's semaphore counts all nodes.
     pair(&CURATOR_DIALECT_SEATS, &KAZOO_SEATS, Waits, Granted),
     pair(&CURATOR_DIALECT_SEATS, &KAZOO_LOCK, Granted, Refused),
     pair(&CURATOR_DIALECT_SEATS, &GO_LOCK, Waits, Refused),
 ];
 
-/// A writer that goes on as a reader, and somebody who waits for it.
+/// A writer that continues as a reader, and a client that waits for it.
 struct Downgrade {
     holder: &'static Client,
     waiter: &'static Client,
-    /// What the downgrade is to who waits.
+    /// The result for the waiter.
     tells: Expected,
 }
 
@@ -239,9 +239,9 @@ static OTHERS: [Pair; 34] = [
 /// Which pairs are played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Among {
-    /// fencelock with everybody else.
+    /// fencelock with every other client.
     Ours,
-    /// The others with each other: what the table of fencelock's is derived from.
+    /// The others with each other: the source of fencelock's table.
     Others,
     /// Both.
     All,
@@ -250,22 +250,22 @@ pub(crate) enum Among {
 /// On which servers cells are played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum On {
-    /// Those of ZooKeeper.
+    /// Cells on ZooKeeper.
     Zookeeper,
-    /// Those of Redis.
+    /// Cells on Redis.
     Redis,
-    /// Those of PostgreSQL and MariaDB.
+    /// Cells on PostgreSQL and MariaDB.
     Sql,
     /// All.
     All,
 }
 
-/// fencelock and everybody else on ZooKeeper.
+/// fencelock and every other client on ZooKeeper.
 fn ours() -> impl Iterator<Item = &'static Pair> {
     MUTEXES.iter().chain(&READ_WRITE).chain(&SEMAPHORES)
 }
 
-/// What the documents call it.
+/// The words of the documents for it.
 #[cfg(test)]
 pub(crate) fn words_of(expected: Expected) -> &'static str {
     match expected {
@@ -283,7 +283,7 @@ pub(crate) fn is_no_exclusion(expected: &Expected) -> bool {
     matches!(expected, Granted | Expected::Sleeps)
 }
 
-/// What is written of all pairs, and on the pages for those who come from these clients; without marks.
+/// The text of all pairs, and of the pages for users of these clients; without marks.
 #[cfg(test)]
 pub(crate) fn written(kind: &str, clients: &[&str]) -> (String, String) {
     let read = |path: String| {
@@ -293,7 +293,7 @@ pub(crate) fn written(kind: &str, clients: &[&str]) -> (String, String) {
     (read(format!("interop/who-waits-{kind}.md")), pages)
 }
 
-/// Every cell on ZooKeeper, both ways. Those come first that take longest, and have most processes.
+/// Every cell on ZooKeeper, both ways. Cells that take longest, and have most processes, come first.
 pub(crate) fn all(among: Among) -> Vec<Cell> {
     let downgrades = DOWNGRADES.iter().map(|&Downgrade { holder, waiter, tells }| Cell {
         holder,
@@ -305,7 +305,7 @@ pub(crate) fn all(among: Among) -> Vec<Cell> {
     chosen(among, ours().chain(&OTHERS).flat_map(both_ways).chain(downgrades).collect())
 }
 
-/// Those of `cells` that are played, in their order.
+/// The played ones of `cells`, in their order.
 pub(crate) fn chosen(among: Among, mut cells: Vec<Cell>) -> Vec<Cell> {
     cells.retain(|cell| match among {
         Among::Ours => cell.is_ours(),

@@ -13,7 +13,7 @@ pub(crate) enum Program {
     Fencelock,
     /// This one, as a driver of the crate `rslock`.
     Rslock,
-    /// One of another language.
+    /// A client of another language.
     Other(Foreign),
 }
 
@@ -27,7 +27,7 @@ impl Program {
         }
     }
 
-    /// How its driver is told where the servers are. The options are for fencelock, the only one that knows any.
+    /// The servers, as an argument of its driver. The options are for fencelock, the only one that knows any.
     pub(crate) fn servers(self, servers: &str, options: &str) -> String {
         match self {
             Self::Fencelock if !options.is_empty() => format!("{servers}?{options}"),
@@ -48,7 +48,7 @@ impl Client {
         self.recipe == "ReadLock" || self.recipe.ends_with(":read")
     }
 
-    /// Whether one who waits can be told to stop. Go's locks wait for as long as it takes.
+    /// Whether a waiter can be stopped. Go's locks wait for as long as it takes.
     pub(crate) fn can_give_up(&self) -> bool {
         self.program != GO
     }
@@ -69,7 +69,7 @@ pub(crate) enum Nodes {
     Together,
     /// Under `leases` below a node of that name: Curator's semaphores.
     Leases,
-    /// Holders under a node of that name, those who wait beside it: kazoo's semaphore.
+    /// Holders under a node of that name, waiters next to it: kazoo's semaphore.
     Beside,
     /// On Redis: the key of a string is the name, with this before it.
     String(&'static str),
@@ -98,12 +98,12 @@ impl Nodes {
     }
 }
 
-/// One lock of one client.
+/// A lock of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Client {
     pub(crate) title: &'static str,
     pub(crate) program: Program,
-    /// What its driver calls the lock.
+    /// Its driver's name for the lock.
     pub(crate) recipe: &'static str,
     pub(crate) nodes: Nodes,
     /// How many may hold it: of semaphores, the permits.

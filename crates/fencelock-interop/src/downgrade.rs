@@ -1,4 +1,4 @@
-//! A writer that goes on as a reader: who gets in beside it, and who does not.
+//! A writer that continues as a reader: the contenders that get in with it, and the others.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ impl Game<'_> {
     pub(crate) fn downgraded(&mut self) -> Result<Played> {
         let [before, after] = match self.cell.expected {
             Expected::Shares => [Comes::Before, Comes::After].map(|comes| self.is_let_in(comes)),
-            // Who comes afterwards queues behind the reader, wherever that is.
+            // A later contender queues behind the reader, wherever that is.
             Expected::Granted => [self.is_let_in(Comes::Before), self.is_kept_out(Comes::After)],
             Expected::Waits | Expected::Sleeps | Expected::Refused => {
                 [Comes::Before, Comes::After].map(|comes| self.is_kept_out(comes))
@@ -30,7 +30,7 @@ impl Game<'_> {
         Ok(Played { wake: Some(wake), ..Played::default() })
     }
 
-    /// One who must not be beside a reader gets the lock from it, and not before.
+    /// A contender that must not join a reader gets the lock from it, and not before.
     fn is_kept_out(&mut self, comes: Comes) -> Result<Duration> {
         let lock = self.fresh();
         let held = self.hold(&lock)?;

@@ -11,18 +11,18 @@ use fencelock_testbed::process;
 /// How long a driver may take to start, and for an order that nothing is in the way of.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a driver said to an order.
+/// The answer of a driver to an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It is done; the words that follow.
+    /// Done; the words that follow.
     Done(String),
-    /// Somebody else has the lock.
+    /// Another client has the lock.
     Busy,
     /// Why not.
     Failed(String),
 }
 
-/// One process. Dropped, it is killed.
+/// A process. Dropped, it is killed.
 #[derive(Debug)]
 pub(crate) struct Driver {
     name: &'static str,
@@ -59,7 +59,7 @@ impl Driver {
         self.name = name;
     }
 
-    /// Whether nobody killed it.
+    /// Whether the driver was not killed.
     pub(crate) fn is_alive(&self) -> bool {
         self.is_alive
     }

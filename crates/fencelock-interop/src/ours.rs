@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 
 use crate::turns::Work;
 
-/// Takes orders until stdin ends. What follows a `?` in `servers` are options for the URL of the store.
+/// Takes orders until stdin ends. The words after a `?` in `servers` are options for the URL of the store.
 pub(crate) fn serve(servers: &str, session_timeout_ms: u64) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let ttl = Duration::from_millis(session_timeout_ms);
@@ -47,7 +47,7 @@ struct Ours {
 enum Held {
     Writing(WriteGuard),
     Other(AnyGuard),
-    /// One lock of two layouts: both are held.
+    /// A lock of two layouts: both are held.
     Both(Box<(Held, Held)>),
 }
 
@@ -146,7 +146,7 @@ impl Ours {
         Ok(format!("done contenders={} strangers={}", queue.contenders.len(), queue.strangers.len()))
     }
 
-    /// Who holds it: one of ours or of another client; and whether its name is among those that are listed, if the server lists any.
+    /// The holder, ours or of another client; and whether its name is listed, if the server lists any.
     fn holder(&mut self, (recipe, parent, name): Lock<'_>) -> Result<String> {
         let client = self.client(parts(recipe).0, parent)?;
         let listed = match self.runtime.block_on(client.names(name, None, 1)) {

@@ -1,4 +1,4 @@
-//! One cell: a holder, somebody who tries, and what must come of it.
+//! A cell: a holder, a client that tries, and the expected result.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::driver::{Answer, Driver, value};
 use crate::pair::in_time;
 use crate::pool::Pool;
 
-/// Of every client. Much shorter, and a busy machine would end sessions that nobody wants to end.
+/// Of every client. With a much shorter one, a busy machine would end sessions in use.
 pub(crate) const SESSION: Duration = Duration::from_secs(6);
 
 /// How often the lock goes from the holder to who waits.
@@ -22,23 +22,23 @@ const TURNS: usize = 5;
 /// How often each process adds to the counter.
 const COUNTS: u64 = 25;
 
-/// How long somebody who waits is watched to see that it does.
+/// How long a waiter is watched to see that it waits.
 pub(crate) const SILENCE: Duration = Duration::from_millis(250);
 
-/// How long somebody waits who then gives up.
+/// How long a waiter waits before it gives up.
 pub(crate) const A_WHILE: Duration = Duration::from_millis(200);
 
 /// For everything that takes milliseconds on a machine at rest.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A waiter that is told has the lock within milliseconds, one that polls after half its period. Generous, since several
+/// A notified waiter has the lock within milliseconds, a polling one after half its period. Generous, since several
 /// cells are played at a time.
 pub(crate) const WAKE_BOUND: Duration = Duration::from_secs(1);
 
-/// How much later than its session's end the lock of a killed holder may be somebody else's.
+/// How much later than its session's end the lock of a killed holder may be granted to the other.
 const TAKEOVER_SLACK: Duration = Duration::from_secs(5);
 
-/// What is needed to play: drivers, two that look on, and a place for files.
+/// The needs of a game: drivers, two observers, and a place for files.
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
     pub(crate) pool: &'a Pool,
@@ -49,16 +49,16 @@ pub(crate) struct Stage<'a> {
     pub(crate) fencelock: &'a Mutex<Driver>,
 }
 
-/// What came of a cell.
+/// The outcome of a cell.
 #[derive(Debug, Default)]
 pub(crate) struct Played {
     /// From just before the release to the moment that the next one has the lock; the median of [`TURNS`].
     pub(crate) wake: Option<Duration>,
-    /// What both sides counted together.
+    /// The common count of both sides.
     pub(crate) counted: Option<u64>,
     /// From the kill of the holder to the moment that the next one has the lock.
     pub(crate) takeover: Option<Duration>,
-    /// What somebody who was refused was told.
+    /// The message of a refusal.
     pub(crate) refusal: Option<String>,
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct Game<'a> {
     rounds: usize,
 }
 
-/// One more process of each side: a waiter may then have several ahead, of its own kind and of the other.
+/// A further process of each side: a waiter may then have several ahead, of its own kind and of the other.
 struct Twins {
     holder: Driver,
     contender: Driver,
@@ -179,7 +179,7 @@ impl Game<'_> {
         self.wait_for(self.cell.holder.capacity, lock).context("who did not get the lock should leave nothing behind")
     }
 
-    /// All add to a counter that loses what two add at once, or see that nobody does while they read, or take one of as
+    /// All add to a counter that loses concurrent additions, or see that it does not change while they read, or take one of as
     /// many seats as there are permits.
     fn count(&mut self) -> Result<u64> {
         let lock = self.fresh();
@@ -252,7 +252,7 @@ impl Game<'_> {
         Ok(Played::default())
     }
 
-    /// It is told why it cannot have it, leaves nothing behind, and can have it afterwards.
+    /// The client is refused with the reason, leaves nothing behind, and can have the lock afterwards.
     fn refused(&mut self) -> Result<Played> {
         let lock = self.fresh();
         let held = self.hold(&lock)?;
@@ -283,7 +283,7 @@ impl Game<'_> {
         let clients = [self.cell.holder, self.cell.contender];
         let Some(ours) = clients.iter().find(|client| client.program == Program::Fencelock) else { return Ok(()) };
         if clients[0].nodes != clients[1].nodes {
-            // Who waits elsewhere is not in its queue.
+            // A waiter elsewhere is not in its queue.
             return Ok(());
         }
         let mut fencelock = self.stage.fencelock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -293,7 +293,7 @@ impl Game<'_> {
         Ok(())
     }
 
-    /// A name that nobody has used.
+    /// An unused name.
     pub(crate) fn fresh(&mut self) -> Lock {
         self.rounds += 1;
         // A name that ended in a digit could be taken for the beginning of a number.
@@ -361,9 +361,9 @@ fn turns(client: &Client, lock: &Lock, file: &Path) -> String {
 pub(crate) struct Lock {
     parent: String,
     name: String,
-    /// Whose children contend for it.
+    /// The nodes whose children contend for the lock.
     queues: Vec<String>,
-    /// Nobody else's nodes are there.
+    /// Nodes of no other client are there.
     is_alone: bool,
 }
 

@@ -15,7 +15,7 @@ use crate::driver::Driver;
 pub(crate) struct Pool {
     built: Built,
     servers: String,
-    /// What fencelock needs to know of this server.
+    /// The options of fencelock for this server.
     options: String,
     /// How long a session lives without its client, or a lock.
     ttl: Duration,
@@ -28,7 +28,7 @@ impl Pool {
         Self { built, servers, options, ttl, log, idle: Mutex::default() }
     }
 
-    /// One that nobody uses, or else a new one, which may not be ready yet. It goes by `name` in errors.
+    /// An idle driver, or else a new one, which may not be ready yet. Errors call the driver `name`.
     pub(crate) fn hire(&self, program: Program, name: &'static str) -> Result<Driver> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = idle.iter().position(|(of, _)| *of == program) {
@@ -43,7 +43,7 @@ impl Pool {
         Driver::start(name, command)
     }
 
-    /// For the next cell. It must be ready, and hold nothing.
+    /// For the next cell. The driver must be ready, and hold nothing.
     pub(crate) fn dismiss(&self, program: Program, driver: Driver) {
         if driver.is_alive() {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((program, driver));

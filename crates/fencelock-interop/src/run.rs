@@ -21,7 +21,7 @@ use crate::report;
 use crate::sql;
 use crate::workloads::{self, PEERS};
 
-/// What a whole run may take on a machine that does nothing else.
+/// The time that a whole run may take on an idle machine.
 const BUDGET: Duration = Duration::from_secs(300);
 
 /// For the cells of quorums.
@@ -69,7 +69,7 @@ pub(crate) fn all(only: &str, among: Among, on: On, jobs: usize) -> Result<()> {
     verdict(&played, &drilled)
 }
 
-/// What came of the workloads of each driver.
+/// The outcome of the workloads of each driver.
 type Drilled = Vec<Result<()>>;
 
 fn on_zookeeper_servers(
@@ -79,7 +79,7 @@ fn on_zookeeper_servers(
     only: &str,
     jobs: usize,
 ) -> Result<(Vec<Result<Played>>, Drilled)> {
-    // What is played does not depend on the disk, and a slow one would only make everybody late.
+    // The games do not depend on the disk, and a slow disk would only delay them.
     let settings = Settings::default().with("forceSync", "no");
     let options = format!("tick_ms={}", settings.tick_ms);
     let server = Ensemble::start(settings).context("no ZooKeeper")?;
@@ -101,7 +101,7 @@ fn on_redis_servers(built: Built, cells: &[Cell], scratch: &Path, jobs: usize) -
         println!("versions: {}", versions(cells, alone.pool)?);
         with_servers(&built, MASTERS, scratch, |masters| {
             let play = |cell: &Cell, number| match (cell.scene, cell.holder.nodes) {
-                // Nobody else can use masters of which one fails.
+                // No other game can use masters of which one fails.
                 (Scene::Killed | Scene::Silent, _) => {
                     with_servers(&built, MASTERS, scratch, |own| own.play(cell, number))
                 }
@@ -154,11 +154,11 @@ fn verdict(played: &[Result<Played>], drilled: &[Result<()>]) -> Result<()> {
     Ok(())
 }
 
-/// What benchmarks ask of the drivers of others. One after the other, since they share a log.
+/// The workloads of benchmarks, for the drivers of others. In turn, since they share a log.
 fn drill_all(pool: &Pool, log: &Path) -> Vec<Result<()>> {
     let drill = |(number, peer): (usize, &&Client)| {
         let hired = pool.hire(peer.program, peer.title).and_then(Driver::ready);
-        // What it holds at the end is nobody else's business, so it is not dismissed.
+        // The driver may still hold locks, so it is not dismissed.
         let done = hired.and_then(|mut driver| workloads::drill(&mut driver, peer, number, log));
         match &done {
             Ok(()) => println!("ok      {} does the workloads", peer.title),
@@ -169,7 +169,7 @@ fn drill_all(pool: &Pool, log: &Path) -> Vec<Result<()>> {
     PEERS.iter().enumerate().map(drill).collect()
 }
 
-/// What runs: every program that takes part says so itself.
+/// The versions of all programs: every program that takes part reports its own.
 fn versions(cells: &[Cell], pool: &Pool) -> Result<String> {
     let programs: BTreeSet<_> = cells.iter().flat_map(|cell| [cell.holder.program, cell.contender.program]).collect();
     let mut said = Vec::new();

@@ -9,7 +9,7 @@ use crate::clients::{CURATOR_54, CURATOR_59, Client, GO, GO_LOCK, KAZOO_LOCK};
 use crate::driver::{Driver, value};
 use crate::ours::now;
 
-/// Whom a benchmark compares with.
+/// The peers of a benchmark.
 pub(crate) static PEERS: [&Client; 4] = [&CURATOR_59, &CURATOR_54, &KAZOO_LOCK, &GO_LOCK];
 
 const CYCLES: u64 = 20;
@@ -18,7 +18,7 @@ const HELD: u64 = 10;
 /// Long: other drivers start meanwhile, and compile what they run.
 const CONTENDING: Duration = Duration::from_secs(3);
 
-/// One time that somebody had the lock: who, from when, until when.
+/// A section under the lock: its owner, its beginning, its end.
 type Section = (u64, u64, u64);
 
 /// Gives all of them to a driver that logs to `log`, and looks at what it did.
@@ -39,7 +39,7 @@ pub(crate) fn drill(driver: &mut Driver, peer: &Client, number: usize, log: &Pat
     Ok(())
 }
 
-/// Everybody is served once, in the order of arrival.
+/// Every contender is served once, in the order of arrival.
 fn hand_over(driver: &mut Driver, log: &Path) -> Result<()> {
     driver.ask("enter 0 1")?;
     for waiter in 1..=WAITERS {
@@ -52,7 +52,7 @@ fn hand_over(driver: &mut Driver, log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Those who contend for one lock have it one after the other; those with locks of their own all have theirs.
+/// Contenders of one lock have it in turn; contenders with locks of their own all have theirs.
 fn contend(driver: &mut Driver, log: &Path) -> Result<()> {
     for verb in ["contend", "spread"] {
         let start = now();

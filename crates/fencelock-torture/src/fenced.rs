@@ -35,27 +35,27 @@ const DWELL: Duration = Duration::from_millis(30);
 const WRITERS: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is written.
+/// The resource that is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A file, with [`FencedFile`].
     File,
     /// A key of Redis, with [`REDIS_FENCE`].
     Redis,
-    /// What a service over HTTP keeps, with [`FenceLayer`].
+    /// The memory of a service over HTTP, with [`FenceLayer`].
     Http,
     /// A node of ZooKeeper, with a check of the lock's own node.
     ZooKeeper,
 }
 
-/// What came of a drill.
+/// The outcome of a drill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
     /// How often a writer was stopped.
     pub stops: usize,
     /// Writes that were acknowledged.
     pub writes: usize,
-    /// Those of them that a late writer overwrote unseen.
+    /// Writes of them that a late writer overwrote unseen.
     pub lost: usize,
 }
 
@@ -170,7 +170,7 @@ impl Bed {
         }
     }
 
-    /// What was written at last.
+    /// The last text of the resource.
     fn list(&self) -> io::Result<String> {
         match self {
             Self::File(_, path) => fs::read_to_string(path),
@@ -202,7 +202,7 @@ async fn zookeeper_client(servers: &str) -> zk::Result<zk::Client> {
 
 type Fault = Box<dyn std::error::Error>;
 
-/// What a writer writes.
+/// The resource of a writer.
 enum Resource {
     File(FencedFile, String),
     Redis(Hands),
@@ -285,7 +285,7 @@ fn fine(reply: &Reply) -> Result<(), Fault> {
     if let Reply::Error(error) = reply { Err(error.clone().into()) } else { Ok(()) }
 }
 
-/// What the service answers, unless it refuses.
+/// The answer of the service, unless it refuses.
 fn http(address: &str, method: &str, token: FencingToken, text: &str) -> Result<String, Fault> {
     let mut stream = TcpStream::connect(address)?;
     let length = text.len();
@@ -299,7 +299,7 @@ fn http(address: &str, method: &str, token: FencingToken, text: &str) -> Result<
     if head.starts_with("HTTP/1.1 200") { Ok(body.to_owned()) } else { Err(head.into()) }
 }
 
-/// One writer: `KIND checked|bare STORE PLACE ACKNOWLEDGED OVER`. Writes until the file OVER is there.
+/// A writer: `KIND checked|bare STORE PLACE ACKNOWLEDGED OVER`. Writes until the file OVER is there.
 pub fn writer_main(arguments: &[String]) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let written = runtime.map_err(Fault::from).and_then(|runtime| runtime.block_on(write_all(arguments)));
@@ -320,7 +320,7 @@ async fn write_all(arguments: &[String]) -> Result<(), Fault> {
     let mutex = client.mutex("list")?;
     let mut resource = Resource::of(kind, place)?;
     while !Path::new(over).exists() {
-        // Whatever went wrong, such as a lock that was lost: from the beginning.
+        // After any failure, such as a lost lock: from the beginning.
         let Ok(guard) = mutex.acquire_within(TTL * 20).await else { continue };
         if let Ok(token) = write(&mut resource, &guard, way == "checked").await {
             writeln!(acknowledged, "{token}")?;

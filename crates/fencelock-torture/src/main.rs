@@ -112,7 +112,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says whether no write was late, lost or beside another one; of those who only look, nothing is expected.
+/// Says whether no write was late, lost or concurrent with another; of writers that only look, nothing is expected.
 fn write(database: Database, args: &Args) -> io::Result<bool> {
     let check = args.writers.ok_or_else(|| io::Error::other("there is --writers alone"))?;
     let (seed, program) = (args.seed.unwrap_or_else(fencelock_conformance::seed), sibling("fencelock-torture-writer")?);
@@ -126,7 +126,7 @@ fn write(database: Database, args: &Args) -> io::Result<bool> {
     Ok(is_clean)
 }
 
-/// Says whether fencing held: whatever else may go wrong is what is shown.
+/// Says whether fencing held: any other failure is the subject.
 fn experiments(args: &Args) -> io::Result<bool> {
     println!("{HEAD}");
     let mut holds = true;
@@ -174,7 +174,7 @@ fn storms(bed: &impl Bed, seed: u64, args: &Args) -> io::Result<Tally> {
     rounds.run(site, |verdict| println!("{verdict}"))
 }
 
-/// The binary beside this one.
+/// The binary next to this one.
 fn sibling(name: &str) -> io::Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name(name))
 }

@@ -1,6 +1,6 @@
 //! Redis as something that breaks.
 //!
-//! What is tested is what a single Redis can promise: no two holders at once, except one from before the server lost its
+//! The test is the promise of a single Redis: no two holders at once, except one from before the server lost its
 //! memory, or its clock jumped ahead, and one from after ([`Lapse`]). Even then the older one believes in its lock no longer
 //! than its ttl, every token is higher than all before, and a resource that saw the newer one refuses the older one's writes.
 
@@ -29,8 +29,8 @@ const ANSWER_BYTES: u64 = 64;
 /// How long an answer may lie unread in a client on a busy machine.
 const UNREAD: Duration = Duration::from_secs(1);
 
-/// Servers of their own, each for sites that know no other: one that keeps what it knows on its disk, and has a clock that
-/// jumps; one that forgets when it is killed. Never both in one: a counter that is lost while the clock is late falls behind,
+/// Servers of their own, each for sites that know no other: the first keeps its memory on its disk, and has a clock that
+/// jumps; the second forgets when it is killed. Never both in one: a counter that is lost while the clock is late falls behind,
 /// as the capability says.
 #[derive(Debug)]
 pub struct Servers {
@@ -39,7 +39,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// One that keeps what it knows.
+    /// A server that keeps its memory.
     ///
     /// # Errors
     /// When it does not start.
@@ -47,7 +47,7 @@ impl Servers {
         Self::start(&[true])
     }
 
-    /// One that forgets.
+    /// A server that forgets.
     ///
     /// # Errors
     /// When it does not start.
@@ -55,7 +55,7 @@ impl Servers {
         Self::start(&[false])
     }
 
-    /// One of each; sites are on one and the other in turn.
+    /// Each kind once; sites are on the first and the second in turn.
     ///
     /// # Errors
     /// When they do not start.
@@ -67,7 +67,7 @@ impl Servers {
         let start = |is_durable: &bool| {
             // Soon enough that a script without end is noticed as such.
             let settings = Settings { own_clock: *is_durable, ..Settings::default() }.with("lua-time-limit 100");
-            // No test here is about the power going: what was written outlives the process.
+            // No test here is about the power going: written data outlives the process.
             let durable = |settings: Settings| settings.with("appendonly yes").with("appendfsync no");
             let settings = if *is_durable { durable(settings) } else { settings };
             Ok((Arc::new(Server::start(settings)?), *is_durable))
@@ -90,7 +90,7 @@ impl Bed for Servers {
     }
 }
 
-/// One server, with keys and ways to it of one drill's own.
+/// A server, with keys and ways to it of one drill's own.
 #[derive(Debug)]
 pub struct Redis {
     server: Arc<Server>,
@@ -146,7 +146,7 @@ impl Redis {
         }
     }
 
-    /// For how many milliseconds each session goes on living without another renewal.
+    /// For how many milliseconds each session lives without another renewal.
     fn leases(&self) -> io::Result<Vec<(String, i64)>> {
         let mut hands = self.server.hands()?;
         let sessions = hands.ask(&["KEYS", &format!("{}:1:session:*", self.prefix)])?;
@@ -170,7 +170,7 @@ impl Redis {
         if all_told { Ok(()) } else { Err(io::Error::other(format!("sessions live on unrenewed: {unheard_of:?}"))) }
     }
 
-    /// Waits until no session lives longer than its ttl: those that were renewed by a clock that was ahead.
+    /// Waits until no session lives longer than its ttl: some were renewed by a clock that was ahead.
     fn wait_for_the_clock(&self) -> io::Result<()> {
         let longest = Self::TTL.as_millis().try_into().unwrap_or(i64::MAX);
         let settled = || self.leases().is_ok_and(|leases| leases.iter().all(|(_, left)| *left <= longest));

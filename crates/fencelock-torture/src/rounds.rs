@@ -24,7 +24,7 @@ pub struct Rounds {
     pub tasks: usize,
     /// How many locks they take.
     pub locks: usize,
-    /// What the locks are used as.
+    /// The use of the locks.
     pub uses: Uses,
     /// How often each round strikes.
     pub strikes: usize,
@@ -37,11 +37,11 @@ impl Rounds {
         Self { worker, lasting, seed, processes: 4, tasks: 25, locks: 4, uses: Uses::Mutexes, strikes: 10 }
     }
 
-    /// Runs round after round, each at the site that `site` makes of its number; `heard` hears of each verdict. The logs
+    /// Runs round after round, each at the site that `site` makes of its number; `heard` receives each verdict. The logs
     /// of a round that is not clean are kept, and named in the tally.
     ///
     /// # Errors
-    /// What the machine refuses; names the logs of the round that could not go on.
+    /// When the machine refuses; names the logs of the round that could not continue.
     pub fn run(
         &self,
         mut site: impl FnMut(u64) -> io::Result<Arc<dyn Site>>,
@@ -78,20 +78,20 @@ impl Rounds {
     }
 }
 
-/// What came of all rounds together.
+/// The outcome of all rounds together.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     /// How many rounds there were.
     pub rounds: u64,
     /// How long they took.
     pub took: Duration,
-    /// What was done.
+    /// The faults that were made.
     pub toll: Toll,
     /// Attempts to take a lock.
     pub sections: usize,
-    /// Those that were granted.
+    /// Attempts that were granted.
     pub grants: usize,
-    /// Those that were told that somebody is ahead.
+    /// Attempts that were answered with a contender ahead.
     pub busy_answers: usize,
     /// Writes to fenced resources, and how many of them were refused.
     pub writes: (usize, usize),
@@ -101,7 +101,7 @@ pub struct Tally {
     pub excused: usize,
     /// Everything else that is against a law, stuck or left behind.
     pub others: usize,
-    /// What had to be mended at the servers that nobody here had broken.
+    /// Repairs at the servers without a fault of ours.
     pub remarks: usize,
     /// The logs of rounds that were not clean.
     pub kept: Vec<PathBuf>,
@@ -139,7 +139,7 @@ impl fmt::Display for Tally {
         writeln!(f, "{writes} writes, {refused} of them refused")?;
         write!(f, "{} overlaps, {} other faults", self.overlaps, self.others)?;
         if self.overlaps == 0 && self.grants > 0 {
-            // The rule of three: what never happened in n trials has, with 95 % confidence, a rate below 3/n.
+            // The rule of three: an event that never happened in n trials has, with 95 % confidence, a rate below 3/n.
             write!(f, "; with 95 % confidence fewer than {:.1e} overlaps a grant (3/n)", 3.0 / self.grants as f64)?;
         }
         if self.excused > 0 {

@@ -1,4 +1,4 @@
-//! Who is played against whom on Redis, and what must come of it.
+//! The pairs of clients that are played on Redis, and the expected results.
 
 use super::clients::{
     BOTH, COUNTING, FAIR, FAIR_LOCK, FENCED, PLAIN, PLAIN_LOCK, PLAIN_MUTEX, PYTHON_REDIS_LOCK, QUORUM, QUORUM_MUTEX,
@@ -9,7 +9,7 @@ use super::clients::{
 use crate::cells::Expected::{Granted, Refused, Shares, Sleeps, Waits};
 use crate::cells::{Among, Cell, Pair, Scene, both_ways, chosen, pair};
 
-/// Layout `plain` and everybody else.
+/// Layout `plain` and every other client.
 static PLAIN_PAIRS: [Pair; 23] = [
     pair(&PLAIN, &PLAIN, Waits, Waits),
     pair(&PLAIN, &REDIS_PY, Waits, Waits),
@@ -18,7 +18,7 @@ static PLAIN_PAIRS: [Pair; 23] = [
     pair(&PLAIN, &REDLOCK, Waits, Waits),
     pair(&PLAIN, &RSLOCK, Waits, Waits),
     pair(&PLAIN_MUTEX, &REDIS_SEMAPHORE, Waits, Waits),
-    // It waits for a signal, which only its own kind pushes.
+    // The client waits for a signal, which only its own kind pushes.
     pair(&PLAIN_LOCK, &PYTHON_REDIS_LOCK, Sleeps, Waits),
     pair(&SIGNALLING, &PYTHON_REDIS_LOCK, Waits, Waits),
     pair(&COUNTING, &REDISLOCK, Waits, Waits),
@@ -35,13 +35,13 @@ static PLAIN_PAIRS: [Pair; 23] = [
     pair(&PLAIN, &READ_LOCK, Refused, Refused),
     // Our own queue has other keys.
     pair(&PLAIN, &FAIR, Granted, Granted),
-    // Who moves from one to the other takes both, and is then excluded by those who did not begin and those who are done.
+    // A client that moves takes both locks, which exclude it from clients that did not begin and clients that are done.
     pair(&BOTH, &REDIS_PY, Waits, Waits),
     pair(&BOTH, &FAIR, Waits, Waits),
     pair(&BOTH, &PLAIN, Waits, Waits),
 ];
 
-/// Layouts `redisson` and `redisson-fenced` and everybody else.
+/// Layouts `redisson` and `redisson-fenced` and every other client.
 static REDISSON_PAIRS: [Pair; 27] = [
     pair(&REDISSON, &REDISSON, Waits, Waits),
     pair(&REDISSON, &REDISSON_FENCED, Waits, Waits),
@@ -66,7 +66,7 @@ static REDISSON_PAIRS: [Pair; 27] = [
     pair(&WRITES, &READ_LOCK_3_20, Waits, Waits),
     pair(&READS, &WRITE_LOCK_3_20, Waits, Waits),
     pair(&READS, &READ_LOCK_3_20, Shares, Shares),
-    // A mutex and a read-write lock: it listens on another channel; we see another kind of lock.
+    // A mutex and a read-write lock: the client listens on another channel; we see another kind of lock.
     pair(&WRITES, &RLOCK, Sleeps, Refused),
     pair(&WRITES, &REDISSON, Refused, Refused),
     // A client that only sets a string takes the hash for somebody's lock.
@@ -75,7 +75,7 @@ static REDISSON_PAIRS: [Pair; 27] = [
     pair(&REDISSON, &PLAIN, Refused, Refused),
 ];
 
-/// Redlock and everybody else, each on the same three masters.
+/// Redlock and every other client, each on the same three masters.
 static QUORUM_PAIRS: [Pair; 5] = [
     pair(&QUORUM, &QUORUM, Waits, Waits),
     pair(&QUORUM, &REDSYNC_QUORUM, Waits, Waits),

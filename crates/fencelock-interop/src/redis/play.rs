@@ -1,4 +1,4 @@
-//! One cell on Redis. Who waits there leaves nothing on the server: that it tried is known by its being refused.
+//! A cell on Redis. A waiter leaves nothing on the server there: only its refusal proves its try.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -15,29 +15,29 @@ use crate::pair::{PARENT, Pair, TURNS, acquire, in_time, lock as words};
 use crate::play::{A_WHILE, PATIENCE, Played, give_back};
 use crate::pool::Pool;
 
-/// Of every lock. Much shorter, and a busy machine would end locks that nobody wants to end.
+/// Of every lock. With a much shorter one, a busy machine would end locks in use.
 pub(crate) const TTL: Duration = Duration::from_secs(12);
 
-/// What fencelock is told besides: to be patient with a server on a busy machine.
+/// A further option of fencelock: patience with a server on a busy machine.
 pub(crate) const OPTIONS: &str = "request_deadline_ms=5000";
 
-/// Everybody polls, every 0.3 s at the latest. Generous, since several cells are played at a time.
+/// All clients poll, every 0.3 s at the latest. Generous, since several cells are played at a time.
 const WAKE_BOUND: Duration = Duration::from_secs(2);
 
 /// The same where one of three masters does not answer, which some ask for as long as half a second at each step.
 const WAKE_BOUND_AT_TWO: Duration = Duration::from_secs(8);
 
-/// How long somebody tries there who then gives up: for longer than it waits for the answer of that master.
+/// How long a client tries there before it gives up: for longer than it waits for the answer of that master.
 const A_WHILE_AT_TWO: Duration = Duration::from_secs(3);
 
-/// How much later than the end of its key the lock of a killed holder may be somebody else's.
+/// How much later than the end of its key the lock of a killed holder may be granted to the other.
 const TAKEOVER_SLACK: Duration = Duration::from_secs(15);
 
-/// What is needed to play on Redis.
+/// The needs of a game on Redis.
 pub(crate) struct Stage<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) scratch: &'a Path,
-    /// One, or several masters that know nothing of each other.
+    /// A server, or several independent masters.
     pub(crate) servers: &'a [Server],
     /// fencelock, which shows who holds, and breaks grants.
     pub(crate) fencelock: &'a Mutex<Driver>,
@@ -68,7 +68,7 @@ impl Stage<'_> {
 /// Two processes in the middle of a cell.
 struct Game<'a> {
     stage: &'a Stage<'a>,
-    /// Those that answer.
+    /// The servers that answer.
     servers: &'a [Server],
     number: usize,
     pair: Pair<'a>,
@@ -90,7 +90,7 @@ impl Game<'_> {
         Ok(Played { wake: Some(wake), counted, takeover: Some(takeover), refusal: None })
     }
 
-    /// One of the masters fails while the lock is held: the others are a quorum, and do all that three do.
+    /// A master fails while the lock is held: the others are a quorum, and do all that three do.
     fn loses_a_master(&mut self) -> Result<Played> {
         let lock = self.fresh();
         let held = self.pair.hold(&lock.name)?;
@@ -110,10 +110,10 @@ impl Game<'_> {
         Ok(Played { wake: Some(wake), takeover: Some(takeover), ..Played::default() })
     }
 
-    /// It hears of nothing, and has the lock once it looks again.
+    /// The client receives no notice, and has the lock once it looks again.
     fn sleeps(&mut self) -> Result<Played> {
         self.is_excluded()?;
-        // It may look again right after a release by chance, but not each time.
+        // The client may look again right after a release by chance, but not each time.
         let mut wake = self.turn()?;
         for _again in 0..2 * TURNS {
             if wake <= WAKE_BOUND {
@@ -129,7 +129,7 @@ impl Game<'_> {
         Ok(Played { wake: Some(wake), takeover: Some(takeover), ..Played::default() })
     }
 
-    /// Who tries for a while is refused, leaves nothing behind and changes nothing; fencelock shows who holds.
+    /// A client that tries for a while is refused, leaves nothing behind and changes nothing; fencelock shows the holder.
     fn is_excluded(&mut self) -> Result<()> {
         let lock = self.fresh();
         let held = self.pair.hold(&lock.name)?;
@@ -176,7 +176,7 @@ impl Game<'_> {
         let acquired = self.pair.contender.done().context("after the break")?;
         let theirs = self.value(&lock)?;
         self.pair.holder.send(&format!("release {held}"))?;
-        // What it is told is its client's affair.
+        // The words of its refusal are its client's affair.
         ensure!(
             self.pair.holder.answer(PATIENCE)?.is_some(),
             "whose grant was broken never came back from its release"
@@ -192,7 +192,7 @@ impl Game<'_> {
         self.pair.hold(&lock.name)?;
         self.pair.queue_up(&lock.name)?;
         self.pair.holder.kill()?;
-        // Before the server is asked: what it says counts from later.
+        // Before the request to the server: the server's answer counts from later.
         let asked = Instant::now();
         let left = if self.is_one_key() { self.left(&lock)? } else { None };
         let acquired = self.pair.contender.done().context("after the holder was killed")?;
@@ -246,7 +246,7 @@ impl Game<'_> {
         Ok(Played { takeover: Some(took), ..Played::default() })
     }
 
-    /// It is told why it cannot have it, changes nothing, and can have it afterwards.
+    /// The client is refused with the reason, changes nothing, and can have the lock afterwards.
     fn refused(&mut self) -> Result<Played> {
         let lock = self.fresh();
         let held = self.pair.hold(&lock.name)?;
@@ -260,7 +260,7 @@ impl Game<'_> {
         Ok(Played { refusal: Some(refusal), ..Played::default() })
     }
 
-    /// A name that nobody has used.
+    /// An unused name.
     fn fresh(&mut self) -> Lock {
         self.rounds += 1;
         let name = format!("cell-{}-{}", self.number, self.rounds);
@@ -273,8 +273,8 @@ impl Game<'_> {
         matches!(holder, Nodes::String(_) | Nodes::Masters(_)) && holder == contender
     }
 
-    /// What is under the holder's key, of whatever type it is: on every server, which some clients go on telling when a quorum has
-    /// answered.
+    /// The value of the holder's key, of any type: on every server, since some clients still write after the answers of a
+    /// quorum.
     fn value(&self, lock: &Lock) -> Result<Reply> {
         let Some(key) = &lock.key else { return Ok(Reply::Nil) };
         let asked = Instant::now();
@@ -292,7 +292,7 @@ impl Game<'_> {
         self.servers.len() < self.stage.servers.len()
     }
 
-    /// What each of the servers that answer says.
+    /// The answer of each server that answers.
     fn ask_all(&self, request: &[&str]) -> Result<Vec<Reply>> {
         let ask = |server: &Server| server.ask(request).with_context(|| request.join(" "));
         self.servers.iter().map(ask).collect()

@@ -1,4 +1,4 @@
-//! One cell in a database. Who waits there leaves nothing on the server: that it tried is known by its being refused.
+//! A cell in a database. A waiter leaves nothing on the server there: only its refusal proves its try.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,23 +12,23 @@ use crate::pair::{Pair, TURNS, in_time, lock};
 use crate::play::{A_WHILE, Played, give_back};
 use crate::pool::Pool;
 
-/// Of every lock; others renew none. Much shorter, and a busy machine would end locks that nobody wants to end.
+/// Of every lock; others renew none. With a much shorter one, a busy machine would end locks in use.
 pub(crate) const TTL: Duration = Duration::from_secs(20);
 
-/// What fencelock is told besides: to be patient with a server on a busy machine.
+/// A further option of fencelock: patience with a server on a busy machine.
 pub(crate) const OPTIONS: &str = "request_deadline_ms=5000";
 
-/// Everybody polls, every 0.3 s at the latest. Generous, since several cells are played at a time.
+/// All clients poll, every 0.3 s at the latest. Generous, since several cells are played at a time.
 const WAKE_BOUND: Duration = Duration::from_secs(4);
 
-/// How much later than its ttl the lock of a killed holder may be somebody else's.
+/// How much later than its ttl the lock of a killed holder may be granted to the other.
 const TAKEOVER_SLACK: Duration = Duration::from_secs(20);
 
-/// What is needed to play in a database.
+/// The needs of a game in a database.
 pub(crate) struct Stage<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) scratch: &'a Path,
-    /// What its files are told apart by.
+    /// The distinction of its files.
     pub(crate) place: &'static str,
 }
 
@@ -82,7 +82,7 @@ impl Game<'_> {
         Ok(())
     }
 
-    /// The holder is killed while the other waits, which has the lock when that of the dead is over.
+    /// The holder is killed while the other waits, which has the lock when that of the dead has expired.
     fn crash(&mut self) -> Result<Duration> {
         let name = self.fresh();
         self.pair.hold(&name)?;
@@ -99,7 +99,7 @@ impl Game<'_> {
         Ok(took)
     }
 
-    /// A name that nobody has used. Named locks are the whole server's.
+    /// An unused name. Named locks are the whole server's.
     fn fresh(&mut self) -> String {
         self.rounds += 1;
         format!("interop-{}-{}-{}", self.stage.place, self.number, self.rounds)

@@ -1,4 +1,4 @@
-//! Who takes part in an experiment: fencelock, and a careful client of the lock that most people write themselves.
+//! The contestants of an experiment: fencelock, and a careful client of the lock that most people write themselves.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use fencelock_testbed::redis::{Hands, Reply};
 /// How long leases are.
 pub(super) const TTL: Duration = Duration::from_secs(2);
 
-/// How soon somebody asks again who was refused.
+/// How soon a refused client asks again.
 const AGAIN: Duration = Duration::from_millis(5);
 
 const DROP: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
@@ -23,7 +23,7 @@ const DROP: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.c
 const EXTEND: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
 
-/// Whose lock it is.
+/// The client whose lock is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Lock {
     /// fencelock's default layout on one server, with fencing tokens.
@@ -111,7 +111,7 @@ impl Held {
         }
     }
 
-    /// What it hands to a resource.
+    /// Its token for a resource.
     pub(super) fn token(&self) -> Option<i64> {
         match self {
             Self::Ours(guard, _) => guard.token().map(FencingToken::to_i64),
@@ -188,7 +188,7 @@ impl ByHand {
         } else if gone >= self.quorum() {
             self.until.store(0, Ordering::Release);
         }
-        // Not answered, or refused: whatever was certain before still is.
+        // Not answered, or refused: an earlier certainty still holds.
         self.believes()
     }
 }

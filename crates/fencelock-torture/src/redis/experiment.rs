@@ -1,4 +1,4 @@
-//! What a Redis lock cannot promise, shown and counted: one thing happens to the server or to the holder, somebody else
+//! Limits of a Redis lock, shown and counted: a fault happens to the server or to the holder, another client
 //! takes the lock, and then both write to a resource, the newer holder first.
 
 use std::io;
@@ -60,7 +60,7 @@ pub enum Experiment {
     QuorumHolderPaused,
 }
 
-/// How long somebody asks who is granted nothing, and how long two are watched who both believe.
+/// How long a client asks that is granted nothing, and how long two are watched that both believe.
 const LONG: Duration = Duration::from_secs(8);
 
 /// How far the clock jumps, in seconds.
@@ -73,7 +73,7 @@ impl Experiment {
     /// Runs it so often, with this lock, on servers of each round's own, several rounds at a time.
     ///
     /// # Errors
-    /// When servers do not do what they are told, or nobody can take the lock where somebody must.
+    /// When servers do not obey, or no client can take a lock that must be free.
     pub fn run(self, lock: Lock, times: usize, at_once: usize) -> io::Result<Findings> {
         let (mut findings, mut left) = (Findings::new(self, lock), times);
         while left > 0 {
@@ -170,8 +170,8 @@ impl Experiment {
     }
 }
 
-/// Whether a resource that has accepted a write with the newer token accepts one with the older, which comes late. One that
-/// is handed no tokens has nothing to compare.
+/// Whether a resource that has accepted a write with the newer token accepts one with the older, which comes late. A resource
+/// without tokens has nothing to compare.
 fn accepts(newer: Option<i64>, older: Option<i64>) -> bool {
     newer.zip(older).is_none_or(|(newer, older)| older >= newer)
 }
@@ -184,7 +184,7 @@ struct Scene {
     _following: Proxy,
     /// Of the holder.
     way: Proxy,
-    /// The masters beside the primary, and the holder's ways to them.
+    /// The other masters, and the holder's ways to them.
     others: Vec<(Server, Proxy)>,
 }
 
@@ -197,7 +197,7 @@ impl Scene {
         if let Some(replica) = &replica {
             demand("a replica that follows", || replica.info("master_link_status").is_ok_and(|link| link == "up"))?;
             demand("a primary that is followed", || primary.info("connected_slaves").is_ok_and(|count| count == "1"))?;
-            // What a guarded primary refuses until it has heard of its replica.
+            // A guarded primary refuses this until its replica has answered.
             demand("a primary that takes writes", || primary.ask(&["SET", "ready", "1"]).is_ok())?;
         }
         match experiment {
@@ -276,7 +276,7 @@ impl Scene {
             }
             Experiment::ClockBehindRenewed => {
                 demand("a second one that waits", || self.is_waited_for().unwrap_or(false))?;
-                // Who waits finds out by itself: nobody clears away what the dead left.
+                // A waiter finds out by itself: no janitor clears away the remains of the dead.
                 self.primary.ask(&["SET", "fencelock:2:janitor", ""])?;
                 self.primary.set_clock(-STEP_BACK)?;
                 demand("a renewal after the step", || self.is_renewed().unwrap_or(false))?;

@@ -1,4 +1,4 @@
-//! What came of an experiment, in counts.
+//! The outcome of an experiment, in counts.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use super::contestants::Lock;
 use super::experiment::Experiment;
 
-/// What came of one round; nothing where nobody else was granted the lock.
+/// The outcome of a round; nothing where no second client was granted the lock.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Round {
     /// From what happened to the second grant.
@@ -21,7 +21,7 @@ pub(super) struct Round {
     pub(super) risen: Option<bool>,
 }
 
-/// What came of an experiment.
+/// The outcome of an experiment.
 #[derive(Debug, Clone)]
 pub struct Findings {
     experiment: Experiment,
@@ -44,7 +44,7 @@ impl Findings {
         self.rounds.iter().filter(|round| round.both.is_some()).count()
     }
 
-    /// How many grants there were beside the first one of each round.
+    /// How many grants there were besides the first one of each round.
     #[must_use]
     pub fn second_grants(&self) -> usize {
         self.rounds.iter().filter(|round| round.waited.is_some()).count()
@@ -87,7 +87,7 @@ fn spread(durations: impl Iterator<Item = Duration>) -> String {
     }
 }
 
-/// What the columns of [`Findings`] are.
+/// The columns of [`Findings`].
 pub const HEAD: &str = "| experiment | lock | rounds | granted to a second one | after (median / most) | both believed | for (median / most) | late writes accepted |\n|---|---|---|---|---|---|---|---|";
 
 #[cfg(test)]

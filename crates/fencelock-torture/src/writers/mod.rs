@@ -97,10 +97,10 @@ pub enum Check {
     Look,
 }
 
-/// What came of a drill.
+/// The outcome of a drill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// How often somebody was hurt.
+    /// How many faults the writers met.
     pub faults: usize,
     /// Transactions that were committed.
     pub sections: u64,
@@ -172,7 +172,7 @@ impl Drill<'_> {
         ledger.count(done.into_inner())
     }
 
-    /// One writer with a way of its own, and what befalls it.
+    /// Drives a writer with a way of its own, and makes its faults.
     fn hurt(&self, ledger: &dyn Ledger, mut random: fastrand::Rng, done: &AtomicUsize) -> io::Result<()> {
         let proxy = Proxy::start(ledger.address())?;
         let start = || {
@@ -214,20 +214,20 @@ impl Drill<'_> {
                 return Err(io::Error::other("a writer gave up"));
             }
         }
-        // One who counted a fault that was too much takes it back.
+        // A thread that counted a fault too many takes it back.
         done.fetch_sub(1, Ordering::Relaxed);
         process.kill()
     }
 }
 
-/// What a writer is told.
+/// The arguments of a writer.
 struct Writer {
     address: String,
     holds: bool,
     level: String,
 }
 
-/// One writer: `DATABASE ADDRESS hold|look LEVEL`. Writes until it is killed.
+/// A writer: `DATABASE ADDRESS hold|look LEVEL`. Writes until it is killed.
 pub fn writer_main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [database, address, way, level] = arguments.as_slice() else { return ExitCode::FAILURE };
@@ -241,7 +241,7 @@ pub fn writer_main() -> ExitCode {
                 true => mysql::write(&writer).await,
                 false => postgres::write(&writer).await,
             };
-            // Whatever went wrong: from the beginning.
+            // After any failure: from the beginning.
             if written.is_err() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
