@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::packages;
 use crate::shell::{self, Result, cargo};
 
-/// The version that a fresh machine gets; another one that is there already is taken as it is.
+/// The version that a fresh machine gets; an installed one of another version is used.
 const CARGO_DENY: &str = "0.20.2";
 
 /// The document that says how many crates a small build has.
@@ -23,7 +23,7 @@ pub(crate) fn cycles() -> Result {
     shell::run(cargo(&args).arg("--test-threads=1"))
 }
 
-/// What is published without any feature, and with each one alone; the command and the examples without the unstable one.
+/// Published crates without any feature, and with each one alone; the command and the examples without the unstable one.
 pub(crate) fn features() -> Result {
     for package in published()? {
         let check = |features: &str| {
@@ -35,12 +35,12 @@ pub(crate) fn features() -> Result {
         section(&manifest, "features").filter(|(name, _)| *name != "default").try_for_each(|(name, _)| check(name))?;
     }
     small_builds()?;
-    // By themselves: what they use without `unstable-store` is what users have.
+    // By themselves: users have what they use without `unstable-store`.
     let users = ["clippy", "--package", "fencelock-cli", "--package", "fencelock-examples", "--", "--deny", "warnings"];
     shell::run(&mut cargo(&users))
 }
 
-/// The lines `key = value` of a section of a manifest. A value that goes on over several lines is cut.
+/// The lines `key = value` of a section of a manifest. A value over several lines is cut.
 fn section<'a>(manifest: &'a str, name: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
     let head = format!("[{name}]");
     let lines =
@@ -93,12 +93,12 @@ fn crates(features: Option<&str>) -> Result<usize> {
     Ok(listed.lines().filter(|line| !line.is_empty()).map(name).collect::<BTreeSet<_>>().len())
 }
 
-/// What is published compiles on the oldest compiler that it names, with TLS and without.
+/// Published crates compile on the oldest compiler that they name, with TLS and without.
 pub(crate) fn oldest() -> Result {
     let version = oldest_compiler("Cargo.toml", "workspace.package")?;
     let all = ["--package", "fencelock-cli", "--package", "fencelock", "--package", "fencelock-zookeeper"];
     check_on(&version, &[&all[..], &["--all-features"]].concat())?;
-    // What stands in for TLS where it is left out. Every feature alone is a part of these two.
+    // The choice where TLS is left out. Every feature alone is a part of these two.
     let plain = "file,memory,redis,zookeeper,postgres,mysql";
     check_on(&version, &["--package", "fencelock", "--no-default-features", "--features", plain])?;
     // Its own, which is that of sqlx.
@@ -118,7 +118,7 @@ fn oldest_compiler(path: &str, of: &str) -> Result<String> {
 fn check_on(version: &str, args: &[&str]) -> Result {
     let rustup = |args: &[&str]| {
         let mut command = shell::command("rustup");
-        // Beside the other builds, which another compiler would make begin anew.
+        // Apart from the other builds, which another compiler would make begin anew.
         command.args(args).env("CARGO_TARGET_DIR", "target/oldest");
         command
     };
@@ -137,7 +137,7 @@ pub(crate) fn rustdoc() -> Result {
     doc(&["--workspace", "--all-features"])
 }
 
-/// What is published is complete: its metadata, licences and description. Not built from there, for that takes as long as all
+/// Published crates are complete: metadata, licences and description. Not built from there, for that takes as long as all
 /// else that is built.
 pub(crate) fn package() -> Result {
     let published = published()?;
@@ -172,7 +172,7 @@ pub(crate) fn readme() -> Result {
     let line = readme.lines().find(|line| line.starts_with("cargo run --"));
     let line = line.ok_or("README has no line that starts with `cargo run --`")?;
     let scratch = shell::root().join("target/readme");
-    // It is there only after an earlier run.
+    // The directory is there only after an earlier run.
     let _ = std::fs::remove_dir_all(&scratch);
     let mut shell = shell::command("sh");
     shell.args(["-c", line]).env("CARGO_TARGET_DIR", &scratch).env_remove("FENCELOCK_STORE");

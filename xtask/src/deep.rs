@@ -1,4 +1,4 @@
-//! `cargo xtask deep`: what is no part of the gate, one row after the other, alone on the machine.
+//! `cargo xtask deep`: the rows outside the gate, one after the other, alone on the machine.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -78,7 +78,7 @@ const ROWS: &[Row] = &[
     row("cycles", 150, Check(checks::cycles)),
 ];
 
-/// What every row of tests is built with: everything, so that nothing is built twice.
+/// The build of every row of tests: everything, so that nothing is built twice.
 const SELECTION: [&str; 2] = ["--workspace", "--all-features"];
 
 pub(crate) fn run(args: &[String]) -> Result {
@@ -119,11 +119,11 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Row>> {
     Ok(ROWS.iter().filter(|row| names.is_empty() || names.iter().any(|name| row.name == name)).collect())
 }
 
-/// What a row printed that its end repeats.
+/// The lines of a row that its end repeats.
 #[derive(Default)]
 struct Seen {
     passed: u64,
-    /// What was judged by time: its bound, and what it took.
+    /// Judgements by time: the bound, and the time taken.
     bounds: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The gate: what has to hold before a change lands. `.ci/run` is its list of steps; two of them are verbs here.
+//! The gate: the conditions before a change lands. `.ci/run` is its list of steps; two of them are verbs here.
 
 use std::process::Command;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::packages;
 use crate::shell::{self, Result, cargo};
 
-/// What the gate builds: all but the crates of which nothing is tested in it. One selection for every call of cargo, so that
+/// The build of the gate: all but the crates of which nothing is tested in it. The selection is the same for every call of cargo, so that
 /// nothing is built twice.
 const SELECTION: [&str; 7] =
     ["--workspace", "--exclude", "fencelock-bench", "--exclude", "fencelock-interop", "--exclude", "fencelock-torture"];

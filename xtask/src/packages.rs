@@ -1,4 +1,4 @@
-//! What has to be on the machine besides Rust, and the Debian package that brings it.
+//! The needs of the machine besides Rust, and the Debian package that brings them.
 
 pub(crate) use fencelock_testbed::install::{Need, ensure};
 use fencelock_testbed::{
@@ -6,7 +6,7 @@ use fencelock_testbed::{
     TERMINAL_PROGRAMS, ZOOKEEPER,
 };
 
-/// What the gate's tests run. Coreutils and a C linker are on every Debian that has Rust.
+/// The programs of the gate's tests. Coreutils and a C linker are on every Debian that has Rust.
 pub(crate) const GATE: &[Need] = &[
     Need { probe: &["bash", "--version"], package: "bash" },
     Need { probe: &["setsid", "--version"], package: "util-linux" },
@@ -34,13 +34,13 @@ pub(crate) const SERVERS: &[Package] = &[
     SUDO,
 ];
 
-/// What `bench` compares with: Python's `filelock`, in an environment of its own.
+/// The peer of `bench`: Python's `filelock`, in an environment of its own.
 pub(crate) const BENCH: &[Need] = &[
     Need { probe: &["python3", "--version"], package: "python3" },
     Need { probe: &["python3", "-c", "import venv, ensurepip"], package: "python3-venv" },
 ];
 
-/// What builds and runs the clients of other languages.
+/// The tools that build and run the clients of other languages.
 pub(crate) const INTEROP: &[Need] = &[
     Need { probe: &["javac", "--version"], package: "default-jdk-headless" },
     Need { probe: &["mvn", "--version"], package: "maven" },

@@ -34,7 +34,7 @@ pub(crate) fn interop(args: &[String]) -> Result {
 /// `cargo xtask torture <store>`.
 pub(crate) fn torture(args: &[String]) -> Result {
     packages::ensure(packages::GATE, packages::SERVERS)?;
-    // All of its binaries: it runs the others itself.
+    // All of its binaries: the first runs the others itself.
     shell::run(&mut cargo(&["build", "--release", "--package", "fencelock-torture"]))?;
     shell::run(&mut release("fencelock-torture", "fencelock-torture", args))
 }
@@ -55,7 +55,7 @@ pub(crate) fn docs(args: &[String]) -> Result {
     shell::run(cargo(&["test", "--package", "fencelock-bench", "--test", "figures"]).envs([write]))
 }
 
-/// `cargo xtask fuzz <target> [seconds]`: arbitrary bytes against the ZooKeeper client. No part of the gate: it needs a nightly compiler.
+/// `cargo xtask fuzz <target> [seconds]`: arbitrary bytes against the ZooKeeper client; no part of the gate, as it needs a nightly compiler.
 pub(crate) fn fuzz(args: &[String]) -> Result {
     const FUZZ: &str = "crates/fencelock-zookeeper/fuzz";
     let usage = format!("takes a target (a file in {FUZZ}/fuzz_targets) and perhaps seconds, and was given {args:?}");
@@ -63,7 +63,7 @@ pub(crate) fn fuzz(args: &[String]) -> Result {
     let seconds = seconds.first().map_or(Ok(60), |seconds| seconds.parse::<u32>());
     let Ok(seconds @ 1..) = seconds else { return Err(usage) };
     shell::read(&format!("{FUZZ}/fuzz_targets/{target}.rs")).map_err(|_| usage)?;
-    // What is found is kept in the first, which is nobody's but ours; it begins with the seeds of the repository.
+    // The first keeps the findings, and is ours alone; the fuzzer begins with the seeds of the repository.
     let [corpus, seeds] = ["corpus", "seeds"].map(|kept| format!("{FUZZ}/{kept}/{target}"));
     std::fs::create_dir_all(shell::root().join(&corpus)).map_err(|error| format!("{corpus}: {error}"))?;
     // The compiler that runs this is not the one that is needed.

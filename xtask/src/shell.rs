@@ -41,10 +41,10 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// Until when what we run may run: a month from now, unless somebody said less.
+/// Until when our commands may run: a month from now, unless a caller set less.
 static DEADLINE: Mutex<Option<Instant>> = Mutex::new(None);
 
-/// From now on, what is run is killed when `limit` is over, with all that it started.
+/// From now on, a command is killed when `limit` has passed, with all that it started.
 pub(crate) fn limit(limit: Duration) {
     *DEADLINE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + limit);
 }
@@ -70,7 +70,7 @@ pub(crate) fn run_and_look(command: &mut Command, mut look: impl FnMut(&str)) ->
     judge(&shown, ended)
 }
 
-/// Runs the command and returns what it prints; what it says on standard error is shown as it comes.
+/// Runs the command and returns its output; its standard error is shown as it comes.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = show(command);
     println!("$ {shown}");
@@ -91,14 +91,14 @@ fn judge(shown: &str, ended: io::Result<ExitStatus>) -> Result {
     }
 }
 
-/// What ends us is passed on to these: processes that we started, each with all that it started itself.
+/// Signals that end us are passed on to these: processes that we started, each with all that it started itself.
 static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 fn running() -> std::sync::MutexGuard<'static, Vec<Pid>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs the command as a process group, which outlives neither its end, nor `limit`, nor us when we are told to end.
+/// Runs the command as a process group, which outlives neither its end, nor `limit`, nor our end.
 fn follow(command: &mut Command, limit: Duration, mut each: impl FnMut(&str)) -> io::Result<ExitStatus> {
     static RELAY: OnceLock<()> = OnceLock::new();
     RELAY.get_or_init(|| {
@@ -124,7 +124,7 @@ fn follow(command: &mut Command, limit: Duration, mut each: impl FnMut(&str)) ->
     let has_ended = Arc::new(AtomicBool::new(false));
     let ends = Arc::clone(&has_ended);
     let end = std::thread::spawn(move || {
-        // Nobody asks for its status before, so the number is still its own.
+        // No thread asks for its status before, so the number is still its own.
         let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let _ = kill_process_group(pid, Signal::KILL);
         ends.store(true, Ordering::SeqCst);
@@ -135,7 +135,7 @@ fn follow(command: &mut Command, limit: Duration, mut each: impl FnMut(&str)) ->
         let read = stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).split(b'\n'));
         read.map_while(io::Result::ok).try_for_each(|text| line.send(text))
     });
-    // What outlives it in a group of its own may keep its output open, and print, for ever.
+    // A process that outlives it in a group of its own may keep its output open, and print, for ever.
     let mut end_seen = None;
     while end_seen.is_none_or(|seen: Instant| seen.elapsed() < Duration::from_secs(2)) {
         match lines.recv_timeout(Duration::from_millis(100)) {
@@ -159,7 +159,7 @@ fn relay(mut signals: Signals) {
     // Not given back: nothing new begins.
     let running = running();
     for pid in &*running {
-        // It may have ended by itself.
+        // The group may have ended by itself.
         let _ = kill_process_group(*pid, if signal == SIGINT { Signal::INT } else { Signal::TERM });
     }
     std::process::exit(128 + signal)
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use fencelock_testbed::{PATIENCE, wait_until};
 
-    /// Set in the process that is told to end: where the process that it starts writes its id.
+    /// Set in the process that is asked to end: where the process that it starts writes its id.
     const PLACE: &str = "XTASK_TEST_PLACE";
 
     #[test]

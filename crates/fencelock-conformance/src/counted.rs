@@ -16,12 +16,12 @@ use futures_core::stream::BoxStream;
 
 use crate::fixture::{Faults, Process};
 
-/// What one process has asked of a store, and was told, so far: by the contract, and on the wire where there is one.
+/// The requests of a process to a store, and the answers, so far: by the contract, and on the wire where there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// Requests.
     pub(crate) requests: u64,
-    /// Places that the answers told of.
+    /// Places in the answers.
     pub(crate) told: u64,
     /// Bytes sent.
     pub(crate) up: u64,
@@ -30,12 +30,12 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// What most of `costs` come to: each count is the median of theirs.
+    /// The typical one of `costs`: each count is the median of theirs.
     pub(crate) fn median(costs: &[Self]) -> Self {
         Self::ranked(costs, costs.len() / 2)
     }
 
-    /// What a thing costs that always costs the same, where at times something else went on beside it: each count is the least of theirs.
+    /// The cost of a thing of constant cost, without the other work of the moment: each count is the least of theirs.
     pub(crate) fn least(costs: &[Self]) -> Self {
         Self::ranked(costs, 0)
     }
@@ -54,7 +54,7 @@ impl Cost {
         }
     }
 
-    /// What was spent since `before`.
+    /// The cost since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         let Self { requests, told, up, down } = before;
         Self { requests: self.requests - requests, told: self.told - told, up: self.up - up, down: self.down - down }

@@ -44,28 +44,28 @@ pub trait Fixture: Send + Sync + 'static {
         PATIENCE
     }
 
-    /// What a wake may take beyond the bound that the store's capability declares. By default nothing. Tests that must not judge
+    /// The time that a wake may take beyond the bound of the store's capability. By default none. Tests that must not judge
     /// real time return their patience.
     fn slack(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// What is in the store beyond live sessions and beyond what its capability declares as residue, one line each.
-    /// `None`, the default, when nobody can tell; [`Store::names`] is looked at in any case.
+    /// The remains in the store beyond live sessions and beyond its capability's residue, one line each.
+    /// `None`, the default, when unknown; [`Store::names`] is looked at in any case.
     fn leftovers(&self) -> BoxFuture<'_, Option<Vec<String>>> {
         Box::pin(async { None })
     }
 }
 
-/// One process's way to the store under test.
+/// A process's way to the store under test.
 pub struct Process {
     /// The store as this process opened it.
     pub store: Arc<dyn Store>,
-    /// What can go wrong on its way.
+    /// The faults of its way.
     pub faults: Arc<dyn Faults>,
 }
 
-/// What can be made to go wrong between one process and the store. A method that cannot do it says so by its answer,
+/// The faults between a process and the store that a test can cause. A method that cannot do it says so by its answer,
 /// and the laws that need it have to be excused.
 pub trait Faults: Send + Sync {
     /// Kills the process's connections. By default nothing: dropping the sessions is crash enough.
@@ -83,7 +83,7 @@ pub trait Faults: Send + Sync {
         false
     }
 
-    /// How many bytes went to the store and came from it so far; `None`, the default, where nobody counts them.
+    /// How many bytes went to the store and came from it so far; `None`, the default, where they are not counted.
     fn traffic(&self) -> Option<(u64, u64)> {
         None
     }

@@ -30,7 +30,7 @@ pub struct Excuse {
     /// Whether the store breaks the law. Otherwise the law says nothing about it, or cannot be tried on it.
     #[serde(default)]
     pub broken: bool,
-    /// Whether chance decides if the store keeps the law: what comes first at its server, say.
+    /// Whether chance decides if the store keeps the law: the order of arrival at its server, say.
     #[serde(default)]
     pub chance: bool,
 }
@@ -67,7 +67,7 @@ pub fn run(law: &Law, fixture: Arc<dyn Fixture>, seed: u64) -> Verdict {
     run_by(Claim::MUTEX, law, fixture, seed)
 }
 
-/// The same, where the one that excludes everybody claims `whole`: a mutex, a writer, or all permits of a semaphore. Of the laws
+/// The same, where the claim that excludes all others is `whole`: a mutex, a writer, or all permits of a semaphore. Of the laws
 /// that are not of exclusive locks this makes nothing else.
 pub fn run_by(whole: Claim, law: &Law, fixture: Arc<dyn Fixture>, seed: u64) -> Verdict {
     let tried = catch_unwind(AssertUnwindSafe(|| {
@@ -89,7 +89,7 @@ pub fn judge(store: &str, law: &str, fixture: Arc<dyn Fixture>, excused: &str, s
     judge_by(Claim::MUTEX, store, law, fixture, excused, seed)
 }
 
-/// The same, where the one that excludes everybody claims `whole`. What a store's capability says that it has not, it need not keep.
+/// The same, where the claim that excludes all others is `whole`. A store need not keep laws of capabilities that it lacks.
 ///
 /// # Errors
 /// As [`judge`].
@@ -135,18 +135,18 @@ pub fn seed() -> u64 {
     given.unwrap_or_else(|| RandomState::new().hash_one(0) >> 1)
 }
 
-/// The claims that exclude everybody: a mutex's, a writer's, and that of all permits of a semaphore.
+/// The claims that exclude all others: a mutex's, a writer's, and that of all permits of a semaphore.
 #[must_use]
 pub fn wholes() -> [Claim; 3] {
     [Claim::MUTEX, Claim::WRITER, permits(3, 3)]
 }
 
-/// One `#[test]` for every law, and for those of exclusive locks two more, in which a writer and a holder of all permits of
+/// A `#[test]` for every law, and for those of exclusive locks two more, in which a writer and a holder of all permits of
 /// a semaphore stand for the mutex: `suite!("name of the store", factory)`, where `factory()` makes a [`Fixture`].
 ///
 /// The name finds the store's excuses; the store's own file of excuses may be given as `, excused = text`. With
 /// `, only = mutexes` or `, only = mutexes_and_writers` less stands for the mutex, where the rest is shown already. A last
-/// `, laws = untimed` or `, laws = timed` leaves the others out: those that judge real time, or load a server, and those that do not.
+/// `, laws = untimed` or `, laws = timed` leaves the others out: laws that judge real time, or load a server, and laws that do not.
 ///
 /// ```no_run
 /// # struct Mine;

@@ -1,4 +1,4 @@
-//! What the laws are written with.
+//! The tools of the laws.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -29,9 +29,9 @@ pub type Verdict<T = ()> = Result<T, Fault>;
 /// Why a law was not kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// The store broke it; what happened.
+    /// The store broke the law; how.
     Broken(String),
-    /// It says nothing about this store, or cannot be tried on it; why.
+    /// The law does not apply to this store, or cannot be tried on it; why.
     Inapplicable(String),
 }
 
@@ -75,7 +75,7 @@ pub(crate) const NO_NOTES: &str = "the store keeps no notes";
 pub(crate) const NOT_OFFERED: &str = "the store failed: Unsupported";
 /// Why laws about sticky locks say nothing about a store.
 pub(crate) const NO_WAITERS: &str = "the store shows no waiters";
-/// What excuses a store by its capability, so that no further excuse is needed.
+/// Excuses by a store's capability, so that no further excuse is needed.
 pub(crate) const BY_CAPABILITY: [&str; 6] = [NO_SHARED_CLAIMS, NO_PERMITS, NO_ORDER, NO_TOKENS, NO_NOTES, NO_WAITERS];
 
 /// How long a law waits for what must happen at all, where no bound is declared.
@@ -83,12 +83,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 /// How long a law looks whether something happens that must not.
 pub(crate) const GLANCE: Duration = Duration::from_millis(20);
 
-/// One run of one law: the store under test and a source of chance.
+/// A run of a law: the store under test and a source of chance.
 #[derive(Clone)]
 pub struct World {
     fixture: Arc<dyn Fixture>,
     clients: Arc<AtomicU64>,
-    /// What every random choice of the law follows from.
+    /// The source of every random choice of the law.
     pub seed: u64,
     /// The claim to the whole of a lock that the laws of exclusive locks are tried with.
     pub(crate) whole: Claim,

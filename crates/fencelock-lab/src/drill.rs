@@ -1,4 +1,4 @@
-//! One run: hurt, heal, go on, count what is left, check.
+//! A run: hurt, heal, continue, count the remains, check.
 
 use std::fmt;
 use std::io;
@@ -25,9 +25,9 @@ pub struct Drill {
     pub directory: PathBuf,
     /// The worker binary.
     pub worker: PathBuf,
-    /// What is done to the workers.
+    /// The faults of the workers.
     pub strategy: Strategy,
-    /// What the locks are used as.
+    /// The use of the locks.
     pub uses: Uses,
     /// Decides the schedule, and what the workers ask for.
     pub seed: u64,
@@ -84,7 +84,7 @@ impl Drill {
     /// Runs it. Blocks; every process it started is gone when it returns, or when it is unwound.
     ///
     /// # Errors
-    /// What the machine refuses: files, processes, the store as seen by the harness itself. What the locks do wrong is
+    /// When the machine refuses: files, processes, the store as seen by the harness itself. Faults of the locks are
     /// in the verdict.
     pub fn run(&self) -> io::Result<Verdict> {
         let mut toll = Toll::default();
@@ -192,12 +192,12 @@ impl Drill {
     }
 }
 
-/// What came of a drill.
+/// The outcome of a drill.
 #[derive(Debug)]
 pub struct Verdict {
-    /// What was done to the workers.
+    /// The faults of the workers.
     pub strategy: Strategy,
-    /// What the locks were used as.
+    /// The use of the locks.
     pub uses: Uses,
     /// The seed of the schedule.
     pub seed: u64,
@@ -205,16 +205,16 @@ pub struct Verdict {
     pub toll: Toll,
     /// Workers that failed, locks that are stuck, things left in the store.
     pub faults: Vec<String>,
-    /// What had to be mended at the store's servers that nobody here had broken: no fault of the locks, and a reason to doubt the rest.
+    /// Repairs of the store's servers without a fault of ours: no fault of the locks, and a reason to doubt the rest.
     pub remarks: Vec<String>,
-    /// What the checker says.
+    /// The checker's report.
     pub report: Report,
-    /// What the processes logged.
+    /// The logs of the processes.
     pub history: History,
 }
 
 impl Verdict {
-    /// Whether nothing is wrong: no violation, nobody stuck, nothing left.
+    /// Whether nothing is wrong: no violation, no waiter stuck, nothing left.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.faults.is_empty() && self.report.is_clean()

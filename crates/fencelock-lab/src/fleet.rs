@@ -15,7 +15,7 @@ use crate::history::{LogEvent, LogWriter};
 /// How often the harness looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// One process, and those that took its place.
+/// A process, and those that took its place.
 #[derive(Debug)]
 pub(super) struct Worker {
     process: Process,
@@ -38,7 +38,7 @@ pub(super) struct Fleet {
     pub(super) workers: Vec<Worker>,
     /// Grants of workers that are gone, by lock.
     past_grants: Vec<u64>,
-    /// What workers did that they must not do.
+    /// Forbidden acts of workers.
     pub(super) faults: Vec<String>,
     /// Whether one of them ended by itself.
     has_ended: bool,
@@ -155,7 +155,7 @@ impl Fleet {
         past.map(|(lock, past)| past + of(&lock_name(lock))).collect()
     }
 
-    /// Looks until somebody holds a lock, as long as the dead may keep it at most: nobody has to.
+    /// Looks until a worker holds a lock, as long as the dead may keep it at most: no worker has to.
     pub(super) fn wait_for_a_holder(&mut self) -> io::Result<()> {
         let (start, patience) = (Instant::now(), self.site.ttl() * 2 + Duration::from_secs(1));
         while start.elapsed() < patience {
@@ -187,7 +187,7 @@ impl Fleet {
     /// Tells all workers to finish, and waits until they did.
     pub(super) fn finish(&mut self, patience: Duration) -> io::Result<()> {
         for worker in &mut self.workers {
-            // A worker that ended before it could be told is noticed below.
+            // A worker that ended before this order is noticed below.
             let _ = worker.process.order("finish");
         }
         let start = Instant::now();

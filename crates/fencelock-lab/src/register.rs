@@ -1,7 +1,7 @@
-//! What the lock of one name protects: a register in a file that all workers share, and that objects.
+//! The resource behind one lock: a register in a file that all workers share, and that objects.
 //!
-//! It decides under a `flock` of its own, which has nothing to do with fencelock. It keeps what it counted, so that a worker which is
-//! killed takes no count with it. A worker that is stopped in there stops the others, until it goes on or is killed.
+//! The register decides under a `flock` of its own, which has nothing to do with fencelock, and keeps its counts, so that a worker which is
+//! killed takes no count with it. A worker that is stopped in there stops the others, until it continues or is killed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -202,7 +202,7 @@ impl Register {
         match grant.token {
             None => state.count(Count::LateUnfenced),
             Some(token) if token < state.newest => state.count(Count::LateRefused),
-            // Nobody entered with a higher one: either nobody did at all, or tokens do not rise.
+            // No worker entered with a higher one: either none did at all, or tokens do not rise.
             Some(token) if token > state.newest => {
                 state.newest = token;
                 state.count(Count::LateAlone);
@@ -278,7 +278,7 @@ mod tests {
         (directory, register)
     }
 
-    /// What is not nothing, but for how many there were.
+    /// Every fault that is there, with its number.
     fn counted(register: &Register) -> Vec<(usize, u64)> {
         let counts = register.read().unwrap().counts;
         let ordinary = [Count::Sections as usize, Count::WithToken as usize, Count::Queued as usize];

@@ -1,4 +1,4 @@
-//! A resource that objects: it refuses tokens older than the newest that it accepted.
+//! A resource that objects: the resource refuses tokens older than the newest that it accepted.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,8 +12,8 @@ use crate::history::RegisterLog;
 
 /// A fenced register in a file, shared by processes. Its locking is its own and has nothing to do with fencelock.
 ///
-/// It decides under an exclusive `flock`, and logs each decision before it lets go, so that the order of its log is the
-/// order of its decisions. A process that is stopped in there stops the others, until it goes on or is killed.
+/// The register decides under an exclusive `flock`, and logs each decision before the unlock, so that the order of its log is the
+/// order of its decisions. A process that is stopped in there stops the others, until it continues or is killed.
 #[derive(Debug)]
 pub struct Resource {
     lock: String,

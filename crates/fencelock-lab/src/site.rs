@@ -16,23 +16,23 @@ pub enum Outage {
     LeaderKilled,
     /// The server that decides is stopped, and its connections stay.
     LeaderPaused,
-    /// The server that decides is cut off from everybody.
+    /// The server that decides is cut off from all others.
     LeaderCutOff,
-    /// A server that follows is cut off from the one that decides, and from nobody else.
+    /// A server that follows is cut off from the one that decides, and from no other.
     FollowerCut,
-    /// One worker's connections carry nothing, and neither do new ones; nothing that was sent is lost.
+    /// A worker's connections carry nothing, and neither do new ones; nothing that was sent is lost.
     WorkerCut,
-    /// What one worker sends on its open connections arrives only later; new ones are fine.
+    /// The bytes of a worker on its open connections arrive only later; new connections are fine.
     WorkerHeldBack,
-    /// One worker's connections swallow what is sent in either direction, and so do new ones.
+    /// A worker's connections swallow all bytes in either direction, and so do new ones.
     WorkerHoled,
     /// Everybody's connections to one server swallow what is sent.
     ServerHoled,
-    /// One server is killed and started again at once.
+    /// A server is killed and started again at once.
     ServerRestarted,
     /// Every connection is reset once.
     ConnectionsReset,
-    /// One worker's connection ends somewhere in the middle of an answer: after so many bytes as the random number says,
+    /// A worker's connection ends somewhere in the middle of an answer: after so many bytes as the random number says,
     /// modulo [`Outage::ANSWER_BYTES`].
     AnswerCut,
     /// The server that decides forgets everything.
@@ -41,9 +41,9 @@ pub enum Outage {
     ClockAhead,
     /// The clock that leases are judged by is a minute late.
     ClockBehind,
-    /// The server is busy with something that does not end, and says so to everybody.
+    /// The server is busy with something that does not end, and says so to all clients.
     ServerBusy,
-    /// The server lets everybody wait.
+    /// The server lets all clients wait.
     ServerWaits,
     /// The server forgets the programs that were loaded into it, once.
     ScriptsForgotten,
@@ -58,14 +58,14 @@ impl Outage {
     /// Further than any answer to one acquire reaches.
     pub const ANSWER_BYTES: u64 = 400;
 
-    /// The kind of error with which the store refuses while this befalls it, if it does: a worker that is told anything else
+    /// The kind of error with which the store refuses during this outage, if it does: a worker that receives any other error
     /// that no retry can help has found a fault.
     #[must_use]
     pub fn refusal(self) -> Option<ErrorKind> {
         matches!(self, Self::NumbersEnd | Self::QueuesOverflow).then_some(ErrorKind::Exhausted)
     }
 
-    /// All that a storm is made of: those that nobody is refused for.
+    /// The outages of a storm: all that cause no refusal.
     pub const ALL: [Self; 17] = [
         Self::LeaderKilled,
         Self::LeaderPaused,
@@ -145,7 +145,7 @@ pub trait Site: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// What had to be mended that no outage here explains, in words.
+    /// Repairs that no outage here explains, in words.
     fn remarks(&self) -> Vec<String> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! What is done to the workers of a drill, and to the store that they use.
+//! The faults of the workers of a drill, and of their store.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,7 +26,7 @@ pub enum Strategy {
     StopHolders,
     /// Processes are stopped and continued, or killed, in the middle of whatever they do.
     Everything,
-    /// Processes are stopped that hold a lock, until their session is over for certain, and go on then.
+    /// Processes that hold a lock are stopped until their session has certainly ended, and then continue.
     StopHoldersPastTheirSession,
     /// This befalls the store, and is mended well before a session can end of it.
     Brief(Outage),
@@ -37,7 +37,7 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// Those that need nothing but processes.
+    /// Strategies that need nothing but processes.
     pub const PROCESSES: [Self; 6] =
         [Self::Calm, Self::KillAnybody, Self::KillHolders, Self::KillWaiters, Self::StopHolders, Self::Everything];
 
@@ -59,7 +59,7 @@ impl Strategy {
         }
     }
 
-    /// Hurts once: first a worker that is stopped already, else somebody or something else.
+    /// Hurts once: first a worker that is stopped already, else another worker or something else.
     pub(super) fn strike(self, fleet: &mut Fleet, rng: &mut fastrand::Rng, toll: &mut Toll) -> io::Result<()> {
         if self == Self::Storm {
             return one_of_all(fleet, rng).strike(fleet, rng, toll);
@@ -105,7 +105,7 @@ impl Strategy {
     }
 }
 
-/// What a storm does next.
+/// The next fault of a storm.
 fn one_of_all(fleet: &Fleet, rng: &mut fastrand::Rng) -> Strategy {
     let outages = Outage::ALL.into_iter().flat_map(|outage| [Strategy::Brief(outage), Strategy::Long(outage)]);
     let others = Strategy::PROCESSES.into_iter().chain([Strategy::StopHoldersPastTheirSession]);
@@ -150,18 +150,18 @@ fn stop(fleet: &mut Fleet, number: usize, toll: &mut Toll) -> io::Result<()> {
     Ok(())
 }
 
-/// What was done, so that a test can tell that it tested something.
+/// The faults that were made, so that a test can tell that it tested something.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Toll {
     /// Processes killed.
     pub killed: usize,
-    /// Those of them that held a lock.
+    /// Killed workers that held a lock.
     pub killed_holders: usize,
-    /// Those of them that waited for one.
+    /// Killed workers that waited for a lock.
     pub killed_waiters: usize,
     /// Processes stopped.
     pub stopped: usize,
-    /// Those of them that held a lock.
+    /// Stopped workers that held a lock.
     pub stopped_holders: usize,
     /// How often what befell the store.
     pub outages: BTreeMap<Outage, usize>,

@@ -1,4 +1,4 @@
-//! What workers use their locks as.
+//! The uses of the workers' locks.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use serde::{Deserialize, Serialize};
 /// How many permits the semaphores of drills have.
 const CAPACITY: u32 = 3;
 
-/// What the locks of a drill are used as.
+/// The use of the locks of a drill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Uses {
     /// All of them as mutexes.
     Mutexes,
-    /// As read-write locks that everybody writes under: the laws of a mutex hold.
+    /// As read-write locks that all workers write under: the laws of a mutex hold.
     Writers,
-    /// As semaphores of which everybody takes all permits: the laws of a mutex hold.
+    /// As semaphores of which each worker takes all permits: the laws of a mutex hold.
     AllPermits,
     /// As read-write locks, with readers, writers, and writers that go on as readers.
     ReadWriteLocks,
-    /// As semaphores of three, of which everybody takes some.
+    /// As semaphores of three, of which each worker takes some.
     Semaphores,
     /// Each as another one: a mutex, a read-write lock, a semaphore.
     Mixed,
@@ -32,7 +32,7 @@ impl Uses {
     pub const ALL: [Self; 6] =
         [Self::Mutexes, Self::Writers, Self::AllPermits, Self::ReadWriteLocks, Self::Semaphores, Self::Mixed];
 
-    /// What the lock with this number is used as.
+    /// The use of the lock with this number.
     fn of_lock(self, lock: usize) -> Self {
         match (self, lock % 3) {
             (Self::Mixed, 0) => Self::Mutexes,
@@ -78,7 +78,7 @@ pub(super) enum Lock {
     Permits(Semaphore),
 }
 
-/// What was granted.
+/// The granted guard.
 pub(super) enum Held {
     /// A writer, which may go on as a reader.
     Writer(WriteGuard),

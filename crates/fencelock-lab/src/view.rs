@@ -1,4 +1,4 @@
-//! What the harness knows of a worker while it runs: its log, as far as it is written.
+//! The harness's view of a running worker: the written part of its log.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! A worker: takes locks, writes to resources, logs everything, until it is told to finish or dies.
+//! A worker: takes locks, writes to resources, logs everything, until an order to finish or its death.
 
 use std::io::{self, BufRead};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use super::resource::Resource;
 use super::uses::{Held, Lock, Uses};
 use crate::history::{LogEvent, LogWriter};
 
-/// What a worker is told when it is started.
+/// The orders of a worker at its start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Orders {
     pub(super) url: String,
@@ -41,13 +41,13 @@ pub(super) fn lock_name(number: usize) -> String {
     format!("lock-{number}")
 }
 
-/// What the log says of a task's sections: the task in the upper half of the number.
+/// The numbers of a task's sections in the log: the task in the upper half of the number.
 pub(super) const SECTIONS_PER_TASK: u64 = 1 << 32;
 
 /// How long a connection and a release are tried, and a place is waited for that has to leave.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// The longest pause between two looks at a queue that somebody has to leave, and between two tries of a release.
+/// The longest pause between two looks at a queue that a contender has to leave, and between two tries of a release.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 type Failure = Box<dyn std::error::Error>;
@@ -66,7 +66,7 @@ pub fn worker_main() -> ExitCode {
     }
 }
 
-/// Why it cannot go on is in its log, unless it is told here.
+/// The log has the reason of a failure, unless this returns it.
 fn work(orders: Orders) -> Result<ExitCode, Failure> {
     // A worker that is stopped cannot read that its parent is gone.
     #[cfg(target_os = "linux")]
@@ -83,7 +83,7 @@ fn work(orders: Orders) -> Result<ExitCode, Failure> {
     Ok(ExitCode::FAILURE)
 }
 
-/// What the last note of a worker begins with that cannot go on.
+/// The beginning of the last note of a worker that cannot continue.
 pub(super) const FAILED: &str = "failed: ";
 
 /// Ends when all tasks did, or with the first that fails.
@@ -149,7 +149,7 @@ struct Place {
     claim: Claim,
     called: u64,
     not_before: u64,
-    /// 0 when nobody knows.
+    /// 0 when unknown.
     by: u64,
 }
 
@@ -165,7 +165,7 @@ struct Task<'a> {
     is_exhausted: bool,
 }
 
-/// Of a crowd, nobody can tell whose arrival the shared client's observer is told of.
+/// In a crowd, the arrivals that the shared client's observer receives belong to no task in particular.
 async fn task(orders: &Orders, number: usize, shared: &Shared, crowd: Option<Client>) -> Result<(), Failure> {
     let queued = Arc::new(Queued::default());
     let client = match &crowd {
@@ -186,7 +186,7 @@ async fn task(orders: &Orders, number: usize, shared: &Shared, crowd: Option<Cli
 }
 
 /// A process that is stopped inside the store can delay a connection beyond its deadline, and a server that comes back takes
-/// longer than that; it is tried again.
+/// longer than that; the worker tries again.
 async fn connect(url: &str, queued: &Arc<Queued>) -> Result<Client, fencelock::Error> {
     let mut pauses = Pauses::new();
     loop {
@@ -202,7 +202,7 @@ impl Task<'_> {
         self.shared.log.write(self.section, event)
     }
 
-    /// One attempt at one lock, and what it leads to.
+    /// An attempt at a lock, and its consequences.
     async fn section(&mut self) -> Result<(), Failure> {
         self.section += 1;
         let lock = self.rng.usize(..self.locks);
@@ -304,7 +304,7 @@ impl Task<'_> {
         Ok(believes)
     }
 
-    /// Goes on as a reader in the writer's place: another section, which took its place when the writer did.
+    /// Continues as a reader in the writer's place: another section, which took its place when the writer did.
     async fn downgrade(&mut self, guard: WriteGuard, place: &Place) -> Result<(), Failure> {
         let reading = match guard.downgrade_or_keep().await {
             Ok(reading) => reading,
@@ -323,8 +323,8 @@ impl Task<'_> {
         self.release(reading).await
     }
 
-    /// Notes an error that a fault explains: the store could not be reached, or ended the session, or refuses as it is
-    /// bound to. Any other ends the worker.
+    /// Notes an error that a fault explains: the store could not be reached, or ended the session, or refuses by its
+    /// rules. Any other ends the worker.
     fn bear(&self, error: &fencelock::Error) -> Result<(), Failure> {
         let is_refused = self.is_exhausted && error.kind() == ErrorKind::Exhausted;
         let is_explained = error.is_retryable() || error.kind() == ErrorKind::Lost || is_refused;

@@ -15,12 +15,12 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::process::bound;
 
 /// Some hosts and a hub that reaches all of them. The root namespace has no address in there. Dropping it removes the
-/// namespaces; what runs in them has to be gone by then.
+/// namespaces; processes in them have to be gone by then.
 #[derive(Debug)]
 pub struct Network {
     id: String,
     hosts: usize,
-    /// Whose packets are dropped, and where to.
+    /// The sender of dropped packets, and their receiver.
     cuts: Mutex<Vec<(From, usize)>>,
 }
 
@@ -32,7 +32,7 @@ enum From {
 }
 
 impl Network {
-    /// What has to be installed.
+    /// The package to install.
     pub const PACKAGE: crate::Package = crate::Package {
         server: "a network of namespaces",
         files: &[("/usr/sbin/nft", "nftables"), ("/usr/sbin/ip", "iproute2")],
@@ -132,10 +132,10 @@ impl Network {
         self.drop_packets(From::Host(from), to)
     }
 
-    /// Drops every packet that comes to a host or leaves it. It still answers who asks for its address: nothing says that it is not there.
+    /// Drops every packet that enters or leaves a host. The host still answers requests for its address: nothing says that it is not there.
     ///
     /// # Errors
-    /// What `nft` says.
+    /// Errors of `nft`.
     pub fn black_hole(&self, host: usize) -> io::Result<()> {
         self.drop_packets(From::Anywhere, host)
     }

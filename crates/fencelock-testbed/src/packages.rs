@@ -1,11 +1,11 @@
-//! What has to be installed for a server, and the command that does it.
+//! The packages for a server, and the command that installs them.
 
 use std::path::Path;
 
 /// A server as Debian packages it.
 #[derive(Debug, Clone, Copy)]
 pub struct Package {
-    /// What it is called.
+    /// The server's name.
     pub server: &'static str,
     /// Files that are there once it is installed, and the package that brings each.
     pub files: &'static [(&'static str, &'static str)],
@@ -72,7 +72,7 @@ pub const CHROMIUM: Package = Package {
     files: &[("/usr/bin/chromium", "chromium"), ("/usr/bin/chromedriver", "chromium-driver")],
 };
 
-/// What makes another user of a command.
+/// The program that runs a command as another user.
 pub const SUDO: Package =
     Package { server: "sudo", files: &[("/usr/bin/sudo", "sudo"), ("/usr/bin/setpriv", "util-linux")] };
 

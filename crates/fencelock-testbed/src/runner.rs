@@ -1,4 +1,4 @@
-//! Servers of databases: who runs them, and the data of a new one, made once for each process and copied for each server.
+//! Servers of databases: their user, and the data of a new one, made once for each process and copied for each server.
 
 use std::io;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -8,12 +8,12 @@ use std::sync::OnceLock;
 
 use crate::scratch::Scratch;
 
-/// Who runs a server: such servers refuse root, so the user of their package does where we are root.
+/// The user of a server: such servers refuse root, so the user of their package runs them where we are root.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Runner(Option<(u32, u32)>);
 
 impl Runner {
-    /// The user of this name where we are root, and nobody else.
+    /// The user of this name where we are root, else our own.
     pub(crate) fn of(user: &str) -> io::Result<Self> {
         Ok(match id(&["-u"])? {
             0 => Self(Some((id(&["-u", user])?, id(&["-g", user])?))),
@@ -21,7 +21,7 @@ impl Runner {
         })
     }
 
-    /// What stands before a program of the server.
+    /// The words before a program of the server.
     pub(crate) fn words(self) -> Vec<String> {
         self.0.map_or_else(Vec::new, |(user, group)| {
             let words =
@@ -30,7 +30,7 @@ impl Runner {
         })
     }
 
-    /// What stands before a server: the kernel forgets whom to kill with us when the user changes.
+    /// The words before a server: the kernel forgets whom to kill with us when the user changes.
     pub(crate) fn words_of_server(self) -> Vec<String> {
         let mut words = self.words();
         words.extend(["setpriv", "--pdeathsig", "KILL", "--"].map(str::to_owned));

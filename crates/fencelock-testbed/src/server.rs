@@ -1,4 +1,4 @@
-//! What all servers here have in common, so that a test which is the same for each of them is written once.
+//! The common part of all servers here, so that a test which is the same for each of them is written once.
 
 use std::fmt;
 use std::io;
@@ -87,9 +87,9 @@ pub struct Kind {
     pub other_schemes: &'static [&'static str],
     /// The environment variable that names a server which is running already, as `host:port`; set up as the default one is.
     pub variable: &'static str,
-    /// What has to be installed.
+    /// The package to install.
     pub package: Package,
-    /// What every URL needs to say of a server with the default set-up, such as `tick_ms=500`; may be empty.
+    /// The options of every URL for a server with the default set-up, such as `tick_ms=500`; may be empty.
     pub(crate) options: &'static str,
     pub(crate) start: fn() -> io::Result<Box<dyn Server>>,
     pub(crate) namespace: fn(SocketAddr) -> io::Result<String>,
@@ -125,7 +125,7 @@ impl Kind {
         })
     }
 
-    /// A part of the server at `address` that nobody else uses, as its URLs name it: a database, a path.
+    /// A part of the server at `address` that no other test uses, as its URLs name it: a database, a path.
     ///
     /// # Errors
     /// When the server does not answer.
@@ -142,12 +142,12 @@ impl Kind {
     }
 }
 
-/// A server that tests share. Nobody may break it, and each test has a part of its own.
+/// A server that tests share. No test may break it, and each test has a part of its own.
 #[derive(Debug)]
 pub struct Shared {
     kind: &'static Kind,
     address: SocketAddr,
-    /// `None` when somebody else started it.
+    /// `None` when another process started it.
     _started: Option<Box<dyn Server>>,
 }
 
@@ -158,7 +158,7 @@ impl Shared {
         self.address
     }
 
-    /// A part that no other test uses, as URLs name it: a database such as `/7`, a path such as `/t1a2b-7`. It is empty.
+    /// An empty part that no other test uses, as URLs name it: a database such as `/7`, a path such as `/t1a2b-7`.
     ///
     /// # Panics
     /// When the server does not answer, or has no such part left.

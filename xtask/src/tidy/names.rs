@@ -31,13 +31,13 @@ pub(super) fn exist(tree: &Tree) -> Vec<Violation> {
 }
 
 fn known_identifiers(tree: &Tree) -> BTreeSet<String> {
-    // Options of URLs are words in literals; what stands in a comment alone is not there. A lint or a dependency is named in a manifest.
+    // Options of URLs are words in literals; a name in a comment alone is not there. A lint or a dependency is named in a manifest.
     let files = tree.files().filter(|(path, _)| path.ends_with(".rs") || path.ends_with("Cargo.toml"));
     let code = files.flat_map(|(_, text)| text.lines()).filter(|line| !line.trim_start().starts_with("//"));
     code.flat_map(identifiers).map(str::to_owned).collect()
 }
 
-/// What stands between backticks, outside code blocks.
+/// The words between backticks, outside code blocks.
 fn quoted(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     let prose = text.lines().enumerate().filter(move |(_, line)| {

@@ -1,4 +1,4 @@
-//! Who may sleep: in a store only `next`, in tests nobody; what was looked at and found right is listed with its reason.
+//! Sleeps: in a store only `next` may sleep, in tests no one; reviewed exceptions are listed with their reason.
 
 use super::Violation;
 use super::source::has_word;

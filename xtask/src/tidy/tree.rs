@@ -12,7 +12,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Reads the working tree under `root`: what is not text, built, or hidden (but `.ci`, `.cargo` and `.github`) is left out.
+    /// Reads the working tree under `root`; leaves out files that are not text, built, or hidden (but `.ci`, `.cargo` and `.github`).
     pub(super) fn read(root: &Path) -> Result<Self> {
         let mut files = BTreeMap::new();
         read_folder(root, "", &mut files).map_err(|error| format!("reading {}: {error}", root.display()))?;
@@ -72,7 +72,7 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>
         if kind.is_dir() {
             read_folder(&entry.path(), &format!("{path}/"), files)?;
         } else if kind.is_file() {
-            // What is not UTF-8 (pictures) is there, and has no text.
+            // A file that is not UTF-8 (a picture) is there, and has no text.
             files.insert(path, String::from_utf8(std::fs::read(entry.path())?).unwrap_or_default());
         }
     }

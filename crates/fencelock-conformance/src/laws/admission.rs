@@ -1,4 +1,4 @@
-//! Who is let in, and in which order.
+//! Admission, and its order.
 
 use std::pin::pin;
 
@@ -9,7 +9,7 @@ use futures_util::future::{Either, select};
 
 use crate::world::{Client, Fault, Verdict, World, demand, name, permits, release};
 
-/// Nobody is ahead, so nobody is waited for: the answer to `enter` itself says so.
+/// No contender is ahead, so none is waited for: the answer to `enter` itself says so.
 pub async fn the_first_contender_is_granted_at_once(world: World) -> Verdict {
     let client = world.client().await?;
     for (claim, number) in world.claims(client.capability()).into_iter().zip(0..) {
@@ -18,7 +18,7 @@ pub async fn the_first_contender_is_granted_at_once(world: World) -> Verdict {
     Ok(())
 }
 
-/// While one holds a mutex, nobody else does, of any process.
+/// While a contender holds a mutex, no other does, of any process.
 pub async fn a_mutex_has_one_holder(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     let first = a.hold(&job, world.whole).await?;
@@ -110,7 +110,7 @@ pub async fn readers_share_and_writers_do_not(world: World) -> Verdict {
     release(two).await?;
     world.waits(&mut writer, &b).await?;
     if a.capability().order == Order::None {
-        // It may pass the writer, which waits for it as well then. Behind a writer of its own process it does not.
+        // The reader may pass the writer, which waits for it as well then. Behind a writer of its own process it does not.
         let [passes, waits] = &mut late;
         world.granted(passes).await?;
         release(one).await?;
@@ -176,7 +176,7 @@ pub async fn a_waiter_that_departs_lets_in_whom_it_held_up(world: World) -> Verd
     Ok(())
 }
 
-/// Two capacities cannot share a queue; the newcomer is told, and leaves nothing.
+/// Two capacities cannot share a queue; the newcomer is refused, and leaves nothing.
 pub async fn one_queue_has_one_capacity(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
     client.needs_permits()?;
@@ -194,7 +194,7 @@ pub async fn one_queue_has_one_capacity(world: World) -> Verdict {
     release(client.hold(&job, Claim::READER).await?).await
 }
 
-/// Without waiting, a contender is let in or leaves nothing; nobody is held up by one that was refused.
+/// Without waiting, a contender is let in or leaves nothing; a refused one holds up no other.
 pub async fn a_try_that_is_refused_leaves_nothing(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     let holder = a.hold(&job, world.whole).await?;

@@ -1,4 +1,4 @@
-//! What others pay for a long queue: nothing.
+//! The cost of a long queue for others: nothing.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ const MANY: usize = 1000;
 /// How often each thing is done.
 const TIMES: usize = 20;
 
-/// What may come on top of one: renewals while a busy machine takes its time, and requests made again.
+/// Requests on top of one: renewals while a busy machine takes its time, and requests made again.
 const REQUESTS: u64 = 2;
 const BYTES: u64 = 800;
 
-/// What a look, a refusal and a renewal ask of a store, and are told, is the same whether ten wait or a thousand, also for the
-/// one whose places they are. Each is measured by itself, again and again. Of what always costs the same the least counts: those who wait
-/// look at the queue now and then, and on a busy machine one of these looks may be beside most of them.
+/// A look, a refusal and a renewal cost the same requests and answers whether ten wait or a thousand, also for the
+/// owner of the places. Each is measured by itself, again and again. Of constant costs the least counts: waiters
+/// look at the queue now and then, and on a busy machine such a look may coincide with most of them.
 pub async fn looks_refusals_and_renewals_cost_the_same_however_many_wait(world: World) -> Verdict {
     let few = costs(&world, FEW).await?;
     let many = costs(&world, MANY).await?;
@@ -38,7 +38,7 @@ pub async fn looks_refusals_and_renewals_cost_the_same_however_many_wait(world: 
     Ok(())
 }
 
-/// What each thing costs while so many wait.
+/// The cost of each thing while so many wait.
 async fn costs(world: &World, waiters: usize) -> Verdict<Vec<(&'static str, Cost)>> {
     let (job, kept) = (name(&format!("job-{waiters}"))?, name(&format!("kept-{waiters}"))?);
     let (crowd, crowds) = world.metered_client().await?;
@@ -75,7 +75,7 @@ async fn costs(world: &World, waiters: usize) -> Verdict<Vec<(&'static str, Cost
     Ok(costs)
 }
 
-/// What those pay who want `job`, which is taken.
+/// The cost of waiting for `job`, which is held.
 async fn refusals(world: &World, job: &fencelock::Name) -> Verdict<Vec<(&'static str, Cost)>> {
     let (user, meter) = world.metered_user().await?;
     let mut costs = Vec::new();

@@ -1,4 +1,4 @@
-//! What holders of a part leave behind when they die.
+//! The remains of dead holders of a part.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 
 use crate::world::{Client, Verdict, World, demand, name, permits, release};
 
-/// Readers and holders of permits that die give back what they held in time; who lives keeps what it holds.
+/// Readers and holders of permits that die give back their share in time; a living one keeps its share.
 pub async fn what_the_dead_held_together_comes_back_in_time(world: World) -> Verdict {
     let living = world.client().await?;
     living.needs_permits()?;
@@ -35,12 +35,12 @@ pub async fn what_the_dead_held_together_comes_back_in_time(world: World) -> Ver
     Ok(())
 }
 
-/// A contender that dies before it heard of its grant, so that nothing tells the next one of it, holds that one up for no longer than
+/// A contender that dies before it learned of its grant, so that nothing tells the next one of it, holds that one up for no longer than
 /// it is taken for living.
 pub async fn who_dies_before_it_hears_of_its_grant_holds_nobody_up_for_long(world: World) -> Verdict {
     let living = world.client().await?;
     living.needs_permits()?;
-    // One who takes a part, behind which there is room; one who takes all, behind which there is none.
+    // A contender that takes a part, behind which there is room; one that takes all, behind which there is none.
     let cases = [("some", permits(2, 3), permits(1, 3)), ("all", permits(3, 3), permits(3, 3))];
     for is_granted_first in [true, false] {
         let dying = world.client_for(world.fixture().ttl()).await?;
@@ -48,7 +48,7 @@ pub async fn who_dies_before_it_hears_of_its_grant_holds_nobody_up_for_long(worl
         for (text, first, next) in cases {
             let name = name(text)?;
             held.push(living.hold(&name, permits(3, 3)).await?);
-            // It never looks at its place.
+            // The dead one never looks at its place.
             dead.push(dying.enter(&name, first).await?);
             waiters.push(living.enter(&name, next).await?);
         }

@@ -16,7 +16,7 @@ use crate::world::{Fault, GLANCE, NO_ORDER, PATIENCE, User, Verdict, World, dema
 /// How long a lock may be held here.
 const BRIEFLY: Duration = Duration::from_millis(100);
 
-/// How long somebody else may wait for a lock meanwhile.
+/// How long another client may wait for a lock meanwhile.
 const HELD_UP: Duration = Duration::from_secs(5);
 
 /// How many give up together.
@@ -24,9 +24,9 @@ const CROWD: usize = 300;
 /// How long they wait.
 const IMPATIENCE: Duration = Duration::from_secs(1);
 
-/// When the time of a lock is up, its holder is told, and a rival is granted only when what ran under the lock has stopped.
+/// When the time of a lock is up, its holder is notified, and a rival is granted only when the work under the lock has stopped.
 pub async fn no_rival_is_granted_beside_what_still_runs_when_its_time_is_up(world: World) -> Verdict {
-    // What stands still for less than the margin (the holder's machine, or the store's) is nobody's fault.
+    // A pause for less than the margin (of the holder's machine, or of the store's) is no fault.
     let margin = world.fixture().long_ttl() / 5;
     let (holds, waits) = (world.user_with(|options| options.margin(margin)).await?, world.user().await?);
     let job = name("job")?;
@@ -39,7 +39,7 @@ pub async fn no_rival_is_granted_beside_what_still_runs_when_its_time_is_up(worl
     });
     let loss = world.within(PATIENCE, guard.lost()).await;
     demand!(loss == Some(Loss::HeldTooLong), "who held for too long was told {loss:?}");
-    // What runs under a lock needs a moment to stop.
+    // Work under a lock needs a moment to stop.
     world.pass(GLANCE).await;
     runs.store(false, Ordering::SeqCst);
     drop(guard);
@@ -49,7 +49,7 @@ pub async fn no_rival_is_granted_beside_what_still_runs_when_its_time_is_up(worl
     Ok(())
 }
 
-/// Who refuses to wait behind a number of waiters is not refused because of those who have left.
+/// A client that refuses to wait behind a number of waiters is not refused because of those who have left.
 pub async fn who_left_is_not_counted_among_the_waiters(world: World) -> Verdict {
     let (holds, leaves, stays) = (world.user().await?, world.user().await?, world.user().await?);
     if holds.capability().order == Order::None {
@@ -69,7 +69,7 @@ pub async fn who_left_is_not_counted_among_the_waiters(world: World) -> Verdict 
         waiting.push(wait(user, 9)?);
         are_queued(queued).await?;
     }
-    // The third stays: it is the one whom the next client listens to.
+    // The third stays: the next client listens to it.
     waiting[0].abort();
     waiting[1].abort();
     are_queued(3).await?;

@@ -9,8 +9,8 @@ use crate::world::{Client, Verdict, World, demand, name, release};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Nobody writes a note who does not hold the lock: no waiter, no holder of another lock, nobody whose grant was given back or broken,
-/// and nobody with the token of another grant. What is refused changes nothing.
+/// Only the holder of the lock writes a note: no waiter, no holder of another lock, no client whose grant was released or broken,
+/// and none with the token of another grant. A refused note changes nothing.
 pub async fn a_note_is_written_by_the_current_holder_alone(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     a.needs_notes()?;
@@ -37,8 +37,8 @@ pub async fn a_note_is_written_by_the_current_holder_alone(world: World) -> Verd
     Ok(())
 }
 
-/// A note is there, with who wrote it, until a holder deletes it or its time is over; however many hold the lock meanwhile, and after
-/// everybody left. It is as long as may be, of any bytes. The store tells its own time.
+/// A note is there, with its writer, until a holder deletes it or its time has passed; however many hold the lock meanwhile, and after
+/// all left. The note is as long as may be, of any bytes. The store reports its own time.
 pub async fn a_note_outlives_its_grant_until_it_is_deleted_or_its_time_is_over(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     a.needs_notes()?;

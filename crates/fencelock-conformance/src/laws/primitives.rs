@@ -1,11 +1,11 @@
-//! What users see of locks that can be shared: the same through the engine and the guards, on the store itself.
+//! The view of users of locks that can be shared: the same through the engine and the guards, on the store itself.
 //!
 //! The edges of read-write locks and semaphores, and what shows each. Laws are tried on every store; tests by their files.
 //!
 //! | edge | law or test |
 //! |---|---|
 //! | no permits, more than there are | `a_name_is_one_kind_of_lock_at_a_time`; `laws::semaphore`: `no_permits_and_more_than_there_are_are_refused` |
-//! | another number of permits, while somebody queues and after | `a_name_is_one_kind_of_lock_at_a_time`, `one_queue_has_one_capacity` |
+//! | another number of permits, while a contender queues and after | `a_name_is_one_kind_of_lock_at_a_time`, `one_queue_has_one_capacity` |
 //! | a name used as another kind of lock | the same |
 //! | a reader made lighter | cannot be asked for: a reader's guard and a permit's have no downgrade |
 //! | a downgrade after the loss | `who_lost_its_place_cannot_make_it_lighter`; `laws::rwlock`: `a_downgrade_after_a_loss_says_so` |
@@ -27,7 +27,7 @@ use crate::world::{Fault, NO_WAITERS, PATIENCE, Verdict, World, demand, name, ne
 /// How long the impatient wait at first; nothing depends on what happens in it.
 const IMPATIENCE: Duration = Duration::from_millis(200);
 
-/// Writers behind a reader that never leaves give up in time, are told who it is, and leave nothing: readers behind them get
+/// Writers behind a reader that never leaves give up in time, with its name, and leave nothing: readers behind them get
 /// in, and those that come later at once.
 pub async fn a_reader_that_never_leaves_costs_writers_their_patience_and_others_nothing(world: World) -> Verdict {
     let (stays, writes, reads) = (world.user().await?, world.user().await?, world.user().await?);
@@ -60,7 +60,7 @@ pub async fn a_reader_that_never_leaves_costs_writers_their_patience_and_others_
     Ok(())
 }
 
-/// Who may hold for so long only loses its lock then, and its waiter is served.
+/// A holder with a limited hold only loses its lock then, and its waiter is served.
 pub async fn the_limit_of_a_hold_ends_the_wait_for_one_that_never_leaves(world: World) -> Verdict {
     // The lock of one that does not let go is given back by the margin.
     let (stays, waits) = (world.user_with(|options| options.margin(IMPATIENCE)).await?, world.user().await?);
@@ -169,7 +169,7 @@ pub async fn a_name_is_one_kind_of_lock_at_a_time(world: World) -> Verdict {
     Ok(())
 }
 
-/// What a name can be used as.
+/// The possible uses of a name.
 /// A guard that its body handed on ends while the next section of a sticky lock runs: the holder of that section is notified when its grant
 /// is broken.
 pub async fn a_section_behind_a_lent_guard_is_notified_of_its_break(world: World) -> Verdict {
@@ -235,7 +235,7 @@ fn shares(client: &Client) -> Verdict {
     needs_shared_claims(&client.capability())
 }
 
-/// What came of a task that has to end.
+/// The outcome of a task that has to end.
 pub(super) async fn ended<T>(world: &World, task: JoinHandle<T>) -> Verdict<T> {
     let ended = world.within(PATIENCE, task).await;
     let ended = ended.ok_or_else(|| Fault::Broken("somebody waits who must not".to_owned()))?;
@@ -250,8 +250,8 @@ fn taken(refused: Option<Error>) -> Verdict<Error> {
     }
 }
 
-/// Whether a refusal of this kind names `holder`, as one of so many. It need not where the store did not tell in time, and
-/// never names anybody else.
+/// Whether a refusal of this kind names `holder`, as one of so many. The refusal need not where the store did not answer in time, and
+/// never names any other.
 fn names(refused: &Error, kind: ErrorKind, holder: &Client, holders: usize) -> Verdict<bool> {
     demand!(refused.kind() == kind, "a refusal that must be {kind:?} is {refused:?}");
     let Some(Contention { holder: Some(named), holders: counted, .. }) = refused.contention() else {

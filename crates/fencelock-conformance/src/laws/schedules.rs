@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::world::{Chance, Client, Fault, PATIENCE, Verdict, World, demand, name, permits};
 
-/// What an attendant reports of its place.
+/// An attendant's report of its place.
 #[derive(Debug)]
 pub(crate) enum News {
     Granted(RequestId),
@@ -36,7 +36,7 @@ pub(super) struct Attendant(mpsc::UnboundedSender<Task>);
 impl Attendant {
     pub(super) fn new(place: Box<dyn Place>, news: mpsc::UnboundedSender<News>) -> Self {
         let (tasks, orders) = mpsc::unbounded_channel();
-        // Seen now: it may be granted before the task begins.
+        // Seen now: the place may be granted before the task begins.
         let waits = !matches!(place.standing(), Standing::Granted(_));
         tokio::spawn(attend(place, waits, orders, news));
         Self(tasks)
@@ -89,7 +89,7 @@ async fn attend(
     }
 }
 
-/// The queue as it must be: who is in it, front first.
+/// The queue as it must be: its contenders, front first.
 pub(super) struct Model {
     pub(super) queue: Vec<(RequestId, Claim)>,
     known_granted: Vec<RequestId>,
@@ -111,7 +111,7 @@ impl Model {
     }
 }
 
-/// One random schedule, and the model that it is compared with after every step.
+/// A random schedule, and the model that it is compared with after every step.
 pub(super) struct Schedule {
     world: World,
     pub(super) clients: Vec<Client>,
@@ -124,8 +124,8 @@ pub(super) struct Schedule {
     reporter: mpsc::UnboundedSender<News>,
 }
 
-/// Whatever enters, leaves, withdraws, becomes lighter or waits anew, in whatever order: exactly those hold the lock
-/// whom the rule admits, and every one of them is told.
+/// Contenders enter, leave, withdraw, become lighter or wait anew, in any order: exactly the contenders hold the lock
+/// that the rule admits, and every one of them is notified.
 pub async fn every_schedule_agrees_with_the_rule(world: World) -> Verdict {
     let clients = [world.client().await?, world.client().await?, world.client().await?];
     clients[0].needs_order()?;
@@ -178,7 +178,7 @@ impl Schedule {
         self.join(claim, wait).await
     }
 
-    /// Somebody joins with this claim.
+    /// A contender joins with this claim.
     pub(super) async fn join(&mut self, claim: Claim, wait: bool) -> Verdict {
         let client = &self.clients[self.chance.below(self.clients.len())];
         let entry = Entry { wait, ..client.entry(&self.name, claim) };
@@ -257,7 +257,7 @@ impl Schedule {
         }
     }
 
-    /// Waits until everybody whom the rule admits was told, and demands that nobody else is.
+    /// Waits until every contender that the rule admits was notified, and demands that no other is.
     pub(super) async fn settle(&mut self) -> Verdict {
         let expected = self.model.granted();
         while let Some(missing) = expected.iter().find(|id| !self.model.known_granted.contains(id)) {
@@ -269,7 +269,7 @@ impl Schedule {
                     self.model.known_granted.push(id);
                 }
                 News::Nothing => {}
-                // It departed meanwhile: its report comes late.
+                // The contender departed meanwhile: its report comes late.
                 News::Granted(id) if self.model.queue.iter().all(|(queued, _)| *queued != id) => {}
                 news => return Err(Fault::Broken(format!("{news:?} in {:?}", self.model.queue))),
             }

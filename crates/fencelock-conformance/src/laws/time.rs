@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 
 use crate::world::{Client, Fault, GLANCE, PATIENCE, Verdict, World, demand, name, permits, poll_times, release};
 
-/// A waiter is told of its grant within the bound, whatever kind of claim it waits for, from the same process or not.
+/// A waiter is notified of its grant within the bound, whatever kind of claim it waits for, from the same process or not.
 pub async fn next_returns_within_its_bound_of_the_grant(world: World) -> Verdict {
     let (a, b) = (world.client().await?, world.client().await?);
     let mut pairs = vec![(Claim::MUTEX, Claim::MUTEX)];
@@ -39,7 +39,7 @@ pub async fn next_returns_within_its_bound_of_the_grant(world: World) -> Verdict
     Ok(())
 }
 
-/// A wait that nothing ends is over when its time is up.
+/// A wait that nothing ends returns when its time is up.
 pub async fn next_returns_when_its_time_is_up(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
     let _holder = client.hold(&job, world.whole).await?;
@@ -59,7 +59,7 @@ pub async fn next_returns_when_its_time_is_up(world: World) -> Verdict {
     Ok(())
 }
 
-/// Who holds the lock already does not wait for it.
+/// A holder does not wait for its lock.
 pub async fn next_returns_at_once_when_granted(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
     let mut held = client.hold(&job, world.whole).await?;
@@ -67,13 +67,13 @@ pub async fn next_returns_at_once_when_granted(world: World) -> Verdict {
     let told = world.within(PATIENCE, held.next(Moment::NEVER)).await;
     demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "a holder that waits is told {told:?}");
     release(held).await?;
-    // Granted while nobody listened: the store differs already.
+    // Granted while no task listened: the store differs already.
     let told = world.in_time("a grant of before", client.capability().wake_bound, waiter.next(Moment::NEVER)).await;
     demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "a waiter granted before it waits is told {told:?}");
     Ok(())
 }
 
-/// Places of the dead, holders and waiters, go in time, and the contenders they held up are told.
+/// Places of the dead, holders and waiters, go in time, and the contenders they held up are notified.
 pub async fn a_dead_sessions_places_go_in_time(world: World) -> Verdict {
     let (living, job) = (world.client().await?, name("job")?);
     let ttl = world.fixture().ttl();
@@ -105,7 +105,7 @@ pub async fn a_renewed_session_outlives_its_ttl(world: World) -> Verdict {
     let held = client.hold(&job, world.whole).await?;
     for _ in 0..5 {
         world.pass(ttl / 3).await;
-        // It is sent when it is polled first, and its answer comes later, if it has to come from anywhere.
+        // The request is sent at the first poll, and its answer comes later, if it has to come from anywhere.
         let places = [held.id()];
         let mut renewing = client.session().renew(&places);
         let at_once = poll_times(&mut renewing, 1).await;
@@ -122,7 +122,7 @@ pub async fn a_renewed_session_outlives_its_ttl(world: World) -> Verdict {
     release(held).await
 }
 
-/// Unrenewed for its ttl, a session is over for everybody, itself included.
+/// Unrenewed for its ttl, a session has ended for all, itself included.
 pub async fn an_expired_session_is_told_so(world: World) -> Verdict {
     let (mut client, job) = (world.client_for(world.fixture().ttl()).await?, name("job")?);
     let Some(ttl) = client.opened.ttl else {

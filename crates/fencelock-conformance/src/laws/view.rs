@@ -1,4 +1,4 @@
-//! What others see, and what is left when nobody is there.
+//! The view of others, and the remains of an idle name.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use fencelock::time::Moment;
 
 use crate::world::{Client, Verdict, World, demand, name, release};
 
-/// The queue shows everybody in it, in order, with owner, claim, purpose and grant.
+/// The queue shows all its contenders, in order, with owner, claim, purpose and grant.
 pub async fn the_queue_tells_who_holds_and_who_waits(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     let long: Arc<str> = "é\"\n".repeat(Entry::MAX_PURPOSE / 4).into();
@@ -48,7 +48,7 @@ pub async fn a_queue_is_read_by_pages_and_in_short(world: World) -> Verdict {
     let stranger = a.entry(&job, world.whole).id;
     let ids = |places: &[Box<dyn Place>]| places.iter().map(|place| place.id().request).collect::<Vec<_>>();
     shows(&b, &job, &ids(&places), stranger).await?;
-    // One in the middle leaves, the last one, and the holder.
+    // A middle one leaves, the last one, and the holder.
     for index in [3, 5, 0] {
         let gone = places.remove(index);
         let left = gone.id().request;
@@ -86,7 +86,7 @@ async fn shows(looks: &Client, job: &Name, ids: &[RequestId], absent: RequestId)
     Ok(())
 }
 
-/// Names are listed while somebody queues for them, by prefix.
+/// Names are listed while a contender queues for them, by prefix.
 pub async fn names_lists_what_is_queued_for(world: World) -> Verdict {
     let client = world.client().await?;
     let mut places = Vec::new();
@@ -111,7 +111,7 @@ async fn list(client: &Client, prefix: &str, expected: &[&str]) -> Verdict {
     Ok(())
 }
 
-/// Once nobody is there, nothing is there.
+/// Without contenders, nothing is there.
 pub async fn an_idle_name_leaves_nothing(world: World) -> Verdict {
     let (a, b) = (world.client().await?, world.client().await?);
     for number in 0..20 {
@@ -136,7 +136,7 @@ pub async fn an_idle_name_leaves_nothing(world: World) -> Verdict {
     Ok(())
 }
 
-/// What the capability says can be seen to be so.
+/// The capability's claims can be seen to be so.
 pub async fn the_capability_tells_the_truth(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
     let capability = client.capability().clone();

@@ -1,8 +1,8 @@
-//! The law about `busy` answers: somebody was ahead in the queue at some instant within the call.
+//! The law about `busy` answers: a contender was ahead in the queue at some instant within the call.
 //!
 //! A contender may have been in the queue from the call of its acquire until it was certainly gone. A `try_acquire`
 //! that was itself refused may have stood in the queue too, for a moment, and been the one ahead of another; but then
-//! somebody was ahead of *it* when it came. So the chain of refusals starts at a contender that stayed.
+//! another contender was ahead of *it* when it came. So the chain of refusals starts at a contender that stayed.
 
 use super::check::{Law, Report, Violation};
 use super::section::{Answer, History};
@@ -57,7 +57,7 @@ fn unexplained(presences: &[Presence]) -> Vec<Presence> {
             continue;
         }
         occupied_until = occupied_until.max(Some(presence.until));
-        // Nobody is doubtful while somebody is there, so this one stays: it may have come just before those refused.
+        // No refusal is doubtful while a contender is there, so this one stays: it may have come just before those refused.
         for earlier in doubtful.drain(..) {
             match earlier.until < presence.from {
                 true => unexplained.push(earlier),

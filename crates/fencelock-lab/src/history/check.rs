@@ -7,7 +7,7 @@ use fencelock::capability::{Capability, Order, Tokens};
 use super::section::History;
 use super::{busy, cores, register};
 
-/// What a violation violates.
+/// The law that a violation breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Law {
@@ -23,7 +23,7 @@ pub enum Law {
     TokensRise,
     /// A later arrival was served before an earlier one.
     Order,
-    /// A `busy` answer, and nobody was in the queue.
+    /// A `busy` answer, and no contender was in the queue.
     BusyHasAWitness,
     /// The resource accepted an older token after a newer one.
     FencedResource,
@@ -49,20 +49,20 @@ impl From<&Capability> for Laws {
     }
 }
 
-/// One violation, with the sections (or writes, for [`Law::FencedResource`]) that show it.
+/// A violation, with the sections (or writes, for [`Law::FencedResource`]) that show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// What it violates.
+    /// The broken law.
     pub law: Law,
     /// The lock, an index into [`History::locks`].
     pub lock: u32,
-    /// Who did it, an index into [`History::sections`] or [`History::writes`].
+    /// The violator, an index into [`History::sections`] or [`History::writes`].
     pub who: usize,
     /// Against whom; `None` for a `busy` answer without a witness.
     pub against: Option<usize>,
 }
 
-/// What [`check`] found.
+/// The findings of [`check`].
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// How many sections the history has.

@@ -1,4 +1,4 @@
-//! The laws about cores: exclusion with weights, rising tokens, and order. One sort by start, one sweep for each lock.
+//! The laws about cores: exclusion with weights, rising tokens, and order. A sort by start, and a sweep for each lock.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,7 +18,7 @@ struct Core {
 pub(super) fn check(history: &History, laws: Laws, report: &mut Report) {
     let mut cores: Vec<Core> = history.sections.iter().enumerate().filter_map(core_of).collect();
     report.grants = cores.len();
-    // Ends break ties: a section of no length fits beside one that starts at the same moment, in that order only.
+    // Ends break ties: a section of no length fits next to one that starts at the same moment, in that order only.
     cores.sort_unstable_by_key(|core| (core.lock, core.start, core.end));
     for of_lock in cores.chunk_by(|a, b| a.lock == b.lock) {
         overlaps(history, of_lock, report);
@@ -36,7 +36,7 @@ fn core_of((index, section): (usize, &Section)) -> Option<Core> {
 }
 
 fn overlaps(history: &History, cores: &[Core], report: &mut Report) {
-    // Those inside, the next to leave first.
+    // The cores inside, the next to leave first.
     let mut inside: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     let mut taken = 0_u64;
     for core in cores {
@@ -84,7 +84,7 @@ fn is_parted(history: &History, earlier: usize, later: usize) -> bool {
     history.lapses.iter().any(|lapse| lapse.parts(earlier, later))
 }
 
-/// The law that `mine` breaks when it comes inside beside `other`, and `taken` is taken by then.
+/// The law that `mine` breaks when it comes inside together with `other`, and `taken` is taken by then.
 fn broken(mine: Claim, other: Claim, taken: u64) -> Option<Law> {
     if mine.capacity() != other.capacity() {
         return Some(Law::OneCapacity);
@@ -128,7 +128,7 @@ fn order(history: &History, cores: &[Core], violations: &mut Vec<Violation>) {
         let section = &history.sections[core.section];
         let (mine, place) = (section.claim, section.enqueued());
         let overtook = latest.iter().find(|(claim, called, _)| excludes(*claim, mine) && *called > place.returned);
-        // Who was granted before a lapse may read of it only after somebody was served who was granted after that.
+        // A holder from before the lapse may log late; its order is ignored.
         if let Some((_, _, overtaker)) = overtook.filter(|(_, _, other)| !is_parted(history, core.section, *other)) {
             let (law, who, against) = (Law::Order, *overtaker, Some(core.section));
             violations.push(Violation { law, lock: core.lock, who, against });

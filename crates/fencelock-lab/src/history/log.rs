@@ -39,7 +39,7 @@ pub struct Line<T> {
     pub event: LogEvent<T>,
 }
 
-/// One event in the life of a section; `T` is a text.
+/// An event in the life of a section; `T` is a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum LogEvent<T> {
@@ -47,7 +47,7 @@ pub enum LogEvent<T> {
     Acquire {
         /// The lock.
         lock: T,
-        /// What is asked for.
+        /// The claim of the request.
         #[serde(flatten, serialize_with = "write_claim", deserialize_with = "read_claim")]
         claim: Claim,
     },
@@ -163,7 +163,7 @@ pub struct RegisterLog {
 }
 
 impl RegisterLog {
-    /// Opens the log at `path`, or starts it. One process at a time may call it.
+    /// Opens the log at `path`, or starts it. Only a single process may call this at a time.
     ///
     /// # Errors
     /// Errors of the file system.

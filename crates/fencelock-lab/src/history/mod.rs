@@ -1,7 +1,7 @@
-//! What processes did with locks, and whether a correct lock could have let them.
+//! The use of locks by processes, and whether a correct lock allows it.
 //!
 //! A history of an exclusive lock is linearizable exactly when the *cores* of its sections are pairwise disjoint: a
-//! core reaches from the moment that the acquire was answered to the moment that the release was called. It is
+//! core reaches from the moment that the acquire was answered to the moment that the release was called. The condition is
 //! necessary, since every section contains its core; and sufficient, since no other choice of the two points gives a
 //! smaller section. Readers and permits are the same with weights. So a check is a sort and a sweep, and not a search.
 //!
@@ -9,7 +9,7 @@
 //! the *resource* ever accepted an older token after a newer one. The second must hold always; the first can fail when
 //! a process is paused or a clock lies, which no client can prevent without the resource's help.
 //!
-//! A clean report on one history is no proof; it says that this run broke none of the laws checked.
+//! A clean report on one history is no proof: this run broke none of the laws checked.
 
 mod busy;
 mod check;

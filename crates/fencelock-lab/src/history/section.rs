@@ -50,16 +50,16 @@ fn numbered(list: &[String]) -> u32 {
 /// A moment at which leases ended early, as [`Capability::presumes`](fencelock::capability::Capability::presumes) says that they can:
 /// the store lost its memory, or the clock that it judges them by jumped ahead.
 ///
-/// Who was granted before and who was granted after may both believe in their locks for a while, since nobody can be told
-/// what nobody knows; that the older one's belief ends in time, that tokens rise, and that resources refuse the older one
-/// once they saw the newer one, are laws all the same.
+/// A holder granted before and a holder granted after may both believe in their locks for a while, since no client can learn of
+/// the lapse. Still laws: the older one's belief ends in time, tokens rise, and resources refuse the older one
+/// once they saw the newer one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lapse {
     /// Not before this.
     pub from: u64,
     /// Certainly over by then: a later request was granted after it.
     pub over: u64,
-    /// Everybody knows by then of the grants that came before: it was over, and their answers are read.
+    /// All clients know by then of the grants that came before: the lapse has ended, and their answers are read.
     pub by: u64,
     /// When the belief of those who were granted before has to be over.
     pub believed_until: u64,
@@ -75,14 +75,14 @@ impl Lapse {
     }
 }
 
-/// One attempt to take a lock, and what became of it, as its client saw it.
+/// An attempt to take a lock, and its outcome, as its client saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Section {
     /// Which lock, an index into [`History::locks`].
     pub lock: u32,
-    /// Whose section, an index into [`History::clients`].
+    /// The section's client, an index into [`History::clients`].
     pub client: u32,
-    /// What was asked for.
+    /// The claim of the request.
     pub claim: Claim,
     /// When the acquire was called.
     pub called: u64,
@@ -94,9 +94,9 @@ pub struct Section {
     pub seen_inside: u64,
     /// When the release was called.
     pub released: Option<u64>,
-    /// The moment from which the holder no longer believed in its lock: told of a loss, or past its own deadline.
+    /// The moment from which the holder no longer believed in its lock: notified of a loss, or past its own deadline.
     pub belief_end: Option<u64>,
-    /// When the place was certainly gone from the store; `None` when nobody knows.
+    /// When the place was certainly gone from the store; `None` when unknown.
     pub gone: Option<u64>,
 }
 
@@ -112,7 +112,7 @@ pub struct Enqueue {
 /// How an acquire ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// It was never answered: the process died, or the history ended.
+    /// Never answered: the process died, or the history ended.
     Unanswered,
     /// Granted.
     Granted {
@@ -121,7 +121,7 @@ pub enum Answer {
         /// The fencing token, packed; `None` where the store has none.
         token: Option<i64>,
     },
-    /// A `try_acquire` found somebody ahead.
+    /// A `try_acquire` found a contender ahead.
     Busy {
         /// When the caller had the answer.
         at: u64,
@@ -174,7 +174,7 @@ impl Section {
     }
 }
 
-/// One write to a fenced resource.
+/// A write to a fenced resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Write {
     /// The lock that protects the resource, an index into [`History::locks`].

@@ -1,4 +1,4 @@
-//! One server: its files, its process, and what is done to it.
+//! A server: its files, its process, and its faults.
 
 use std::fs;
 use std::io;
@@ -35,7 +35,7 @@ impl Settings {
     }
 }
 
-/// One server. Dropping it kills it and removes its data.
+/// A server. Dropping it kills it and removes its data.
 #[derive(Debug)]
 pub struct Server {
     settings: Settings,
@@ -184,7 +184,7 @@ pub(super) fn sql_at(address: SocketAddr, statements: &str) -> io::Result<String
     run(mariadb.stdin(Stdio::null()).current_dir("/"))
 }
 
-/// What a server does whenever it starts: the users of tests, and a database.
+/// The statements of every start: the users of tests, and a database.
 fn users() -> String {
     format!(
         "CREATE USER IF NOT EXISTS {OWNER}@'%' IDENTIFIED BY 'secret';\nCREATE DATABASE IF NOT EXISTS {OWNER};\n\

@@ -1,4 +1,4 @@
-//! One server: its files, its processes, and what is done to it.
+//! A server: its files, its processes, and its faults.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -24,7 +24,7 @@ use crate::{PATIENCE, wait_until};
 /// The user of the server's package.
 pub(super) const USER: &str = "postgres";
 
-/// One server. Dropping it kills it and removes its data.
+/// A server. Dropping it kills it and removes its data.
 #[derive(Debug)]
 pub struct Server {
     settings: Settings,
@@ -301,7 +301,7 @@ fn is_there(id: u32) -> bool {
 fn signal(processes: &[u32], signal: Signal) {
     let pids = processes.iter().filter_map(|id| Pid::from_raw(i32::try_from(*id).ok()?));
     for pid in pids {
-        // It may have ended meanwhile.
+        // The process may have ended meanwhile.
         let _ = kill_process(pid, signal);
     }
 }

@@ -1,4 +1,4 @@
-//! What a server is started with.
+//! The settings of a server at its start.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -9,11 +9,11 @@ use std::path::PathBuf;
 pub struct Settings {
     /// The server that it copies, asynchronously; `None` for one that takes writes.
     pub standby_of: Option<SocketAddr>,
-    /// TLS beside connections in the clear.
+    /// TLS, next to connections in the clear.
     pub tls: Option<Tls>,
     /// Whether its wall clock can be moved, see [`Server::set_clock`](super::Server::set_clock). Needs a C compiler.
     pub own_clock: bool,
-    /// Whether roles need a password; otherwise everybody on this host is trusted.
+    /// Whether roles need a password; otherwise all users on this host are trusted.
     pub asks_passwords: bool,
     /// Further lines of its configuration, such as `max_connections = 20`; they win over ours.
     pub extra: Vec<String>,
@@ -36,7 +36,7 @@ impl Settings {
         self
     }
 
-    /// The configuration beside the one that `initdb` writes.
+    /// The configuration, next to the one that `initdb` writes.
     pub(super) fn config(&self, port: u16, sockets: &str, tls: Option<(&str, &str)>) -> String {
         let mut config = format!(
             "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{sockets}'\nmax_connections = 400\n\
@@ -55,7 +55,7 @@ impl Settings {
         config
     }
 
-    /// Who may connect from where.
+    /// The roles that may connect, and from where.
     pub(super) fn access(&self) -> String {
         let way = if self.asks_passwords { "scram-sha-256" } else { "trust" };
         format!(

@@ -1,4 +1,4 @@
-//! One connection through the proxy: two sockets, and a pipe for each direction with a thread at each of its ends.
+//! A connection through the proxy: two sockets, and a pipe for each direction with a thread at each of its ends.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -21,12 +21,12 @@ pub(super) struct Connection {
 
 /// Resets `stream`, so that the other side reads an error and not the end, whatever thread reads or writes it here.
 pub(super) fn reset(stream: &TcpStream) {
-    // Wakes its reader, since some kernels refuse to disconnect a socket that somebody waits for.
+    // Wakes its reader, since some kernels refuse to disconnect a socket with a waiting reader.
     let _ = stream.shutdown(Shutdown::Read);
     for _try in 0..100 {
         match rustix::net::connect_unspec(stream) {
             Err(rustix::io::Errno::BUSY) => thread::yield_now(),
-            // One that is disconnected already need not be.
+            // A disconnected socket need not be disconnected again.
             _ => return,
         }
     }
@@ -85,7 +85,7 @@ impl Connection {
             let cut = shared.before_the_cut(way, bytes.len());
             let passing = &bytes[..cut.unwrap_or(bytes.len())];
             if to.write_all(passing).is_err() {
-                // Nobody there to read; what comes is dropped, and the other direction ends by itself.
+                // No reader is left; further bytes are dropped, and the other direction ends by itself.
                 pipe.close();
                 break;
             }
@@ -95,7 +95,7 @@ impl Connection {
                 return;
             }
         }
-        // The end passes too, unless the connection ends otherwise. Who has shut down already need not be told.
+        // The end passes too, unless the connection ends otherwise. A side that has shut down already needs no notice.
         if !pipe.is_closed() {
             let _ = to.shutdown(Shutdown::Write);
         }

@@ -1,6 +1,6 @@
 //! A TCP proxy that delays, holds back, swallows and cuts.
 //!
-//! Made of threads, since their sleeps are exact to some ten microseconds and tokio's to a millisecond: what is held back
+//! Made of threads, since their sleeps are exact to some ten microseconds and tokio's to a millisecond: bytes held back
 //! for 2 ms must not be held back for three.
 
 mod connection;
@@ -28,7 +28,7 @@ pub enum Way {
     Both,
 }
 
-/// What the next connections will find, and what all of them share.
+/// The way of the next connections, and the state that all of them share.
 #[derive(Debug, Clone, Copy, Default)]
 struct Rules {
     refuse: bool,
@@ -37,7 +37,7 @@ struct Rules {
     down: Mode,
 }
 
-/// What is left until the connection that carries the last of these bytes is cut.
+/// The bytes that are left until the connection that carries the last of them is cut.
 #[derive(Debug, Clone, Copy)]
 struct Cut {
     way: Way,
@@ -52,11 +52,11 @@ struct Counts {
     cuts: AtomicU64,
 }
 
-/// What the threads of one proxy share.
+/// The shared state of the threads of a proxy.
 #[derive(Debug)]
 struct Shared {
     upstream: Mutex<SocketAddr>,
-    /// How long a client is kept until somebody listens at `upstream`.
+    /// How long a client is kept until a server listens at `upstream`.
     patience: Duration,
     rules: Mutex<Rules>,
     cut: Mutex<Option<Cut>>,
@@ -78,7 +78,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy before `upstream` that lets everything through. Nobody need listen there yet.
+    /// Starts a proxy before `upstream` that lets everything through. No server need listen there yet.
     ///
     /// # Errors
     /// Whatever the system says.
@@ -87,7 +87,7 @@ impl Proxy {
     }
 
     /// The same, for clients that take a connection that is made and then reset for the end of a peer, and one that is
-    /// refused for a peer that is not there yet: they are kept for up to `patience` until somebody listens at `upstream`.
+    /// refused for a peer that is not there yet: they are kept for up to `patience` until a server listens at `upstream`.
     ///
     /// # Errors
     /// Whatever the system says.
@@ -114,8 +114,8 @@ impl Proxy {
         self.port.address()
     }
 
-    /// Holds all bytes for `each_way`, in both directions, from now on. What follows on the same connection meanwhile is
-    /// held beside it, not behind it, so that pipelined requests share one delay.
+    /// Holds all bytes for `each_way`, in both directions, from now on. Later bytes on the same connection are
+    /// held concurrently, not behind them, so that pipelined requests share one delay.
     pub fn delay(&self, each_way: Duration) {
         lock(&self.shared.rules).delay = each_way;
     }
@@ -132,7 +132,7 @@ impl Proxy {
         self.set(way, Mode::Hold, true);
     }
 
-    /// Holds back all bytes of this direction on the connections there are. Those to come are not touched.
+    /// Holds back all bytes of this direction on the connections there are. Future connections are not touched.
     pub fn hold_existing(&self, way: Way) {
         self.set(way, Mode::Hold, false);
     }
@@ -148,12 +148,12 @@ impl Proxy {
         *lock(&self.shared.cut) = Some(Cut { way, bytes });
     }
 
-    /// Leads the connections to come to another server, as an address does that moves; those that are open stay.
+    /// Leads the connections to come to another server, as an address does that moves; open connections stay.
     pub fn lead_to(&self, upstream: SocketAddr) {
         *lock(&self.shared.upstream) = upstream;
     }
 
-    /// Resets every connection to come as soon as it is made; those that are open stay.
+    /// Resets every connection to come directly after the accept; open connections stay.
     pub fn refuse(&self) {
         lock(&self.shared.rules).refuse = true;
     }

@@ -1,4 +1,4 @@
-//! One server: its files, its process, and what is done to it.
+//! A server: its files, its process, and its faults.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use crate::scratch::Scratch;
 use crate::versions::{asks_for_debug_commands, redis_server};
 use crate::{PATIENCE, wait_until};
 
-/// One server. Dropping it kills it and removes its data.
+/// A server. Dropping it kills it and removes its data.
 #[derive(Debug)]
 pub struct Server {
     settings: Settings,
@@ -227,7 +227,7 @@ impl Server {
         }
     }
 
-    /// One value of `INFO`, such as `role` or `connected_clients`.
+    /// A value of `INFO`, such as `role` or `connected_clients`.
     ///
     /// # Errors
     /// When it does not answer, or tells no such thing.
@@ -237,8 +237,8 @@ impl Server {
         value.map(|value| value.trim().to_owned()).ok_or_else(|| io::Error::other(format!("no {key} in INFO")))
     }
 
-    /// Lets everything go on: a paused server, one that is dead, a script that does not end, clients that have to wait, a
-    /// clock that is off. What it remembers stays as it is.
+    /// Ends all faults: a paused server, one that is dead, a script that does not end, clients that have to wait, a
+    /// clock that is off. Its data stays.
     ///
     /// # Errors
     /// As [`Server::wait_until_serving`].

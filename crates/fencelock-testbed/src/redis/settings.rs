@@ -1,4 +1,4 @@
-//! What a server is started with.
+//! The settings of a server at its start.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::versions::asks_for_debug_commands;
 /// How a server is set up.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// What it is among others.
+    /// The part of the server among others.
     pub role: Role,
     /// The password of the user `default`, who has none otherwise.
     pub password: Option<String>,
@@ -26,17 +26,17 @@ pub struct Settings {
     pub extra: Vec<String>,
 }
 
-/// What a server is among others.
+/// The part of a server among others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Role {
-    /// It is the only one, or the others copy it.
+    /// The only one, or the one that others copy.
     #[default]
     Alone,
-    /// It copies the one at this address.
+    /// Copies the server at this address.
     ReplicaOf(SocketAddr),
-    /// It watches over the one at this address, which it calls `locks`.
+    /// Watches over the server at this address, which it calls `locks`.
     SentinelOf(SocketAddr),
-    /// It is a node of a cluster, which has every slot once it is told so.
+    /// A node of a cluster, which has every slot once it is assigned.
     ClusterNode,
     /// A node of a cluster, without slots at first.
     ClusterMember,
@@ -62,14 +62,14 @@ impl Settings {
         Self { role, ..Self::default() }
     }
 
-    /// One more line of the configuration.
+    /// A further line of the configuration.
     #[must_use]
     pub fn with(mut self, line: &str) -> Self {
         self.extra.push(line.to_owned());
         self
     }
 
-    /// One more user, by the rules of an access list such as `on >secret ~* &* +@all`.
+    /// A further user, by the rules of an access list such as `on >secret ~* &* +@all`.
     #[must_use]
     pub fn with_user(self, name: &str, rules: &str) -> Self {
         self.with(&format!("user {name} {rules}"))

@@ -1,4 +1,4 @@
-//! One server alone, or three that replicate.
+//! A server alone, or three that replicate.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::proxy::Proxy;
 use crate::scratch::Scratch;
 use crate::{PATIENCE, wait_until};
 
-/// One server alone, or three that replicate. Dropping it kills them and removes their data.
+/// A server alone, or three that replicate. Dropping it kills them and removes their data.
 #[derive(Debug)]
 pub struct Ensemble {
     servers: Vec<Server>,
@@ -34,7 +34,7 @@ struct Peer {
     election: Port,
 }
 
-/// How long a link waits for a leader that does not listen yet. A follower that is refused tries again; one that is connected
+/// How long a link waits for a leader that does not listen yet. A refused follower tries again; a follower that is connected
 /// and then dropped asks for another election, so that links without patience made elections of half a second last for ten.
 const ELECTION: Duration = Duration::from_secs(1);
 
@@ -145,7 +145,7 @@ impl Ensemble {
         (0..self.len()).filter(move |number| *number != server)
     }
 
-    /// The way on which `follower` reaches `leader`, and nobody else: cutting it leaves everything else connected.
+    /// The way on which `follower` alone reaches `leader`: cutting it leaves everything else connected.
     ///
     /// # Panics
     /// When the ensemble was started without links, or the two are one.

@@ -5,37 +5,37 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-/// What a hostile server does on every connection. Those that begin with `Then` give a session first, and wait for a request.
+/// The act of a hostile server on every connection. Acts that begin with `Then` give a session first, and wait for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
-    /// It takes connections and says nothing.
+    /// Takes connections and says nothing.
     Silent,
     /// A byte now and then.
     Drips,
-    /// What is no frame.
+    /// Bytes that are no frame.
     Garbage,
-    /// A frame of 2 GiB, as fast as it is taken.
+    /// A frame of 2 GiB, as fast as the client takes it.
     HugeLength,
-    /// It gives no session.
+    /// Gives no session.
     Denies,
     /// No answer.
     ThenSilent,
-    /// A byte now and then of an answer that never comes to its end.
+    /// A byte now and then of an answer that never ends.
     ThenDrips,
-    /// What is no frame.
+    /// Bytes that are no frame.
     ThenGarbage,
-    /// An answer of 2 GiB, as fast as it is taken.
+    /// An answer of 2 GiB, as fast as the client takes it.
     ThenHugeLength,
-    /// Events of watches that nobody set, and no answer.
+    /// Events of watches that were never set, and no answer.
     ThenEvents,
     /// Answers without a record.
     ThenEmpty,
 }
 
 impl Manner {
-    /// Those that give no session.
+    /// Acts that give no session.
     pub const WITHOUT_SESSION: [Self; 5] = [Self::Silent, Self::Drips, Self::Garbage, Self::HugeLength, Self::Denies];
-    /// Those that give one.
+    /// Acts that give a session.
     pub const WITH_SESSION: [Self; 6] =
         [Self::ThenSilent, Self::ThenDrips, Self::ThenGarbage, Self::ThenHugeLength, Self::ThenEvents, Self::ThenEmpty];
 }
@@ -107,7 +107,7 @@ fn mistreat(stream: &mut TcpStream, manner: Manner, timeout_ms: u32) -> io::Resu
     }
 }
 
-/// For as long as somebody takes them.
+/// For as long as a client takes them.
 fn for_ever(stream: &mut TcpStream, bytes: &[u8], pause: Duration) -> io::Result<()> {
     loop {
         stream.write_all(bytes)?;

@@ -1,4 +1,4 @@
-//! One server: its files, its process, and what it says of itself.
+//! A server: its files, its process, and its reports of itself.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,20 +15,20 @@ use crate::ports::Port;
 use crate::process::bound;
 use crate::versions::zookeeper_class_path;
 
-/// What a server takes part as.
+/// The part of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// It is the only one.
+    /// The only server.
     Standalone,
     /// The others follow it.
     Leader,
-    /// It follows the leader.
+    /// Follows the leader.
     Follower,
     /// Something else, such as read-only.
     Other,
 }
 
-/// One server of an ensemble.
+/// A server of an ensemble.
 #[derive(Debug)]
 pub struct Server {
     pub(super) client: Port,
@@ -36,7 +36,7 @@ pub struct Server {
     pub(super) directory: PathBuf,
     /// Where it runs, unless it is here.
     host: Option<(Arc<Network>, usize)>,
-    /// What Java is told.
+    /// Java's arguments.
     java: Vec<String>,
     daemon: Daemon,
 }
@@ -123,7 +123,7 @@ impl Server {
     /// # Errors
     /// When there is no such node, or the server does not come back.
     pub fn set_sequence(&self, paths: &[impl AsRef<str>], next: i32) -> io::Result<()> {
-        // It writes a snapshot of what it has when it starts.
+        // The server writes a snapshot of its data when it starts.
         self.restart()?;
         self.wait_until_serving()?;
         self.kill();
@@ -143,7 +143,7 @@ impl Server {
         self.restart()
     }
 
-    /// The digests of its data, by the transaction after which each was taken: one of every 128.
+    /// The digests of its data, by the transaction after which each was taken: every 128th has one.
     ///
     /// # Errors
     /// When it does not answer.
@@ -168,7 +168,7 @@ impl Server {
         self.daemon.is_running()
     }
 
-    /// What it says to a four-letter word such as `srvr`, `mntr`, `wchs`, `cons` or `dump`.
+    /// The answer to a four-letter word such as `srvr`, `mntr`, `wchs`, `cons` or `dump`.
     ///
     /// # Errors
     /// When it does not answer within 2 s.
@@ -188,7 +188,7 @@ impl Server {
         Ok(answer)
     }
 
-    /// One value of `mntr`, such as `zk_watch_count`.
+    /// A value of `mntr`, such as `zk_watch_count`.
     ///
     /// # Errors
     /// When it does not answer, or tells no such number.
@@ -199,7 +199,7 @@ impl Server {
         number.ok_or_else(|| io::Error::other(format!("no number {key} in: {answer}")))
     }
 
-    /// What it takes part as; `None` while it does not serve.
+    /// The part of this server; `None` while it does not serve.
     #[must_use]
     pub fn mode(&self) -> Option<Mode> {
         let answer = self.word("srvr").ok()?;

@@ -1,4 +1,4 @@
-//! What an ensemble is started with.
+//! The settings of an ensemble at its start.
 
 use std::io;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub struct Settings {
     pub tls: Option<Tls>,
     /// Further lines of `zoo.cfg`, such as `forceSync=no`; they win over those above.
     pub extra: Vec<(String, String)>,
-    /// What Java is told; by default what makes a server small, and soon there.
+    /// Java's arguments; by default for a small server that starts soon.
     pub java: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ impl Settings {
         Self { servers: 3, links: true, ..Self::default() }
     }
 
-    /// One more line of `zoo.cfg`.
+    /// A further line of `zoo.cfg`.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl ToString) -> Self {
         self.extra.push((key.to_owned(), value.to_string()));
@@ -80,7 +80,7 @@ impl Settings {
         }
     }
 
-    /// What every server's `zoo.cfg` begins with.
+    /// The beginning of every server's `zoo.cfg`.
     pub(super) fn common(&self) -> Vec<(String, String)> {
         let pair = |key: &str, value: &dyn ToString| (key.to_owned(), value.to_string());
         let mut lines = vec![

@@ -11,13 +11,13 @@ use super::settings::Settings;
 use crate::packages::ZOOKEEPER;
 use crate::server::{Kind, Server, Shared};
 
-/// ZooKeeper: one server alone.
+/// ZooKeeper: a server alone.
 pub static KIND: Kind = Kind {
     scheme: "zk",
     other_schemes: &["zks"],
     variable: "FENCELOCK_TEST_ZOOKEEPER",
     package: ZOOKEEPER,
-    // What `for_all` says.
+    // The options of `for_all`.
     options: "tick_ms=500",
     start: || Ok(Box::new(Ensemble::start(for_all())?)),
     namespace: |_| Ok(parent()),
@@ -32,8 +32,8 @@ pub fn shared() -> &'static Shared {
     KIND.shared()
 }
 
-/// What suits every test: sessions long enough to outlast a busy machine, and no wait for the disk. The kernel keeps what is
-/// written through a kill of the server.
+/// Settings for every test: sessions long enough to outlast a busy machine, and no wait for the disk. The kernel keeps
+/// written data through a kill of the server.
 fn for_all() -> Settings {
     Settings { max_session_timeout_ms: 120_000, ..Settings::default() }.with("forceSync", "no")
 }
