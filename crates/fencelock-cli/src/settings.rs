@@ -123,26 +123,29 @@ impl Chosen {
         }
     }
 
-    /// The store's URL without secrets and options.
+    /// The store's URL without secrets, and of its options those that set its locks apart from others.
     pub(crate) fn name(&self) -> String {
+        const APART: [&str; 8] = ["prefix", "schema", "fence", "table", "key", "db", "host", "port"];
         // A wrong URL is refused before it is shown.
-        StoreUrl::parse(&self.url).map_or_else(|_| "a store".to_owned(), |url| url.to_string())
+        let Ok(mut url) = StoreUrl::parse(&self.url) else { return "a store".to_owned() };
+        let (mut name, has_layout) = (url.to_string(), url.take("layout").is_some());
+        let options = APART.iter().filter_map(|option| Some(format!("{option}={}", url.take(option)?)));
+        for (index, option) in options.enumerate() {
+            name.push(if index > 0 || has_layout { '&' } else { '?' });
+            name.push_str(&option);
+        }
+        name
     }
 
-    /// Which locks are meant: the store's URL without secrets, and of its options those that set its locks apart from others.
+    /// Which locks are meant: the name, without a trace of credentials.
     pub(crate) fn locks(&self) -> String {
         let Ok(mut url) = StoreUrl::parse(&self.url) else { return String::new() };
-        let mut locks = url.to_string().replace("***@", "");
+        let mut locks = self.name().replace("***@", "");
         // A PostgreSQL URL without a database means the database that is called as the user.
         if url.scheme().starts_with("postgres") && url.path().trim_start_matches('/').is_empty() {
             let user = url.credentials().map(|given| given.split(':').next().unwrap_or_default().to_owned());
             let user = user.filter(|user| !user.is_empty()).or_else(|| url.take("user"));
             locks.extend([" database=".to_owned(), user.unwrap_or_default()]);
-        }
-        for option in ["prefix", "schema", "fence", "table", "key", "db", "host", "port"] {
-            if let Some(value) = url.take(option) {
-                locks.push_str(&format!(" {option}={value}"));
-            }
         }
         locks
     }
@@ -487,10 +490,22 @@ mod tests {
         assert_eq!(locks("redis://me:s3cret@h/0?ttl_ms=9000"), locks("redis://:0ther@h/0"));
         assert_ne!(locks("redis://h/0?layout=plain"), locks("redis://h/0"));
         let url = "postgres://u:s3cret@h/d?password=s3cret&schema=mine";
-        assert_eq!(locks(url), "postgres://h/d schema=mine");
+        assert_eq!(locks(url), "postgres://h/d?schema=mine");
         assert_eq!(locks("postgres://u:s3cret@h"), "postgres://h database=u");
         assert_ne!(locks("postgres://h?user=u"), locks("postgres://h?user=v"), "these name two databases");
         assert!(!locks("redlock://:s3cret@a,:0ther@b").contains("s3cret"));
+    }
+
+    #[test]
+    fn a_store_is_called_by_the_options_that_set_its_locks_apart() {
+        for (url, name) in [
+            ("redis://:s3cret@h/0?ttl_ms=9000&prefix=one", "redis://***@h/0?prefix=one"),
+            ("redis://h/0?prefix=one&layout=plain", "redis://h/0?layout=plain&prefix=one"),
+            ("redis+unix:///r.sock?db=3", "redis+unix:///r.sock?db=3"),
+            ("postgres://u@/d?host=/run&schema=mine&password=s3cret", "postgres://***@/d?schema=mine&host=/run"),
+        ] {
+            assert_eq!(Chosen::new(url, Origin::Environment).name(), name);
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
+use fencelock_testbed::redis::shared;
+
 use crate::common::http::{Served, ask, token};
 use crate::common::{Place, Running, code, ended, output, stderr, stdout, until};
 
@@ -79,6 +81,27 @@ fn what_is_listed_is_of_all_stores_and_each_row_says_of_which() {
     let listed = output(&mut fencelock(&place, &["run", "stock", "--", crate::common::PROGRAM, "ls"]));
     assert!(code(&listed) == 69 && stdout(&listed).contains("stock "), "{}{}", stdout(&listed), stderr(&listed));
     assert!(stderr(&listed).contains("safe is not there"), "{}", stderr(&listed));
+}
+
+#[test]
+fn stores_of_one_server_that_an_option_sets_apart_are_listed_and_counted_apart() {
+    let server = shared().url_with("prefix=one");
+    let place = place(&format!(
+        "[routes]\n\"a\" = \"{server}\"\n\"**\" = \"{}\"\n",
+        server.replace("prefix=one", "prefix=two")
+    ));
+    let program = crate::common::PROGRAM;
+    let ls = output(&mut fencelock(&place, &["run", "a", "--", program, "run", "b", "--", program, "ls", "--json"]));
+    let listed: serde_json::Value = serde_json::from_slice(&ls.stdout).unwrap();
+    let of = |name: &str| listed.as_array().unwrap().iter().find(|row| row["name"] == name).unwrap()["store"].clone();
+    let name = |prefix: &str| format!("{}?prefix={prefix}", server.split('?').next().unwrap());
+    assert_eq!((of("a"), of("b")), (name("one").into(), name("two").into()), "{}", stderr(&ls));
+    let mut command = fencelock(&place, &["serve", "--every", "20ms", "--listen", "127.0.0.1:0"]);
+    let served = Served::of(&mut command, &name("one"));
+    for prefix in ["one", "two"] {
+        let line = format!("fencelock_store_up{{store=\"{}\"}} 1\n", name(prefix));
+        until(&line, || served.get("/metrics").body.contains(&line).then_some(()));
+    }
 }
 
 #[test]
