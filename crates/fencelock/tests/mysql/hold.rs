@@ -3,7 +3,7 @@
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
-use crate::lab::{acquire, acquiring, client, connection, database, soon, state, until_queued};
+use crate::lab::{acquire, acquiring, client, connection, database, refusals, soon, state, until_queued};
 
 async fn hold(user: &mut Conn, name: &str, token: i64) -> mysql_async::Result<()> {
     user.exec_drop("CALL fencelock_hold(?, ?)", (name, token)).await
@@ -185,6 +185,9 @@ async fn a_dead_holder_whose_grant_is_held_keeps_the_lock_until_the_transaction_
     let next = acquiring(&client(&url, 60_000).await, "job");
     until_queued(&other, "job", 1).await;
     assert!(!next.is_finished());
+    refusals(&other, "job", "the holder is dead").await;
+    let closed = other.queue("job").await.unwrap().closed.unwrap();
+    assert!(closed.contains("fencelock_hold") && closed.contains("innodb_trx"), "{closed}");
     user.query_drop("COMMIT").await.unwrap();
     soon(next).await.unwrap().unwrap().release().await.unwrap();
 }

@@ -718,11 +718,12 @@ BEGIN
     DECLARE v_now BIGINT DEFAULT {us};
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = p_name;
-    SELECT 0, 0, COUNT(*), CAST(COALESCE(SUM(p.granted), 0) AS SIGNED), (
+    SELECT 0, 0, COUNT(s.id), CAST(COALESCE(SUM(p.granted AND NOT ISNULL(s.id)), 0) AS SIGNED), COALESCE((
             SELECT CONCAT('no client is granted a lock until ', DATE_FORMAT(FROM_UNIXTIME(quiet_until DIV 1000000), '%Y-%m-%dT%H:%i:%sZ'),
                 ', because this server may not know all locks that were granted before: it was a replica, or a dump was read in')
-            FROM fencelock_layout WHERE quiet_until > v_now)
-        FROM fencelock_place AS p JOIN fencelock_session AS s ON s.id = p.session AND s.expires > v_now
+            FROM fencelock_layout WHERE quiet_until > v_now), IF(SUM(p.granted AND ISNULL(s.id)) > 0,
+                'the holder is dead: its lock ends when a client asks for it, unless a transaction that called fencelock_hold keeps it (information_schema.innodb_trx)', NULL))
+        FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session AND s.expires > v_now
         WHERE p.b = v_b AND p.name = p_name AND p.seq >= v_head
     UNION ALL
     SELECT q.client, q.number, q.position, 0, NULL FROM (

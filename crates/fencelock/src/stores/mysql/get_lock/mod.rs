@@ -78,8 +78,7 @@ impl SessionLocks for Keys {
         is_in_doubt: bool,
     ) -> Result<bool> {
         let sql = "SELECT IF(IS_USED_LOCK(?) <=> CONNECTION_ID(), 2, GET_LOCK(?, 0))";
-        let arguments = vec![key.as_str().into(), key.as_str().into()];
-        match told::<Option<i64>>(connection, operation, sql, arguments).await? {
+        match told::<Option<i64>>(connection, operation, sql, vec![key.as_str().into(), key.as_str().into()]).await? {
             Some(1) => Ok(true),
             Some(2) => Ok(is_in_doubt),
             Some(_) => Ok(false),
