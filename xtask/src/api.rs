@@ -1,6 +1,6 @@
-//! `cargo xtask api`: what users of the published crates can name, one line for each, kept in the repository.
+//! `cargo xtask api`: the names that users of the published crates can use, one line for each, kept in the repository.
 //!
-//! cargo-public-api reads it off rustdoc's JSON, which the stable compiler writes when it is told to be a nightly one.
+//! cargo-public-api reads it off rustdoc's JSON, which the stable compiler writes when it poses as a nightly one.
 
 use crate::checks;
 use crate::shell::{self, Result, cargo};

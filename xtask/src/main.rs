@@ -1,4 +1,4 @@
-//! The whole interface for working on fencelock: `cargo xtask <verb>`. What runs on every change calls the same verbs.
+//! The whole interface for working on fencelock: `cargo xtask <verb>`. The checks of every change call the same verbs.
 
 mod api;
 mod checks;

@@ -89,7 +89,7 @@ pub(crate) fn purpose() -> Text<String> {
     Text::new(|text| purpose_fault(text).map_or_else(|| Ok(text.to_owned()), Err))
 }
 
-/// Where a leader is reached, as it stands in the note on its lock.
+/// The address of a leader, as the note on its lock has it.
 pub(crate) fn address() -> Text<String> {
     Text::new(|text| match text.len() {
         0 => Err("it is empty".to_owned()),
@@ -107,7 +107,7 @@ pub(crate) fn reason() -> Text<String> {
     })
 }
 
-/// What is wrong with a purpose or a reason, if anything.
+/// The fault of a purpose or a reason, if any.
 pub(crate) fn purpose_fault(text: &str) -> Option<String> {
     if text.len() > Contender::MAX_PURPOSE {
         return Some(format!("it has {} bytes, and {} are allowed", text.len(), Contender::MAX_PURPOSE));

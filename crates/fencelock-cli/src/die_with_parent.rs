@@ -1,4 +1,4 @@
-//! A command that begins only once it is told to, and that the kernel kills when fencelock dies, unless it may outlive it.
+//! A command that begins only on request, and that the kernel kills when fencelock dies, unless it may outlive it.
 //!
 //! fencelock starts itself again, in the command's process group. That process takes the kernel's wish (a parent-death signal), stops
 //! itself, and becomes the command once it is continued: when the guardian knows it, its end is waited for, and the lock was looked at
@@ -33,7 +33,7 @@ pub(crate) struct Bound {
     command: Vec<OsString>,
 }
 
-/// What becomes `program` with the arguments that are added, once it is continued; and may outlive us, or not.
+/// The process that becomes `program` with the arguments that are added, once it is continued; and may outlive us, or not.
 pub(crate) fn command(program: &OsString, outlives: bool) -> Outcome<Command> {
     let mut command = ourselves(VERB)?;
     command.arg(Pid::this().to_string()).args(outlives.then_some("--outlives")).arg("--").arg(program);
@@ -77,7 +77,7 @@ impl Bound {
         if Pid::parent().as_raw() != self.parent {
             return Err(Failure::silent(137));
         }
-        // What fencelock keeps for itself is not blocked in the command.
+        // Signals that fencelock keeps for itself are not blocked in the command.
         kept().thread_unblock().map_err(failed)?;
         raise(Signal::SIGSTOP).map_err(failed)?;
         if self.outlives {
@@ -93,7 +93,7 @@ impl Bound {
         }
     }
 
-    /// Descriptors that systemd passed to fencelock are the command's: it takes only those that name its own process (sd_listen_fds(3)).
+    /// Descriptors that systemd passed to fencelock are the command's, which takes only those that name its own process (sd_listen_fds(3)).
     fn pass_on_sockets(&self, command: &mut Command) {
         if env::var("LISTEN_PID").is_ok_and(|process| process == self.parent.to_string()) {
             command.env("LISTEN_PID", Pid::this().to_string()).env_remove("LISTEN_PIDFDID");

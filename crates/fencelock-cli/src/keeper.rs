@@ -28,7 +28,7 @@ use crate::processes::{parent_of, start_of, to_close};
 
 const VERB: &str = "keep";
 
-/// What a keeper says once it holds the lock, before the token.
+/// A keeper's word once it holds the lock, before the token.
 pub(crate) const HELD: &str = "held";
 
 /// A process that is watched: no other one can be mistaken for it.
@@ -71,7 +71,7 @@ impl Watched {
         }
     }
 
-    /// Asks it to end. One that has ended already is none to ask.
+    /// Asks the keeper to end, unless it has ended already.
     pub(crate) fn end(&self) {
         let _ = pidfd_send_signal(self.process.get_ref(), Signal::TERM);
     }
@@ -81,7 +81,7 @@ fn is_ours(pid: i32) -> bool {
     fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == geteuid().as_raw())
 }
 
-/// What becomes a keeper for `watched`, with the options that are added; [`named`] ends them.
+/// The process that becomes a keeper for `watched`, with the options that are added; [`named`] ends them.
 pub(crate) fn command(watched: &Watched) -> Outcome<Command> {
     let mut command = ourselves(VERB)?;
     command.arg(watched.pid.to_string()).arg(watched.start.to_string()).args(to_close());

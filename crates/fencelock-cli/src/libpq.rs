@@ -1,4 +1,4 @@
-//! What PostgreSQL's own programs take from beside a URL: the environment, password files and service files. The library reads neither
+//! The sources of PostgreSQL's own programs besides a URL: the environment, password files and service files. The library reads neither
 //! files nor the environment for it.
 
 use std::env;
@@ -37,7 +37,7 @@ impl Around {
     }
 }
 
-/// A `postgres:` URL with what it leaves out; any other one as it is.
+/// A `postgres:` URL with the parts that it leaves out; any other one unchanged.
 pub(crate) fn complete(url: &str) -> Outcome<String> {
     complete_from(url, &Around::of_this_process())
 }
@@ -133,7 +133,7 @@ fn section(file: Option<&Path>, name: &str) -> Outcome<Vec<(String, String)>> {
     Ok(settings.filter(|line| !line.is_empty() && !line.starts_with('#')).filter_map(pair).collect())
 }
 
-/// The password of the first line that fits, in a file that nobody else can read.
+/// The password of the first line that fits, in a file that no other user can read.
 fn password(file: &Path, hosts: &[(String, String)], database: &str, user: &str) -> Option<String> {
     let about = fs::metadata(file).ok()?;
     if trusted::is_shared(&about) {

@@ -75,7 +75,7 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// What the head of `queue` says, of which `holders` hold the lock.
+    /// The summary of the head of `queue`, of which `holders` hold the lock.
     pub(crate) fn new(queue: &Queue, holders: usize, store: &str, now: SystemTime) -> Self {
         let contenders = queue.contenders.iter().zip(1..);
         let head: Vec<_> =
@@ -92,7 +92,7 @@ impl Lock {
             name: queue.name.to_string(),
             store: store.to_owned(),
             kind,
-            // Of more holders than were looked at, nobody added up the permits.
+            // Of more holders than were looked at, the permits are not added up.
             permits: capacity.map(|_| taken).filter(|_| holders <= shown.len()),
             capacity,
             holders: shown,
@@ -106,7 +106,7 @@ impl Lock {
         Self { name: name.to_string(), store: store.to_owned(), error: failure.message.clone(), ..Self::default() }
     }
 
-    /// What the holders hold together.
+    /// The common claim of the holders.
     pub(crate) fn held_as(&self) -> String {
         match (self.permits, self.capacity, self.holders.len(), self.holders.first()) {
             (Some(permits), Some(capacity), ..) => format!("{permits} of {capacity}"),

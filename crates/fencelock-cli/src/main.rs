@@ -1,4 +1,4 @@
-//! `fencelock`: programs run under distributed locks, and who holds them. One page about it: `docs/command.md`.
+//! `fencelock`: programs run under distributed locks, and a view of their holders. `docs/command.md` is its page.
 
 mod arguments;
 mod commands;

@@ -1,4 +1,4 @@
-//! A lock inside itself: what the commands around this one hold, as the environment tells it.
+//! A lock inside itself: the locks of the commands around this one, as the environment tells them.
 //!
 //! A wait for a lock that is held around us would never end: its holder waits for us. The environment can be older than the locks in it
 //! (a daemon that was started under one): only processes that this one descends from count, which are there for sure.
@@ -101,7 +101,7 @@ impl fmt::Display for Held {
 pub(crate) struct Around(Vec<Held>);
 
 impl Around {
-    /// Locks held around this process. Without the variable there are none; one that cannot be read is refused, as it may name a lock that a
+    /// Locks held around this process. Without the variable there are none; an unreadable variable is refused, as it may name a lock that a
     /// wait would never get.
     pub(crate) fn this_process() -> Outcome<Self> {
         let unread = || {

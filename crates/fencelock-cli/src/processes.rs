@@ -1,4 +1,4 @@
-//! What the kernel tells of processes in `/proc` (proc(5)). Without `/proc`, or with that of another namespace, it tells nothing.
+//! The kernel's facts of processes in `/proc` (proc(5)). Without `/proc`, or with that of another namespace, there are none.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(crate) fn is_stopped(process: Pid) -> Option<bool> {
     stat_of(process).map(|stat| stat.first().is_some_and(|state| state == "T"))
 }
 
-/// Whether somebody in `group` is stopped who is not its leader, while the leader is not, and is not about to be: a signal for the
+/// Whether a process in `group` is stopped that is not its leader, while the leader is not, and is not about to be: a signal for the
 /// whole group stops one process before the other.
 pub(crate) fn is_stopped_but_for_its_leader(group: Pid) -> bool {
     let mut others = processes_of(group).filter(|(process, _)| *process != group.as_raw());
@@ -24,7 +24,7 @@ pub(crate) fn is_stopped_but_for_its_leader(group: Pid) -> bool {
     others.any(|(_, state)| state == "T") && runs_on(group) == Some(true)
 }
 
-/// Whether all processes of `group` are dead, and only nobody has reaped them yet. `false` when the kernel does not tell.
+/// Whether all processes of `group` are dead, and only not reaped yet. `false` when the kernel does not tell.
 pub(crate) fn are_all_dead(group: Pid) -> bool {
     let mut processes = processes_of(group).peekable();
     processes.peek().is_some() && processes.all(|(process, state)| is_dead(process, &state))
@@ -90,7 +90,7 @@ pub(crate) fn close(numbers: &[i32]) {
 static HAS_OUR_NUMBERS: LazyLock<bool> =
     LazyLock::new(|| fs::read_link("/proc/self").is_ok_and(|own| own == Path::new(&Pid::this().to_string())));
 
-/// What the kernel tells of a process after its name: state, parent, group, session, and so on until its start.
+/// The kernel's facts of a process after its name: state, parent, group, session, and so on until its start.
 fn stat_of(process: Pid) -> Option<Vec<String>> {
     if !*HAS_OUR_NUMBERS {
         return None;

@@ -1,4 +1,4 @@
-//! A bar on a terminal that says how much of a long run is over. Elsewhere it says nothing.
+//! A bar on a terminal that says how much of a long run has passed. Elsewhere the bar prints nothing.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -14,7 +14,7 @@ impl Progress {
         Self(io::stderr().is_terminal())
     }
 
-    /// Shows that `share` of 1 is over, with `text` beside it.
+    /// Shows that `share` of 1 has passed, with `text` next to it.
     pub(crate) fn show(&self, share: f64, text: &str) {
         if self.0 {
             let share = share.clamp(0.0, 1.0);

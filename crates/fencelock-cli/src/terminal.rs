@@ -1,4 +1,4 @@
-//! Who may use the terminal: fencelock's process group, or that of the command it runs.
+//! The owner of the terminal: fencelock's process group, or that of the command it runs.
 //!
 //! The command gets it when it was stopped for want of it, and not before: until then the keyboard's signals reach fencelock's
 //! group, with the script and the pipeline around it.
@@ -72,12 +72,12 @@ pub(crate) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Sends `signal` to our own process group, ourselves included: what the keyboard would have sent had the command been part of it.
+/// Sends `signal` to our own process group, ourselves included: the keyboard would have sent it had the command been part of the group.
 pub(crate) fn tell_our_group(signal: Signal) {
     let _ = kill(Pid::from_raw(0), signal);
 }
 
-/// Whether nobody could continue our process group once it was stopped: no member of it that is an ancestor of ours (or we)
+/// Whether no process could continue our process group once it was stopped: no member of it that is an ancestor of ours (or we)
 /// has a parent in another group of the same session. (POSIX.1-2017, 3.269 "Orphaned Process Group".)
 pub(crate) fn is_orphaned() -> bool {
     let (session, own) = (getsid(None), getpgrp());

@@ -1,4 +1,4 @@
-//! A configuration file is obeyed only if nobody wrote it who may not command this process anyway.
+//! A configuration file is obeyed only if all its writers may command this process anyway.
 //!
 //! The file in the working directory is found by standing there: without this check, every user who can write to a directory
 //! that root passes through decides where root's locks are.
@@ -19,10 +19,10 @@ const LONGEST: u64 = 64 * 1024;
 
 /// The text of the file at `path`; `None` when there is none.
 ///
-/// It must be a regular file of `user` or of root that not everybody may write to, and so must a link to it.
+/// The file must be a regular file of `user` or of root that is not writable by all, and so must a link to it.
 pub(crate) fn read(path: &Path, user: u32) -> Outcome<Option<String>> {
     let wrong = |what: &dyn fmt::Display| Failure::new(code::CONFIG, format!("{}: {what}", path.display()));
-    // A pipe that nobody writes to would hang an open that waits.
+    // A pipe without a writer would hang an open that waits.
     let opened = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
     let file = match opened {
         Ok(file) => file,

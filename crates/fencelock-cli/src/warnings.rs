@@ -1,4 +1,4 @@
-//! What the library warns of, as lines on stderr: it prints nothing itself.
+//! The library's warnings, as lines on stderr: the library prints nothing itself.
 
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ pub(crate) const LOG_VARIABLE: &str = "FENCELOCK_LOG";
 
 /// Tells what the library says at `level` and above, from now on.
 pub(crate) fn tell(level: LevelFilter) {
-    // Nobody else sets one in this program.
+    // No other code sets a subscriber in this program.
     let _ = tracing::subscriber::set_global_default(Lines(level));
 }
 
@@ -43,7 +43,7 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        // What is sent on this host stays there, and one line is enough.
+        // Requests on this host stay there, and one line is enough.
         let is_repeated = || IN_THE_CLEAR.swap(true, Ordering::Relaxed);
         if line.message.contains("is sent in the clear") && (line.is_of_this_host() || is_repeated()) {
             return;

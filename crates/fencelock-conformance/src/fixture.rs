@@ -1,4 +1,4 @@
-//! What the laws need of a store under test.
+//! The needs of the laws of a store under test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use futures_core::future::BoxFuture;
 use crate::laws::Tier;
 use crate::world::PATIENCE;
 
-/// One empty store under test, and what can be done to it. Every law gets a fresh one.
+/// An empty store under test, and its faults. Every law gets a fresh one.
 pub trait Fixture: Send + Sync + 'static {
     /// Another process's way to the store.
     fn process(&self) -> BoxFuture<'_, Result<Process>>;
@@ -22,7 +22,7 @@ pub trait Fixture: Send + Sync + 'static {
         Box::pin(async move { SystemClock.sleep_until(SystemClock.now().after(duration)).await })
     }
 
-    /// What the store offers, by default everything; it answers the rest with [`ErrorKind::Unsupported`](fencelock::ErrorKind::Unsupported).
+    /// The tier of the store, by default the highest; the rest is [`ErrorKind::Unsupported`](fencelock::ErrorKind::Unsupported).
     /// Laws of a higher tier are not tried, and a law that looks at a queue for its evidence is tried up to there.
     fn tier(&self) -> Tier {
         Tier::Break

@@ -101,7 +101,7 @@ impl World {
         Self::of_whole(fixture, seed, Claim::MUTEX)
     }
 
-    /// The same, in which the one that excludes everybody claims `whole`.
+    /// The same, in which the claim that excludes all others is `whole`.
     pub(crate) fn of_whole(fixture: Arc<dyn Fixture>, seed: u64, whole: Claim) -> Self {
         Self { fixture, clients: Arc::default(), seed, whole }
     }
@@ -185,7 +185,7 @@ impl World {
         Ok(User { client, process })
     }
 
-    /// What `happens` says within `bound` of the store's time; `None` when it says nothing by then.
+    /// The result of `happens` within `bound` of the store's time; `None` without a result by then.
     pub(crate) async fn within<T>(&self, bound: Duration, happens: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -217,7 +217,7 @@ impl World {
         Err(Fault::Broken(format!("it never came that {what}")))
     }
 
-    /// Lets a wait begin, and demands that it goes on.
+    /// Lets a wait begin, and demands that it does not end.
     pub(crate) async fn park<T>(&self, waits: &mut BoxFuture<'_, T>) -> Verdict {
         demand!(self.within(GLANCE, waits).await.is_none(), "a wait returned before anything had happened");
         Ok(())
@@ -285,7 +285,7 @@ impl Deref for User {
     }
 }
 
-/// One client with its session.
+/// A client with its session.
 pub(crate) struct Client {
     pub(crate) process: Process,
     pub(crate) owner: Owner,
@@ -362,19 +362,19 @@ impl Client {
         insist(|| self.session().renew(&ids)).await
     }
 
-    /// Dies without a word: what hangs on the session is left to expire.
+    /// Dies without a word: the session's places are left to expire.
     pub(crate) fn crash(self, places: Vec<Box<dyn Place>>) {
         self.process.faults.crash();
         drop((places, self));
     }
 
-    /// Of the requests that hold or wait in this order, those that the store shows: without an order it knows of no waiter.
+    /// Of the requests that hold or wait in this order, those that the store shows: without an order the store shows no waiter.
     pub(crate) fn shown(&self, requests: &[RequestId]) -> Vec<RequestId> {
         let most = if self.capability().order == Order::None { 1 } else { requests.len() };
         requests.iter().copied().take(most).collect()
     }
 
-    /// What must be so for an order of arrival to be demanded.
+    /// The conditions for an order of arrival to be demanded.
     pub(crate) fn needs_order(&self) -> Verdict {
         match self.capability().order {
             Order::Fifo => Ok(()),
@@ -419,7 +419,7 @@ pub(crate) async fn insist<'a, T>(mut request: impl FnMut() -> BoxFuture<'a, fen
     }
 }
 
-/// Polls `future` up to `polls` times, each time it asks to be: what a caller sees who drops it at its n-th await.
+/// Polls `future` up to `polls` times, each time it asks to be: the view of a caller that drops it at its n-th await.
 pub(crate) async fn poll_times<T>(future: &mut BoxFuture<'_, T>, mut polls: usize) -> Option<T> {
     poll_fn(|cx| {
         if polls == 0 {

@@ -1,4 +1,4 @@
-//! Plays fencelock against clients in other languages on the same locks: who waits for whom, how soon the next one has
+//! Plays fencelock against clients in other languages on the same locks: the waits of each for the other, how soon the next one has
 //! it, and what happens when either side is killed. `interop/README.md` says how the clients are driven.
 
 mod cells;

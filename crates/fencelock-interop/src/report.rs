@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::cells::{Cell, Expected, Scene};
 use crate::play::Played;
 
-/// What a cell is called.
+/// The title of a cell.
 pub(crate) fn title(cell: &Cell) -> String {
     let does = match cell.scene {
         Scene::Hold => "holds",
@@ -18,7 +18,7 @@ pub(crate) fn title(cell: &Cell) -> String {
     format!("{} {does}, {} tries", cell.holder.title, cell.contender.title)
 }
 
-/// A cell on one line, as soon as it is played.
+/// A cell on one line, directly after its game.
 pub(crate) fn line(cell: &Cell, outcome: &Result<Played>) -> String {
     match outcome {
         Ok(played) => format!("ok      {}: {}", title(cell), said(cell, played)),

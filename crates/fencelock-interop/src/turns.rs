@@ -1,4 +1,4 @@
-//! What is done under a lock, again and again, so that two who should not be there at once are found.
+//! Work under a lock, again and again, so that two who should not be there at once are found.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write as _};
@@ -10,11 +10,11 @@ use anyhow::{Context as _, Result, bail};
 /// Another client that believes to hold the lock gets its chance meanwhile.
 const STAY: Duration = Duration::from_millis(1);
 
-/// What is done each time.
+/// The work of a turn.
 pub(crate) enum Work<'a> {
     /// Adds one to the number in a file; loses counts, and says so, when two do it at once.
     Count(&'a str),
-    /// Reads the number, and says so when somebody counts meanwhile.
+    /// Reads the number, and says so when another client counts meanwhile.
     Look(&'a str),
     /// Takes one of so many seats, and leaves a byte in the file; says so when there is no seat.
     Sit(&'a str, u32),
@@ -76,7 +76,7 @@ fn occupied(file: &str) -> String {
     format!("{file}.occupied")
 }
 
-/// Whether we made it: nobody else had.
+/// Whether we made it: no other client had.
 fn made(mark: &str) -> Result<bool> {
     match OpenOptions::new().write(true).create_new(true).open(mark) {
         Ok(_) => Ok(true),

@@ -1,4 +1,4 @@
-//! A wall clock that jumps when it is told to, for one server alone.
+//! A wall clock that jumps on order, for one server alone.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -6,13 +6,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What is preloaded; see there.
+/// The preloaded library; see there.
 const SOURCE: &str = include_str!("clock.c");
 
 /// The environment variable by which it finds its file.
 const VARIABLE: &str = "FENCELOCK_TESTBED_CLOCK";
 
-/// What has to be installed for it, besides the server.
+/// The package to install for it, besides the server.
 pub const CLOCK_SHIM: crate::Package = crate::Package {
     server: "a clock that jumps",
     files: &[("/usr/bin/cc", "gcc"), ("/usr/include/time.h", "libc6-dev")],

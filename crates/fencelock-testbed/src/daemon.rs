@@ -17,7 +17,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// One that is not started yet.
+    /// A daemon that is not started yet.
     pub(crate) fn new(log: PathBuf) -> Self {
         Self { process: Mutex::default(), log }
     }

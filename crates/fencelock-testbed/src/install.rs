@@ -81,13 +81,13 @@ fn apt() -> Command {
     command
 }
 
-/// What Debian's packages ask whether their daemons may be started.
+/// The program that Debian's packages ask whether their daemons may be started.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
 /// The policy that forbids it, and says whose it is.
 const FORBIDDEN: &str = "#!/bin/sh\n# cargo xtask of fencelock: removed when the packages are installed\nexit 101\n";
 
-/// Forbids packages to start daemons; tests start their own. A policy that is there already stays as it is, unless it is one
+/// Forbids packages to start daemons; tests start their own. A policy that is there already stays, unless it is one
 /// that an interrupted run left behind.
 struct NoDaemons(Option<PathBuf>);
 
@@ -109,7 +109,7 @@ impl NoDaemons {
 impl Drop for NoDaemons {
     fn drop(&mut self) {
         if let Some(policy) = &self.0 {
-            // Worth no failure: it only keeps daemons from starting.
+            // Worth no failure: the policy only keeps daemons from starting.
             let _ = fs::remove_file(policy);
         }
     }

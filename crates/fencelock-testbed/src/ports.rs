@@ -1,4 +1,4 @@
-//! Ports that nobody else takes while they are ours.
+//! Ports that no other process takes while they are ours.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ const PORTS: std::ops::Range<u16> = 21_001..31_999;
 #[derive(Debug)]
 pub struct Port {
     address: SocketAddr,
-    /// `None` on a host of its own, where nobody else takes ports.
+    /// `None` on a host of its own, where no other process takes ports.
     _reserved: Option<UnixListener>,
 }
 

@@ -40,7 +40,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It removes the directory, and has nothing to do when the directory's own drop comes.
+        // The reaper removes the directory, and has nothing to do when the directory's own drop comes.
         drop(self.reaper.stdin.take());
         let _ = self.reaper.wait();
     }

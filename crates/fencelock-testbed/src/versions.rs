@@ -20,7 +20,7 @@ pub(crate) fn zookeeper_class_path() -> String {
     env::var(ZOOKEEPER_JARS).map_or_else(|_| DEBIANS.to_owned(), |jars| format!("{jars}/*"))
 }
 
-/// Whether the Redis server has to be told that `DEBUG` is allowed, and knows how: since 7.0.
+/// Whether the Redis server needs an option to allow `DEBUG`, and knows it: since 7.0.
 pub(crate) fn asks_for_debug_commands() -> bool {
     static MAJOR: OnceLock<u32> = OnceLock::new();
     let major = MAJOR.get_or_init(|| {
@@ -40,7 +40,7 @@ pub(crate) fn redis_server() -> String {
 /// A directory of PostgreSQL's programs to use instead of Debian's newest.
 pub const POSTGRES_PROGRAMS: &str = "FENCELOCK_TEST_POSTGRES_PROGRAMS";
 
-/// A program of PostgreSQL's; one that the directory does not have is Debian's.
+/// A program of PostgreSQL's; a program that the directory does not have is Debian's.
 pub(crate) fn postgres_program(name: &str) -> PathBuf {
     let chosen = env::var(POSTGRES_PROGRAMS).map(|directory| PathBuf::from(directory).join(name));
     chosen.ok().filter(|program| program.exists()).unwrap_or_else(|| debians_postgres().join(name))

@@ -1,4 +1,4 @@
-//! What happens to locks when real servers, networks and processes fail.
+//! Locks under failures of real servers, networks and processes.
 //!
 //! A store takes part by one [`Site`](fencelock_lab::Site): where its servers are and how they are broken.
 //! The strategies of the harness and the scenes of `fencelock-conformance` then run over it, on servers that a [`Bed`] keeps.

@@ -1,6 +1,6 @@
 //! PostgreSQL as something that breaks.
 //!
-//! What is tested is what one server can promise, which writes to its disk what it says: no two holders at once, except one from before its
+//! The test is the promise of one server that writes its answers to its disk: no two holders at once, except one from before its
 //! clock jumped ahead and one from after ([`Lapse`]).
 
 use std::io;
@@ -28,13 +28,13 @@ const UNREAD: Duration = Duration::from_secs(1);
 pub struct Servers(Arc<Server>);
 
 impl Servers {
-    /// One server, whose clock can be moved.
+    /// A server whose clock can be moved.
     ///
     /// # Errors
     /// When it does not start.
     pub fn start() -> io::Result<Self> {
         let settings = Settings { own_clock: true, ..Settings::default() };
-        // No test here is about the power going: what was written outlives the process.
+        // No test here is about the power going: written data outlives the process.
         Ok(Self(Arc::new(Server::start(settings.with("fsync = off"))?)))
     }
 }
@@ -52,7 +52,7 @@ impl Bed for Servers {
     }
 }
 
-/// One server, with a schema and ways to it of one drill's own.
+/// A server, with a schema and ways to it of one drill's own.
 #[derive(Debug)]
 pub struct Postgres {
     server: Arc<Server>,

@@ -24,7 +24,7 @@ const STAT: &[usize] = &[8, 8, 8, 8, 4, 4, 4, 8, 4, 4, 8];
 /// The memory of a server that is alone, in mebibytes: a hundred workers ask it at once for queues of more than a mebibyte each.
 const HEAP_ALONE: usize = 512;
 
-/// One server or three, with a parent node and ways to it of their own.
+/// A server or three, with a parent node and ways to it of their own.
 #[derive(Debug)]
 pub struct ZooKeeper {
     ensemble: Arc<Ensemble>,
@@ -129,8 +129,8 @@ impl Bed for Arc<Ensemble> {
 }
 
 impl ZooKeeper {
-    /// Does `work` while nothing reaches the servers: what is created between a snapshot and the end of the server that wrote
-    /// it is in the log, with the number that its parent had, and would undo what is changed in the snapshot.
+    /// Does `work` while nothing reaches the servers: a node that is created between a snapshot and the end of the server that wrote
+    /// it is in the log, with the number that its parent had, and would undo the change in the snapshot.
     fn unseen(&self, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.ways.all().for_each(|proxy| proxy.hold(Way::Both));
         let done = work();

@@ -1,4 +1,4 @@
-//! What rooms and documents may have at most: lines without tests, or words, by the table in `xtask/reviewed/budgets.txt`.
+//! The most that rooms and documents may have: lines without tests, or words, by the table in `xtask/reviewed/budgets.txt`.
 
 use super::Violation;
 use super::source::Source;

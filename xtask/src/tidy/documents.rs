@@ -1,4 +1,4 @@
-//! The documents that have to be there. What is made from the code is compared with it by tests (`cargo xtask docs`).
+//! The documents that have to be there. Parts that are made from the code are compared with it by tests (`cargo xtask docs`).
 
 use super::Violation;
 use super::tree::Tree;

@@ -1,6 +1,6 @@
 //! Rust text as rules look at it: without what is in comments and literals, and split into library and test code.
 
-/// One Rust file.
+/// A Rust file.
 pub(super) struct Source<'a> {
     pub(super) path: &'a str,
     /// The text with comments and the insides of literals blanked out; the lines stay where they were.

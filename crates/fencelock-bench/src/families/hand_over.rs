@@ -83,7 +83,7 @@ fn shapes(run: &Run, network: Network) -> Vec<Shape> {
     shapes
 }
 
-/// As often as it takes to see enough hand-overs. A first queue of few waiters is not looked at: it makes threads, watches and caches.
+/// As often as needed to see enough hand-overs. A first queue of few waiters is not looked at: it makes threads, watches and caches.
 fn round(run: &Run, contestant: Contestant, network: Network, shape: Shape) -> Result<Figures> {
     let mut crew = run.crew(contestant, shape.sessions, network, Placement::Dealt)?;
     run.warm(contestant, &mut crew)?;
@@ -116,7 +116,7 @@ pub(super) struct Drained {
 }
 
 impl Drain {
-    /// A holder, and the waiters behind it. All of them wait before the first release: a server that comes to rest has been
+    /// A holder, and the waiters behind it. All of them wait before the first release: a server at rest has been
     /// asked for everything that a waiter asks for.
     pub(super) fn fill(run: &Run, crew: &mut Crew, contestant: Contestant, shape: Shape) -> Result<Self> {
         run.delays(false);
@@ -134,7 +134,7 @@ impl Drain {
                 crew.0[worker].ask(Order::Enter { index, hold: false })?;
             }
         }
-        // Each waiter watches a node at last: one that is slow to come to that would else ask within the window.
+        // Each waiter watches a node at last: a slow one would else ask within the window.
         run.site.has_watches(watches + shape.waiters)?;
         if contestant.is_restless() {
             // Each waiter has failed once, and no other state follows.

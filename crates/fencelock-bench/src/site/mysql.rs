@@ -48,7 +48,7 @@ impl Site for Mysql {
         vec![self.server.address()]
     }
 
-    /// A database of its own for ours; what others lock is a row in it.
+    /// A database of its own for ours; other clients lock a row in it.
     fn target(&self, servers: &str, number: u64) -> Target {
         let name = format!("bench_{number}");
         let make = format!("CREATE DATABASE {name}; GRANT ALL ON {name}.* TO {OWNER}@'%'");

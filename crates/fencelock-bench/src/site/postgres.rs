@@ -41,7 +41,7 @@ impl Site for Postgres {
         vec![self.server.address()]
     }
 
-    /// A schema of its own for ours; what others lock is a row.
+    /// A schema of its own for ours; other clients lock a row.
     fn target(&self, servers: &str, number: u64) -> Target {
         let name = format!("bench_{number}");
         Target { url: format!("postgres://{OWNER}:secret@{servers}/{OWNER}?schema={name}"), file: name.into() }

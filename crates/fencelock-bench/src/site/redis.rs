@@ -1,4 +1,4 @@
-//! The Redis servers of the run: one, or several masters that know nothing of each other.
+//! The Redis servers of the run: a single one, or several independent masters.
 
 use std::net::SocketAddr;
 
@@ -67,7 +67,7 @@ impl Site for Redis {
         })
     }
 
-    /// What no script can contain are the requests, and what is published the notifications: commands inside of scripts are
+    /// Commands that no script can contain are the requests, and published messages the notifications: commands inside of scripts are
     /// counted by the server like others, and tell nothing.
     fn traffic(&self) -> Result<Traffic> {
         let requests = self.calls(&["evalsha", "eval", "subscribe", "unsubscribe"]);

@@ -87,7 +87,7 @@ pub(super) struct Held {
 
 /// The requests of a lock by hand: whether each had or gave back the lock.
 pub(super) trait Requests: Send + Sync + 'static {
-    /// One try.
+    /// A try.
     fn take(&self, name: &str, place: &str) -> impl Future<Output = Result<bool>> + Send;
 
     fn free(&self, name: &str, place: &str) -> impl Future<Output = Result<bool>> + Send;

@@ -1,4 +1,4 @@
-//! The lock of the crate `rslock`, with its defaults: it tries again after up to 200 ms.
+//! The lock of the crate `rslock`, with its defaults, which try again after up to 200 ms.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

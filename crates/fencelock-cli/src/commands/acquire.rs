@@ -25,7 +25,7 @@ use crate::settings::Chosen;
 use crate::show::{Shown, print};
 use crate::signals::{Signals, code_of};
 
-/// What `release` exits with when nothing was given back.
+/// The exit code of `release` when it released nothing.
 const NOTHING: u8 = 1;
 /// How long the process that keeps a lock may take to give it back.
 const GIVING_BACK: Duration = Duration::from_secs(30);
@@ -115,7 +115,7 @@ impl Acquire {
                 keeper.wait().map_err(|error| Failure::os("cannot wait for the keeper of the lock", &error))?;
             return Err(ended_early("the keeper of the lock", status));
         };
-        // It would give the lock back if we were gone before this.
+        // The keeper would release the lock if we were gone before this.
         let told = keeper.stdin.take().map(|mut stdin| stdin.write_all(b"k"));
         told.unwrap_or(Ok(())).map_err(|error| Failure::os("the keeper of the lock is gone", &error))?;
         if !token.is_empty() {
@@ -124,7 +124,7 @@ impl Acquire {
         Ok(0)
     }
 
-    /// Starts the keeper; what is received is the token that it holds the lock with, or nothing once it is gone.
+    /// Starts the keeper; the receiver gets the token of its lock, or nothing once the keeper is gone.
     fn start_keeper(
         &self,
         store: &StoreArguments,

@@ -61,11 +61,11 @@ pub(crate) struct Bench {
 impl Bench {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let chosen = store.choose(false, &[])?;
-        // Before the drill: a path that cannot be written to costs nobody a long run.
+        // Before the drill: an unwritable path should not cost a long run.
         let report = self.report.as_deref().map(std::fs::File::create).transpose()?;
-        // Where our parent ignores SIGCHLD, the kernel reaps the workers, and nobody can wait for them. A handler ends that.
+        // Where our parent ignores SIGCHLD, the kernel reaps the workers, and no process can wait for them. A handler ends that.
         let _children = signal(SignalKind::child()).map_err(|error| Failure::os("cannot wait for signals", &error))?;
-        // One connection made here reports a wrong URL once, not once per process.
+        // A connection made here reports a wrong URL once, not once per process.
         let client = super::connect(fencelock::Client::builder(), &chosen, false).await?;
         super::farewell(&client, false).await;
         let directory = tempfile::Builder::new().prefix("fencelock-bench-").tempdir()?;

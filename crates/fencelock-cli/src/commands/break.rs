@@ -13,7 +13,7 @@ use crate::output::{Failure, Outcome, code, harmless, say, say_lines};
 use crate::settings::Chosen;
 use crate::show::Shown;
 
-/// Nothing was broken: nobody held it, the grant was gone already, or the answer was no.
+/// Nothing was broken: the lock had no holder, the grant was gone already, or the answer was no.
 const NOTHING: u8 = 1;
 
 /// Break a lock that somebody holds.
@@ -123,7 +123,7 @@ impl Break {
     }
 }
 
-/// Those who hold `name`, who are all at the front of its queue.
+/// The holders of `name`, who are all at the front of its queue.
 pub(super) async fn holders(client: &Client, name: &Name) -> fencelock::Result<Vec<Contender>> {
     /// How many contenders are read at a time.
     const PAGE: usize = 1000;

@@ -1,4 +1,4 @@
-//! `fencelock completions` and `fencelock man`: what a shell completes, and the manual, from what clap knows.
+//! `fencelock completions` and `fencelock man`: the shell's completions and the manual, made from clap's definitions.
 
 use std::path::PathBuf;
 

@@ -43,7 +43,7 @@ that is out of reach for longer than --connect-wait ends it with 69, also after 
 
 impl Elect {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        // It starts its command whenever it holds the lock.
+        // The candidate starts its command whenever it holds the lock.
         let run = Run {
             names: vec![self.name.clone()],
             shared: false,

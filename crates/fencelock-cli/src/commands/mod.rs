@@ -119,7 +119,7 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// How long the store is tried for at the start, where the wait has no limit.
 const CONNECT: Duration = Duration::from_secs(30);
 
-/// What `ls` and `show` exit with when a lock can be held twice.
+/// The exit code of `ls` and `show` when a lock can be held twice.
 const BESIDE: u8 = 1;
 
 /// Runs the verb; says with which code to exit.
@@ -131,7 +131,7 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
         Verb::Acquire(acquire) => acquire.waiting.quiet,
         _ => false,
     };
-    // What `run` starts beside itself warns of nothing; what the variable says, `--log-level` may have overruled.
+    // A helper process of `run` warns of nothing; `--log-level` may have overruled the variable.
     if !matches!(&fencelock.verb, Verb::Bound(_) | Verb::Guard(_)) {
         warnings::tell(store.level_told(quiet)?);
     }
@@ -220,7 +220,7 @@ impl StoreArguments {
         self.complete(std::iter::once(chosen).chain(new).collect(), quiet)
     }
 
-    /// All stores that are meant where no name is given: those of all routes, or one. None of them is the memory of a process.
+    /// All stores of a command without a name: the stores of all routes, or one. None of them is the memory of a process.
     fn choose_every(&self) -> Outcome<Vec<Chosen>> {
         let every = settings::choose_every(self.options(), &Surroundings::of_this_process())?;
         every.iter().try_for_each(Chosen::refuse_memory)?;
@@ -255,7 +255,7 @@ impl StoreArguments {
         Ok(all)
     }
 
-    /// The store that is meant for `names`, and a client of it, to look only; no client of a default directory that nobody has used yet.
+    /// The store that is meant for `names`, and a client of it, to look only; no client of a default directory that was never used.
     async fn connect_to_look(&self, quiet: bool, names: &[Name]) -> Outcome<(Chosen, Option<Client>)> {
         let chosen = self.choose(quiet, names)?;
         chosen.refuse_memory()?;
@@ -264,7 +264,7 @@ impl StoreArguments {
     }
 }
 
-/// A client of `chosen`, to look only; no client of a default directory that nobody has used yet.
+/// A client of `chosen`, to look only; no client of a default directory that was never used.
 async fn look_at(chosen: &Chosen) -> Outcome<Option<Client>> {
     if !chosen.is_missing() {
         return connect(Client::builder().session_when_needed(true), chosen, false).await.map(Some);
@@ -283,7 +283,7 @@ async fn watch_at(chosen: &Chosen) -> Outcome<Client> {
     look_at(chosen).await?.ok_or_else(|| Failure::new(code::UNAVAILABLE, missing()))
 }
 
-/// The first failure of several stores, which is told when the others have been asked.
+/// The first failure of several stores, which is reported when the others have been asked.
 #[derive(Default)]
 struct Failures(Option<Failure>);
 
@@ -317,14 +317,14 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// How long it may take after a failure, or where a renewal is overdue: the store may be out of reach.
 const BRIEF_FAREWELL: Duration = Duration::from_millis(500);
 
-/// Ends the client's session. What it leaves behind when the store does not answer goes by itself.
+/// Ends the client's session. Its remains go by themselves when the store does not answer.
 async fn farewell(client: &Client, has_failed: bool) {
     let is_well = !has_failed && matches!(client.health(), Health::Confirmed(_));
     let limit = if is_well { FAREWELL } else { BRIEF_FAREWELL };
     let _ = tokio::time::timeout(limit, client.close()).await;
 }
 
-/// Says now why a verb failed: nobody should wait for the end of a session to read it.
+/// Says now why a verb failed: no user should wait for the end of a session to read it.
 fn said_already<T>(ended: Outcome<T>) -> Outcome<T> {
     ended.map_err(|failure| {
         failure.message.into_iter().for_each(say);

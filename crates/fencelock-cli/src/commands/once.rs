@@ -14,7 +14,7 @@ use crate::output::{Outcome, chain, code, say};
 use crate::signals::Signals;
 use crate::times;
 
-/// How long the end of a run may be told to the store once we are told to end.
+/// How long a report of a run's end may take once we are asked to end.
 const BRIEF: Duration = Duration::from_millis(300);
 /// How long after its command fencelock receives a signal that both are sent; after a success, which is common, for how long it looks.
 const TOLD_TOO: Duration = Duration::from_millis(100);
@@ -41,7 +41,7 @@ pub(super) struct Once {
 
 impl Once {
     pub(super) fn job(&self, client: &Client, name: &Name) -> fencelock::Result<Option<Job>> {
-        // Whoever starts us has a clock of its own.
+        // The process that starts us has a clock of its own.
         let slot = self.once_per.clone().map(Slot::tolerant).or_else(|| self.slot.clone());
         slot.map(|slot| Ok(client.job(name, slot)?.retries(self.retries).one_waiter_per_host())).transpose()
     }
@@ -71,7 +71,7 @@ pub(super) fn say_that_it_ran(name: &Name, last: &JobRun) {
     ));
 }
 
-/// Notes how `run` ended: with 0 well, with another code not. A command that was told to end, could not begin, lost its lock or outlived
+/// Notes how `run` ended: with 0 well, with another code not. A command that was asked to end, could not begin, lost its lock or outlived
 /// `--max-hold` has died, whatever its code: another client may run it. `told` says whether the lock's end stopped the command.
 pub(super) async fn note_the_end(run: Box<Run>, ended: &Outcome<Ending>, told: &Told, signals: &mut Signals) {
     let has_succeeded = matches!(ended, Ok(Ending::Code(0)));

@@ -37,11 +37,11 @@ use crate::signals::{Signals, code_of, die_of};
 /// A wait that is longer than this says again for whom it is.
 const SILENCE_LATER: Duration = Duration::from_secs(600);
 
-/// How long giving back a lock may delay the end once we are told to end, or where it is lost or about to be and the command had to be
+/// How long a release may delay the end once we are asked to end, or where the lock is lost or about to be and the command had to be
 /// stopped.
 const BRIEF_RELEASE: Duration = Duration::from_millis(300);
 
-/// What the command is told.
+/// The variables of the command.
 const NAME_VARIABLE: &str = "FENCELOCK_NAME";
 const TOKEN_VARIABLE: &str = "FENCELOCK_TOKEN";
 
@@ -185,7 +185,7 @@ impl Run {
         Mode::of(self.shared, self.exclusive, self.permits)
     }
 
-    /// Somebody who waits for the end of the lock around us keeps us from one of our own: the command runs as a part of that lock's.
+    /// A waiter for the end of the lock around us keeps us from one of our own: the command runs as a part of that lock's.
     /// Returns only with a failure.
     fn become_the_command(&self, held: &Held) -> Failure {
         let Some((program, arguments)) = self.task.command.split_first() else { return Failure::silent(code::USAGE) };
@@ -201,7 +201,7 @@ impl Run {
     async fn run_to_its_end(&self, stores: &[Chosen], shared: Option<&Held>) -> Outcome<Ending> {
         let mut signals = Signals::take_over()?;
         never_wait();
-        // How much of --wait is over. The time that we are stopped is not part of it.
+        // How much of --wait has passed. The time that we are stopped is not part of it.
         let mut waited = Duration::ZERO;
         loop {
             match self.try_to_run(stores, shared, &mut waited, &mut signals).await? {
@@ -213,8 +213,8 @@ impl Run {
         }
     }
 
-    /// Connects, waits for the lock and runs the command. A signal ends the wait, which leaves nothing in the store: who is stopped
-    /// must be in nobody's way.
+    /// Connects, waits for the lock and runs the command. A signal ends the wait, which leaves nothing in the store: a stopped process
+    /// must block no other.
     async fn try_to_run(
         &self,
         stores: &[Chosen],
@@ -246,11 +246,11 @@ impl Run {
         let limit = self.waiting.wait.map_or(Duration::MAX, |wait| wait.saturating_sub(*waited + began.elapsed()));
         let mut is_given_back = true;
         let ended = said_already(self.run_with(&homes, shared, limit, signals, &mut is_given_back).await);
-        // The lock is given back or lost by now, and a dropped acquire is cleaned up behind us; what is left is the session.
+        // The lock is released or lost by now, and a dropped acquire is cleaned up behind us; only the session is left.
         let has_failed = ended.is_err() || !is_given_back;
         let goodbye = join_all(homes.iter().map(|home| farewell(&home.client, has_failed)));
         match ended {
-            // Whoever asks for an end meanwhile is heard afterwards.
+            // Requests for an end in the meantime are read afterwards.
             Ok(Round::Asked(stop)) if !asks_for_an_end(stop) => drop(goodbye.await),
             _ => tokio::select! {
                 _ = goodbye => {}
@@ -261,7 +261,7 @@ impl Run {
         ended
     }
 
-    /// How long the store may be out of reach at the start, when `waited` of --wait is over. An outage later on is the library's
+    /// How long the store may be out of reach at the start, when `waited` of --wait has passed. An outage later on is the library's
     /// to wait for, as long as here.
     fn connect_limit(&self, waited: Duration) -> Duration {
         let otherwise = if self.waiting.at_once { Duration::ZERO } else { Retry::default().give_up_after };
@@ -284,7 +284,7 @@ impl Run {
             around.refuse_unlike(&chosen.locks(), client, &self.names, self.mode()).await?;
         }
         let taken = match shared {
-            // Never waited for: who is in the way waits for the end of the lock around us.
+            // Never waited for: a contender ahead waits for the end of the lock around us.
             Some(held) => match self.take(homes, limit, true).await {
                 Err(error) if error.kind() == ErrorKind::Busy => {
                     join_all(homes.iter().map(|home| farewell(&home.client, false))).await;
@@ -313,7 +313,7 @@ impl Run {
             if failure.code == code::USAGE {
                 return Err(failure);
             }
-            // Leading goes on without it: an outage of that moment ends no candidacy.
+            // Leading continues without it: an outage of that moment ends no candidacy.
             say(format_args!("the address is not on the lock: {}", failure.message.unwrap_or_default()));
         }
         let mut told = Told::new(homes);
@@ -442,7 +442,7 @@ impl Run {
         if self.waiting.quiet { Failure::silent(code) } else { Failure::new(code, message) }
     }
 
-    /// Holds the lock on until then, though the command has ended, unless it is lost or somebody asks for an end, or did. Says whether
+    /// Holds the lock on until then, though the command has ended, unless the lock is lost or a signal asks for an end, or did. Says whether
     /// the command ended while it was held.
     async fn stay(&self, guard: &MultiGuard, until: Moment, signals: &mut Signals) -> bool {
         if signals.told_to_end() || matches!(guard.state(), GuardState::Lost(_)) {
@@ -536,7 +536,7 @@ impl Run {
             once::note_the_end(run, &ended, told, signals).await;
         }
         if self.address.is_some() && !is_useless {
-            // What is left of it is of a term that ends now, which observers see.
+            // The rest is of a term that ends now, which observers see.
             let _ = timeout(FAREWELL, note::write_address(homes, &guard, None)).await;
         }
         let ended = match timeout(limit, self.give_back(guard, signals)).await {
@@ -589,7 +589,7 @@ impl Run {
     }
 }
 
-/// What became of a release.
+/// The outcome of a release.
 type Released = Result<(), GuardError<MultiGuard>>;
 
 /// Says `word` after each of the silences.
@@ -600,15 +600,15 @@ async fn after_each(silences: impl Iterator<Item = Duration>, mut word: impl Asy
     }
 }
 
-/// What came of asking for the lock.
+/// The outcome of asking for the lock.
 enum Taken {
-    /// It is held, for this run if the command is a job.
+    /// The lock is held, for this run if the command is a job.
     Held(MultiGuard, Option<Box<jobs::Run>>),
-    /// It is not: the job's slot has had its run.
+    /// The lock is not held: the job's slot has had its run.
     Already(JobRun),
 }
 
-/// What became of one try to run the command.
+/// The outcome of a try to run the command.
 enum Round {
     Ended(Ending),
     /// The lock was lost, and is to be had anew.

@@ -31,7 +31,7 @@ pub(super) fn timing_of(homes: &[Home]) -> Timing {
     )
 }
 
-/// The guards of `guard` that are told of: one for each name, in the last of its `homes`.
+/// The guards of `guard` that messages name: each name has one, in the last of its `homes`.
 pub(super) fn told_of<'a>(guard: &'a MultiGuard, homes: &[Home]) -> impl Iterator<Item = &'a AnyGuard> + Clone {
     guard.guards().iter().skip(homes.len() - 1).step_by(homes.len())
 }
@@ -46,7 +46,7 @@ pub(super) fn locks(names: &[Name]) -> String {
     }
 }
 
-/// What is held by `guard`; of several locks, the one that is lost, if one is.
+/// The locks held by `guard`; of several locks, the one that is lost, if one is.
 pub(super) fn locks_of(guard: &MultiGuard) -> String {
     match guard.lost_guard() {
         Some(lost) => format!("the lock {}", lost.name()),
@@ -69,7 +69,7 @@ pub(super) fn refusal(guard: &MultiGuard) -> Option<String> {
     guard.guards().iter().find_map(AnyGuard::refusal)
 }
 
-/// One line for each lock: `told` of it, if that is known of all.
+/// A line for each lock: `told` of it, if that is known of all.
 pub(super) fn lines<'a>(
     guards: impl Iterator<Item = &'a AnyGuard>,
     told: impl Fn(&AnyGuard) -> Option<String>,

@@ -1,4 +1,4 @@
-//! `fencelock show`: everybody in one queue.
+//! `fencelock show`: all contenders of a queue.
 
 use std::io::{self, Write as _};
 use std::time::SystemTime;

@@ -38,9 +38,9 @@ pub(super) struct Limits {
     grace: Duration,
     grace_after_loss: Duration,
     max_hold: Option<Duration>,
-    /// With this much certainty left, the command must be told to end.
+    /// With this much certainty left, the command must be asked to end.
     reserve: Duration,
-    /// How often the guardian is told how things stand.
+    /// How often the guardian gets a report.
     report: Duration,
 }
 
@@ -118,7 +118,7 @@ impl<'a> Supervised<'a> {
     /// Serves the command until it ends; says how to end in turn.
     pub(super) async fn serve(mut self, signals: &mut Signals) -> Outcome<Ending> {
         self.look();
-        // It does not begin when the lock was lost meanwhile.
+        // The command does not begin when the lock was lost meanwhile.
         self.job.begin();
         loop {
             let event = self.next(signals).await;
@@ -155,7 +155,7 @@ impl<'a> Supervised<'a> {
         }
     }
 
-    /// Looks at the lock: the guardian is told how long it is certain, and a command whose lock is gone is stopped at once.
+    /// Looks at the lock: the guardian receives how long it is certain, and a command whose lock is gone is stopped at once.
     fn look(&mut self) {
         if let GuardState::Lost(loss) = self.guard.state() {
             let killed_then = self.lost_at().after(self.limits.grace_after_loss);
@@ -197,7 +197,7 @@ impl<'a> Supervised<'a> {
         }
     }
 
-    /// We are asked to stop: first the whole command, then we. It goes on only if the lock is still ours then.
+    /// We are asked to stop: first the whole command, then we. The command continues only if the lock is still ours then.
     async fn suspend(&mut self, by: Signal, signals: &Signals) {
         if self.stopping.is_some() || !can_be_suspended() || !self.job.pause().await {
             return signals.refuse(by);
@@ -231,9 +231,9 @@ impl<'a> Supervised<'a> {
             self.lost_at().after(self.limits.grace_after_loss)
         };
         self.stopping = Some(Stopping { kill_at, holding, killed: false });
-        // Looked at after the loss: it may be of this moment.
+        // Looked at after the loss: the loss may be of this moment.
         if kill_at <= SystemClock.now() {
-            // A command that runs beside the next holder is not asked.
+            // A command that runs concurrently with the next holder is not asked.
             self.kill();
         } else {
             // Also continues one that is suspended, and could not end.
@@ -263,7 +263,7 @@ impl<'a> Supervised<'a> {
         Ok(if was_late { Ending::Code(code::LOST) } else { Ending::of(status) })
     }
 
-    /// Waits until nobody is left in the group of a command that was told to end; who is left when its time is over, or when
+    /// Waits until the group of a command that was asked to end is empty; the rest is killed when its time has passed, or when
     /// the lock is lost, is killed.
     async fn emptied(&mut self) {
         let mut killed = None;
@@ -320,7 +320,7 @@ async fn lapsing(guard: &MultiGuard, reserve: Duration) {
     }
 }
 
-/// Completes when a command that was told to end has had its time.
+/// Completes when a command that was asked to end has had its time.
 async fn kill_time(stopping: Option<Stopping>) {
     match stopping {
         Some(Stopping { kill_at, killed: false, .. }) => SystemClock.sleep_until(kill_at).await,

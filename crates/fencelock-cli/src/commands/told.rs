@@ -1,4 +1,4 @@
-//! What `run` says of a lock that ends before its command: one line, with the time, the store and who ended it.
+//! `run`'s report of a lock that ends before its command: a line with the time, the store and the breaker.
 
 use std::time::{Duration, SystemTime};
 
@@ -29,7 +29,7 @@ pub(super) struct Told {
     cause: Option<Cause>,
     /// Whether the command was stopped for that, or never began: not one that had ended when the lock was found to be lost.
     pub(super) stopped: bool,
-    /// Who broke the lock is still being asked for.
+    /// The request for the breaker of the lock, still under way.
     asking: Option<JoinHandle<()>>,
 }
 
@@ -90,10 +90,10 @@ impl Told {
 }
 
 impl Cause {
-    /// Whether a command that was told of this knows enough once `later` came as well.
+    /// Whether a command with this report knows enough once `later` came as well.
     fn explains(self, later: Self) -> bool {
         match (self, later) {
-            // It lapsed although its command was stopped in time.
+            // The lock lapsed although its command was stopped in time.
             (Self::Lapsing, Self::Lost(loss)) => matches!(loss, Loss::Unconfirmed | Loss::Expired),
             (Self::Lost(_), _) => true,
             _ => false,
@@ -105,7 +105,7 @@ fn now() -> impl std::fmt::Display {
     times::to_second(SystemTime::now())
 }
 
-/// Who broke this grant, a name and its token, as the store has it.
+/// The breaker of this grant, a name and its token, as the store has it.
 async fn who_broke(client: Option<Client>, grant: Option<(Name, Option<FencingToken>)>) -> String {
     const NOBODY: &str = "somebody whom the store does not name";
     let (Some(client), Some((name, token))) = (client, grant) else { return NOBODY.to_owned() };

@@ -85,7 +85,7 @@ fn columns(seen: &[Seen]) -> usize {
     HEADS.len() - usize::from(seen.len() == 1)
 }
 
-/// Shows each look until somebody has seen enough.
+/// Shows each look until the user ends it.
 async fn on_a_terminal(mut seen: watch::Receiver<Vec<Seen>>) -> Outcome<()> {
     let failed = |error: io::Error| Failure::os("cannot use this terminal", &error);
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
@@ -116,7 +116,7 @@ async fn on_a_terminal(mut seen: watch::Receiver<Vec<Seen>>) -> Outcome<()> {
     ended
 }
 
-/// What is typed. The thread that reads it stays until the process ends.
+/// The keys. The thread that reads them stays until the process ends.
 fn keys() -> mpsc::Receiver<Event> {
     let (sender, keys) = mpsc::channel(16);
     std::thread::spawn(move || {

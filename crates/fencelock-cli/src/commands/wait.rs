@@ -1,4 +1,4 @@
-//! `fencelock wait`: until nobody holds a lock.
+//! `fencelock wait`: until the lock is free.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl Wait {
         }
     }
 
-    /// Who holds it when the limit has passed, if anybody does.
+    /// The holder when the limit has passed, if there is one.
     async fn until_it_is_free(&self, client: &Client) -> fencelock::Result<Option<Contention>> {
         let limit = self.timeout.map(|limit| tokio::time::Instant::now() + limit);
         let mut pause = LOOK;

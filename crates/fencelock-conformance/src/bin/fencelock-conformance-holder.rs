@@ -1,4 +1,4 @@
-//! One process that holds a lock; started by a scene only.
+//! A process that holds a lock; started by a scene only.
 
 use std::process::ExitCode;
 

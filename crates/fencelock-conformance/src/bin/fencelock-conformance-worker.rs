@@ -1,4 +1,4 @@
-//! One process of a drill; started by the harness only.
+//! A process of a drill; started by the harness only.
 
 use std::process::ExitCode;
 

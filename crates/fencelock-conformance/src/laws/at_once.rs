@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 
 use crate::world::{Client, Fault, Verdict, World, demand, name, permits, release};
 
-/// What `enter` has to answer.
+/// The answer that `enter` has to give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Granted,
@@ -18,7 +18,7 @@ enum Turn {
     Refused,
 }
 
-/// A request that is answered on its caller's thread is answered as `enter` would, and nobody comes to the lock out of turn.
+/// A request that is answered on its caller's thread is answered as `enter` would, and no contender gets the lock out of turn.
 pub async fn an_answer_at_once_is_the_one_that_enter_gives(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     let first = a.entry(&job, world.whole);
@@ -33,7 +33,7 @@ pub async fn an_answer_at_once_is_the_one_that_enter_gives(world: World) -> Verd
     }
     if a.capability().order == Order::Fifo {
         demand!(a.ids(&job).await? == expected, "who was asked for at once is not at the tail");
-        // The one that is next has the lock, and may not have heard of it.
+        // The next one has the lock, and may not have learned of it.
         release(a.place(&first).await?).await?;
         ask_both(&b, &Entry { wait: false, ..b.entry(&job, world.whole) }, Turn::Busy).await?;
         ask_both(&b, &b.entry(&job, world.whole), Turn::Waits).await?;
@@ -43,7 +43,7 @@ pub async fn an_answer_at_once_is_the_one_that_enter_gives(world: World) -> Verd
     ask_both(&a, &a.entry(&name("other")?, world.whole), Turn::Refused).await
 }
 
-/// A permit that would fit beside the holders waits behind a waiter that does not.
+/// A permit that would fit next to the holders waits behind a waiter that does not.
 async fn small_claims_pass_nobody(a: &Client, b: &Client) -> Verdict {
     let pool = name("pool")?;
     if !a.capability().shared_claims {

@@ -45,7 +45,7 @@ pub async fn a_break_ends_the_grant_it_names_and_no_later_one(world: World) -> V
     Ok(())
 }
 
-/// The holder is told which grant was broken, and why; who comes later can read who broke what.
+/// The holder is notified which grant was broken, and why; a later client can read who broke what.
 pub async fn who_is_broken_is_told_why_and_a_record_is_kept(world: World) -> Verdict {
     let (mut a, b) = (world.client().await?, world.client().await?);
     let (page, claim) = (name("page")?, world.whole);

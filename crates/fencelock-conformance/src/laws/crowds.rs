@@ -56,7 +56,7 @@ pub async fn three_hundred_share_two_hundred_permits_in_order(world: World) -> V
     serve(&world, "seats", &line, 200).await
 }
 
-/// Hundreds of readers hold together, behind each writer those up to the next one; everybody is served, and nothing is left.
+/// Hundreds of readers hold together, behind each writer those up to the next one; all are served, and nothing is left.
 pub async fn hundreds_of_readers_hold_together_between_writers(world: World) -> Verdict {
     let (reader, writer) = (Claim::READER, Claim::WRITER);
     let line = [vec![reader; 70], vec![writer], vec![reader; 70], vec![writer], vec![reader; 60]].concat();
@@ -102,7 +102,7 @@ fn seeded(world: &World, fault: &Fault) -> Fault {
     Fault::Broken(format!("seed {}: {fault}", world.seed))
 }
 
-/// The tokens seen. One that holds alone has a higher one than all before it, and all after it have higher ones.
+/// The tokens seen. A sole holder has a higher one than all before it, and all after it have higher ones.
 #[derive(Default)]
 struct Tokens {
     /// Of those that held together.

@@ -40,7 +40,7 @@ pub async fn what_the_dead_held_together_comes_back_in_time(world: World) -> Ver
 pub async fn who_dies_before_it_hears_of_its_grant_holds_nobody_up_for_long(world: World) -> Verdict {
     let living = world.client().await?;
     living.needs_permits()?;
-    // A contender that takes a part, behind which there is room; one that takes all, behind which there is none.
+    // A contender that takes a part, behind which there is room; a contender that takes all, behind which there is none.
     let cases = [("some", permits(2, 3), permits(1, 3)), ("all", permits(3, 3), permits(3, 3))];
     for is_granted_first in [true, false] {
         let dying = world.client_for(world.fixture().ttl()).await?;

@@ -26,7 +26,7 @@ pub async fn the_same_request_finds_the_same_place(world: World) -> Verdict {
     world.granted(&mut client.place(&second).await?).await.map(drop)
 }
 
-/// What was left does not come back, and says so wherever one asks.
+/// A departed place does not come back, and says so to every question.
 pub async fn a_departure_is_final(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
     let mut place = client.hold(&job, world.whole).await?;
@@ -119,7 +119,7 @@ async fn drop_and_withdraw(client: &Client, entry: &Entry, polls: usize) -> Verd
     Ok(done)
 }
 
-/// Wherever a `next` is dropped, the one after it hears what happened.
+/// Wherever a `next` is dropped, the one after it learns of the change.
 pub async fn a_dropped_next_loses_no_wake_up(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     for (polls, before) in [(1, true), (1, false), (2, true), (3, false)] {
@@ -143,7 +143,7 @@ pub async fn a_dropped_next_loses_no_wake_up(world: World) -> Verdict {
     Ok(())
 }
 
-/// Closing takes every place of the session, waiting or granted, and of nobody else; it may be repeated.
+/// Closing takes every place of the session, waiting or granted, and no other; closing may be repeated.
 pub async fn closing_a_session_ends_its_places_and_no_others(world: World) -> Verdict {
     let (a, b, job, other) = (world.client().await?, world.client().await?, name("job")?, name("other")?);
     let _held = a.hold(&job, world.whole).await?;

@@ -1,4 +1,4 @@
-//! Claims made lighter: what is left of a downgrade when its answers are lost, when it is dropped, when there is no place.
+//! Claims made lighter: the state after a downgrade whose answers are lost, that is dropped, or that has no place.
 
 use fencelock::inspect::Claim;
 use fencelock::store::{Entered, Place, Standing};
@@ -58,7 +58,7 @@ pub async fn wherever_a_downgrade_is_dropped_the_place_is_one(world: World) -> V
     Ok(())
 }
 
-/// A contender that has no place any more, for whatever reason, is told so, and gets none by asking for less.
+/// A contender that has no place any more, for any reason, gets an error that says so, and no place by asking for less.
 pub async fn who_lost_its_place_cannot_make_it_lighter(world: World) -> Verdict {
     let (a, b, page) = (world.client().await?, world.client().await?, name("page")?);
     a.needs_shared_claims()?;

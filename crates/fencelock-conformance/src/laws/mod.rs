@@ -20,7 +20,7 @@ use futures_core::future::LocalBoxFuture;
 
 use crate::world::{Verdict, World};
 
-/// One law of every store.
+/// A law of every store.
 #[derive(Clone, Copy)]
 pub struct Law {
     /// Its sentence, in words joined by underscores.
@@ -31,7 +31,7 @@ pub struct Law {
     pub run: fn(World) -> LocalBoxFuture<'static, Verdict>,
 }
 
-/// What a store may offer. Each tier has those before it.
+/// The parts of the contract that a store may offer. Each tier has those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
     /// Places: exclusion, order, tokens, sessions that end, requests that are withdrawn.

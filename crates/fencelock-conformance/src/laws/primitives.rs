@@ -169,7 +169,6 @@ pub async fn a_name_is_one_kind_of_lock_at_a_time(world: World) -> Verdict {
     Ok(())
 }
 
-/// The possible uses of a name.
 /// A guard that its body handed on ends while the next section of a sticky lock runs: the holder of that section is notified when its grant
 /// is broken.
 pub async fn a_section_behind_a_lent_guard_is_notified_of_its_break(world: World) -> Verdict {
@@ -191,6 +190,7 @@ pub async fn a_section_behind_a_lent_guard_is_notified_of_its_break(world: World
     Ok(())
 }
 
+/// The possible uses of a name.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Mutex,

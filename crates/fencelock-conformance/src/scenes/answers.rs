@@ -25,7 +25,7 @@ pub(super) fn an_answer_cut_at_any_byte_leaves_one_place_or_none(stage: &Stage) 
     assert!(surely_answered < Outage::ANSWER_BYTES, "an answer is {surely_answered} bytes long");
     stage.block_on(async {
         let (client, other) = (stage.connect(0).await, stage.connect(1).await);
-        // What only the first one is answered comes before the first cut.
+        // An answer that only the first one gets comes before the first cut.
         release(mutex(&client).acquire().await.unwrap()).await;
         for (number, after) in cuts.into_iter().enumerate() {
             let before = stage.site.cuts();
@@ -40,11 +40,11 @@ pub(super) fn an_answer_cut_at_any_byte_leaves_one_place_or_none(stage: &Stage) 
                 }
                 let there = contenders(&other).await;
                 assert_eq!(there, 1, "cut after {after} bytes: there are ghosts");
-                // Whose own answer is cut.
+                // The release's own answer is cut.
                 release(guard).await;
             }
             until_contenders(&other, 0).await;
-            // What an acquire was not answered, a renewal is.
+            // A renewal gets the answer that an acquire did not get.
             until_cut(stage, before).await;
         }
     });
@@ -62,7 +62,7 @@ pub(super) fn what_was_held_back_past_its_withdrawal_never_takes_effect(stage: &
     stage.block_on(async {
         let other = stage.connect(1).await;
         for wait in [Duration::from_millis(20), stage.site.ttl() / 2] {
-            // The store itself, since nobody else tells when a withdrawal is through.
+            // The store itself, since no other part tells when a withdrawal is through.
             let (session, _events) = open(stage).await;
             let entry = entry();
             stage.strike(Outage::WorkerHeldBack, 0, 0);

@@ -9,7 +9,7 @@ use super::{LONG, LOOK_AGAIN, PATIENCE, Stage, mutex, now, pass, release, until_
 use fencelock_lab::Outage;
 
 /// How many wait at once. Each of them reads the queue when it comes and after the reset, so the cost grows with the square
-/// of this; a thousand that nobody disturbs are a law's.
+/// of this; a thousand undisturbed ones are a law's.
 const WAITERS: usize = 300;
 
 pub(super) fn a_crowd_of_waiters_is_served_in_order_through_a_reset_of_all_connections(stage: &Stage) {

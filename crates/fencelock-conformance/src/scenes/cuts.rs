@@ -39,7 +39,7 @@ pub(super) fn a_client_whose_answers_are_swallowed_is_told_before_a_rival_is_gra
     is_told_before_a_rival_is_granted(stage, Outage::WorkerHoled);
 }
 
-/// What befalls the holder befalls nobody else, and is not mended before the rival is granted: only the end of the
+/// The outage hits the holder alone, and is not mended before the rival is granted: only the end of the
 /// holder's session can have granted it.
 fn is_told_before_a_rival_is_granted(stage: &Stage, outage: Outage) {
     stage.block_on(async {

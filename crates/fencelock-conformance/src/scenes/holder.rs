@@ -28,7 +28,7 @@ impl Holder {
         self.0.says(PATIENCE).expect("a word from the holder")
     }
 
-    /// Bids it look at its guard, at once or as soon as it is continued.
+    /// Bids the holder look at its guard, at once or on its continuation.
     pub(super) fn look(&mut self) {
         self.0.order("look").expect("a holder that reads");
     }
@@ -49,8 +49,8 @@ impl Holder {
 /// How many late writes it tries.
 const WRITES: usize = 10;
 
-/// The whole of the holder's binary: `URL DIRECTORY`. It takes the lock and says `granted`. For each line of its
-/// standard input it asks its guard once, writes to the resource all the same, and says what came of both. It ends with
+/// The whole of the holder's binary: `URL DIRECTORY`. The holder takes the lock and says `granted`. For each line of its
+/// standard input, the holder asks its guard once, writes to the resource in any case, and says the results. The process ends with
 /// its input.
 #[must_use]
 pub fn holder_main() -> ExitCode {
@@ -89,7 +89,7 @@ fn hold(url: &str, directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
     std::process::exit(0)
 }
 
-/// What the guard says first, and how many of the late writes were accepted.
+/// The guard's first answer, and how many of the late writes were accepted.
 fn woken(guard: &Guard, resource: &Resource) -> io::Result<String> {
     let believes = guard.check().is_ok();
     let token = guard.token().map_or(0, FencingToken::to_i64);

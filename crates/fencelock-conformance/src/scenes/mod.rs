@@ -1,6 +1,6 @@
-//! Scenes: one thing goes wrong at one moment, and what a lock's users see of it is exactly what they were promised.
+//! Scenes: a single fault at one moment, and the view of a lock's users is exactly as promised.
 //!
-//! A scene is a function over a [`Stage`], named by the sentence that it shows, and fails by a panic. It runs on every store
+//! A scene is a function over a [`Stage`], named by the sentence that it shows, and fails by a panic. A scene runs on every store
 //! whose [`Site`] can do what it [`needs`](Scene::needs); `scenes!` makes a test of each.
 
 mod answers;
@@ -36,12 +36,12 @@ pub struct Stage {
     pub seed: u64,
 }
 
-/// One scene.
+/// A scene.
 #[derive(Clone, Copy)]
 pub struct Scene {
     /// Its sentence, in words joined by underscores.
     pub name: &'static str,
-    /// What the site has to be able to do.
+    /// The outages that the site has to be able to make.
     pub needs: &'static [Outage],
     /// Plays it.
     pub run: fn(&Stage),
@@ -118,7 +118,7 @@ impl AsRef<Self> for Stage {
     }
 }
 
-/// One `#[test]` for every scene: `scenes!(factory)`, where `factory()` makes a [`Stage`], or something that holds one
+/// A `#[test]` for every scene: `scenes!(factory)`, where `factory()` makes a [`Stage`], or something that holds one
 /// ([`AsRef`]) together with what has to stay as long.
 #[macro_export]
 macro_rules! scenes {

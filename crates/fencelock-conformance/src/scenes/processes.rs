@@ -56,12 +56,12 @@ pub(super) fn a_holder_stopped_past_its_session_knows_at_its_first_look_and_its_
         let waiting = rival(&other);
         until_contenders(&other, 2).await;
         holder.stop();
-        // It reads this first of all when it goes on.
+        // The holder reads this first of all when it continues.
         holder.look();
         let (guard, _) = waiting.await.unwrap();
         let resource = Resource::open(&stage.directory, LOCK).unwrap();
         assert!(resource.write(guard.token().map_or(0, FencingToken::to_i64)).unwrap());
-        // It must know by its own clock: no word of the store reaches it.
+        // The holder must know by its own clock: no word of the store reaches it.
         stage.strike(Outage::WorkerCut, 0, 0);
         holder.go_on();
         assert_eq!(holder.says(), "lost, 0 late writes accepted");

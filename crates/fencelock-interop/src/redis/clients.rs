@@ -11,7 +11,7 @@ const REDISSON_4_7: Program = Program::Other(Foreign::Redisson);
 const REDISSON_3_20: Program = Program::Other(Foreign::Redisson320);
 const NODE: Program = Program::Other(Foreign::Node);
 
-/// Most clients use the name as it is.
+/// Most clients use the name unchanged.
 const BARE: Nodes = Nodes::String("");
 
 pub(crate) static PLAIN: Client = at(BARE, "fencelock layout=plain", OURS, "layout=plain&prefix={parent}:");
@@ -34,7 +34,7 @@ pub(crate) static WRITES: Client =
     at(BARE, "fencelock layout=redisson writer", OURS, "layout=redisson&prefix={parent}:#write");
 pub(crate) static READS: Client =
     at(BARE, "fencelock layout=redisson reader", OURS, "layout=redisson&prefix={parent}:#read");
-/// Has queues of its own, whose keys are nobody else's.
+/// Has queues of its own, whose keys no other client uses.
 pub(crate) static FAIR: Client =
     at(Nodes::Apart, "fencelock layout=fair", OURS, "layout=fair&prefix=fencelock:{parent}");
 /// Takes both, as in the middle of a move from one to the other.

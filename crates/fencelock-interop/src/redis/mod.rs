@@ -1,4 +1,4 @@
-//! Clients of Redis on the same keys: who waits for whom there, and how long.
+//! Clients of Redis on the same keys: which waits for which there, and how long.
 
 pub(crate) mod cells;
 mod clients;

@@ -1,4 +1,4 @@
-//! Who is played against whom in a database, and what must come of it.
+//! The pairs of clients that are played in a database, and the expected results.
 
 use fencelock_interop::Foreign;
 
@@ -48,7 +48,7 @@ static ON_MARIADB: [Pair; 5] = [
     pair(&NAMED, &MARIADB, Waits, Waits),
 ];
 
-/// Every cell, both ways: those on PostgreSQL, and those on MariaDB.
+/// Every cell, both ways: first on PostgreSQL, then on MariaDB.
 pub(crate) fn all(among: Among) -> [Vec<Cell>; 2] {
     let pairs: [&[Pair]; 2] = [&ON_POSTGRES, &ON_MARIADB];
     pairs.map(|pairs| chosen(among, pairs.iter().flat_map(both_ways).collect()))

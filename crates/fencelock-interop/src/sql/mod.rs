@@ -1,4 +1,4 @@
-//! Locks of others in databases: who waits for whom there, and how long.
+//! Locks of others in databases: which waits for which there, and how long.
 
 pub(crate) mod cells;
 mod play;

@@ -1,4 +1,4 @@
-//! `cargo xtask versions [STORE [VERSION]]`: the tests of a store on other versions of its server than Debian's. It is no part of
+//! `cargo xtask versions [STORE [VERSION]]`: the tests of a store on other versions of its server than Debian's. Not a part of
 //! the gate: `docs/stores.md` says which versions were run, and when.
 
 use std::path::{Path, PathBuf};
@@ -13,18 +13,18 @@ use fencelock_testbed::versions::{POSTGRES_PROGRAMS, REDIS_SERVER, ZOOKEEPER_JAR
 struct Version {
     kind: &'static ServerKind,
     number: &'static str,
-    /// What the registry calls it.
+    /// The registry's name for it.
     package: &'static str,
     /// Tests of what this version, or this build of it, does not have.
     without: &'static [&'static str],
 }
 
-/// What is alike for all versions of a server.
+/// The common part of all versions of a server.
 #[derive(Debug)]
 struct ServerKind {
     name: &'static str,
     needs: &'static [Need],
-    /// What tells the test bed where the server is.
+    /// The variable that tells the test bed where the server is.
     variable: &'static str,
     /// Brings a package into an empty directory; says what the variable is to hold.
     get: fn(&str, &Path) -> Result<PathBuf>,
@@ -131,7 +131,7 @@ const VERSIONS: &[Version] = &[
             "a_server_in_protected_mode_is_named_as_such",
             "users_who_may_not_do_what_locks_need_are_denied_when_they_connect",
             "a_server_that_reads_its_data",
-            // It is built without TLS.
+            // Valkey is built without TLS.
             OVER_TLS[0],
             OVER_TLS[1],
         ],

@@ -18,7 +18,7 @@ pub static KIND: Kind = Kind {
     variable: "FENCELOCK_TEST_MYSQL",
     package: MARIADB,
     options: "user=fencelock&password=secret",
-    // Nobody cuts the power in a test, and waiting for the disk is most of a test's time.
+    // The power stays on in a test, and waiting for the disk is most of a test's time.
     start: || Ok(Box::new(Server::start(Settings::default().with("--innodb-flush-log-at-trx-commit=0"))?)),
     namespace: database,
     shared: OnceLock::new(),

@@ -52,7 +52,7 @@ pub static POOLED: Kind = Kind {
     shared: OnceLock::new(),
 };
 
-/// Nobody cuts the power in a test, and waiting for the disk is most of a test's time.
+/// The power stays on in a test, and waiting for the disk is most of a test's time.
 fn start() -> io::Result<Box<dyn crate::server::Server>> {
     Ok(Box::new(quick()?))
 }
@@ -61,7 +61,7 @@ fn quick() -> io::Result<Server> {
     Server::start(Settings::default().with("fsync = off").with("full_page_writes = off"))
 }
 
-/// What [`LIMITED`] sets for every connection to its databases.
+/// The settings of [`LIMITED`] for every connection to its databases.
 pub const LIMITS: [(&str, &str); 5] = [
     ("statement_timeout", "300ms"),
     ("lock_timeout", "50ms"),

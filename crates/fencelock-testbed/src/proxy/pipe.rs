@@ -1,11 +1,11 @@
-//! One direction of one connection: a queue of bytes, each with the time when it is due.
+//! A direction of a connection: a queue of bytes, each with the time when it is due.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What becomes of bytes.
+/// The fate of bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Mode {
     #[default]
@@ -61,7 +61,7 @@ impl Pipe {
         self.change(|state| state.ended = true);
     }
 
-    /// Nobody takes bytes any more.
+    /// No reader takes bytes any more.
     pub(super) fn close(&self) {
         self.change(|state| state.closed = true);
     }
@@ -105,7 +105,7 @@ impl Pipe {
             match state.queue.front() {
                 _ if state.closed => return None,
                 Some((due, _)) if !held => return Some(*due),
-                // The end of a stream that is held back, or swallowed, is not heard of either.
+                // The end of a stream that is held back, or swallowed, does not arrive either.
                 None if state.ended && state.mode == Mode::Pass => return None,
                 _ => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(20);
 
-/// What a server answers in the second version of its protocol.
+/// The answer of a server in the second version of its protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// Nothing.
@@ -66,7 +66,7 @@ impl Hands {
     /// Connects; says nothing yet.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// When no server listens there.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, ANSWER)?;
         stream.set_nodelay(true)?;

@@ -1,4 +1,4 @@
-//! Redis servers: one alone, a replica, a Sentinel or a node of a cluster, and everything that breaks them.
+//! Redis servers: a single one, a replica, a Sentinel or a node of a cluster, and everything that breaks them.
 
 mod cluster;
 mod hands;

@@ -1,4 +1,4 @@
-//! ZooKeeper servers: one alone, or an ensemble of three.
+//! ZooKeeper servers: a single one, or an ensemble of three.
 
 mod ensemble;
 mod hostile;

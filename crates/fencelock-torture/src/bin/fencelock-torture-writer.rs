@@ -1,4 +1,4 @@
-//! One process that writes under a lock; started by a drill only.
+//! A process that writes under a lock; started by a drill only.
 
 use std::process::ExitCode;
 

@@ -46,7 +46,7 @@ impl Lock {
     /// The locks that a quorum of masters can hold.
     pub(super) const OF_QUORUM: &[Self] = &[Self::Redlock, Self::ByHand];
 
-    /// What it is called where one server holds the lock, or a quorum.
+    /// The title where one server holds the lock, or a quorum.
     pub(super) fn title(self, is_of_quorum: bool) -> &'static str {
         match self {
             Self::Fair => "`fair`",

@@ -41,7 +41,7 @@ impl Ledger for Mysql {
     }
 
     fn count(&self, faults: usize) -> io::Result<Outcome> {
-        // What a killed writer sent may still be on its way to its commit.
+        // The last requests of a killed writer may still be on their way to a commit.
         self.0.sql(&format!("KILL USER {OWNER}"))?;
         let left = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE user = '{OWNER}'");
         if !wait_until(PATIENCE, || self.number(&left).is_ok_and(|count| count == 0)) {

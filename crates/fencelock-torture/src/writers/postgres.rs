@@ -33,7 +33,7 @@ impl Ledger for Postgres {
     }
 
     fn count(&self, faults: usize) -> io::Result<Outcome> {
-        // What a killed writer sent may still be on its way to its commit.
+        // The last requests of a killed writer may still be on their way to a commit.
         let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = 'fencelock'";
         self.0.sql(OWNER, end)?;
         self.outcome(faults, "SELECT token, began, pg_xact_commit_timestamp(xmin) AS committed FROM entry")

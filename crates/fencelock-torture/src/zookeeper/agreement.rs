@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Gives every server that disagrees with the others a new copy of their data. Says which ones did.
 ///
-/// On a thread of its own: who heals may be on a runtime, which does not let anybody else wait on it.
+/// On a thread of its own: the caller may be on a runtime, which lets no other task wait on it.
 pub(super) fn restore(ensemble: &Ensemble) -> io::Result<Vec<usize>> {
     let restored = std::thread::scope(|scope| scope.spawn(|| agree(ensemble)).join());
     restored.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -75,7 +75,7 @@ fn dissenters(ensemble: &Ensemble) -> io::Result<Vec<usize>> {
     }
 }
 
-/// What each says of the newest transaction after `since` that all say something of.
+/// The reports of each on the newest transaction after `since` that all report.
 fn newest_of_all(all: &[BTreeMap<i64, i64>], since: i64) -> Option<Vec<i64>> {
     let (first, others) = all.split_first()?;
     let known = |zxid: &i64| others.iter().all(|digests| digests.contains_key(zxid));
@@ -83,7 +83,7 @@ fn newest_of_all(all: &[BTreeMap<i64, i64>], since: i64) -> Option<Vec<i64>> {
     Some(all.iter().filter_map(|digests| digests.get(&newest).copied()).collect())
 }
 
-/// Who holds another digest than most do, if most agree.
+/// The servers that hold another digest than most do, if most agree.
 fn minority(digests: &[i64]) -> Option<Vec<usize>> {
     let holders = |digest: i64| digests.iter().filter(|other| **other == digest).count();
     let most = *digests.iter().find(|digest| holders(**digest) > digests.len() / 2)?;

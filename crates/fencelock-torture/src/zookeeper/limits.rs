@@ -17,7 +17,7 @@ const A_FEW: i32 = 60;
 /// Strangers of 500 bytes each that do not fit into a mebibyte.
 const STRANGERS: usize = 2_200;
 
-/// A client that does by hand what fencelock does not do.
+/// A client that does by hand what fencelock refuses.
 #[derive(Debug)]
 pub(super) struct Hands {
     client: Client,
@@ -104,8 +104,8 @@ pub(super) fn end_numbers(ensemble: &Ensemble, parent: &str, random: u64) -> io:
     set_numbers(ensemble, parent, next)
 }
 
-/// Lets the numbers of all queues under `parent` begin anew, once nobody is left in them who came before their end: who
-/// comes after it is refused.
+/// Lets the numbers of all queues under `parent` begin anew, once every contender from before their end has left: a later
+/// one is refused.
 pub(super) fn begin_numbers(ensemble: &Ensemble, parent: &str) -> io::Result<()> {
     let hands = Hands::new(ensemble)?;
     let is_early = |child: &String| {

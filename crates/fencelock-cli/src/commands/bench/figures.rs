@@ -1,4 +1,4 @@
-//! What the logs of a drill say.
+//! The figures from the logs of a drill.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub(super) struct Figures {
     workers: u32,
     processes: u32,
     sections: u64,
-    /// What the counter file says; null when it holds no number.
+    /// The number in the counter file; null when it holds none.
     counter: Option<u64>,
     exact: bool,
     /// Sections that began before the one before had ended.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// One section. Moments are nanoseconds of the machine's boot clock, the same for all processes.
+/// A section. Moments are nanoseconds of the machine's boot clock, the same for all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Section {
     pub(super) worker: u32,

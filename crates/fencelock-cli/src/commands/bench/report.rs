@@ -1,4 +1,4 @@
-//! The figures of one drill as a page: one file, which needs no script and fetches nothing.
+//! The figures of one drill as a page: a single file, which needs no script and fetches nothing.
 
 use std::fmt::Write as _;
 

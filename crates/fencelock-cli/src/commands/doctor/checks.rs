@@ -1,4 +1,4 @@
-//! What a check is: a judgement over facts, with the reason and the remedy.
+//! A check: a judgement over facts, with the reason and the remedy.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -9,9 +9,9 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Severity {
-    /// It can cost a lock, or keeps locks from being taken.
+    /// The finding can cost a lock, or keeps locks from being taken.
     Problem,
-    /// It can cost a lock when something else goes wrong as well.
+    /// The finding can cost a lock when something else goes wrong as well.
     Warning,
     /// Worth knowing.
     Note,
@@ -58,7 +58,7 @@ impl Facts {
         self.0.insert(name.to_owned(), value.to_string());
     }
 
-    /// The time that a server said, in milliseconds since 1970, beside ours half way between the question and the answer.
+    /// The time that a server said, in milliseconds since 1970, next to ours half way between the question and the answer.
     pub(super) fn set_clock(&mut self, theirs: f64, asked: SystemTime) {
         let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let ours = f64::midpoint(since(asked), since(SystemTime::now())) * 1000.0;

@@ -1,4 +1,4 @@
-//! What is to be known of a lock directory and its host.
+//! The facts of a lock directory and its host.
 
 use std::fs;
 use std::path::Path;

@@ -232,7 +232,7 @@ impl Report {
         Ok(())
     }
 
-    /// Looks for locks of other clients that can be held beside ours.
+    /// Looks for locks of other clients that can be held concurrently with ours.
     async fn look_beside(&mut self, client: &Client) -> Outcome<()> {
         if client.capability().same_as.is_empty() {
             return Ok(());

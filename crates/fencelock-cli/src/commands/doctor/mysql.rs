@@ -1,4 +1,4 @@
-//! What a MariaDB or MySQL server is asked.
+//! The questions to a MariaDB or MySQL server.
 
 use std::path::PathBuf;
 use std::time::SystemTime;

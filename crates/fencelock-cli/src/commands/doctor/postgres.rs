@@ -1,4 +1,4 @@
-//! What a PostgreSQL server is asked.
+//! The questions to a PostgreSQL server.
 
 use std::io;
 use std::time::SystemTime;

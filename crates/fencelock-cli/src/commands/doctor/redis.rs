@@ -1,4 +1,4 @@
-//! What a Redis server, or one of several masters, is asked.
+//! The questions to a Redis server, or to one of several masters.
 
 use std::time::SystemTime;
 
@@ -32,7 +32,7 @@ pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String>
                 MultiplexedConnection::new_with_config(&identity, stream, AsyncConnectionConfig::default())
                     .await
                     .map_err(said)?;
-            // It ends with the connection.
+            // The driver ends with the connection.
             tokio::spawn(driver);
             connection
         }

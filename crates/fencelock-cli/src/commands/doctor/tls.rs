@@ -7,7 +7,7 @@ use fencelock_zookeeper::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem:
 use fencelock_zookeeper::{Stream, Tls, rustls};
 use tokio::net::TcpStream;
 
-/// What to trust, and what to show, by the options of `url`.
+/// The authorities to trust, and the certificate to show, by the options of `url`.
 pub(super) fn of(url: &StoreUrl) -> Result<Tls, String> {
     config(url.clone()).map(|config| Tls::new(config.into())).map_err(|error| error.to_string())
 }

@@ -24,7 +24,7 @@ impl Way {
             _ => (&*host, port),
         };
         let host = host.trim_matches(['[', ']']).to_owned();
-        // As the library has it: nothing is sent in the clear, to whichever of several hosts, unless somebody said so or all are here.
+        // As the library has it: nothing is sent in the clear, to any of several hosts, unless the URL allows it or all are here.
         let is_here = |host: &str| {
             let host =
                 host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host, |(host, _)| host);

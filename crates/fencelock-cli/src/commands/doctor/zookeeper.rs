@@ -1,4 +1,4 @@
-//! What a ZooKeeper server is asked, by its four-letter words and in a session.
+//! The questions to a ZooKeeper server, by its four-letter words and in a session.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const LONGEST: u64 = 64 * 1024;
 
 const SESSION: Duration = Duration::from_secs(5);
 
-/// What an answer may have, unless somebody said otherwise: `jute.maxbuffer`.
+/// The size of an answer without another setting: `jute.maxbuffer`.
 const MAX_BUFFER: f64 = 1_048_575.0;
 
 pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String> {
@@ -28,14 +28,14 @@ pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String>
     facts.read(&conf, '=');
     let mntr = word(server, tls.as_ref(), "mntr").await?;
     facts.read(&mntr, '\t');
-    // Who may not look, or finds no parent, was told so when a lock was tried.
+    // A user who may not look, or finds no parent, got an error when a lock was tried.
     if let Ok(allowed) = allowed_to_all(url, server, tls).await {
         facts.set("world", allowed);
     }
     Ok(facts)
 }
 
-/// What everybody may do to the node that locks are under, by its letters.
+/// The rights of all users on the node that locks are under, by its letters.
 async fn allowed_to_all(url: &StoreUrl, server: &str, tls: Option<Tls>) -> fencelock_zookeeper::Result<String> {
     let mut config = Config::new(server)?.connect_deadline(SESSION);
     if let Some(tls) = tls {

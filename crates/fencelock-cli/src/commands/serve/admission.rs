@@ -1,7 +1,7 @@
-//! Which requests are answered: those for this server by name, from its own page, with its token.
+//! Admission of requests: only requests for this server by name, from its own page, with its token.
 //!
 //! A page of a stranger can have its own name resolved to 127.0.0.1 and then read what this server answers. The `Host` that
-//! browsers send gives that away: it is the stranger's.
+//! browsers send gives that away: the name is the stranger's.
 
 use std::collections::HashSet;
 use std::hint::black_box;
@@ -24,7 +24,7 @@ pub(super) const HEADERS: [(&str, &str); 6] = [
     ("cache-control", "no-store"),
 ];
 
-/// What says nothing about locks, and needs no token.
+/// Pages that say nothing about locks, and need no token.
 const OPEN: [&str; 4] = ["/", "/page.js", "/page.css", "/healthz"];
 
 #[derive(Clone)]
@@ -83,7 +83,7 @@ impl Admission {
     }
 }
 
-/// What stands before the port: the port says nothing about who is meant.
+/// The host before the port: the port says nothing about who is meant.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

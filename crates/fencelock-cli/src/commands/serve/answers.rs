@@ -1,4 +1,4 @@
-//! What is answered to whom: routes, JSON, events, breaks.
+//! The answers: routes, JSON, events, breaks.
 
 use std::convert::Infallible;
 use std::sync::{Arc, PoisonError};
@@ -101,7 +101,7 @@ async fn figures(State(app): State<App>) -> impl IntoResponse {
     ([(CONTENT_TYPE, metrics::FORMAT)], text)
 }
 
-/// Nothing about the store but whether it answers: nobody needs a token for this.
+/// Nothing about the store but whether it answers: no token is needed for this.
 async fn health(State(app): State<App>) -> (StatusCode, &'static str) {
     let seen = app.seen();
     match (seen.iter().all(|seen| seen.at.is_some()), seen.iter().all(Seen::is_up)) {
@@ -272,7 +272,7 @@ async fn broken(client: &Client, name: &str, order: &Meant) -> Result<(), (Statu
     }
 }
 
-/// What the page shows at its top, and what happened since the last event.
+/// The top of the page, and the events since the last one.
 #[derive(Serialize)]
 struct News<'a> {
     stores: Vec<Store<'a>>,
@@ -335,7 +335,7 @@ impl<'a> News<'a> {
     }
 }
 
-/// An event after each look. Who reads slowly misses some, and nothing is kept for it.
+/// An event after each look. A slow reader misses some, and nothing is kept for it.
 async fn events(State(app): State<App>) -> impl IntoResponse {
     let mut seen = app.seen.clone();
     seen.mark_changed();

@@ -38,7 +38,7 @@ impl Listener for Connections {
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        // Nobody closes it, so that there is always one sooner or later.
+        // The semaphore is never closed, so that a permit comes sooner or later.
         let permit = Arc::clone(&self.free).acquire_owned().await.ok();
         let (stream, address) = Listener::accept(&mut self.listener).await;
         (Connection::new(stream, PATIENCE, permit), address)
@@ -62,7 +62,7 @@ impl<S: Unpin> Connection<S> {
         Self { stream, patience, limit: Box::pin(sleep(patience)), _permit: permit }
     }
 
-    /// Does `work`; what it cannot do now fails when nothing could be done for too long.
+    /// Does `work`; a call that cannot finish now fails when nothing could be done for too long.
     fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -92,7 +92,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
         self.poll(cx, |stream, cx| stream.poll_write(cx, from))
     }
 
-    // A flush of a socket does nothing: it is no sign of life.
+    // A flush of a socket does nothing, and is no sign of life.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_flush(cx)
     }

@@ -11,7 +11,7 @@ use crate::commands::watch::look::{Looked, Seen};
 
 pub(super) const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// All figures. What is counted by class is left out while the store does not answer: old figures would pass for new ones.
+/// All figures. Figures by class are left out while the store does not answer: old figures would pass for new ones.
 pub(super) fn text(stores: &[Seen], classes: &Classes, viewers: usize) -> String {
     let mut text = Text::default();
     for seen in stores {
@@ -91,7 +91,7 @@ fn by_class(text: &mut Text, seen: &Seen, class: usize, of: &[(&str, &str)]) {
     }
 }
 
-/// What was counted since the start, which an outage does not make wrong.
+/// The counts since the start, which an outage does not make wrong.
 fn counted(text: &mut Text, counts: &Counts, of: &[(&str, &str)]) {
     let help = "Grants that were seen to begin; those between two looks are not.";
     text.put("fencelock_store_grants_total", "counter", help, of, counts.granted);

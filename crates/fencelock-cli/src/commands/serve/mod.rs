@@ -1,6 +1,6 @@
 //! `fencelock serve`: the store as a page, as metrics and as JSON over HTTP.
 //!
-//! One task looks at the store ([`Watch`]); everybody who asks is answered from what it saw last.
+//! A single task looks at the store ([`Watch`]); every request is answered from its last look.
 
 mod admission;
 mod answers;
@@ -34,7 +34,7 @@ use crate::trusted;
 /// How long requests under way may take at the end.
 const LAST_REQUESTS: Duration = Duration::from_secs(2);
 
-/// The fewest characters of a token: what is shorter can be guessed.
+/// The fewest characters of a token: a shorter one can be guessed.
 const SHORTEST_TOKEN: usize = 16;
 
 /// Serve a page, metrics and JSON about the locks of the store.

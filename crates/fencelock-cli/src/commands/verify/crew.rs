@@ -59,7 +59,7 @@ impl<'a> Crew<'a> {
         self.workers.iter_mut().try_for_each(|(_, worker)| begin(worker))
     }
 
-    /// Fails when a worker has ended that nobody killed. It has said why, where it could.
+    /// Fails when a worker has ended that was not killed. The worker has said why, where it could.
     pub(super) fn look_for_the_dead(&mut self) -> Outcome<()> {
         for (_, worker) in &mut self.workers {
             if let Some(status) = worker.ended()? {
@@ -69,7 +69,7 @@ impl<'a> Crew<'a> {
         Ok(())
     }
 
-    /// Stops and continues a worker, or kills it and starts another: often one that holds a lock. It takes no longer than `left`.
+    /// Stops and continues a worker, or kills it and starts another: often one that holds a lock. The call takes no longer than `left`.
     pub(super) async fn hurt_somebody(
         &mut self,
         registers: &[Register],
@@ -109,7 +109,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Tells everybody to end, and waits; how many had not ended when `patience` was over.
+    /// Asks all workers to end, and waits; how many had not ended when `patience` had passed.
     pub(super) async fn end(mut self, patience: Duration) -> Outcome<u64> {
         let until = Instant::now() + patience;
         self.workers.iter_mut().for_each(|(_, worker)| worker.dismiss());

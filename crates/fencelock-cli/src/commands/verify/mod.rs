@@ -25,7 +25,7 @@ use crate::progress::Progress;
 use crate::settings::Chosen;
 use crate::show::print_judged;
 
-/// How long an acquire, the end of a worker, or what somebody left may take beyond what the store's times explain.
+/// How long an acquire, the end of a worker, or the remains of a dead one may take beyond what the store's times explain.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const LOOK: Duration = Duration::from_millis(50);
@@ -118,14 +118,14 @@ impl Verify {
         Ok(Report::new(run, &capability, counts, end)?)
     }
 
-    /// How long an acquire may take: everybody ahead may be hurt while it holds.
+    /// How long an acquire may take: all contenders ahead may be hurt while they hold.
     fn limit(&self, capability: &Capability, ttl: Duration) -> Duration {
         let one = (ttl + capability.detection_slack) * 2;
         PATIENCE + if self.faults { one * self.processes } else { one }
     }
 
-    /// Watches the crew until the time is over, and hurts it where that is wanted. `past` is how long a session's holder is stopped
-    /// for its lock to be over.
+    /// Watches the crew until the time has passed, and hurts it where that is wanted. `past` is how long a session's holder is stopped
+    /// for its lock to expire.
     async fn hurt(
         &self,
         crew: &mut Crew<'_>,
@@ -152,7 +152,7 @@ impl Verify {
         }
     }
 
-    /// How many contenders are there once everybody is gone, and the sessions of those who were killed should be over.
+    /// How many contenders are there once all workers are gone, and the sessions of killed ones should have ended.
     async fn left(&self, client: &Client, prefix: &str, patience: Duration) -> Outcome<u64> {
         let until = Instant::now() + patience;
         loop {

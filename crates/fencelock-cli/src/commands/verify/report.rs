@@ -1,4 +1,4 @@
-//! What `verify` counted, for people and for programs.
+//! The counts of `verify`, for people and for programs.
 
 use std::fmt;
 use std::io;
@@ -28,7 +28,7 @@ pub(super) struct Run {
     pub(super) toll: Toll,
 }
 
-/// What there was when everybody should have been gone.
+/// The remains when all workers should have been gone.
 pub(super) struct End {
     pub(super) unfinished: u64,
     pub(super) left: u64,

@@ -1,4 +1,4 @@
-//! One process of `verify`: a client that takes each of the locks in turn, until it is told to end.
+//! A process of `verify`: a client that takes each of the locks in turn, until an order to end.
 
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ pub(crate) struct VerifyWorker {
 
 impl VerifyWorker {
     pub(in crate::commands) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        // Nobody else would continue a worker that is stopped when `verify` is killed.
+        // No process would continue a stopped worker when `verify` is killed.
         set_pdeathsig(Some(Signal::SIGKILL)).map_err(|error| Failure::os("cannot be bound", &error.into()))?;
         let waits =
             Arc::new(Waits((0..self.names).map(|name| self.name(name).map(Wait::new)).collect::<Outcome<_>>()?));
@@ -107,7 +107,7 @@ impl Observer for Waits {
     fn observe(&self, event: &Event<'_>) {
         let (name, queued) = match event {
             Event::Waiting { name, .. } => (*name, SystemClock.now().as_nanos()),
-            // Its place is gone, and it comes to the tail.
+            // Its place is gone, and it joins at the tail.
             Event::Requeued { name, .. } => (*name, 0),
             _ => return,
         };

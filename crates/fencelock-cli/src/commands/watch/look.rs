@@ -26,7 +26,7 @@ const JOBS_EVERY: Duration = Duration::from_secs(30);
 /// How long a queue counts as looked at after it was asked for.
 const WATCHED: Duration = Duration::from_secs(60);
 
-/// What was seen of the store; cheap to clone.
+/// A view of the store; cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Seen {
     pub(crate) store: Arc<str>,
@@ -42,12 +42,12 @@ pub(crate) struct Seen {
     pub(crate) error: Option<Arc<str>>,
     pub(crate) looks: u64,
     pub(crate) failed: u64,
-    /// Those of the last look that succeeded, by name.
+    /// Locks of the last look that succeeded, by name.
     pub(crate) locks: Arc<[Looked]>,
     pub(crate) left_out: usize,
     /// Locks that only have records of breaks, by name.
     pub(crate) broken: Arc<HashMap<String, Everybody>>,
-    /// Names that somebody looks at, and since when nobody did: records of breaks are read for them alone.
+    /// Names with viewers, and since when they have none: records of breaks are read for them alone.
     pub(crate) asked: Arc<Mutex<HashMap<Name, Instant>>>,
     pub(crate) grants: Arc<Grants>,
     pub(crate) jobs: Arc<[(Name, JobStatus)]>,
@@ -92,7 +92,7 @@ pub(crate) struct Looked {
     pub(crate) oldest_wait: Option<SystemTime>,
     /// Contenders of other clients in the queue, as far as they were read.
     pub(crate) foreign: usize,
-    /// Contenders of other clients, wherever they stand, that may hold the lock beside its holder.
+    /// Contenders of other clients, at any place, that may hold the lock concurrently with its holder.
     pub(crate) beside: usize,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct Row {
     since: Option<String>,
     pub(crate) purpose: Option<String>,
     pub(crate) waiting: usize,
-    /// What is wrong: why it cannot be read, or who may hold it, too.
+    /// The fault: why the queue cannot be read, or which other client may hold it, too.
     pub(crate) error: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The store, looked at again and again: what `serve` and `top` show.
+//! The store, looked at again and again: the source of `serve` and `top`.
 
 #![cfg_attr(not(all(feature = "serve", feature = "top")), allow(dead_code, reason = "each of the two shows a part"))]
 
