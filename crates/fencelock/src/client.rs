@@ -222,8 +222,8 @@ impl Client {
 
     /// The health of the client, from memory: for readiness probes.
     ///
-    /// A session that was lost is opened again in the background, with the pauses of [`ClientBuilder::retry`], and once per ttl when that
-    /// has failed for `give_up_after`: a probe recovers with the store, even without acquires.
+    /// After a loss, the client opens a new session in the background, with the pauses of [`ClientBuilder::retry`], and once per ttl after
+    /// failures for `give_up_after`. So a probe recovers with the store, even without acquires.
     #[must_use]
     #[doc(alias("ping", "is_connected"))]
     pub fn health(&self) -> Health {

@@ -138,7 +138,7 @@ impl<K> Guard<K> {
         self.0.reenter().map(Self)
     }
 
-    /// Gives this guard back; the last one of a hold releases the lock.
+    /// Ends this guard; the last guard of a hold releases the lock.
     ///
     /// # Errors
     /// As [`crate::Guard::release`].

@@ -105,7 +105,7 @@ impl MultiGuard {
         self.0.token(name)
     }
 
-    /// Gives all locks back.
+    /// Releases all locks.
     ///
     /// # Errors
     /// As [`crate::recipes::MultiGuard::release`].

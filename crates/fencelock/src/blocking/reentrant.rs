@@ -172,7 +172,7 @@ impl ReentrantGuard {
         self.guard.lost_token()
     }
 
-    /// Gives this guard back; the thread's last one releases the lock.
+    /// Ends this guard; the thread's last guard releases the lock.
     ///
     /// # Errors
     /// As [`crate::Guard::release`].

@@ -18,10 +18,10 @@ use crate::store::Tasks;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Io {
-    /// On one thread per process that belongs to fencelock (a second one for stores whose calls block): user code that blocks or starves
-    /// its runtime cannot stop renewals, a guard may be dropped after its runtime has ended, and any executor will do. Requests that a
-    /// store answers at once (`memory:`, and `file:` without contenders) run on the caller's own thread; every other call costs two
-    /// wake-ups of a thread.
+    /// On one thread per process that belongs to fencelock (a second one for stores whose calls block). User code that blocks or starves
+    /// its runtime cannot stop renewals. A guard may be dropped after its runtime has ended, and any executor works. Requests that a store
+    /// answers at once (`memory:`, and `file:` without contenders) run on the caller's own thread; every other call costs two wake-ups of a
+    /// thread.
     #[default]
     OwnThread,
     /// On the tokio runtime that calls [`ClientBuilder::connect`](crate::ClientBuilder::connect), which needs its time and I/O drivers.

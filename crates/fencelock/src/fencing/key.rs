@@ -3,8 +3,8 @@
 /// A script for Redis that runs a command on a key, unless a later holder of the lock was there. Another key keeps the newest token.
 ///
 /// `KEYS` are the key of the newest token and that of the command; `ARGV` are the token, the name of the command, and what follows the key
-/// in it. Without a command, the token alone is kept: a new holder *claims* the key so before it reads it, and from then on no older holder
-/// writes, not even after a pause in the middle of its work.
+/// in it. Without a command, the script only keeps the token: a new holder *claims* the key so before it reads it. From then on no older
+/// holder writes, not even after a pause in the middle of its work.
 ///
 /// ```console
 /// EVAL <script> 2 {stock}:fence {stock} 228345678901248                    a claim

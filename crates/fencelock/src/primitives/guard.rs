@@ -221,8 +221,8 @@ impl<K> Guard<K> {
         Ok(guard)
     }
 
-    /// Gives this guard back; the last one of a hold releases the lock. If the store cannot do so at the moment (a server is busy, starts,
-    /// or hands over to another one), the client retries for one request deadline.
+    /// Ends this guard; the last guard of a hold releases the lock. If the store cannot do so at the moment (a server is busy, starts, or
+    /// hands over to another one), the client retries for one request deadline.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lock was lost before: work under it may have overlapped with other holders.
@@ -326,7 +326,7 @@ impl<K> Guard<K> {
 }
 
 impl Share {
-    /// Gives its part back; says whether the hold ends with it. A lent guard has no part.
+    /// Ends its part; returns whether the hold ends with it. A lent guard has no part.
     fn gives_back(&self) -> bool {
         let has_part = || !self.given_up.swap(true, Ordering::AcqRel);
         !self.lent && if has_part() { self.hold.unshare() } else { self.hold.is_unshared() }

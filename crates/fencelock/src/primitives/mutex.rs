@@ -54,7 +54,7 @@ impl Mutex {
     /// Keeps the lock in this client for `keep` (1 ms or more) after each release, unless another client waits: the same client then
     /// acquires it again without a request. For locks that one process acquires over and over. By default nothing is kept.
     ///
-    /// - A waiter elsewhere, in another client or by a lock of this client that is not sticky, makes this client release a kept lock at
+    /// - A waiter in another client, or at a lock of this client that is not sticky, ends the keeping. This client releases a kept lock at
     ///   once, and a held one after the present section: within one round trip where [`Capability::waiters`](crate::capability::Capability)
     ///   is [`Waiters::Told`](crate::capability::Waiters), else when this client looks at the queue next. The client's own tasks count as
     ///   well: [`Mutex::try_acquire`] is refused during another task's section. A try from elsewhere is refused while the lock is kept, and

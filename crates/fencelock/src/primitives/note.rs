@@ -57,8 +57,8 @@ async fn write(engine: &Arc<Engine>, grant: GrantId, value: Option<&[u8]>, ttl: 
 }
 
 impl Client {
-    /// Writes a note on the lock `name` as [`Guard::write_note`] does, or deletes it where there is no `value`, under the grant of `holder`, a
-    /// contender in its queue: for a program under a lock that another process holds for it, such as a command under `fencelock run`.
+    /// Writes a note on the lock `name` as [`Guard::write_note`] does, or deletes it where there is no `value`, under the grant of
+    /// `holder`, a contender in its queue. For a program whose lock another process holds, such as a command under `fencelock run`.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`] where `holder` does not hold the lock, or no longer; otherwise as [`Guard::write_note`].

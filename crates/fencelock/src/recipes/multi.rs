@@ -111,8 +111,8 @@ impl MultiLock {
 
     /// Acquires all locks, waiting as long as [`MultiLock::timeout`] allows.
     ///
-    /// After a failure none of them is held. They are given back before this returns, unless a store does not confirm that within the
-    /// request deadline.
+    /// After a failure none of them is held. They are released before this returns, unless a store does not confirm that within the request
+    /// deadline.
     ///
     /// # Errors
     /// As [`Mutex::acquire`], naming the lock that failed; [`ErrorKind::Config`] for names that are one lock in their store; [`ErrorKind::Lost`] when one was lost while others were waited for.
@@ -137,7 +137,7 @@ impl MultiLock {
             self.take_what_is_free(&locks, &mut held, deadline).await?;
         }
         for lock in &locks[held.guards.len()..] {
-            // Past the deadline it is asked for once more, and says who holds it.
+            // Past the deadline, a last request finds the holder.
             held.add(lock, lock.acquire_within(deadline.since(clock.now()))).await?;
         }
         held.if_all_hold(order).await
@@ -180,7 +180,7 @@ impl MultiLock {
         held.if_all_hold(order).await
     }
 
-    /// Asks for all locks at once without queueing, and keeps those before the first failure. The locks behind it are given back.
+    /// Tries all locks at once without queueing, and keeps the locks before the first failure. The locks behind it are released.
     async fn take_what_is_free(&self, locks: &[&Mutex], held: &mut MultiGuard, deadline: Moment) -> Result<()> {
         let clock = &self.engine().clock;
         let limit = deadline.since(clock.now());
@@ -296,7 +296,7 @@ impl MultiGuard {
         select_all(self.guards.iter().map(|guard| Box::pin(guard.lost()))).await.0
     }
 
-    /// Gives all locks back, at the same time.
+    /// Releases all locks, at the same time.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`] when one of them was lost before; otherwise errors of the store. See [`Guard::release`].
@@ -356,7 +356,7 @@ impl MultiGuard {
         }
     }
 
-    /// Adds the lock that `acquiring` waits for, unless that fails or one of those held meanwhile is lost: then all are given back.
+    /// Adds the lock that `acquiring` waits for, unless that fails or a held one is lost meanwhile: then all are released.
     async fn add(&mut self, lock: &Mutex, acquiring: impl Future<Output = Result<Guard>>) -> Result<()> {
         let acquired = tokio::select! {
             biased;

@@ -67,7 +67,7 @@ impl Once {
     /// where the lock was lost while `make` ran: nothing is kept.
     ///
     /// # Cancel safety
-    /// Dropping the future drops `make` and gives the lock back in the background.
+    /// Dropping the future drops `make` and releases the lock in the background.
     pub async fn get_or_make<E, F, Fut>(&self, make: F) -> Result<Arc<[u8]>, E>
     where
         F: FnOnce() -> Fut,

@@ -16,10 +16,10 @@ use crate::primitives::{Mutex, RwLock, Semaphore};
 /// more specific, as `a/*` and `*/b`, are refused where a name can match both. A name that no pattern matches is an error: a router has no
 /// other store for it. The pattern `**` matches every name.
 ///
-/// **A name never changes its store by itself.** A router never changes, one pattern at most decides about a name, and a store that is out
-/// of reach is never replaced by another: a name is locked in its store, or not at all.
-/// **All programs that share locks need the same patterns.** Where two programs disagree about the store of a name, both can hold it. So
-/// stop every user of a name before you give it another store, or move it with [`Router::migrate`].
+/// **A name never changes its store by itself.** A router never changes, and at most one pattern decides about a name. No store replaces an
+/// unreachable one: a name is locked in its store, or not at all. **All programs that share locks need the same patterns.** Where two
+/// programs disagree about the store of a name, both can hold it. So stop every user of a name before you give it another store, or move it
+/// with [`Router::migrate`].
 ///
 /// # Examples
 /// ```
@@ -86,9 +86,9 @@ impl<S> Router<S> {
         Ok(Self { routes: taken })
     }
 
-    /// Moves the names of `pattern`, which is one of this router's, from its store to the store `to`: during the move each of them is
-    /// held in both, in one order for all programs. Only [`Router::multi_lock`] takes them then, as mutexes: all or nothing, within one limit, and
-    /// the loss of either is the loss of both.
+    /// Moves the names of `pattern`, a pattern of this router, from its store to the store `to`. During the move each name is held in both
+    /// stores, in one order for all programs. Only [`Router::multi_lock`] takes them then, as mutexes: all or nothing, within one limit,
+    /// and the loss of either is the loss of both.
     ///
     /// **A move is two roll-outs**, each at any pace. First every program gets the router with `migrate`, which excludes programs without it in
     /// the old store. When all have it, every program gets the router in which `pattern` has the new store alone. A program with only the old

@@ -88,7 +88,7 @@ impl Window {
     /// [outcome](Error::outcome) is unknown, the caller may have been admitted: the window may be closed.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether the window is closed; the lock is given back in the background.
+    /// Dropping the future leaves open whether the window is closed; the lock is released in the background.
     pub async fn pass(&self) -> Result<Passage> {
         let guard = self.lock.acquire().await?;
         let read = self.lock.client().note(self.lock.name()).await?;

@@ -85,7 +85,7 @@ pub struct Pace {
     pub proof_lag: Option<u32>,
     /// The part of the ttl in which a client leaves a silent server for another one: `Some(n)` for ttl / n; `None` where there is none.
     pub failover: Option<u32>,
-    /// No more than this lies between two renewals, whatever the ttl, and whatever is asked for. `None` where the ttl says all.
+    /// The longest interval between two renewals, for any ttl and any option. `None` where the ttl alone decides.
     pub longest_interval: Option<Duration>,
 }
 

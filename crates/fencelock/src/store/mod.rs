@@ -5,8 +5,8 @@
 //! already visible, but for a holder's own lighter claim. An idle name leaves nothing beyond [`Capability::residue`], and a dead session's
 //! places are removed within its ttl and [`Capability::detection_slack`] by the store's clock.
 //!
-//! A store may presume the engine's checks of a request: the request ids of a session are those of its owner, a claim that a place is made
-//! lighter to is lighter and of the same capacity, and the reason of a [`Break`] is one line of a length that fits.
+//! The engine checks a request before the store receives it. The request ids of a session belong to its owner. A lighter claim is lighter
+//! and of the same capacity. The reason of a [`Break`] is one line of a length that fits.
 
 mod any;
 mod breaking;

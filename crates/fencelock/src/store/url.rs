@@ -23,7 +23,7 @@ pub struct StoreUrl {
     written: String,
     path: String,
     options: BTreeMap<String, String>,
-    /// How the program is asked for the password.
+    /// The callback that returns the password, if the program has one.
     asked: Option<Secret>,
 }
 
@@ -115,7 +115,7 @@ impl StoreUrl {
         value.parse().map(|ms| Some(Duration::from_millis(ms))).map_err(wrong)
     }
 
-    /// The program is asked for the password at each connection.
+    /// Takes the password from `secret` at each connection.
     pub(crate) fn ask_for_password(&mut self, secret: Option<Secret>) {
         self.asked = secret;
     }

@@ -104,9 +104,9 @@ impl Hold {
         }
     }
 
-    /// Sends requests until the place is left, with a pause after each passing failure: a server that is busy, starts, or hands over to
-    /// another one succeeds a moment later, and until then the lock blocks all clients. `failed` is the error of the newest answered
-    /// request, which is more useful than a timeout.
+    /// Sends requests until the place is left, with a pause after each passing failure. A server that is busy, starts, or hands over
+    /// succeeds a moment later; until then the lock blocks all clients. `failed` is the error of the newest answered request, which is more
+    /// useful than a timeout.
     async fn leave_place(&self, place: &mut dyn Place, failed: &mut Option<Error>) -> Result<Left> {
         let mut failures = 0;
         loop {

@@ -22,7 +22,7 @@ pub(crate) trait Retain: Send + Sync {
 }
 
 impl Hold {
-    /// When its last guard is given back, `retainer` is asked before the place is left.
+    /// Lets `retainer` decide, when the last guard ends, whether the place is left.
     pub(crate) fn retained_by(&self, retainer: Box<dyn Retain>) {
         let _ = self.retainer.set(retainer);
         // With the fence of `tell_retainer`: either it finds the retainer, or this finds the loss.
@@ -39,7 +39,7 @@ impl Hold {
         }
     }
 
-    /// The last guard was given back: whether the place stays with the client, so that nothing is left in the store.
+    /// Whether the place stays with the client after its last guard, so that the store receives no release.
     pub(crate) fn is_retained(self: &Arc<Self>) -> bool {
         self.retainer.get().is_some_and(|retainer| !self.engine.spawner.is_elsewhere() && retainer.retain(self))
     }

@@ -32,8 +32,8 @@ const LISTING: Duration = Duration::from_secs(5);
 /// A job, which runs at most once at a time, and once for each [`Slot`].
 ///
 /// A run that fails is its slot's last one, too, unless [`Job::retries`] allows more. **A run that dies**, with its process, its host or
-/// its connection, is followed by another run for the same slot at the next request: the job may have been done in part, or wholly, so make
-/// it repeatable, and pass [`JobRun::token`] to the resources that it writes.
+/// its connection, is followed by another run for the same slot at the next request. The job may have been done in part, or wholly, so make
+/// it repeatable, and pass [`JobRun::token`] to its resources.
 ///
 /// # Examples
 /// ```
@@ -198,7 +198,7 @@ impl Job {
     /// As [`Mutex::acquire`], [`Client::note`] and [`Guard::write_note`]; [`ErrorKind::Layout`] where the note on the lock is none of a job.
     ///
     /// # Cancel safety
-    /// Dropping the future gives the lock back in the background. A run that was recorded already has died then.
+    /// Dropping the future releases the lock in the background. A run that was recorded already has died then.
     pub async fn begin(&self) -> Result<Begun> {
         self.begin_as(true).await
     }
@@ -268,7 +268,7 @@ impl Job {
             Asked::Due(mut record, last) => {
                 let this = record.run(self.lock.client().owner(), guard.token(), record.began.into());
                 guard.write_note(record.text(self.lock.name()), None).await?;
-                // Twice: the list may have been out of reach.
+                // Twice: the list may have been unreachable.
                 if record.runs.len() < 2
                     && let Err(error) = self.list().await
                 {
@@ -294,7 +294,7 @@ impl Job {
     /// was lost while it ran.
     ///
     /// # Cancel safety
-    /// Dropping the future drops `body`, which has died, and gives the lock back in the background.
+    /// Dropping the future drops `body`, which has died, and releases the lock in the background.
     pub async fn run<T, E, F, Fut>(&self, body: F) -> Result<Option<T>, E>
     where
         F: FnOnce(JobRun) -> Fut,

@@ -121,8 +121,8 @@ impl Slot {
         Ok(Self::of(SlotKind::Named(text.into())))
     }
 
-    /// Counts a run that begins up to a tenth of a slot early, 30 s at most, for the coming slot: for programs that another clock starts,
-    /// such as cron's, possibly ahead of the store's clock.
+    /// Counts a run that begins up to a tenth of a slot early, 30 s at most, for the coming slot. For programs that another clock starts,
+    /// such as cron's, which may be ahead of the store's clock.
     #[must_use]
     pub fn tolerant(self) -> Self {
         Self { is_tolerant: true, ..self }
