@@ -1,7 +1,9 @@
 //! `fencelock elect`: a command that runs only while its fencelock leads.
 
 use std::process::Stdio;
+use std::time::Duration;
 
+use fencelock_testbed::Proxy;
 use fencelock_testbed::redis::{Server, Settings, shared};
 use nix::sys::signal::Signal;
 
@@ -81,6 +83,20 @@ fn where_the_leader_is_reached_is_seen_by_everybody_while_it_leads() {
     let plain = Place::with_store(shared().url_with("layout=plain"));
     let (code, said) = ended(&mut plain.fencelock(&["elect", "leader", "--address", "x", "--", "touch", "ran"]));
     assert!(code == 64 && said.contains("keeps no notes") && !plain.path("ran").exists(), "{said}");
+}
+
+#[test]
+fn an_address_is_taken_back_from_a_slow_store_too() {
+    let (server, proxy) = (shared().address(), Proxy::start(shared().address()).unwrap());
+    let url = shared().url_with("ttl_ms=60000").replace(&server.to_string(), &proxy.address().to_string());
+    let place = Place::with_store(url);
+    proxy.delay(Duration::from_millis(200));
+    let command = ["elect", "--quiet", "leader", "--address", "10.0.0.7:80", "--", "sleep", "1000"];
+    let leader = Running::start(&mut place.fencelock(&command)).begun();
+    assert_eq!(stdout(&output(&mut place.fencelock(&["note", "leader"]))), "10.0.0.7:80\n");
+    leader.signal(Signal::SIGTERM);
+    assert_eq!(leader.code(), 143);
+    assert_eq!(ended(&mut place.fencelock(&["note", "leader"])).0, 1);
 }
 
 #[test]
