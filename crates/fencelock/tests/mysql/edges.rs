@@ -5,7 +5,7 @@ use fencelock::{Client, ErrorKind};
 use fencelock_testbed::mysql::{Server, Settings};
 use mysql_async::prelude::Queryable;
 
-use crate::lab::{acquire, acquiring, client, connection, database, refused, soon, until, with};
+use crate::lab::{OFTEN, acquire, acquiring, client, connection, database, refused, soon, until, with};
 use crate::tables::TABLE;
 
 const LONG: u64 = 60_000;
@@ -81,7 +81,8 @@ async fn names_that_the_collation_of_the_table_takes_for_one_are_one_lock() {
         let ddl = format!("{ddl} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci");
         let mut user = connection(&url).await;
         user.query_drop(ddl).await.unwrap();
-        let (one, other) = (client(&with(&url, layout), 4_000).await, client(&with(&url, layout), LONG).await);
+        let (one, other) =
+            (client(&with(&with(&url, layout), OFTEN), LONG).await, client(&with(&url, layout), LONG).await);
         let guard = acquire(&one, "job").await;
         for alike in ["Job", "job  ", "j\u{f6}b"] {
             for client in [&one, &other] {
@@ -108,7 +109,7 @@ async fn names_that_the_collation_of_the_table_takes_for_one_are_one_lock() {
 #[tokio::test]
 async fn tables_that_somebody_locked_are_waited_for_and_told() {
     let url = database();
-    let (one, mut user) = (client(&url, 6_000).await, connection(&url).await);
+    let (one, mut user) = (client(&with(&url, "request_deadline_ms=9000"), LONG).await, connection(&url).await);
     let held = acquire(&one, "held").await;
     user.query_drop("LOCK TABLES fencelock_place READ").await.unwrap();
     let error = one.mutex("job").unwrap().try_acquire().await.unwrap_err();

@@ -180,8 +180,8 @@ async fn a_dead_holder_whose_grant_is_held_keeps_the_lock_until_the_transaction_
     user.query_drop("BEGIN").await.unwrap();
     hold(&mut user, "job", guard.token().unwrap().to_i64()).await.unwrap();
     let mut admin = connection(&url).await;
-    admin.query_drop("UPDATE fencelock_session SET expires = 0 ORDER BY expires LIMIT 1").await.unwrap();
-    admin.query_drop("DELETE FROM fencelock_session WHERE expires = 0").await.unwrap();
+    let holder: Option<u64> = admin.query_first("SELECT session FROM fencelock_place").await.unwrap();
+    admin.exec_drop("DELETE FROM fencelock_session WHERE id = ?", (holder.unwrap(),)).await.unwrap();
     let next = acquiring(&client(&url, 60_000).await, "job");
     until_queued(&other, "job", 1).await;
     assert!(!next.is_finished());

@@ -165,6 +165,8 @@ struct Lab {
     conn: Conn,
     admin: Conn,
     statements: usize,
+    /// The server's time, in microseconds, before the call that is judged.
+    before: u64,
 }
 
 async fn call(conn: &mut Conn, (before, procedure, arguments): (&str, &str, &str)) -> mysql_async::Result<Rows> {
@@ -197,7 +199,7 @@ impl Lab {
         }
         let gate: Option<i64> = admin.query_first(format!("SELECT GET_LOCK({GATE}, 0)")).await.unwrap();
         assert_eq!(gate, Some(1), "the gate of this database is closed");
-        Self { url, conn, admin, statements }
+        Self { url, conn, admin, statements, before: 0 }
     }
 
     async fn connect(url: &str) -> Conn {
@@ -217,6 +219,12 @@ impl Lab {
         for step in &STEPS[..step] {
             call(&mut self.conn, *step).await.unwrap_or_else(|error| panic!("{step:?}: {error}"));
         }
+        self.read_time().await;
+    }
+
+    async fn read_time(&mut self) {
+        let now = "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS UNSIGNED)";
+        self.before = self.admin.query_first(now).await.unwrap().unwrap();
     }
 
     /// Everything in the tables.
@@ -288,8 +296,7 @@ impl Lab {
                 assert_eq!(self.count(&lives).await, 0, "{what}: {row:?}");
             }
             ("renew", Some(_)) => {
-                let late = format!("{lives} AND expires > {{us}} + 59500000")
-                    .replace("{us}", "UNIX_TIMESTAMP(SYSDATE(6)) * 1000000");
+                let late = format!("{lives} AND expires >= {} + 60000000", self.before);
                 assert_eq!(self.count(&late).await, 1, "{what}: not renewed");
             }
             ("resume", Some(epoch)) => {
@@ -361,6 +368,7 @@ impl Lab {
         self.up_to(0).await;
         for (at, step) in STEPS.iter().enumerate() {
             self.conn.query_drop("SET @trace = ''").await.unwrap();
+            self.read_time().await;
             let rows = call(&mut self.conn, *step).await.unwrap_or_else(|error| panic!("{step:?}: {error}"));
             self.check_queues(&format!("{step:?} {rows:?}")).await;
             self.check_answer(&format!("{step:?}"), *step, &rows).await;

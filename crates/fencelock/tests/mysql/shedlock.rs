@@ -7,7 +7,9 @@ use fencelock::{ErrorKind, Loss};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
-use crate::lab::{acquire, acquiring, client, connection, database, refused, soon, until, with};
+use crate::lab::{
+    OFTEN, acquire, acquiring, client, connection, database, refused, soon, until, until_refused_by, with,
+};
 
 /// As ShedLock's documentation has it.
 const TABLE: &str = "CREATE TABLE shedlock (name VARCHAR(64) NOT NULL, lock_until TIMESTAMP(3) NOT NULL, \
@@ -99,8 +101,7 @@ async fn a_row_is_never_deleted_and_whoever_took_it_is_shown_and_not_ended() {
     let (url, layout) = with_table(TABLE).await;
     let (mut user, client) = (provider(&url, "+00:00").await, client(&layout, LONG).await);
     assert!(takes(&mut user, "nightly", "vm-1").await);
-    let error = soon(client.mutex("nightly").unwrap().try_acquire()).await.unwrap_err();
-    assert!(error.is_contention() && error.to_string().contains("vm-1"), "{error}");
+    until_refused_by("vm-1", &client, "nightly").await;
     let waiting = acquiring(&client, "nightly");
     assert!(releases(&mut user, "nightly", "vm-1").await);
     let guard = soon(waiting).await.unwrap().unwrap();
@@ -119,7 +120,7 @@ async fn a_row_is_never_deleted_and_whoever_took_it_is_shown_and_not_ended() {
 async fn a_lock_is_kept_for_as_long_as_it_is_to_be_at_least() {
     let (url, layout) = with_table(TABLE).await;
     let mut user = provider(&url, "+00:00").await;
-    let client = client(&with(&layout, "lock_at_least_for_ms=600000"), 4_000).await;
+    let client = client(&with(&layout, "lock_at_least_for_ms=600000"), LONG).await;
     acquire(&client, "nightly").await.release().await.unwrap();
     let left: Option<bool> =
         user.query_first("SELECT lock_until = locked_at + INTERVAL 10 MINUTE FROM shedlock").await.unwrap();
@@ -131,7 +132,7 @@ async fn a_lock_is_kept_for_as_long_as_it_is_to_be_at_least() {
 #[tokio::test]
 async fn whose_row_is_changed_is_told() {
     let (url, layout) = with_table(TABLE).await;
-    let (mut user, client) = (provider(&url, "+00:00").await, client(&layout, 4_000).await);
+    let (mut user, client) = (provider(&url, "+00:00").await, client(&with(&layout, OFTEN), LONG).await);
     let guard = acquire(&client, "nightly").await;
     user.query_drop("UPDATE shedlock SET locked_by = 'vm-1'").await.unwrap();
     assert_eq!(soon(guard.lost()).await, Loss::Removed);

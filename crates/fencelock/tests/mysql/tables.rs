@@ -8,7 +8,7 @@ use fencelock_testbed::mysql::{Server, Settings};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
-use crate::lab::{acquire, acquiring, client, connection, database, refused, soon, until, with};
+use crate::lab::{OFTEN, acquire, acquiring, client, connection, database, refused, soon, until, with};
 
 /// As tutorials make it.
 pub(crate) const TABLE: &str = "CREATE TABLE distributed_lock (id BIGINT AUTO_INCREMENT PRIMARY KEY, lock_key VARCHAR(64) NOT NULL UNIQUE, lock_value VARCHAR(255) NOT NULL, \
@@ -124,7 +124,7 @@ async fn a_row_of_somebody_else_is_left_alone_until_it_expires_and_taken_over_th
 #[tokio::test]
 async fn whose_row_is_deleted_or_taken_is_told_and_releases_nothing_of_others() {
     let (url, layout) = with_table(TABLE).await;
-    let (mut user, client) = (connection(&url).await, client(&layout, 4_000).await);
+    let (mut user, client) = (connection(&url).await, client(&with(&layout, OFTEN), LONG).await);
     for change in [
         "DELETE FROM distributed_lock",
         "UPDATE distributed_lock SET lock_value = 'theirs', expire_time = DATE_ADD(NOW(), INTERVAL 1 HOUR)",
@@ -142,10 +142,10 @@ async fn whose_row_is_deleted_or_taken_is_told_and_releases_nothing_of_others() 
 async fn ends_of_whole_seconds_never_say_less_than_the_holder_believes_and_renewals_count() {
     let (url, layout) = with_table(TABLE).await;
     let mut user = connection(&url).await;
-    let client = client(&with(&layout, "renew_interval_ms=50"), 4_000).await;
+    let client = client(&with(&layout, OFTEN), LONG).await;
     for _ in 0..3 {
         let before: String =
-            user.query_first("SELECT CAST(SYSDATE(6) + INTERVAL 4 SECOND AS CHAR)").await.unwrap().unwrap();
+            user.query_first("SELECT CAST(SYSDATE(6) + INTERVAL 60 SECOND AS CHAR)").await.unwrap().unwrap();
         let held = [acquire(&client, "job").await, acquire(&client, "other").await, acquire(&client, "third").await];
         let least = "SELECT CAST(MIN(expire_time) AS CHAR), MIN(expire_time >= ?) FROM distributed_lock";
         let (first, is_enough): (String, bool) = user.exec_first(least, (before,)).await.unwrap().unwrap();

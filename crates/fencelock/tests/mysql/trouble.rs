@@ -292,7 +292,11 @@ async fn a_look_that_fails_at_one_name_tells_whom_it_let_in_at_another() {
     other.query_drop("START TRANSACTION").await.unwrap();
     other.query_drop("SELECT * FROM fencelock_session WHERE id = 79 FOR UPDATE").await.unwrap();
     ear.query_drop("DO GET_LOCK('fencelock_0000000000000078', 10)").await.unwrap();
+    let sleeps =
+        format!("SELECT COUNT(*) FROM information_schema.processlist WHERE id = {} AND state = 'User sleep'", ear.id());
     let listens = tokio::spawn(async move { ear.query_drop("DO SLEEP(3600)").await });
+    // A ring before the sleep would end nothing.
+    until("the listener sleeps", async || other.query_first::<u64, _>(&sleeps).await.unwrap() == Some(1)).await;
     let failed = user.query_drop(r#"CALL fencelock_look(78, '[["61", 1], ["62", 1]]')"#).await.unwrap_err();
     assert!(matches!(failed, mysql_async::Error::Server(error) if error.code == 1205));
     // Whoever sleeps is ended by the ring, which MariaDB tells of as a success.
