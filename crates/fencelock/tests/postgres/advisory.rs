@@ -6,7 +6,7 @@ use fencelock::{Client, ErrorKind, Loss};
 use fencelock_testbed::postgres::KIND;
 use fencelock_testbed::{Proxy, Way};
 
-use crate::lab::{LONG, acquire, acquiring, client, connection, database, soon, until, with};
+use crate::lab::{LONG, acquire, acquiring, client, connection, database, soon, until, until_refused_by, with};
 
 /// A session of others: it takes the lock, or finds that it is held.
 async fn takes(user: &tokio_postgres::Client, key: &str) -> bool {
@@ -42,8 +42,7 @@ async fn sessions_of_other_programs_and_fencelocks_exclude_each_other_by_their_k
         assert!(!takes(&user, key).await, "{keys}: it is held beside ours");
         guard.release().await.unwrap();
         assert!(takes(&user, key).await, "{keys}: what was released is not free");
-        let error = soon(client.mutex(name).unwrap().try_acquire()).await.unwrap_err();
-        assert!(error.is_contention() && error.to_string().contains("theirs"), "{keys}: {error}");
+        until_refused_by("theirs", &client, name).await;
         let waiting = acquiring(&client, name);
         assert!(releases(&user, key).await);
         soon(waiting).await.unwrap().unwrap().release().await.unwrap();

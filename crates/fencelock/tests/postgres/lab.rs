@@ -11,6 +11,9 @@ use tokio_postgres::error::SqlState;
 /// Long enough for everything that is waited for, on a busy machine too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
+/// The option of a client that soon renews a lock of a long ttl: a lock of a short ttl is lost on a machine that stands still.
+pub(crate) const OFTEN: &str = "renew_interval_ms=50";
+
 /// Waits for something that has to come.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("it has to come")
@@ -104,4 +107,15 @@ pub(crate) async fn refusals(client: &Client, name: &str, part: &str) -> [String
     })
     .await;
     said
+}
+
+/// Tries until a refusal names the holder. A refusal comes without the holder's name when the store takes longer than a tenth of a second to say it.
+pub(crate) async fn until_refused_by(holder: &str, client: &Client, name: &str) {
+    let mutex = client.mutex(name).unwrap();
+    until(&format!("a refusal names {holder}"), async || {
+        let error = soon(mutex.try_acquire()).await.expect_err("another program holds the lock");
+        assert!(error.is_contention(), "{error}");
+        error.to_string().contains(holder)
+    })
+    .await;
 }

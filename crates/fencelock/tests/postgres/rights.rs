@@ -4,7 +4,7 @@ use fencelock::ErrorKind;
 use fencelock::postgres::{Migration, Schema};
 use fencelock_testbed::postgres::{OWNER, Settings, shared};
 
-use crate::lab::{acquire, acquiring, client, code, connection, database, queued, server, soon, until_queued};
+use crate::lab::{acquire, acquiring, client, code, connection, database, queued, server, soon, until, until_queued};
 
 /// A role of this test's own that may connect, and nothing else.
 async fn role(database: &str) -> String {
@@ -209,7 +209,13 @@ async fn the_statements_that_the_server_shows_do_not_name_the_bell_of_a_session(
     let bells = own.sql(OWNER, "SELECT bell FROM fencelock.session").unwrap();
     guard.release().await.unwrap();
     soon(waiter).await.unwrap().unwrap().release().await.unwrap();
-    let log = own.sql("postgres", "SELECT pg_read_file(pg_current_logfile())").unwrap();
+    // A process of its own writes the log. The log has all that came before the first reading once it has that reading.
+    let (read, mut log) = ("SELECT pg_read_file(pg_current_logfile())", String::new());
+    until("the log is written", async || {
+        log = own.sql("postgres", read).unwrap();
+        log.contains(read)
+    })
+    .await;
     let statements: Vec<_> = log.lines().filter(|line| !line.contains("DETAIL:")).collect();
     assert!(statements.iter().any(|line| line.contains(".listen($1)")), "{log}");
     for bell in bells.lines() {

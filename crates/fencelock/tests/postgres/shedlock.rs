@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fencelock::postgres::{Migration, Schema};
 use fencelock::{Client, ErrorKind, Loss};
 
-use crate::lab::{LONG, acquire, acquiring, client, connection, database, soon, until, with};
+use crate::lab::{LONG, OFTEN, acquire, acquiring, client, connection, database, soon, until, until_refused_by, with};
 
 /// As ShedLock's documentation has it.
 const TABLE: &str = "CREATE TABLE shedlock (name varchar(64) NOT NULL, lock_until timestamp NOT NULL, locked_at timestamp NOT NULL, locked_by varchar(255) NOT NULL, PRIMARY KEY (name))";
@@ -78,8 +78,7 @@ async fn a_row_is_never_deleted_and_whoever_took_it_is_shown_and_not_ended() {
     let (url, layout) = with_table(TABLE).await;
     let (user, client) = (provider(&url).await, client(&layout, LONG).await);
     assert!(takes(&user, "nightly", "vm-1").await);
-    let error = soon(client.mutex("nightly").unwrap().try_acquire()).await.unwrap_err();
-    assert!(error.is_contention() && error.to_string().contains("vm-1"), "{error}");
+    until_refused_by("vm-1", &client, "nightly").await;
     let waiting = acquiring(&client, "nightly");
     assert!(releases(&user, "nightly", "vm-1").await);
     let guard = soon(waiting).await.unwrap().unwrap();
@@ -98,7 +97,7 @@ async fn a_row_is_never_deleted_and_whoever_took_it_is_shown_and_not_ended() {
 async fn a_lock_is_kept_for_as_long_as_it_is_to_be_at_least() {
     let (url, layout) = with_table(TABLE).await;
     let user = provider(&url).await;
-    let client = client(&with(&layout, "lock_at_least_for_ms=600000"), 4_000).await;
+    let client = client(&with(&layout, "lock_at_least_for_ms=600000"), LONG).await;
     acquire(&client, "nightly").await.release().await.unwrap();
     let left = "SELECT lock_until - locked_at = interval '10 minutes' FROM shedlock";
     assert!(user.query_one(left, &[]).await.unwrap().get::<_, bool>(0));
@@ -109,7 +108,7 @@ async fn a_lock_is_kept_for_as_long_as_it_is_to_be_at_least() {
 #[tokio::test]
 async fn whose_row_is_changed_is_told() {
     let (url, layout) = with_table(TABLE).await;
-    let (user, client) = (provider(&url).await, client(&layout, 4_000).await);
+    let (user, client) = (provider(&url).await, client(&with(&layout, OFTEN), LONG).await);
     let guard = acquire(&client, "nightly").await;
     user.batch_execute("UPDATE shedlock SET locked_by = 'vm-1'").await.unwrap();
     assert_eq!(soon(guard.lost()).await, Loss::Removed);

@@ -7,7 +7,7 @@ use fencelock::{Client, ErrorKind, Loss};
 use futures_util::future::join_all;
 use tokio_postgres::error::SqlState;
 
-use crate::lab::{LONG, acquire, acquiring, client, connection, database, soon, until, with};
+use crate::lab::{LONG, OFTEN, acquire, acquiring, client, connection, database, soon, until, with};
 
 /// As tutorials make it.
 const TABLE: &str = "CREATE TABLE distributed_lock (id bigserial PRIMARY KEY, lock_key varchar(64) NOT NULL UNIQUE, lock_value varchar(255) NOT NULL, \
@@ -109,7 +109,7 @@ async fn a_row_of_somebody_else_is_left_alone_until_it_expires_and_taken_over_th
 #[tokio::test]
 async fn whose_row_is_deleted_or_taken_is_told_and_releases_nothing_of_others() {
     let (url, layout) = with_table(TABLE).await;
-    let (user, client) = (connection(&url).await, client(&layout, 4_000).await);
+    let (user, client) = (connection(&url).await, client(&with(&layout, OFTEN), LONG).await);
     for change in [
         "DELETE FROM distributed_lock",
         "UPDATE distributed_lock SET lock_value = 'theirs', expire_time = now() + interval '1 hour'",
@@ -126,14 +126,14 @@ async fn whose_row_is_deleted_or_taken_is_told_and_releases_nothing_of_others() 
 async fn columns_of_whole_seconds_never_say_less_than_the_holder_believes_and_renewals_count() {
     let (url, layout) = with_table(&TABLE.replace("expire_time timestamptz", "expire_time timestamptz(0)")).await;
     let user = connection(&url).await;
-    let client = client(&with(&layout, "renew_interval_ms=50"), 4_000).await;
+    let client = client(&with(&layout, OFTEN), 60_000).await;
     let ends = async || -> (bool, String) {
-        let row = user.query_one("SELECT expire_time > clock_timestamp() + interval '4 s' - $1::text::interval, expire_time::text FROM distributed_lock", &[&"0"]);
+        let row = user.query_one("SELECT expire_time > clock_timestamp() + interval '60 s' - $1::text::interval, expire_time::text FROM distributed_lock", &[&"0"]);
         let row = row.await.unwrap();
         (row.get(0), row.get(1))
     };
     for _ in 0..5 {
-        let before = user.query_one("SELECT (clock_timestamp() + interval '4 s')::text", &[]).await.unwrap();
+        let before = user.query_one("SELECT (clock_timestamp() + interval '60 s')::text", &[]).await.unwrap();
         let guard = acquire(&client, "job").await;
         let is_enough = "SELECT expire_time >= $1::text::timestamptz FROM distributed_lock";
         assert!(user.query_one(is_enough, &[&before.get::<_, String>(0)]).await.unwrap().get::<_, bool>(0));

@@ -19,7 +19,10 @@ async fn tables_that_are_unlogged_in_part_are_refused() {
 #[tokio::test]
 async fn a_table_with_a_column_of_another_release_is_refused_as_another_layout() {
     let (url, _) = database();
-    acquire(&Client::connect(&url).await.unwrap(), "job").await.release().await.unwrap();
+    let one = Client::connect(&url).await.unwrap();
+    acquire(&one, "job").await.release().await.unwrap();
+    // A session that closes meanwhile would deadlock with the deletion and the alteration.
+    one.close().await.unwrap();
     let altered = "ALTER TABLE fencelock.session ADD COLUMN other text NOT NULL";
     connection(&url).await.batch_execute(&format!("DELETE FROM fencelock.session; {altered}")).await.unwrap();
     let error = Client::connect(&url).await.unwrap_err();
@@ -64,8 +67,16 @@ async fn a_connection_that_is_ended_at_the_server_costs_no_lock_and_no_wake_up()
 async fn a_server_with_no_connection_left_says_so_and_one_that_has_one_again_gives_the_lock() {
     let own = server(Settings::default().with("max_connections = 8").with("superuser_reserved_connections = 3"));
     let first = client(&own.url(), 60_000).await;
-    let url = own.url();
-    let taken: Vec<_> = futures_util::future::join_all((0..4).map(|_| connection(&url))).await;
+    let (url, mut taken) = (own.url(), Vec::new());
+    // The server counts a connection for a while after its end.
+    until("four more are connected", async || {
+        if let Ok((user, connection)) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await {
+            tokio::spawn(connection);
+            taken.push(user);
+        }
+        taken.len() == 4
+    })
+    .await;
     let error = Client::connect(&with(&own.url(), "ttl_ms=60000")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exhausted, "{error:?}");
     assert!(error.is_retryable() && error.to_string().contains("max_connections"), "{error}");
