@@ -11,7 +11,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Metadata, Subscriber};
 
-use crate::lab::{server, soon, until};
+use crate::lab::{PATIENCE, server, soon, until};
 
 const SECRET: &str = "canary-7f3a9c";
 
@@ -89,14 +89,14 @@ async fn a_password_is_in_no_log_no_span_no_error_no_event_and_no_debug() {
     tracing::subscriber::set_global_default(Listener(said.clone(), AtomicU64::new(0))).unwrap();
     let server = server(Settings::default().with_user("me", &format!("on >{SECRET} ~* &* +@all")));
     let address = server.address();
-    let url = format!("redis://me:{SECRET}@{address}/0?ttl_ms=2000");
+    let url = format!("redis://me:{SECRET}@{address}/0?ttl_ms=6000");
 
     let builder = Client::builder().observer(Arc::new(said.clone()));
     said.add(format_args!(
         "{builder:?} {:?}",
         Client::builder().password(|| Ok::<_, fencelock::Error>(SECRET.to_owned()))
     ));
-    let client = builder.connect(&url).await.unwrap();
+    let client = builder.connect_timeout(PATIENCE).connect(&url).await.unwrap();
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
     said.add(format_args!("{client:?} {guard:?} {:?} {:?}", client.capability(), client.mutex("job").unwrap()));
     soon(guard.release()).await.unwrap();

@@ -30,16 +30,16 @@ async fn a_release_and_a_break_wake_one_waiter_of_python_redis_lock() {
     let limit = Duration::from_millis(300);
     client.mutex("job").unwrap().acquire_within(limit).await.expect_err("it is held");
     assert_eq!(signals(), 0);
-    // As it waits: until somebody signals, for as long as its own lock would live.
+    // As python-redis-lock waits: until a signal, and itself no longer than its own lock would live.
     let mut waiter = server.hands().unwrap();
-    waiter.send(&["BLPOP", "lock-signal:job", "15"]).unwrap();
+    waiter.send(&["BLPOP", "lock-signal:job", "0"]).unwrap();
     until("it waits", async || number(&server, &["EXISTS", "lock-signal:job"]) == 0 && blocked(&server) == 1).await;
     guard.release().await.unwrap();
     assert_eq!(waiter.answer().unwrap().items().len(), 2, "nobody signalled");
     // A break is told as well, and what nobody waits for is gone after a second.
     let guard = acquired(acquiring(&client, "job")).await;
     let holder = shown(&client, "job").await;
-    waiter.send(&["BLPOP", "lock-signal:job", "15"]).unwrap();
+    waiter.send(&["BLPOP", "lock-signal:job", "0"]).unwrap();
     until("it waits", async || blocked(&server) == 1).await;
     assert!(client.break_grant("job", &holder, "it is stuck").await.unwrap());
     assert_eq!(waiter.answer().unwrap().items().len(), 2, "nobody signalled");

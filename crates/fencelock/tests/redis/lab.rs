@@ -137,3 +137,26 @@ pub(crate) async fn observed(url: &str, ttl_ms: u64) -> (Client, Arc<Seen>) {
     let builder = || Client::builder().observer(Arc::clone(&seen) as Arc<dyn Observer>);
     (connected(builder, &with_ttl(url, ttl_ms)).await, seen)
 }
+
+/// Waits for a lock that another program holds, until the wait is long enough to read who has it.
+pub(crate) async fn until_waits_in_vain(client: &Client, name: &str) {
+    let (mutex, mut limit) = (client.mutex(name).unwrap(), Duration::from_millis(500));
+    until("a wait ends because the lock is held", async || {
+        let error = soon(mutex.acquire_within(limit)).await.expect_err("another program holds the lock");
+        limit *= 2;
+        assert!(error.is_contention() || error.is_retryable(), "{error}");
+        error.is_contention()
+    })
+    .await;
+}
+
+/// Tries until a refusal names the holder. A refusal comes without the holder's name when the store takes longer than a tenth of a second to say it.
+pub(crate) async fn until_refused_by(holder: &str, client: &Client, name: &str) {
+    let mutex = client.mutex(name).unwrap();
+    until(&format!("a refusal names {holder}"), async || {
+        let error = soon(mutex.try_acquire()).await.expect_err("another program holds the lock");
+        assert!(error.is_contention(), "{error}");
+        error.to_string().contains(holder)
+    })
+    .await;
+}

@@ -43,7 +43,8 @@ impl Masters {
     /// Takes the lock as another client does at those masters.
     pub(crate) fn taken_by_another(&self, key: &str, at: impl IntoIterator<Item = usize>) {
         for index in at {
-            self.servers[index].ask(&["SET", key, "theirs", "NX", "PX", "600000"]).unwrap();
+            let taken = self.servers[index].ask(&["SET", key, "theirs", "NX", "PX", "600000"]).unwrap();
+            assert_eq!(taken, Reply::Status("OK".to_owned()), "{key} is not free at master {index}");
         }
     }
 

@@ -6,7 +6,7 @@ use fencelock::observe::{Event, Observer};
 use fencelock::{Client, ErrorKind, Guard, Health, Loss};
 use fencelock_testbed::redis::{Server, Settings};
 
-use crate::lab::{server, soon, until};
+use crate::lab::{PATIENCE, server, soon, until};
 
 const RULES: &str = "on >one ~* &* +@all";
 
@@ -96,7 +96,7 @@ async fn a_lock_that_is_lost_for_a_password_that_was_changed_says_so() {
     let server = own_server();
     let failures = Arc::new(Failures::default());
     let builder = Client::builder().observer(Arc::clone(&failures) as Arc<dyn Observer>);
-    let client = builder.connect(&url(&server, "me:one", "ttl_ms=5000")).await.unwrap();
+    let client = builder.connect_timeout(PATIENCE).connect(&url(&server, "me:one", "ttl_ms=5000")).await.unwrap();
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
     assert_eq!(guard.refusal(), None);
     change(&server);

@@ -6,7 +6,7 @@ use fencelock::{Client, ErrorKind, Guard, Loss, Name};
 use fencelock_testbed::redis::{Reply, Server, Settings};
 use fencelock_testbed::{Proxy, Way};
 
-use crate::lab::{PATIENCE, acquired, acquiring, client, server, soon, until};
+use crate::lab::{PATIENCE, acquired, acquiring, client, server, soon, until, until_refused_by, until_waits_in_vain};
 
 /// How another client releases and extends a lock: if the value is its own.
 const RELEASE: &str = "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) else return 0 end";
@@ -49,8 +49,7 @@ async fn a_lock_of_another_client_excludes_ours_and_ours_excludes_it() {
     assert!(guard.token().is_none(), "there is no token");
     guard.release().await.unwrap();
     assert!(takes(&server, "job", "theirs", 60_000), "what was released is not free");
-    let error = refused(&client, "job").await;
-    assert!(error.is_contention() && error.to_string().contains("theirs"), "{error}");
+    until_refused_by("theirs", &client, "job").await;
     let waits = acquiring(&client, "job");
     assert_eq!(server.ask(&["EVAL", RELEASE, "1", "job", "theirs"]).unwrap(), Reply::Int(1));
     acquired(waits).await.release().await.unwrap();
@@ -64,9 +63,7 @@ async fn who_expired_is_followed_in_time_and_who_never_expires_is_waited_for() {
     assert!(takes(&server, "job", "dead", 2_000));
     acquired(acquiring(&client, "job")).await.release().await.unwrap();
     server.ask(&["SET", "for-ever", "no end"]).unwrap();
-    let limit = Duration::from_millis(500);
-    let error = client.mutex("for-ever").unwrap().acquire_within(limit).await.expect_err("it is held");
-    assert!(error.is_contention(), "{error}");
+    until_waits_in_vain(&client, "for-ever").await;
 }
 
 #[tokio::test]
@@ -106,16 +103,15 @@ async fn a_key_of_another_type_is_another_kind_of_lock_and_stays() {
     let error = client.queue(&Name::new("job").unwrap()).await.unwrap_err();
     assert!(error.to_string().contains("hash"), "{error}");
     assert_eq!(server.ask(&["HGET", "job", "uuid:1"]).unwrap().to_string(), "1");
-    // It may become one while somebody waits.
+    // It may become one while somebody waits, and is free at no time.
     assert!(takes(&server, "page", "theirs", 60_000));
+    let before = asked(&server);
     let waits = acquiring(&client, "page");
-    server.ask(&["DEL", "page"]).unwrap();
-    server.ask(&["HSET", "page", "uuid:1", "1"]).unwrap();
-    match soon(waits).await.unwrap() {
-        Err(error) => assert_eq!(error.kind(), ErrorKind::Layout, "{error}"),
-        // It came between the two.
-        Ok(_) => panic!("a hash was taken for a free lock"),
-    }
+    until("it is tried for", async || asked(&server) > before).await;
+    let becomes = "redis.call('DEL',KEYS[1]) return redis.call('HSET',KEYS[1],'uuid:1','1')";
+    server.ask(&["EVAL", becomes, "1", "page"]).unwrap();
+    let error = soon(waits).await.unwrap().expect_err("a hash was taken for a free lock");
+    assert_eq!(error.kind(), ErrorKind::Layout, "{error}");
 }
 
 #[tokio::test]

@@ -2,13 +2,13 @@
 //! real one.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fencelock::{Client, ErrorKind, Guard, Loss, Name};
 use fencelock_testbed::redis::Reply;
 use fencelock_testbed::{Proxy, Way};
 
-use crate::lab::{acquired, acquiring, client, soon, until};
+use crate::lab::{acquired, acquiring, client, soon, until, until_refused_by, until_waits_in_vain};
 use crate::theirs::*;
 
 #[tokio::test]
@@ -23,8 +23,7 @@ async fn a_lock_of_redisson_excludes_ours_and_ours_excludes_it() {
     guard.release().await.unwrap();
     assert_eq!(asked(&server, "EXISTS", "job"), "0");
     assert_eq!(locks(&server, "job", THREAD, 60_000), TAKEN, "what was released is not free");
-    let error = refused(&client, "job").await;
-    assert!(error.is_contention() && error.to_string().contains(THREAD), "{error}");
+    until_refused_by(THREAD, &client, "job").await;
     // A re-entry is Redisson's own, and we leave its count alone.
     assert_eq!(locks(&server, "job", THREAD, 60_000), TAKEN);
     let waits = acquiring(&client, "job");
@@ -196,9 +195,7 @@ async fn who_expired_is_followed_and_a_hash_without_an_end_is_waited_for() {
     assert_eq!(locks(&server, "job", THREAD, 2_000), TAKEN);
     acquired(acquiring(&client, "job")).await.release().await.unwrap();
     server.ask(&["HSET", "for-ever", THREAD, "1"]).unwrap();
-    let limit = Duration::from_millis(500);
-    let error = client.mutex("for-ever").unwrap().acquire_within(limit).await.expect_err("it is held");
-    assert!(error.is_contention(), "{error}");
+    until_waits_in_vain(&client, "for-ever").await;
 }
 
 #[tokio::test]

@@ -120,7 +120,7 @@ async fn sentinels_have_a_password_of_their_own_and_the_error_says_that_it_is_th
 async fn a_grant_that_no_replica_acknowledges_is_withdrawn_and_holds_up_nobody() {
     let watched = Watched::start(1, &Settings::default(), NO_FAILOVER).unwrap();
     let url = |replicas: u32| watched.url("", &format!("min_replicas={replicas}"));
-    let (strict, lax) = (client(&url(1), 4000).await, client(&url(0), 4000).await);
+    let (strict, lax) = (client(&url(1), 9000).await, client(&url(0), 60_000).await);
     soon(strict.mutex("job").unwrap().acquire()).await.unwrap().release().await.unwrap();
     watched.servers[1].pause();
     let error = soon(strict.mutex("job").unwrap().try_acquire()).await.unwrap_err();
@@ -153,8 +153,12 @@ async fn a_server_without_wait_and_a_user_that_may_not_run_it_are_told_the_optio
 async fn an_address_that_leads_to_a_replica_for_a_while_is_tried_until_it_leads_to_the_primary() {
     let old = server(Settings::default());
     let new = server(Settings::role(Role::ReplicaOf(old.address())));
-    let error = refused_within(&new.url(), Duration::from_secs(1)).await;
-    assert!(error.is_retryable() && error.to_string().contains("replica"), "{error}");
+    until("the error says that it is a replica", async || {
+        let error = refused_within(&new.url(), Duration::from_secs(1)).await;
+        assert!(error.is_retryable(), "{error}");
+        error.to_string().contains("replica")
+    })
+    .await;
     let client = Client::builder().session_when_needed(true).connect(&new.url()).await.unwrap();
     let waiting = acquiring(&client, "job");
     new.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();

@@ -1,7 +1,7 @@
 //! Beside other clients, whose commands are given by hand here; and what is shown and broken.
 
 use fencelock::inspect::Queue;
-use fencelock::{Client, Loss, Name};
+use fencelock::{Client, ErrorKind, Loss, Name};
 use fencelock_testbed::redis::Reply;
 
 use crate::lab::{PATIENCE, acquired, acquiring, soon, until};
@@ -27,6 +27,8 @@ async fn whoever_has_a_quorum_excludes_the_other_and_a_minority_excludes_nobody(
 
     masters.taken_by_another("job", [0, 1]);
     takes_ours(&client, "job").await.release().await.unwrap();
+    // A release is done once a quorum has answered.
+    until("only the other's are left", async || masters.having("job") == 2).await;
     masters.taken_by_another("job", [4]);
     // Who asks has little time to be told, and may hear nothing of the holder.
     until("the refusal names the holder", async || busy(&client, "job").await.to_string().contains("theirs")).await;
@@ -70,11 +72,12 @@ async fn an_uncontended_cycle_is_two_requests_to_each_master() {
     for _ in 0..20 {
         takes_ours(&client, "job").await.release().await.unwrap();
     }
+    // The last one of three may be late with all of it.
+    let done = || asked().into_iter().zip(&before).map(|(now, before)| now - before).collect::<Vec<_>>();
+    until("each master has done its part", async || done().iter().all(|done| *done >= 40)).await;
     masters.until_free("job").await;
-    for (now, before) in asked().into_iter().zip(before) {
-        // Renewals come on top, and what a busy machine makes us send again.
-        assert!((40..60).contains(&(now - before)), "{} requests for 20 cycles", now - before);
-    }
+    // Renewals come on top, and what a busy machine makes us send again.
+    assert!(done().iter().all(|done| *done < 60), "{:?} requests for 20 cycles", done());
 }
 
 #[tokio::test]
@@ -92,7 +95,7 @@ async fn holders_are_shown_by_quorum_and_what_a_minority_has_beside_them() {
     let queue = shown(&client, &job, |queue| theirs_is_strange(queue) && queue.contenders.len() == 1).await;
     let holder = &queue.contenders[0];
     assert!(holder.grant.is_some() && holder.foreign.is_none(), "{queue:?}");
-    assert_eq!(client.names("", None, 10).await.unwrap(), std::slice::from_ref(&job));
+    until_listed(&client, &job).await;
     assert!(client.break_grant(&job, holder, "it is stuck").await.unwrap());
     assert_eq!(soon(guard.lost()).await, Loss::Broken);
     drop(guard);
@@ -116,6 +119,12 @@ async fn shown(client: &Client, name: &Name, is_so: impl Fn(&Queue) -> bool) -> 
     }
 }
 
+/// Looks until the name, and no other one, is listed.
+async fn until_listed(client: &Client, name: &Name) {
+    let names = async || client.names("", None, 10).await.unwrap();
+    until(&format!("{name} is listed"), async || names().await == std::slice::from_ref(name)).await;
+}
+
 /// Two clients without a ttl, each at one of three masters: nobody can ever have a quorum.
 #[tokio::test]
 async fn keys_that_never_run_out_and_bar_everybody_are_shown_and_can_be_broken() {
@@ -123,14 +132,14 @@ async fn keys_that_never_run_out_and_bar_everybody_are_shown_and_can_be_broken()
     let client = crate::lab::client(&masters.url("rejoin_ms=0&prefix=shop:"), 60_000).await;
     let job = Name::new("job").unwrap();
     masters.servers[0].ask(&["SET", "shop:job", "one"]).unwrap();
-    let queue = client.queue(&job).await.unwrap();
-    assert!(queue.contenders.is_empty() && queue.strangers.len() == 1, "it bars nobody: {queue:?}");
+    let counts = |queue: &Queue| (queue.contenders.len(), queue.strangers.len());
+    // A key at one master of three bars no client.
+    shown(&client, &job, |queue| counts(queue) == (0, 1)).await;
     masters.servers[1].ask(&["SET", "shop:job", "another"]).unwrap();
     busy(&client, "job").await;
     until("only those are there", async || masters.having("shop:job") == 2).await;
-    let queue = client.queue(&job).await.unwrap();
-    assert_eq!((queue.contenders.len(), queue.strangers.len()), (1, 1), "{queue:?}");
-    assert_eq!(client.names("", None, 10).await.unwrap(), std::slice::from_ref(&job));
+    let queue = shown(&client, &job, |queue| counts(queue) == (1, 1)).await;
+    until_listed(&client, &job).await;
     assert!(client.break_grant(&job, &queue.contenders[0], "it is nobody's").await.unwrap());
     takes_ours(&client, "job").await.release().await.unwrap();
     until("what bars nobody is left", async || masters.having("shop:job") == 1).await;
@@ -143,15 +152,14 @@ async fn of_keys_that_bar_everybody_one_is_shown_also_beside_a_master_that_is_go
     let (job, mixed) = (Name::new("job").unwrap(), Name::new("mixed").unwrap());
     masters.servers[0].ask(&["SET", "mixed", "one"]).unwrap();
     masters.servers[1].ask(&["HSET", "mixed", "uuid:1", "1"]).unwrap();
-    let queue = client.queue(&mixed).await.unwrap();
-    assert_eq!((queue.contenders.len(), queue.strangers.len()), (1, 1), "{queue:?}");
+    let one_of_two = |queue: &Queue| (queue.contenders.len(), queue.strangers.len()) == (1, 1);
+    let queue = shown(&client, &mixed, one_of_two).await;
     assert!(client.break_grant(&mixed, &queue.contenders[0], "it is nobody's").await.unwrap());
     takes_ours(&client, "mixed").await.release().await.unwrap();
     masters.servers[0].ask(&["SET", "job", "one"]).unwrap();
     masters.servers[1].ask(&["SET", "job", "another"]).unwrap();
     masters.servers[2].kill();
-    let queue = client.queue(&job).await.unwrap();
-    assert_eq!((queue.contenders.len(), queue.strangers.len()), (1, 1), "{queue:?}");
+    shown(&client, &job, one_of_two).await;
 }
 
 #[tokio::test]
@@ -160,9 +168,14 @@ async fn a_key_of_another_type_at_a_quorum_is_another_kind_of_lock_and_at_a_mino
     let client = masters.client(60_000).await;
     masters.servers[0].ask(&["HSET", "job", "uuid:1", "1"]).unwrap();
     takes_ours(&client, "job").await.release().await.unwrap();
+    until("ours is gone", async || masters.having("job") == 1).await;
     masters.servers[1].ask(&["HSET", "job", "uuid:1", "1"]).unwrap();
-    let error = crate::masters::refused(&client, "job").await;
-    assert_eq!(error.kind(), fencelock::ErrorKind::Layout, "{error}");
-    assert!(error.to_string().contains("another kind of lock"), "{error}");
+    // A try waits for a slow master for a moment only. Without the answer of that master, the lock is busy.
+    until("a quorum says that it is another kind of lock", async || {
+        let error = crate::masters::refused(&client, "job").await;
+        assert!(matches!(error.kind(), ErrorKind::Busy | ErrorKind::Layout), "{error}");
+        error.kind() == ErrorKind::Layout && error.to_string().contains("another kind of lock")
+    })
+    .await;
     until("ours is gone", async || masters.having("job") == 2).await;
 }
