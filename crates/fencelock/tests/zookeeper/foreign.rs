@@ -3,10 +3,24 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fencelock::{ErrorKind, Loss, Name};
+use fencelock::{Client, ErrorKind, Loss, Name};
 use fencelock_zookeeper::{Acl, CreateMode};
 
 use crate::lab::{Lab, acquired, acquiring, observed, soon};
+
+/// Tries until a refusal names the holder. A refusal comes without the holder's name when the store takes longer than a tenth of a second to say it.
+async fn until_refused_by(holder: &str, client: &Client, name: &str) {
+    soon(async {
+        loop {
+            let busy = client.mutex(name).unwrap().try_acquire().await.unwrap_err();
+            assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+            if busy.to_string().contains(holder) {
+                break;
+            }
+        }
+    })
+    .await;
+}
 
 /// One contender of every family, up to its number.
 const CONTENDERS: [&str; 5] = [
@@ -52,17 +66,7 @@ async fn whoever_has_a_smaller_number_is_waited_for_and_whoever_comes_later_is_n
         for (kind, contender) in CONTENDERS.iter().enumerate() {
             let name = format!("job-{number}-{kind}");
             let ahead = lab.put(&format!("{name}/{contender}"), CreateMode::EphemeralSequential).await;
-            soon(async {
-                loop {
-                    let busy = client.mutex(&name).unwrap().try_acquire().await.unwrap_err();
-                    assert_eq!(busy.kind(), ErrorKind::Busy);
-                    // On a busy machine the store may not say in time who it is.
-                    if busy.to_string().contains("by hand") {
-                        break;
-                    }
-                }
-            })
-            .await;
+            until_refused_by("by hand", &client, &name).await;
             let waits = acquiring(&client, &name);
             lab.until_queued(&name, 2).await;
             let behind = lab.put(&format!("{name}/{contender}"), CreateMode::EphemeralSequential).await;
@@ -109,8 +113,7 @@ async fn a_contender_of_no_session_blocks_and_is_named() {
     let lab = Lab::new().await;
     let client = lab.client("").await;
     let left = lab.put("job/lock-", CreateMode::PersistentSequential).await;
-    let busy = client.mutex("job").unwrap().try_acquire().await.unwrap_err();
-    assert!(busy.kind() == ErrorKind::Busy && busy.to_string().contains(&lab.path(&left)), "{busy}");
+    until_refused_by(&lab.path(&left), &client, "job").await;
     assert_eq!(lab.children("job").await.len(), 1);
     let waits = acquiring(&client, "job");
     lab.until_queued("job", 2).await;
