@@ -19,7 +19,7 @@ use fencelock::observe::{Event, Observer};
 use fencelock::store::{Page, Store};
 use fencelock::{Breaker, BreakerState, Client, ErrorKind, Guard, Io, Loss, Name};
 use futures_util::{FutureExt, StreamExt};
-use support::{ms, on_one_thread, secs};
+use support::{Events, ms, on_one_thread, secs};
 
 fn shared(store: &MemoryStore) -> Arc<dyn Store> {
     store.another_process().into()
@@ -67,17 +67,20 @@ fn a_sticky_lock_needs_no_runtime_of_its_callers() {
     assert!(lock.try_acquire().is_ok());
 }
 
-/// Waits, without ever yielding, until so many are in the queue.
-fn until_queued(store: &MemoryStore, count: usize) {
-    let (name, end) = (Name::new("a").unwrap(), Instant::now() + secs(180));
-    loop {
-        let queued = futures_executor::block_on(store.queue(&name, Page::ALL)).unwrap().contenders.len();
-        if queued == count {
-            return;
-        }
-        assert!(Instant::now() < end, "{queued} in the queue, and not {count}");
+/// Waits, without ever yielding to the runtime, until something is so.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + secs(180);
+    while !is_so() {
+        assert!(Instant::now() < end, "it never came that {what}");
         std::thread::yield_now();
     }
+}
+
+/// Waits, without ever yielding to the runtime, until so many are in the queue.
+fn until_queued(store: &MemoryStore, count: usize) {
+    let name = Name::new("a").unwrap();
+    let queued = || futures_executor::block_on(store.queue(&name, Page::ALL)).unwrap().contenders.len();
+    until(&format!("{count} queue"), || queued() == count);
 }
 
 #[test]
@@ -85,12 +88,15 @@ fn a_wait_with_a_limit_leaves_the_queue_in_time_although_its_caller_stands_still
     on_one_thread(async {
         let store = MemoryStore::new();
         let holder = Client::builder().connect_store(shared(&store)).await.unwrap();
-        let other = Client::builder().connect_store(shared(&store)).await.unwrap();
+        let events = Events::default();
+        let options = Client::builder().observer(Arc::new(events.clone()));
+        let other = options.connect_store(shared(&store)).await.unwrap();
         let _held = holder.mutex("a").unwrap().acquire().await.unwrap();
         let lock = other.mutex("a").unwrap().timeout(ms(500));
         let mut waiting = std::pin::pin!(lock.acquire());
         assert!(futures_util::poll!(waiting.as_mut()).is_pending());
-        until_queued(&store, 2);
+        // The wait may have ended before this thread looks at the queue, so what it was is an event.
+        until("the client waits", || events.count("Waiting") == 1);
         until_queued(&store, 1);
         assert_eq!(waiting.await.unwrap_err().kind(), ErrorKind::TimedOut);
     });
@@ -252,9 +258,10 @@ async fn asks_the_io_thread() -> (Client, MemoryStore) {
 fn several_locks_are_waited_for_with_a_limit_on_any_executor() {
     without_timers(|| async {
         let (client, store) = asks_the_io_thread().await;
+        let patient = client.multi_lock(["a", "b"]).unwrap().timeout(secs(180));
+        patient.acquire().await.unwrap().release().await.unwrap();
+        patient.run(async |_| ()).await.unwrap();
         let both = client.multi_lock(["a", "b"]).unwrap().timeout(ms(50));
-        both.acquire().await.unwrap().release().await.unwrap();
-        both.run(async |_| ()).await.unwrap();
         let held = client.mutex("b").unwrap().acquire().await.unwrap();
         assert_eq!(both.acquire().await.unwrap_err().kind(), ErrorKind::TimedOut);
         drop(held);
@@ -312,7 +319,8 @@ fn a_probe_that_its_caller_does_not_poll_closes_the_breaker_wherever_requests_ru
         on_one_thread(async {
             let store = MemoryStore::new().another_process();
             let breaker = Breaker::default().failures(1).open_for(ms(1));
-            let options = Client::builder().io(io).breaker(breaker).request_deadline(ms(50));
+            // Far longer than from the poll of the probe until the store is back.
+            let options = Client::builder().io(io).breaker(breaker).request_deadline(secs(2));
             let client = options.connect_store(store.clone()).await.unwrap();
             let lock = client.mutex("a").unwrap();
             store.partition();

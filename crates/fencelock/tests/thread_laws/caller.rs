@@ -122,7 +122,7 @@ fn blocking_calls_inside_a_task_go_on_however_many_they_are() {
             done.send(()).unwrap();
         });
     });
-    is_done.recv_timeout(secs(60)).expect("a call waits for the task that it is in");
+    is_done.recv_timeout(secs(180)).expect("a call waits for the task that it is in");
 }
 
 /// A memory store on which time passes between a grant and its answer, once.
