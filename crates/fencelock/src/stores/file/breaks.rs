@@ -1,7 +1,7 @@
 //! Grants broken on purpose, and the record of it: a file of lines that only grows.
 //!
-//! The record is written before the ticket goes, so that no break is ever without one; a second line voids it when the
-//! ticket turned out to be gone. Then the session file of who was broken is touched, which it hears.
+//! The record is written before the ticket goes, so that no break is ever without one; a second line voids it when the ticket turned out to
+//! be gone. Then the session file of the broken grant is touched, and its client receives the event.
 
 use std::io::Read as _;
 
@@ -29,7 +29,7 @@ pub(super) const BREAKS: &str = "breaks";
 /// How much of the file is read, from its end: some thousands of records.
 const READ_AT_MOST: u64 = 4 << 20;
 
-/// One line: the record that all stores keep, and whose it is.
+/// A line: the record that all stores keep, and whose it is.
 #[derive(Clone, Serialize, Deserialize)]
 struct RecordLine {
     name: String,
@@ -126,7 +126,7 @@ impl Directory {
     fn append(&self, line: &RecordLine) -> rustix::io::Result<()> {
         // The line break before it ends a line that a full disk cut short.
         let line = format!("\n{}\n", serde_json::to_string(line).map_err(|_| Errno::INVAL)?);
-        // Not made and opened at once: it is never seen without its permissions.
+        // Not made and opened at once: no process ever sees the file without its permissions.
         make_file(&self.root.fd, BREAKS, b"", self.root.modes)?;
         let file = open_file(&self.root.fd, BREAKS, OFlags::WRONLY | OFlags::APPEND)?;
         write_all(&file, line.as_bytes())?;
@@ -165,7 +165,7 @@ impl Directory {
     /// The breaks of a session's grants.
     pub(super) fn breaks_of(&self, session: u64) -> Vec<Break> {
         let session = session_name(session);
-        // What cannot be read now only costs the reason.
+        // An unreadable record only costs the reason.
         let lines = self.lines().unwrap_or_default();
         lines.iter().filter(|line| line.session == session).filter_map(RecordLine::order).collect()
     }

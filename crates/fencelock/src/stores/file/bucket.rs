@@ -1,4 +1,4 @@
-//! One bucket: a directory of tickets, its short lock, and what this process knows of the queues in it.
+//! A bucket: a directory of tickets, its short lock, and this process's view of the queues in it.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -27,14 +27,14 @@ pub(super) struct Bucket {
     state: WakingLock<BucketState>,
 }
 
-/// What is known of a bucket. Held only for short system calls, never over an await.
+/// The view of a bucket. Held only for short system calls, never over an await.
 #[derive(Debug, Default)]
 pub(super) struct BucketState {
     /// The open directory, and its identity.
     open: Option<(Arc<OwnedFd>, (u64, u64))>,
-    /// The last number of the bucket when `lines` was complete: while it is still the last, nobody has arrived since.
+    /// The last number of the bucket when `lines` was complete: while it is still the last, no ticket has arrived since.
     pub(super) seen: Option<u64>,
-    /// Every queue that somebody is known to be in.
+    /// Every queue with a known place in it.
     pub(super) lines: HashMap<Arc<str>, KnownQueue>,
     /// Rung once the state is unlocked.
     rung: Rung,
@@ -65,7 +65,7 @@ impl Bucket {
         self.state.lock()
     }
 
-    /// The state, if nobody is at it.
+    /// The state, if no other thread has it.
     pub(super) fn lock_now(&self) -> Option<Locked<'_, BucketState>> {
         self.state.lock_now()
     }
@@ -88,7 +88,7 @@ impl Bucket {
         let removed = directory.remove(&path);
         let removed = removed.map_err(|errno| fault(operation, format_args!("{}/{path}", directory.path), errno))?;
         if let (false, Some((fd, _))) = (removed, &state.open) {
-            // Somebody may have renamed the bucket, and may give it its name back.
+            // Another user may have renamed the bucket, and may give it its name back.
             let _ = files::remove(fd, &ticket.file_name(encoded));
         }
         state.depart(encoded, ticket);
@@ -234,7 +234,7 @@ impl BucketState {
     pub(super) fn remove_dead(&mut self, directory: &Directory, bucket: &Bucket, encoded: &str, dead: &HashSet<u64>) {
         let Some(line) = self.lines.get_mut(encoded) else { return };
         for ticket in line.depart_sessions(dead, &mut self.rung) {
-            // A ticket that cannot be removed is dead all the same.
+            // A ticket that cannot be removed is dead nonetheless.
             let _ = directory.remove(&bucket.path(&ticket, encoded));
         }
         if line.is_empty() {

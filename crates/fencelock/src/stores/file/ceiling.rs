@@ -22,7 +22,7 @@ use crate::token::FencingToken;
 /// How far ahead of what is needed the ceiling is put.
 const AHEAD: u64 = 600 * PER_SECOND;
 
-/// What the file says.
+/// The content of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Limits {
     boot: String,
@@ -45,12 +45,12 @@ impl Ceiling {
         Self { boot, known: Mutex::new((0, 0)) }
     }
 
-    /// What a new directory starts with.
+    /// The first content in a new directory.
     pub(super) fn first(boot: &str) -> Result<String> {
         record::text("set up", &Limits { boot: boot.to_owned(), floor: 0, ceiling: 0 })
     }
 
-    /// The number after `last` in a bucket whose lock the caller holds; `None` if the ceiling must be moved first, or somebody is at it.
+    /// The number after `last` in a bucket whose lock the caller holds; `None` if the ceiling must be moved first, or is being moved.
     pub(super) fn draw(&self, last: u64, wall: SystemTime) -> Option<u64> {
         let (floor, ceiling) = match self.known.try_lock() {
             Ok(known) => *known,
@@ -60,8 +60,8 @@ impl Ceiling {
         Some(next_number(last, wall, floor)).filter(|number| *number < ceiling)
     }
 
-    /// Puts the ceiling above the number after `last`, or takes over that somebody did; `false` while another process is at it. It
-    /// waits for the disk, so nobody calls it within the lock of a bucket.
+    /// Puts the ceiling above the number after `last`, or takes over a higher one; `false` while another process has its lock. This waits
+    /// for the disk, so no caller holds the lock of a bucket.
     pub(super) fn raise(&self, path: &str, root: &Root, last: u64, wall: SystemTime) -> Result<bool> {
         let failed = |errno| fault("raise the ceiling", format_args!("{path}/{CEILING}"), errno);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +80,7 @@ impl Ceiling {
         Ok(true)
     }
 
-    /// What was written since this process read the file first (`is_known`) is of its own boot.
+    /// A ceiling written since this process read the file first (`is_known`) is of its own boot.
     fn raise_locked(&self, path: &str, root: &Root, last: u64, wall: SystemTime, is_known: bool) -> Result<Limits> {
         let file = format!("{path}/{CEILING}");
         let failed = |errno| fault("raise the ceiling", &file, errno);
@@ -114,7 +114,7 @@ fn next_number(last: u64, wall: SystemTime, floor: u64) -> u64 {
     clock_number(wall).max(last.saturating_add(1)).max(floor)
 }
 
-/// Gives a short internal lock back. It cannot fail on an open descriptor; closing it would do the same.
+/// Gives a short internal lock back. This cannot fail on an open descriptor; closing it would do the same.
 pub(super) fn unlock(fd: &OwnedFd) {
     let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
 }

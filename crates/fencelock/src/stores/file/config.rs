@@ -1,4 +1,4 @@
-//! What a `file:` URL may say.
+//! The options of a `file:` URL.
 
 use std::time::Duration;
 

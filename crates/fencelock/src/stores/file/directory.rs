@@ -70,7 +70,7 @@ impl Directory {
         // Where the kernel tells no boot, each opening counts as one, which only skips some numbers.
         let boot = config.boot.clone().or_else(platform::boot_id).unwrap_or_else(files::temporary_name);
         let root = Root::prepare(config, fd, &Ceiling::first(&boot)?)?;
-        // systemd-tmpfiles leaves a directory alone that somebody has locked, and all in it. Nothing else goes by this lock.
+        // systemd-tmpfiles leaves a locked directory alone, and all in it. Nothing else goes by this lock.
         let _ = rustix::fs::flock(&root.fd, FlockOperation::NonBlockingLockShared);
         Ok(Self {
             path: config.path.clone(),
@@ -86,8 +86,8 @@ impl Directory {
         })
     }
 
-    /// Whether the path still leads to this directory and its sessions. What the kernel cannot tell just now
-    /// (no permission, a fault of the disk) is an error, not a no: a no ends every lock.
+    /// Whether the path still leads to this directory and its sessions. If the kernel cannot say (no permission, a fault of the disk), the
+    /// result is an error, not a no: a no ends every lock.
     pub(super) fn is_in_place(&self) -> rustix::io::Result<bool> {
         Ok(leads_to(rustix::fs::stat(&*self.path), self.root.identity)?
             && self.leads_to(layout::SESSIONS, layout::identity(&rustix::fs::fstat(&self.root.sessions)?))?)
@@ -98,7 +98,7 @@ impl Directory {
         leads_to(rustix::fs::statat(&self.root.fd, path, AtFlags::SYMLINK_NOFOLLOW), identity)
     }
 
-    /// Whether others who come can use it, too. Those who use it already go on without its counters: nobody else gets any.
+    /// Whether later processes can use it, too. Processes that use it already continue without its counters: later ones get none.
     pub(super) fn is_intact(&self) -> rustix::io::Result<bool> {
         Ok(self.process == std::process::id()
             && self.is_in_place()?

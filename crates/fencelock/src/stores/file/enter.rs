@@ -1,8 +1,8 @@
 //! Joining a queue: a number and a ticket, under the bucket's lock.
 //!
-//! Uncontended, with nobody else at the bucket since last time: flock, lstat, pread, pwrite, symlinkat, flock. Everything
-//! between two awaits is synchronous, so a dropped `enter` either left a ticket that is known here, or nothing. The first
-//! poll does that on the caller's own thread; the I/O thread does the rest.
+//! Uncontended, with no other process at the bucket since last time: flock, lstat, pread, pwrite, symlinkat, flock. Everything between two
+//! awaits is synchronous, so a dropped `enter` either left a ticket that is known here, or nothing. The first poll does that on the
+//! caller's own thread; the I/O thread does the rest.
 
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
@@ -34,7 +34,7 @@ const SLEEP: Duration = Duration::from_millis(1);
 /// The size of a directory that has at most some hundred entries on any file system that is used; of 4,096 on ZFS.
 const SHORT: i64 = 4096;
 
-/// Behind everybody.
+/// Behind every ticket.
 const TAIL: Key = Key { seq: u64::MAX, session: u64::MAX, number: u64::MAX };
 
 /// How long to go on trying for a short lock of another process.
@@ -65,12 +65,12 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// What one try came to.
+/// The outcome of one try.
 enum Step {
     Entered(Entered),
     /// The ceiling must be moved above the number after this one.
     Ceiling(u64),
-    /// It would take longer than the first poll may, or somebody removed the directory of the bucket. Nothing was done.
+    /// The step would take longer than the first poll may, or another process removed the directory of the bucket. Nothing was done.
     TakesLonger,
 }
 
@@ -120,7 +120,7 @@ impl Entering<'_> {
         fault("enter", format_args!("{}/{}", directory.path, Directory::bucket_path(self.slot.bucket)), errno)
     }
 
-    /// Whether a place of this process is in the way: it is there, since its departure would be known.
+    /// Whether a place of this process is in the way: the place is there, since its departure would be known.
     fn is_behind_ours(&self, state: &mut BucketState) -> bool {
         let Some(line) = state.line(&self.slot.encoded) else { return false };
         let is_ours = line.iter().next_back().is_some_and(|last| last.local);
@@ -159,7 +159,7 @@ impl Entering<'_> {
             return Ok(Step::Entered(self.place(state, ticket)));
         }
         match self.admission(state, lock, last, fresh)? {
-            // Who is in the way may be gone: that takes a look at each of them.
+            // The contenders in the way may be gone: that takes a look at each of them.
             Admission::Conflict(_) | Admission::Wait if self.is_inline => return Ok(Step::TakesLonger),
             Admission::Conflict(claim) => return Ok(Step::Entered(Entered::Conflict(claim))),
             Admission::Wait if !self.entry.wait => return Ok(Step::Entered(Entered::Busy)),
@@ -180,7 +180,7 @@ impl Entering<'_> {
         listed().map_err(|errno| self.failed(errno))
     }
 
-    /// What the rule says at the tail. Who is in the way is looked at again: it may be gone, or dead.
+    /// The rule's verdict at the tail. The contenders in the way are looked at again: each may be gone, or dead.
     fn admission(&self, state: &mut BucketState, lock: &BucketLock, last: u64, fresh: bool) -> Result<Admission> {
         let (directory, encoded, claim) = (&self.core.directory, &self.slot.encoded, self.entry.claim);
         let judge =

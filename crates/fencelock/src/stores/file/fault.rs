@@ -1,4 +1,4 @@
-//! What the kernel answered, as an error that names the path and what is allowed. One exhaustive mapping.
+//! The kernel's reply, as an error that names the path and what is allowed. A single exhaustive mapping.
 
 use std::fmt::Display;
 

@@ -17,8 +17,8 @@ const LONGEST: u64 = 16 * 1024;
 pub(super) const READ_DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 
-/// Opens a file that is there already, and never waits for anybody: a pipe in its place would hold up who opens it until
-/// somebody opens the other end. [`Errno::NXIO`] for anything but a regular file.
+/// Opens a file that is there already, and never blocks: a pipe in its place would block the opener until another process opens the other
+/// end. [`Errno::NXIO`] for anything but a regular file.
 pub(super) fn open_file(parent: &OwnedFd, name: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = match rustix::fs::openat(parent, name, flags, Mode::empty()) {
@@ -32,7 +32,7 @@ pub(super) fn open_file(parent: &OwnedFd, name: &str, flags: OFlags) -> rustix::
     }
 }
 
-/// Makes a directory that is never seen without its permissions; one that is there already stays.
+/// Makes a directory that is never seen without its permissions; an existing one stays.
 pub(super) fn make_directory(parent: &OwnedFd, name: &str, modes: Modes, mode: Mode) -> rustix::io::Result<()> {
     let temporary = temporary_name();
     rustix::fs::mkdirat(parent, temporary.as_str(), mode)?;
@@ -57,14 +57,14 @@ impl Drop for Temporary<'_> {
     }
 }
 
-/// Makes a file that is never seen without its content; one that is there already stays.
+/// Makes a file that is never seen without its content; an existing one stays.
 pub(super) fn make_file(parent: &OwnedFd, name: &str, content: &[u8], modes: Modes) -> rustix::io::Result<()> {
     let temporary = write_temporary(parent, content, modes)?;
     let linked = rustix::fs::linkat(parent, temporary.1.as_str(), parent, name, AtFlags::empty());
     if linked == Err(Errno::EXIST) { Ok(()) } else { linked }
 }
 
-/// Replaces a file so that a power cut leaves the old content or the new one. The caller keeps everybody else out.
+/// Replaces a file so that a power cut leaves the old content or the new one. The caller keeps all others out.
 pub(super) fn replace_file(parent: &OwnedFd, name: &str, content: &[u8], modes: Modes) -> rustix::io::Result<()> {
     let temporary = write_temporary(parent, content, modes)?;
     rustix::fs::renameat(parent, temporary.1.as_str(), parent, name).and_then(|()| rustix::fs::fsync(parent))
@@ -96,7 +96,7 @@ pub(super) fn write_all(file: &OwnedFd, mut content: &[u8]) -> rustix::io::Resul
     Ok(())
 }
 
-/// The content of a small file, as far as it is that; `None` when it is missing.
+/// The content of a small file, up to its limit; `None` when it is missing.
 pub(super) fn read(parent: &OwnedFd, name: &str) -> rustix::io::Result<Option<Vec<u8>>> {
     let file = match open_file(parent, name, OFlags::RDONLY) {
         Ok(file) => file,
@@ -108,7 +108,7 @@ pub(super) fn read(parent: &OwnedFd, name: &str) -> rustix::io::Result<Option<Ve
     Ok(Some(content))
 }
 
-/// A name that nobody else uses, and that a sweep recognises.
+/// A unique name, which a sweep recognises.
 pub(super) fn temporary_name() -> String {
     let random = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
     format!("{TEMPORARY}{random:016x}")

@@ -15,11 +15,11 @@ use super::trust::{self, Modes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bucket;
 
-/// What the file `layout` says.
+/// The content of the file `layout`.
 const LAYOUT: &str = "fencelock file layout 1\n";
 /// The name of the layout in the capability table.
 pub(super) const LAYOUT_NAME: &str = "fencelock file layout 1";
-/// What the temporary names of half-made files and directories start with.
+/// The prefix of the temporary names of half-made files and directories.
 pub(super) const TEMPORARY: &str = "tmp.";
 /// The file of the last number drawn in each bucket: 4096 times 8 bytes, big endian.
 pub(super) const COUNTERS: &str = "counters";
@@ -29,7 +29,7 @@ pub(super) const CEILING: &str = "ceiling";
 pub(super) const SESSIONS: &str = "sessions";
 /// The directory of the bucket directories.
 pub(super) const BUCKETS: &str = "b";
-/// What may be in a directory that is not ours yet.
+/// The possible content of a directory that is not ours yet.
 const EXPECTED: &[&str] = &[COUNTERS, CEILING, SESSIONS, BUCKETS, BREAKS, NOTES, "layout", "lost+found"];
 
 /// A directory that is open, ours, and of this layout.
@@ -154,12 +154,12 @@ fn refuse_strangers(path: &str, root: &OwnedFd) -> Result<()> {
     }
 }
 
-/// The layout comes last: who sees it sees everything. Two processes may do this at the same time.
+/// The layout comes last: a process that sees it sees everything. Two processes may do this at the same time.
 fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Result<()> {
     let inside = |name: &'static str| move |errno| fault("set up", format_args!("{path}/{name}"), errno);
     make_directory(root, SESSIONS, modes, modes.directory).map_err(inside(SESSIONS))?;
     make_directory(root, BUCKETS, modes, modes.directory).map_err(inside(BUCKETS))?;
-    // In this order: whoever sets it up beside us makes the counters before anything is in those two.
+    // In this order: a process that sets it up at the same time makes the counters before anything is in those two.
     let was_used =
         is_used(root, SESSIONS).map_err(inside(SESSIONS))? || is_used(root, BUCKETS).map_err(inside(BUCKETS))?;
     if was_used && is_missing(root, COUNTERS).map_err(inside(COUNTERS))? {

@@ -1,7 +1,7 @@
-//! What this process knows of one queue: a superset of the contenders ahead of its own places.
+//! This process's view of one queue: a superset of the contenders ahead of its own places.
 //!
-//! Arrivals are known exactly, because every listing is made under the bucket's lock; departures may be noticed late,
-//! which only makes a waiter wait. Who waits for a contender's departure stands beside that contender.
+//! Arrivals are known exactly, because every listing is made under the bucket's lock; departures may be noticed late, which only makes a
+//! waiter wait. The waiters for a contender's departure are kept with that contender.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Weak};
@@ -15,11 +15,11 @@ use crate::queue::{Admission, Claim};
 use crate::store::{Ahead, Grant, Standing};
 use crate::token::FencingToken;
 
-/// One contender, and who wants to hear of it.
+/// A contender, and the waiters for its departure.
 #[derive(Debug)]
 pub(super) struct KnownContender {
     pub(super) ticket: Ticket,
-    /// Whether it belongs to a session of this process, whose departures are told in memory.
+    /// Whether the contender belongs to a session of this process, whose departures are signalled in memory.
     pub(super) local: bool,
     listeners: Vec<Weak<Bell>>,
 }
@@ -35,7 +35,7 @@ impl KnownContender {
         self.listeners.push(Arc::downgrade(bell));
     }
 
-    /// How many are noted, for tests: those who have stopped waiting must not heap up.
+    /// How many are noted, for tests: entries of past waiters must not heap up.
     #[cfg(test)]
     pub(super) fn listeners(&self) -> usize {
         self.listeners.len()
@@ -47,7 +47,7 @@ impl KnownContender {
     }
 }
 
-/// One queue, in its order.
+/// A queue, in its order.
 #[derive(Debug, Default)]
 pub(super) struct KnownQueue(VecDeque<KnownContender>);
 
@@ -114,7 +114,7 @@ impl KnownQueue {
         (last.key == key).then_some(last)
     }
 
-    /// One ticket for each place, front first: of two the lighter.
+    /// The ticket of each place, front first: of two the lighter.
     pub(super) fn tickets(&self) -> impl Iterator<Item = Ticket> {
         let next = self.0.iter().skip(1).map(Some).chain([None]);
         let is_last = |(known, next): &(&KnownContender, Option<&KnownContender>)| {
@@ -128,7 +128,7 @@ impl KnownQueue {
         granted_of(self.tickets().map(|ticket| ticket.claim))
     }
 
-    /// Everybody with a smaller number than `key`, front first.
+    /// Every contender with a smaller number than `key`, front first.
     pub(super) fn ahead(
         &self,
         key: Key,
@@ -137,7 +137,7 @@ impl KnownQueue {
         self.0.range(..end)
     }
 
-    /// Everybody, front first.
+    /// Every contender, front first.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &KnownContender> {
         self.0.iter()
     }
@@ -158,7 +158,7 @@ impl KnownQueue {
         gone
     }
 
-    /// What the rule says about `claim` at the place `key`. Costs one step for a whole claim.
+    /// The rule's verdict on `claim` at the place `key`. Costs one step for a whole claim.
     pub(super) fn judge(&self, key: Key, claim: Claim) -> Admission {
         if claim.is_whole()
             && let Some(nearest) = self.ahead(key).next_back()

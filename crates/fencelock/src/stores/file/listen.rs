@@ -1,4 +1,4 @@
-//! Whom a waiting place listens to, and how.
+//! The contenders that a waiting place listens to, and how.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use super::watch::{PathWatch, watch};
 use crate::queue::Hear;
 use crate::queue::view::hears_behind;
 
-/// Somebody ahead whom this place listens to.
+/// A contender ahead that this place listens to.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) ticket: Ticket,
     pub(super) local: bool,
-    /// Of a place of another process: what rings when its ticket goes, and when its session ends. `None` where nothing tells.
+    /// For a place of another process: the watches on its ticket and its session, which ring when they go. `None` where nothing can ring.
     watches: Option<(PathWatch, PathWatch)>,
 }
 
-/// What came of listening.
+/// The outcome of listening.
 #[derive(Debug)]
 pub(super) enum Heard {
-    /// Those whom the rule names are there: when to look again.
+    /// The contenders that the rule names are there: when to look again.
     There(Pauses),
-    /// One of them is gone, so that the rule must be asked again.
+    /// A contender is gone, so that the rule must be asked again.
     Gone,
     /// The session of one of them is dead; the rule must be asked again.
     Dead(u64),
@@ -94,7 +94,7 @@ impl FilePlace {
         if !directory.exists(&path)? {
             return Ok(Heard::Gone);
         }
-        // What cannot be told now is asked again with the next look.
+        // The next look asks again after an error.
         if (is_new || self.is_rung || self.is_repair) && !directory.is_alive(session).unwrap_or(true) {
             return Ok(Heard::Dead(session));
         }
@@ -109,7 +109,7 @@ impl FilePlace {
     }
 }
 
-/// Whom to listen to, whether they are of this process, and for what.
+/// The contenders to listen to, whether they are of this process, and for what.
 ///
 /// For grants only where they matter: the mark of a writer's grant must not wake the readers behind it.
 fn wanted(line: &KnownQueue, mine: &Ticket) -> (Vec<(Ticket, bool)>, Interest) {

@@ -1,7 +1,7 @@
 //! Locks in a local directory: the embedded default, for the processes of one machine.
 //!
-//! A lock lives as long as its process does, however long that sleeps: the kernel, not a clock, tells who is alive.
-//! `NOTES.md` beside this file has the layout, and what a crash, a power cut and a restored backup do.
+//! A lock lives as long as its process does, however long that sleeps: the kernel, not a clock, tells who is alive. `NOTES.md` in this
+//! folder has the layout, and the effects of a crash, a power cut and a restored backup.
 
 mod breaks;
 mod bucket;
@@ -49,7 +49,7 @@ use crate::store::{
 };
 use crate::time::{Clock, SystemClock};
 
-/// What the registry knows of this store.
+/// The registry's entry of this store.
 pub(crate) const INFO: StoreInfo = StoreInfo {
     scheme: "file",
     feature: "file",
@@ -67,8 +67,8 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     })
 }
 
-/// How often a client looks whether its tickets are there still. Somebody who removes them by hand, or cleans `/tmp`, has given the lock
-/// to the next one, and no clock of a ttl matters here.
+/// How often a client looks whether its tickets are there still. A user who removes them by hand, or cleans `/tmp`, has given the lock to
+/// the next waiter, and no clock of a ttl matters here.
 const LOOKS: Duration = Duration::from_secs(2);
 
 fn capability() -> Capability {
@@ -95,8 +95,8 @@ fn capability() -> Capability {
 /// Locks in a local directory, on a file system that [`FileStore::open`] trusts: ext2/3/4, XFS, Btrfs, ZFS, F2FS, tmpfs,
 /// overlay. Network file systems are refused.
 ///
-/// It excludes processes of one machine, with one kernel. It does not protect against a user who may write in the
-/// directory and removes files by hand; a holder learns of that within 2 s, whatever the ttl.
+/// The store excludes processes of one machine, with one kernel. The store does not protect against a user who may write in the directory
+/// and removes files by hand; a holder learns of that within 2 s, whatever the ttl.
 ///
 /// ```
 /// # let directory = tempfile::tempdir().unwrap();
@@ -114,8 +114,8 @@ pub struct FileStore {
 impl FileStore {
     /// Opens the directory `path`, which is absolute. If it is missing it is made, with mode 0700; its parent is not.
     ///
-    /// Everything inside takes its permissions from the directory, so one that a group may write works for the group. One
-    /// that everybody may write, or that belongs to another user than root or this one, is refused.
+    /// Everything inside takes its permissions from the directory, so one that a group may write works for the group. A directory that all
+    /// users may write, or that belongs to another user than root or this one, is refused.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a path that cannot be a lock directory, `Denied` without
@@ -142,7 +142,7 @@ impl FileStore {
         Arc::clone(&self.directory.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The directory; opened anew if somebody removed it meanwhile.
+    /// The directory; opened anew if another process removed it meanwhile.
     fn intact_directory(&self) -> Result<Arc<Directory>> {
         let directory = self.directory();
         if directory.is_intact().map_err(|errno| fault::fault("open", &directory.path, errno))? {

@@ -1,8 +1,8 @@
 //! Notes on locks: a file for each, a line of JSON and then the value. An empty one is none.
 //!
-//! A new one is put beside it (`p.…`), and counts from the instant that the ticket of its grant has a second hard link (`k.…`). The
-//! kernel makes that in one step, and only while the ticket is there: what a late holder writes never counts, whenever its writer was
-//! stopped. Then it takes the place of the old one. Writers are under the lock of the bucket; readers take none.
+//! A new note is first put next to the old one (`p.…`), and counts from the instant that the ticket of its grant has a second hard link
+//! (`k.…`). The kernel makes that in one step, and only while the ticket is there: a late holder's note never counts, whenever its writer
+//! was stopped. Then it takes the place of the old one. Writers are under the lock of the bucket; readers take none.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -27,7 +27,7 @@ use crate::token::FencingToken;
 
 /// The directory of the notes; made with the first one.
 pub(super) const NOTES: &str = "notes";
-/// What the file names begin with, before the encoded name: of a note, of the next one, and of what says that the next one counts.
+/// The prefixes of the file names, before the encoded name: of a note, of the next one, and of what says that the next one counts.
 const NOTE: &str = "n.";
 const NEXT: &str = "p.";
 const COUNTS: &str = "k.";
@@ -38,7 +38,7 @@ struct Head<'a> {
     /// The number of the grant.
     number: u64,
     written_ms: u64,
-    /// When its time is over; 0 for never.
+    /// The time of its expiry; 0 for never.
     expires_ms: u64,
     #[serde(borrow)]
     owner: Identity<'a>,
@@ -70,7 +70,7 @@ impl Directory {
         let written = bucket.locked(self, "note", &mut patience, |_, lock| {
             let Some(ticket) = self.granted(&slot, place, order.grant.token)? else { return Ok(false) };
             let counts = put(&new, &slot.encoded, &lock.0, &ticket).map_err(failed)?;
-            // What cannot be cleared now stays for the next one.
+            // The next call clears the rest.
             let _ = clear(&folder, now);
             Ok(counts)
         });
@@ -152,7 +152,7 @@ fn current(folder: &OwnedFd, encoded: &str) -> rustix::io::Result<Option<Vec<u8>
     while let Some(content) = next()?
         && exists(folder, &format!("{COUNTS}{encoded}"))?
     {
-        // Else it was the next one of somebody else that counted.
+        // Else the next one of another writer counted.
         if next()?.as_ref() == Some(&content) {
             return Ok(Some(content));
         }
@@ -160,7 +160,7 @@ fn current(folder: &OwnedFd, encoded: &str) -> rustix::io::Result<Option<Vec<u8>
     read(folder, &format!("{NOTE}{encoded}"))
 }
 
-/// Removes the notes of a bucket whose time is over, and what killed writers left. Under its lock.
+/// Removes the expired notes of a bucket, and the leftovers of killed writers. Under its lock.
 fn clear(folder: &OwnedFd, now: SystemTime) -> rustix::io::Result<()> {
     sweep_temporary(folder)?;
     let mut names = BTreeSet::new();

@@ -1,7 +1,7 @@
-//! One place: waiting for those ahead, marking the grant, leaving.
+//! A place: waiting for those ahead, marking the grant, leaving.
 //!
-//! A waiter listens only to whom the rule names. Those of this process tell it in memory; of others it watches the
-//! ticket and the session file. Events are hints: what counts is whether the file is there and its session alive.
+//! A waiter listens only to the contenders that the rule names. Contenders of its process signal it in memory; of others it watches ticket
+//! and session file. Events are hints: only the presence of the file and the life of its session count.
 
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
@@ -134,7 +134,7 @@ impl FilePlace {
             self.settle(Standing::Lost(Loss::Removed));
             return Ok(());
         }
-        // Behind a grant of everything nobody can be granted, so nobody needs to hear of it.
+        // Behind a grant of everything no waiter can be granted, so none needs the event.
         if !self.ticket.claim.is_whole() {
             state.tell_of_grant(&self.encoded, &self.ticket);
         }
@@ -144,7 +144,7 @@ impl FilePlace {
         Ok(())
     }
 
-    /// Puts the lighter ticket beside the heavier one and takes that away.
+    /// Puts the lighter ticket next to the heavier one and takes that away.
     fn replace(&mut self, state: &mut BucketState, lock: &BucketLock, lighter: Ticket) -> rustix::io::Result<()> {
         let (old, new) = (self.ticket.file_name(&self.encoded), lighter.file_name(&self.encoded));
         let note = rustix::fs::readlinkat(&lock.0, old.as_str(), Vec::new())?;

@@ -26,7 +26,7 @@ pub(super) fn state_of(session: u64, owner: &Owner) -> Option<ProcessState> {
         // The second field is the program's name in parentheses, which may hold anything.
         Ok(stat) => match stat.rsplit_once(')')?.1.trim_start().chars().next()? {
             'T' | 't' if has_open(&process, session) != Some(false) => return Some(ProcessState::Stopped),
-            // One whose first thread has ended may have others.
+            // A process whose first thread has ended may have others.
             'X' => true,
             'Z' => fs::read_dir(format!("/proc/{process}/task")).map_or(0, Iterator::count) <= 1,
             _ => false,

@@ -1,4 +1,4 @@
-//! One client's session: a locked file, and the places that name it.
+//! The session of one client: a locked file, and the places that name it.
 
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::OwnedFd;
@@ -34,7 +34,7 @@ const STEP: usize = 64;
 /// How many withdrawn requests are remembered, in case one is still on its way. The engine has few in flight.
 const WITHDRAWN: usize = 1024;
 
-/// What places and the session's handle share. The kernel gives the session up when the last of them is gone.
+/// The state that places and the session's handle share. The kernel gives the session up when the last of them is gone.
 #[derive(Debug)]
 pub(super) struct SessionCore {
     pub(super) directory: Arc<Directory>,
@@ -46,7 +46,7 @@ pub(super) struct SessionCore {
     file: Mutex<Option<OwnedFd>>,
     over: OnceLock<Loss>,
     withdrawn: Mutex<VecDeque<u64>>,
-    /// The grants whose break was told, so that no renewal leaves it to the events again.
+    /// The grants whose break was reported, so that no renewal leaves it to the events again.
     told_breaks: Mutex<HashSet<GrantId>>,
     /// How often a waiting place of it looked at the store because something rang, or for the first time.
     #[cfg(test)]
@@ -59,7 +59,7 @@ pub(super) struct SessionCore {
 pub(super) struct FileSession(pub(super) Arc<SessionCore>);
 
 impl SessionCore {
-    /// Makes the session file. It is locked before it gets its name, so nobody ever sees it unlocked.
+    /// Makes the session file. The file is locked before it gets its name, so no process ever sees it unlocked.
     pub(super) fn open(
         config: &Config,
         directory: Arc<Directory>,
@@ -92,12 +92,12 @@ impl SessionCore {
         }))
     }
 
-    /// Why the session is over, if it is.
+    /// Why the session has ended, if it has.
     pub(super) fn over(&self) -> Option<Loss> {
         self.over.get().copied()
     }
 
-    /// Somebody removed the session file. Its tickets, as far as they are still there, go when the session is closed.
+    /// Another process removed the session file. Its tickets, as far as they are still there, go when the session is closed.
     fn removed(&self) {
         if self.over.set(Loss::Removed).is_ok() {
             self.bell.ring();
@@ -152,7 +152,7 @@ impl SessionCore {
         let _ = self.over.set(Loss::Closed);
         self.directory.own_sessions.disown(self.id);
         *self.file() = None;
-        // Those in this process who wait behind its tickets are not told by the kernel.
+        // The kernel does not notify waiters in this process of its own tickets.
         for bucket in self.directory.known_buckets() {
             bucket.lock().disown(self.id);
         }
@@ -198,7 +198,7 @@ impl SessionCore {
         Ok(Renewal { gone, ..Renewal::at(confirmed) })
     }
 
-    /// Whether the ticket of a place is there still; those who wait for it are told if it is not.
+    /// Whether the ticket of a place is there still; if not, its waiters are notified.
     fn finds(&self, place: &PlaceId) -> Result<bool> {
         let (directory, slot) = (&self.directory, EncodedName::of(&place.name));
         let bucket = directory.bucket(slot.bucket);
@@ -228,7 +228,7 @@ impl SessionCore {
         }
     }
 
-    /// The breaks of this session's grants that took effect and were not told yet.
+    /// The breaks of this session's grants that took effect and were not reported yet.
     fn broken(&self) -> VecDeque<SessionEvent> {
         let mut events = VecDeque::new();
         for order in self.directory.breaks_of(self.id) {
@@ -262,7 +262,7 @@ impl SessionCore {
         Ok(())
     }
 
-    /// What happens to the session file unasked.
+    /// The unrequested events of the session file.
     pub(super) fn events(self: &Arc<Self>) -> BoxStream<'static, SessionEvent> {
         let path = format!("{}/{SESSIONS}/{}", self.directory.path, session_name(self.id));
         // Without it renewals find out.
@@ -274,12 +274,12 @@ impl SessionCore {
             }
             bell.rung().await;
             let core = open.upgrade()?;
-            // What cannot be told now, the renewal asks again.
+            // After an error, the renewal asks again.
             if core.over().is_none() && !core.is_linked().unwrap_or(true) {
                 core.removed();
             }
             if let Some(loss) = core.over() {
-                // Told once.
+                // Reported once.
                 return (loss != Loss::Closed)
                     .then_some((SessionEvent::Over, (Weak::new(), bell, broken, subscription)));
             }

@@ -1,4 +1,4 @@
-//! Who is alive: a session is, as long as its file is there and locked by its owner.
+//! The living sessions: a session is, as long as its file is there and locked by its owner.
 //!
 //! Others test with a *shared* lock through a read-only descriptor: two testers never take each other for the owner,
 //! and their closing is not the event that the owner's closing is.
@@ -81,7 +81,7 @@ impl Directory {
         }
     }
 
-    /// Who a session belongs to, if its file is there and tells.
+    /// The owner of a session, if its file is there and names one.
     pub(super) fn owner(&self, session: u64) -> rustix::io::Result<Option<Owner>> {
         let text = super::files::read(&self.root.sessions, &session_name(session))?;
         Ok(text.and_then(|text| record::read::<Identity<'_>>(&text)?.owner()))

@@ -33,7 +33,7 @@ impl Roll {
         *self.alive.entry(session).or_insert_with(is_alive)
     }
 
-    /// Who a session belongs to, if its file tells.
+    /// The owner of a session, if its file names one.
     pub(super) fn owner(&mut self, directory: &Directory, session: u64) -> Option<&Owner> {
         self.owners.entry(session).or_insert_with(|| directory.owner(session).ok()?).as_ref()
     }
@@ -72,7 +72,7 @@ impl NameList {
 }
 
 impl Directory {
-    /// One page of the queue of `name`, as of some moment during the call.
+    /// A page of the queue of `name`, as of some moment during the call.
     pub(super) fn read_queue(&self, name: &Name, page: Page) -> Result<Queue> {
         let slot = EncodedName::of(name);
         let (line, mut roll, strangers) = self.read_line(&slot)?;
@@ -100,7 +100,7 @@ impl Directory {
         Ok(Outline { holder, holders, queued: line.tickets().count(), positions, closed: None })
     }
 
-    /// Everybody alive in one queue, who they are, and what only looks like a part of it.
+    /// Every living contender in one queue, its owner, and names that only look like a part of it.
     pub(super) fn read_line(&self, slot: &EncodedName) -> Result<(KnownQueue, Roll, Vec<String>)> {
         let (mut line, strangers) = self.list_line(slot)?;
         let mut roll = Roll::default();
@@ -110,11 +110,11 @@ impl Directory {
         Ok((line, roll, strangers))
     }
 
-    /// Everybody with a ticket in one queue, and what only looks like a part of it.
+    /// Every contender with a ticket in one queue, and names that only look like a part of it.
     fn list_line(&self, slot: &EncodedName) -> Result<(KnownQueue, Vec<String>)> {
         let failed = |errno| fault("queue", format_args!("{}/{}", self.path, Self::bucket_path(slot.bucket)), errno);
-        // Every contender that drew a number up to this one is listed, the very last one perhaps excepted; later arrivals may or may
-        // not be, so they are left out. What remains is the front of the queue, without gaps.
+        // Every contender that drew a number up to this one is listed, the very last one perhaps excepted; later arrivals may or may not
+        // be, so they are left out. The rest is the front of the queue, without gaps.
         let last = self.last_number(slot.bucket).map_err(failed)?;
         let mut strangers = Vec::new();
         let mut listed = Vec::new();
@@ -136,7 +136,7 @@ impl Directory {
         format!("{}/{}", Self::bucket_path(slot.bucket), ticket.file_name(&slot.encoded))
     }
 
-    /// What others see of a place; `None` when it has gone. What cannot be read of it is left out.
+    /// The view of a place for others; `None` when it has gone. Unreadable fields are left out.
     fn contender(&self, slot: &EncodedName, ticket: Ticket, is_granted: bool, roll: &mut Roll) -> Option<Contender> {
         #[cfg(test)]
         super::tests::count(&self.counts.contents_read);
@@ -160,7 +160,7 @@ impl Directory {
         })
     }
 
-    /// The names in one bucket that start with `prefix`, and that somebody alive queues for.
+    /// The names in one bucket that start with `prefix`, and that a living contender queues for.
     fn list_names(&self, bucket: u16, roll: &mut Roll, prefix: &str) -> rustix::io::Result<BTreeSet<Name>> {
         let mut tickets = Vec::new();
         self.list_bucket(bucket, |file| {

@@ -1,4 +1,4 @@
-//! What dead processes left behind, removed at every opening of the directory and now and then with renewals.
+//! Removes the leftovers of dead processes, at every opening of the directory and now and then with renewals.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ use super::show::modified;
 use super::ticket::{Ticket, parse_hex};
 use crate::time::Moment;
 
-/// How old a half-made file is when nobody can be about to finish it.
+/// The age of a half-made file that no process can be about to finish.
 const ABANDONED: Duration = Duration::from_secs(60);
 /// How often a process looks for the dead while it does nothing but renew.
 const SEARCHES: Duration = Duration::from_secs(60);
@@ -26,8 +26,8 @@ const TESTED: usize = 64;
 const REMOVED: usize = 1000;
 
 impl Directory {
-    /// Cleans up before a session is opened. What cannot be cleaned up stays: in a directory that others use, one file of
-    /// somebody else's must not keep everybody from opening it.
+    /// Cleans up before a session is opened. Files that cannot be cleaned up stay: in a directory that others use, a file of another user
+    /// must not keep the others from opening it.
     pub(super) fn sweep(&self) {
         let _ = self.remove_dead();
         let _ = sweep_temporary(&self.root.fd);
@@ -44,8 +44,8 @@ impl Directory {
         }
     }
 
-    /// Removes some dead sessions: their tickets, and then their files, so that no crash in between leaves a ticket whose session
-    /// no process finds. It begins anywhere, so that simultaneous openings test different ones. `false` if more of their tickets are left.
+    /// Removes some dead sessions: their tickets, and then their files, so that no crash in between leaves a ticket whose session no
+    /// process finds. The search begins anywhere, so that simultaneous openings test others. `false` if more of their tickets are left.
     fn remove_dead(&self) -> rustix::io::Result<bool> {
         let mut sessions = Vec::new();
         platform::list(&self.root.sessions, |name| sessions.extend(parse_hex(name, 16)))?;
@@ -68,7 +68,7 @@ impl Directory {
                     .extend(session.filter(|session| dead.contains(session)).map(|session| (session, file.to_owned())));
             });
             if listed.is_err() {
-                // It may hold tickets of all of them.
+                // A bucket may hold tickets of all of them.
                 kept.clone_from(&dead);
             }
             for (session, file) in found {

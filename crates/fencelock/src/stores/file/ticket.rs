@@ -15,7 +15,7 @@ use crate::store::clean::cut;
 const INLINE_MAX: usize = 180;
 /// The longest target: XFS takes 1024 bytes.
 const TARGET_MAX: usize = 1000;
-/// What precedes the digest of a long name; no encoded name holds it.
+/// The mark before the digest of a long name; no encoded name holds it.
 const DIGEST_MARK: char = '~';
 
 /// A name as the store writes it, and the bucket it falls into.
@@ -69,7 +69,7 @@ pub(super) fn decode(encoded: &str) -> Option<Name> {
     (encode(name.as_str()) == encoded).then_some(name)
 }
 
-/// What orders tickets, and names one place for ever.
+/// The order of tickets, and the name of one place for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Key {
     /// The number drawn at the entry: the order in the queue, and the grant.
@@ -80,7 +80,7 @@ pub(super) struct Key {
     pub(super) number: u64,
 }
 
-/// One ticket: whose, where in the queue, and what it asks for.
+/// A ticket: its owner, its place in the queue, and its claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Ticket {
     pub(super) key: Key,
@@ -144,12 +144,12 @@ pub(super) fn parse_hex(field: &str, width: usize) -> Option<u64> {
     if is_canonical && is_hex { u64::from_str_radix(field, 16).ok() } else { None }
 }
 
-/// What a ticket says for people: the target of the link, `key value` lines after the format's number, the purpose last.
+/// A ticket's text for people: the target of the link, `key value` lines after the format's number, the purpose last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct TicketText {
-    /// The name, when only its digest stands in the file name.
+    /// The name, when the file name holds only its digest.
     pub(super) name: Option<String>,
-    /// What the lock is taken for.
+    /// The purpose of the lock.
     pub(super) purpose: Option<String>,
 }
 

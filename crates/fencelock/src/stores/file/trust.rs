@@ -1,7 +1,7 @@
-//! Who may write in a lock directory, and what that gives to everything inside.
+//! The users who may write in a lock directory, and what that gives to everything inside.
 //!
-//! A user who may remove a ticket may end a lock, so these are the people who are trusted with every lock in it: the owner,
-//! who is root or this user, and the group if it may write. A directory that everybody may write is refused.
+//! A user who may remove a ticket may end a lock, so these are the people who are trusted with every lock in it: the owner, who is root or
+//! this user, and the group if it may write. A directory that all users may write is refused.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -9,7 +9,7 @@ use rustix::fs::{Gid, Mode, Stat};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Refuses a directory in which people could end our locks whom nobody trusted with that.
+/// Refuses a directory in which untrusted users could end our locks.
 pub(super) fn check(path: &str, root: &Stat) -> Result<()> {
     let (me, owner) = (rustix::process::geteuid().as_raw(), root.st_uid);
     let refused = |message| Error::new(ErrorKind::Denied, "open", message).with("path", path);
@@ -33,8 +33,8 @@ pub(super) fn check(path: &str, root: &Stat) -> Result<()> {
 
 /// The permission bits of everything inside, taken from the directory itself.
 ///
-/// Only those who may write get any: a short lock, and the lock on a session file, can be taken by everybody who can
-/// open the file, so who may only read could keep a dead holder's locks, and hold up the living.
+/// Only users who may write get any: every user who can open the file can take a short lock, and the lock on a session file. So a reader
+/// could keep a dead holder's locks, and hold up the living.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Modes {
     pub(super) file: Mode,
@@ -61,14 +61,14 @@ impl Modes {
         if let Some(group) = self.group
             && rustix::fs::fstat(&fd)?.st_gid != group.as_raw()
         {
-            // Refused to who is not in the group; the permissions of everybody else hold then.
+            // Refused to who is not in the group; the permissions of other users hold then.
             let _ = rustix::fs::fchown(&fd, None, Some(group));
         }
         rustix::fs::fchmod(&fd, mode)
     }
 
-    /// Takes away what a part gives to more people than `mode` does, as far as this user may: the directory gave more when
-    /// the part was made. Who could use that must still pass the directory itself.
+    /// Takes away what a part gives to more people than `mode` does, as far as this user may: the directory gave more when the part was
+    /// made. A user who could use that must still pass the directory itself.
     pub(super) fn tighten(&self, part: &OwnedFd, mode: Mode) -> rustix::io::Result<()> {
         let found = Mode::from_raw_mode(rustix::fs::fstat(part)?.st_mode);
         if !mode.contains(found & (Mode::RWXG | Mode::RWXO)) {

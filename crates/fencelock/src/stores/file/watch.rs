@@ -1,8 +1,8 @@
-//! One inotify descriptor per runtime that waits. Events are hints: the waiter that is rung looks at the store again.
+//! Each waiting runtime has an inotify descriptor. Events are hints: the waiter that is rung looks at the store again.
 //!
-//! The descriptor is read by a task on the very runtime whose waiters it wakes, so that news takes one wake-up of a
-//! thread. The task goes on for as long as its runtime does. Without a descriptor or a watch to spare (128 instances per
-//! user by default), or outside of a runtime, waiters poll.
+//! The descriptor is read by a task on the very runtime whose waiters it wakes, so that news takes one wake-up of a thread. The task runs
+//! for as long as its runtime does. Without a descriptor or a watch to spare (128 instances per user by default), or outside of a runtime,
+//! waiters poll.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ pub(super) struct PathWatch {
 }
 
 impl PathWatch {
-    /// Whether nobody reads the events any more: the runtime that did is gone.
+    /// Whether no task reads the events any more: the runtime that did is gone.
     pub(super) fn is_blind(&self) -> bool {
         self.watches.lock().notifier.is_none()
     }
@@ -52,7 +52,7 @@ struct Watches(Mutex<Table>);
 #[derive(Debug)]
 struct Table {
     bells: HashMap<i32, Vec<Arc<Bell>>>,
-    /// `None` once nobody reads it.
+    /// `None` once no task reads it.
     notifier: Option<Arc<Notifier>>,
 }
 
@@ -70,7 +70,7 @@ impl Watches {
         if let Some(watches) = read.get(&runtime.id()) {
             return Some(Arc::clone(watches));
         }
-        // Tried again at every wait: somebody else may have given an instance back.
+        // Tried again at every wait: another process may have given an instance back.
         let notifier = Arc::new(Notifier::new().ok()?);
         let table = Table { bells: HashMap::new(), notifier: Some(Arc::clone(&notifier)) };
         let watches = Arc::new(Self(Mutex::new(table)));
@@ -129,7 +129,7 @@ impl Watches {
     }
 }
 
-/// Reads one descriptor. If reading fails, or the runtime ends, everybody looks, and watches elsewhere or polls.
+/// Reads one descriptor. If reading fails, or the runtime ends, every waiter looks, and watches elsewhere or polls.
 struct EventReader {
     runtime: Id,
     watches: Arc<Watches>,
@@ -191,7 +191,7 @@ mod tests {
         ended.rung().await;
     }
 
-    /// A thread on which a runtime waits for `path`, and goes away without having been told.
+    /// A thread on which a runtime waits for `path`, and goes away without an event.
     fn watched_by_a_runtime_that_ends(path: &str, bell: &Arc<Bell>) -> PathWatch {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async { watch(path, Interest::Touch, bell) }).expect("no inotify instance")

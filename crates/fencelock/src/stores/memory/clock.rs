@@ -1,4 +1,4 @@
-//! A clock that stands still until somebody moves it.
+//! A clock that stands still until a test moves it.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,10 +11,10 @@ use futures_core::future::BoxFuture;
 
 use crate::time::{Clock, Moment};
 
-/// A clock for tests: it stands still until [`VirtualClock::advance`] moves it. Clones are the same clock.
+/// A clock for tests: the clock stands still until [`VirtualClock::advance`] moves it. Clones are the same clock.
 ///
-/// It needs no runtime: a sleeper is woken by the thread that advances it, in the order of the moments slept
-/// for, and at one moment in the order in which the sleeps began.
+/// The clock needs no runtime: a sleeper is woken by the thread that advances it, in the order of the moments slept for, and at one moment
+/// in the order in which the sleeps began.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,14 +32,14 @@ pub struct VirtualClock(Arc<Mutex<Time>>);
 struct Time {
     now: Moment,
     wall: SystemTime,
-    /// Who sleeps until when; the number tells sleepers of one moment apart.
+    /// The sleepers, by the moment of their wake-up; the number tells sleepers of one moment apart.
     sleepers: BTreeMap<(Moment, u64), Waker>,
     sleeps: u64,
 }
 
 /// Where a virtual clock starts: far enough from the origin that a ttl can be subtracted.
 const START: Moment = Moment::from_nanos(1_000_000_000_000);
-/// What its wall clock shows then, in seconds since 1970.
+/// The wall clock's first time, in seconds since 1970.
 const WALL_START_SECS: u64 = 1_000_000_000;
 
 impl VirtualClock {
@@ -55,7 +55,7 @@ impl VirtualClock {
         })))
     }
 
-    /// Moves the clock on by `duration` and wakes, in order, everybody who slept until then.
+    /// Moves the clock on by `duration` and wakes, in order, every sleeper until then.
     ///
     /// The woken run when their executor lets them, and see the clock where it stands by then. A test that must see
     /// each moment by itself advances to [`VirtualClock::next_sleeper`] again and again.
@@ -71,12 +71,12 @@ impl VirtualClock {
         woken.into_values().for_each(Waker::wake);
     }
 
-    /// Moves the wall clock alone on by `duration`: what the guest of a paused virtual machine sees afterwards.
+    /// Moves the wall clock alone on by `duration`: as the guest of a paused virtual machine sees afterwards.
     pub fn jump_wall(&self, duration: Duration) {
         self.time().wall += duration;
     }
 
-    /// The earliest moment that somebody sleeps until, if anybody sleeps.
+    /// The earliest wake-up of a sleeper, if there is one.
     #[must_use]
     pub fn next_sleeper(&self) -> Option<Moment> {
         self.time().sleepers.keys().next().map(|(at, _)| *at)

@@ -28,7 +28,7 @@ impl SharedStore {
         Arc::new(Self { state, clock, is_virtual, caught: Notify::new() })
     }
 
-    /// Looks at the state as it is now. The sessions that it concerns are told once the lock is given back, since whoever they wake may
+    /// Looks at the present state. The sessions that it concerns are notified once the lock is given back, since a task that they wake may
     /// look, too.
     pub(super) fn with<R>(&self, look: impl FnOnce(&mut StoreState, Moment) -> R) -> R {
         // A panic under it does no harm to others: the state is changed in steps that leave it usable.
@@ -47,12 +47,12 @@ impl SharedStore {
     }
 }
 
-/// What a session is told.
+/// A notification for a session.
 pub(super) type News = Box<dyn FnOnce(&Places) + Send>;
-/// What a request does once it arrives.
+/// The effect of a request once it arrives.
 pub(super) type Effect = Box<dyn FnOnce(&mut StoreState, Moment) + Send>;
 
-/// One kind of request, to script a fault for.
+/// A kind of request, to script a fault for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
@@ -66,7 +66,7 @@ pub enum Operation {
     Renew,
     /// Making a granted claim lighter.
     Lighten,
-    /// Asking to be told who waits behind a grant.
+    /// Asking for the waiters behind a grant.
     Watch,
     /// Giving up a place.
     Leave,
@@ -78,7 +78,7 @@ pub enum Operation {
     Other,
 }
 
-/// The session a request belongs to and, of an `enter`, its id: what a withdrawal or the session's end refuses.
+/// The session a request belongs to and, of an `enter`, its id: a withdrawal or the session's end refuses it.
 pub(super) type Tag = Option<(u64, Option<RequestId>)>;
 
 /// The way from one client to the store.
@@ -97,11 +97,11 @@ pub(super) struct Faults {
     pub(super) crashed: bool,
     pub(super) renewal_delay: Duration,
     pub(super) scripts: Vec<(Operation, Scripted)>,
-    /// What the client's sessions are told once it is healed.
+    /// The notifications that the client's sessions get once it is healed.
     unheard: Vec<(Arc<Places>, News)>,
 }
 
-/// What happens to the next request of one kind.
+/// The fate of the next request of one kind.
 #[derive(Clone, Copy)]
 pub(super) enum Scripted {
     LoseReply,
@@ -146,7 +146,7 @@ impl Link {
         self.is_scripted.load(Ordering::SeqCst)
     }
 
-    /// Whether the client hears nothing of the store.
+    /// Whether the client is cut off from the store.
     pub(super) fn is_cut(&self) -> bool {
         let faults = self.faults();
         faults.cut || faults.crashed
@@ -229,7 +229,7 @@ pub(super) fn unanswered(operation: Operation) -> Error {
         .outcome_unknown()
 }
 
-/// One request that is held back, or a trap that waits for one.
+/// A request that is held back, or a trap that waits for one.
 pub(super) struct HeldRequest {
     pub(super) trap: u64,
     pub(super) tag: Tag,
@@ -270,7 +270,7 @@ impl DelayedRequest {
 impl Drop for DelayedRequest {
     fn drop(&mut self) {
         let lost = self.shared.with(|state, _| state.take_trap(self.trap));
-        // Dropped outside the lock: it may own whatever the caller gave it.
+        // Dropped outside the lock: the request may own anything that the caller gave it.
         drop(lost);
     }
 }

@@ -1,7 +1,7 @@
 //! Locks inside one process, for tests: a real queue with a clock and faults that a test owns.
 //!
-//! [`MemoryStore`] keeps every promise of a store but one: it forgets everything with the process. Each client under
-//! test gets its own handle with [`MemoryStore::another_process`]; faults are scripted per handle.
+//! [`MemoryStore`] keeps every promise of a store but one: everything is lost with the process. Each client under test gets its own handle
+//! with [`MemoryStore::another_process`]; faults are scripted per handle.
 
 mod clock;
 mod link;
@@ -34,10 +34,10 @@ use crate::time::{Clock, SystemClock};
 
 /// A store in the memory of this process.
 ///
-/// Clones are the same client's way to the same store. [`MemoryStore::another_process`] is another client's way to it:
-/// faults meet the sessions opened through one handle and its clones, and nobody else's.
+/// Clones are the same client's way to the same store. [`MemoryStore::another_process`] is another client's way to it: faults affect only
+/// the sessions opened through one handle and its clones.
 ///
-/// It promises nothing beyond the process: two processes never see each other's locks.
+/// The store promises nothing beyond the process: two processes never see each other's locks.
 #[derive(Debug, Clone)]
 pub struct MemoryStore {
     link: Arc<Link>,
@@ -71,8 +71,8 @@ impl MemoryStore {
         (Self::on(SharedStore::new(Arc::new(clock.clone()), true)), clock)
     }
 
-    /// The store that everybody in this process who asks for `name` shares, as the URL `memory:NAME` does. It lasts as
-    /// long as one handle of it.
+    /// The store that all clients in this process that ask for `name` share, as the URL `memory:NAME` does. The store lasts as long as one
+    /// handle of it.
     #[must_use]
     pub fn named(name: &str) -> Self {
         static NAMED: LazyLock<Mutex<HashMap<String, Weak<SharedStore>>>> = LazyLock::new(Mutex::default);
@@ -97,21 +97,21 @@ impl MemoryStore {
         Self { served: Arc::new(ServerStore::new(Memory(Arc::clone(&link)))), link }
     }
 
-    /// Expires every session of this client now, whatever its ttl; the client is told, unless it is cut off.
+    /// Expires every session of this client now, whatever its ttl; the client is notified, unless it is cut off.
     pub fn expire_sessions(&self) {
         self.link.shared.with(|state, _| state.expire_all_of(&self.link));
     }
 
     /// Cuts this client off from the store, until [`MemoryStore::heal`].
     ///
-    /// Its requests hang and have no effect; those still awaited when it is healed arrive then, dropped ones never do
-    /// (for one that arrives after it was given up, see [`MemoryStore::delay_next`]). A wait for a grant hears nothing,
-    /// and fails as [`ErrorKind::Unreachable`] at its end. The store goes on: the client's sessions expire unrenewed.
+    /// Its requests hang and have no effect; requests still awaited when it is healed arrive then, dropped ones never do (for one that
+    /// arrives after it was given up, see [`MemoryStore::delay_next`]). A wait for a grant receives nothing, and fails as
+    /// [`ErrorKind::Unreachable`] at its end. The store works on: the client's sessions expire unrenewed.
     pub fn partition(&self) {
         self.link.change(|faults| faults.cut = true);
     }
 
-    /// Ends a partition: what hangs arrives now.
+    /// Ends a partition: hanging requests arrive now.
     pub fn heal(&self) {
         self.link.change(|faults| faults.cut = false);
     }
@@ -133,19 +133,19 @@ impl MemoryStore {
         self.link.change(|faults| faults.scripts.push((operation, Scripted::LoseReply)));
     }
 
-    /// Holds back this client's next request of that kind until it is released: it then takes effect, even if the
-    /// caller gave up long ago, unless it was withdrawn meanwhile. Calls add up.
+    /// Holds back this client's next request of that kind until it is released: the request then takes effect, even if the caller gave up
+    /// long ago, unless it was withdrawn meanwhile. Calls add up.
     pub fn delay_next(&self, operation: Operation) -> DelayedRequest {
         self.link.hold(operation)
     }
 
-    /// Takes one place out of its queue, as somebody with access to the store might; its client is told. Says whether
-    /// it was there.
+    /// Takes one place out of its queue, as any client with access to the store might; the place's client is notified. Says whether it was
+    /// there.
     pub fn remove(&self, place: &PlaceId) -> bool {
         self.link.shared.with(|state, _| state.remove(place))
     }
 
-    /// What is in the store now.
+    /// The present content of the store.
     #[must_use]
     pub fn census(&self) -> Census {
         let (sessions, names, places) = self.link.shared.with(|state, _| state.count());
@@ -153,7 +153,7 @@ impl MemoryStore {
     }
 }
 
-/// What is in a [`MemoryStore`].
+/// The content of a [`MemoryStore`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Census {
@@ -215,7 +215,7 @@ static CAPABILITY: Capability = Capability {
 struct Memory(Arc<Link>);
 
 impl Memory {
-    /// Without a limit of its own: what a client sends that is cut off hangs until it is healed or its caller gives up.
+    /// Without a limit of its own: a request of a client that is cut off hangs until it is healed or its caller gives up.
     fn way(&self, session: Option<Arc<MemorySession>>, clock: Arc<dyn Clock>) -> Arc<Reconnect<Way>> {
         Reconnect::new(Way { link: Arc::clone(&self.0), session }, clock, Duration::MAX)
     }

@@ -1,4 +1,4 @@
-//! What a session asks the store for, over the link of its client.
+//! A session's requests to the store, over the link of its client.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl Served for MemorySession {
     async fn wait_until(&self, clock: &dyn Clock, until: Moment) -> Result<()> {
         let mut over = clock.sleep_until(until);
         loop {
-            // The one ahead may expire then; somebody has to look, and it may as well be us.
+            // The one ahead may expire then; some waiter has to look, and this one may as well.
             let expiry = self.link.shared.with(|state, _| state.next_expiry());
             select! {
                 biased;

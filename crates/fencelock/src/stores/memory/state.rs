@@ -1,4 +1,4 @@
-//! What the store holds: queues and sessions, changed under one lock, by the store's clock.
+//! The content of the store: queues and sessions, changed under one lock, by the store's clock.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -21,7 +21,7 @@ use crate::token::FencingToken;
 pub(super) struct StoreState {
     clock: Arc<dyn Clock>,
     queues: HashMap<Name, StoredQueue>,
-    /// Those that live.
+    /// The sessions that live.
     sessions: HashMap<u64, SessionRecord>,
     held: Vec<HeldRequest>,
     last_number: u64,
@@ -32,14 +32,14 @@ pub(super) struct StoreState {
     /// The last grants that were broken.
     breaks: VecDeque<Break>,
     notes: HashMap<Name, Note>,
-    /// What sessions are told once the lock is given back.
+    /// The news for sessions once the lock is given back.
     pub(super) news: Vec<Told>,
 }
 
 /// How many broken grants are remembered.
 const BREAKS: usize = 1000;
 
-/// One queue, front first. The granted are a prefix of it.
+/// A queue, front first. The granted are a prefix of it.
 #[derive(Default)]
 struct StoredQueue {
     tickets: VecDeque<QueueEntry>,
@@ -58,7 +58,7 @@ struct QueueEntry {
     is_watched: bool,
 }
 
-/// One session, and where it is told of what happens to it.
+/// A session, and where it is notified.
 struct SessionRecord {
     owner: Owner,
     ttl: Duration,
@@ -67,7 +67,7 @@ struct SessionRecord {
     link: Weak<Link>,
 }
 
-/// What a session is told, and over which link.
+/// A notification for a session, and the link that carries it.
 type Told = (Weak<Link>, Arc<Places>, News);
 
 impl SessionRecord {
@@ -132,7 +132,7 @@ impl StoreState {
         self.expire(|record| std::ptr::eq(record.link.as_ptr(), Arc::as_ptr(link)));
     }
 
-    /// The next moment at which somebody may expire.
+    /// The next moment at which a session may expire.
     pub(super) fn next_expiry(&self) -> Moment {
         self.next_expiry
     }
@@ -191,7 +191,7 @@ impl StoreState {
         answer
     }
 
-    /// The session of the grant with this number is told of who comes to wait behind it. Says whether somebody does, or it is gone.
+    /// Notifies the session of the grant with this number of the next waiter behind it. Says whether there is one, or the grant is gone.
     pub(super) fn watch(&mut self, name: &Name, number: u64) -> bool {
         let Some((queue, index)) = self.find(name, |ticket| ticket.number == number) else { return true };
         queue.tickets[index].is_watched = true;
@@ -251,7 +251,7 @@ impl StoreState {
         Lightened::Done
     }
 
-    /// Takes one place out, as somebody with access to the store might.
+    /// Takes one place out, as any client with access to the store might.
     pub(super) fn remove(&mut self, place: &PlaceId) -> bool {
         let found = self.find(&place.name, |ticket| ticket.id == place.request);
         let Some((session, number)) = found.map(|(queue, index)| queue.tickets[index].key()) else { return false };
@@ -301,7 +301,7 @@ impl StoreState {
         NoteRead { note: self.notes.get(name).cloned(), now }
     }
 
-    /// One page of a queue, in as many steps as it has rows.
+    /// A page of a queue, in as many steps as it has rows.
     pub(super) fn queue(&self, name: &Name, page: Page) -> Queue {
         let empty = StoredQueue::default();
         let queue = self.queues.get(name).unwrap_or(&empty);
@@ -367,7 +367,7 @@ impl StoredQueue {
         self.tickets.iter().map(|ticket| ticket.claim)
     }
 
-    /// What its request is told of the place at `index`.
+    /// The reply to the request of the place at `index`.
     fn entered(&self, index: usize) -> Enter {
         let seq = self.tickets[index].number;
         match index < self.granted {

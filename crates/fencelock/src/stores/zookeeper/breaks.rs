@@ -37,7 +37,7 @@ fn part_of(request: RequestId) -> String {
     format!("-{:016x}-{:x}-", request.client, request.number)
 }
 
-/// What the record of an order is called. Records of one name sort by their time, as text.
+/// The node name of a record. Records of one name sort by their time, as text.
 fn node_name(order: &Break) -> String {
     let grant = order.token.map_or(0, FencingToken::get);
     format!("{:016x}{}{grant:x}-{:016x}", milliseconds(order.at), part_of(order.place.request), order.by.client)
@@ -82,8 +82,8 @@ pub(super) async fn break_grant(
     Ok(removed)
 }
 
-/// One grant: nodes of one number below one parent. A later grant has another number, whatever its request is called: kazoo
-/// has one id for all grants of a `Lock` object.
+/// Nodes of one number below one parent: a grant. A later grant has another number, whatever its request is called: kazoo has one id for
+/// all grants of a `Lock` object.
 pub(super) struct Granted {
     parent: Parent,
     layout: Layout,
@@ -172,7 +172,7 @@ async fn prune(client: &wire::Client, directory: &str) {
     future::join_all(paths.iter().map(|path| client.delete(path, None))).await;
 }
 
-/// What is recorded of `name`, oldest first.
+/// The records of `name`, oldest first.
 pub(super) async fn breaks(client: &wire::Client, config: &Config, name: &Name) -> wire::Result<Vec<Break>> {
     let directory = config.records(name);
     let (synced, listed) = future::join(client.sync("/"), client.get_children(&directory)).await;

@@ -1,4 +1,4 @@
-//! What a `zk:` or `zks:` URL may say.
+//! The options of a `zk:` or `zks:` URL.
 
 use std::fmt;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl Config {
         })
     }
 
-    /// What the client is told, but for the session.
+    /// The wire client's configuration, without the session's.
     pub(super) fn client(&self) -> Result<wire::Config> {
         let mut client = wire::Config::new(&self.servers).map_err(|error| bad("bad servers").with("cause", error))?;
         if let Some(bytes) = self.max_frame {
@@ -108,7 +108,7 @@ impl Config {
         Ok(client)
     }
 
-    /// Who may do what with our own nodes.
+    /// The ACL of our own nodes.
     pub(super) fn node_acl(&self) -> Vec<wire::Acl> {
         match self.credentials {
             Some(_) => vec![wire::Acl::creator_all(), wire::Acl::world_read()],
@@ -116,7 +116,7 @@ impl Config {
         }
     }
 
-    /// Who may do what with the parents that we make. Deleting a node is governed by its parent.
+    /// The ACL of the parents that we make. Deleting a node is governed by its parent.
     pub(super) fn parent_acl(&self) -> Vec<wire::Acl> {
         vec![if self.credentials.is_some() { wire::Acl::creator_all() } else { wire::Acl::open() }]
     }
@@ -145,12 +145,12 @@ fn parent(path: &str) -> Result<String> {
     Ok(trimmed.to_owned())
 }
 
-/// What the server refuses in one part of a path.
+/// The characters that the server refuses in one part of a path.
 pub(super) fn segment_fault(segment: &str) -> Option<&'static str> {
     if matches!(segment, "" | "." | "..") {
         return Some("no part of a path between slashes is empty, `.` or `..`");
     }
-    // The server sees Java's characters: whatever needs two of them is refused as well.
+    // The server sees Java's characters: characters that need two of them are refused as well.
     let refused = |c: char| c.is_control() || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..);
     segment.contains(refused).then_some(
         "ZooKeeper takes no control characters, none of private use (U+E000 to U+F8FF), and none from U+FFF0 on",
@@ -190,7 +190,7 @@ fn dialect(given: Option<String>) -> Result<&'static Dialect> {
 }
 
 fn limit(given: Option<String>, allowed: &'static str) -> Result<Option<usize>> {
-    /// A longer frame than the servers' largest possible one helps nobody.
+    /// A frame longer than the servers' largest possible one is of no use.
     const MOST: usize = 1 << 30;
     let Some(given) = given else { return Ok(None) };
     match given.parse() {

@@ -1,4 +1,4 @@
-//! What is written into a node for people, and how others' data is read: leniently.
+//! The data that we write into a node for people, and how others' data is read: leniently.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ const LIMIT: usize = 1024;
 /// The version of [`Json`]; unknown ones are read as far as they can be.
 const VERSION: u32 = 1;
 
-/// What a node's data says.
+/// The content of a node's data.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct NodeData {
     pub(super) owner: Option<Owner>,
@@ -90,7 +90,7 @@ pub(super) fn is_ours(data: &[u8]) -> bool {
     serde_json::from_slice::<Json<'_>>(data).is_ok()
 }
 
-/// What the data of anybody's node says: ours in full, Curator's address as the host, any other text as the purpose.
+/// Reads the data of any client's node: ours in full, Curator's address as the host, any other text as the purpose.
 pub(super) fn read(data: &[u8]) -> NodeData {
     let Ok(text) = std::str::from_utf8(data) else { return NodeData::default() };
     if let Ok(note) = serde_json::from_str::<Json<'_>>(text)

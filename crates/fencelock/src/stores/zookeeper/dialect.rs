@@ -26,9 +26,9 @@ impl Kind {
 pub(super) struct Dialect {
     /// The value of the URL option `dialect`.
     pub(super) name: &'static str,
-    /// What the capability calls the layout.
+    /// The layout's name in the capability.
     pub(super) layout: &'static str,
-    /// Whose locks exclude ours and are excluded by them.
+    /// The clients whose locks exclude ours and are excluded by them.
     pub(super) same_as: &'static [Peer],
     /// Whether the nodes of all locks are children of one node.
     pub(super) one_parent: bool,
@@ -36,11 +36,11 @@ pub(super) struct Dialect {
     /// A reader's and a writer's.
     pub(super) read_write: Option<(Form, Form)>,
     pub(super) semaphore: Option<Form>,
-    /// Who else is in the queues.
+    /// The other clients' contenders in the queues.
     pub(super) marks: &'static [Mark],
 }
 
-/// What our node is called: `before` + request id + `after` + number.
+/// The name of our node: `before` + request id + `after` + number.
 #[derive(Debug)]
 pub(super) struct Form {
     pub(super) before: &'static str,
@@ -61,18 +61,18 @@ pub(super) enum After {
     Text(&'static str),
     /// `-` and the name of the lock: many locks share one parent.
     Key,
-    /// `-__PERM__2of5__`: what is asked for stands in the name, or every listing would cost a read of each node.
+    /// `-__PERM__2of5__`: the name holds the permits requested, or every listing would cost a read of each node.
     Permit,
 }
 
-/// What stands before the number tells who a node belongs to.
+/// The text before the number tells which client a node belongs to.
 #[derive(Debug)]
 pub(super) struct Mark {
     pub(super) text: &'static str,
     pub(super) claim: Claim,
     /// Whether mutexes queue with it. Otherwise it is another kind of lock: ahead of one, a conflict.
     pub(super) with_mutexes: bool,
-    /// What it is among readers and writers; `None` for another kind of lock.
+    /// The claim among readers and writers; `None` for another kind of lock.
     pub(super) with_readers: Option<Claim>,
 }
 
@@ -84,7 +84,7 @@ const fn mark(text: &'static str, claim: Claim, with_mutexes: bool, with_readers
 pub(super) const LOCK: &str = "__lock__";
 pub(super) const RLOCK: &str = "__rlock__";
 
-/// All of these draw their numbers from one counter, so waiting for the smaller numbers deadlocks with nobody.
+/// All of these draw their numbers from one counter, so waiting for the smaller numbers never deadlocks.
 pub(super) const CURATOR_MARKS: &[Mark] = &[
     mark("lock-", Claim::MUTEX, true, None),
     mark(LOCK, Claim::MUTEX, true, None),
@@ -105,7 +105,7 @@ const fn form(before: &'static str, id: IdForm, after: After) -> Form {
     Form { before, id, after }
 }
 
-/// The same in every dialect: nobody else has such semaphores.
+/// The same in every dialect: no other client has such semaphores.
 const PERMIT: Form = form("_c_", IdForm::Plain, After::Permit);
 
 /// Every dialect; the first one is the default.
@@ -139,7 +139,7 @@ pub(super) static DIALECTS: [Dialect; 3] = [
         same_as: &[Peer::ZkLock],
         one_parent: true,
         mutex: form("_c_", IdForm::Plain, After::Key),
-        // What could tell a reader apart would be a part of the name: of another lock, to every other client.
+        // A mark for readers would be a part of the name: of another lock, to every other client.
         read_write: None,
         semaphore: None,
         marks: &[],

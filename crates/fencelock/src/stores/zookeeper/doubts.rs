@@ -1,9 +1,9 @@
 //! Requests that made no node when they were looked for, and may make it after all.
 //!
-//! A server that stood still with a create unread, was left, and was said hello to again can take the session back when it goes
-//! on, and apply that create. Its node is of a session that lives and of no place: it keeps others waiting, and nobody leaves it. So
-//! a request that was looked for in vain is looked for again, with the renewals that follow. As long as every request is answered
-//! there are none, and nothing is asked.
+//! A server may stand still with a create unread, be left by the client, and receive its hello again. When the server resumes, it can take
+//! the session back and apply that create. Its node then belongs to a live session but to no place: the node keeps others waiting, and no
+//! place deletes it. So the renewals that follow repeat a search that found nothing. While every request is answered, nothing is in doubt
+//! and nothing is asked.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +19,8 @@ use super::session::ZooKeeperSession;
 use crate::name::Name;
 use crate::store::RequestId;
 
-/// With how many renewals a request is looked for again: by default with those of two ttl. A server that stands still for longer has
-/// been given up by its leader, and takes nobody's session when it goes on.
+/// With how many renewals a request is looked for again: by default with those of two ttl. The leader has given up a server that stands
+/// still for longer, and that server takes no session when it resumes.
 const LOOKS: u32 = 12;
 
 /// Under so many names requests are looked for with one renewal, at most. The others have their turn with the next ones.
@@ -29,7 +29,7 @@ const AT_ONCE: usize = 64;
 /// The requests of one session that are in doubt.
 #[derive(Default)]
 pub(super) struct Doubts {
-    /// What is looked for next comes first.
+    /// The next search comes first.
     waiting: Mutex<VecDeque<Doubt>>,
     is_due: AtomicBool,
     listener: AtomicWaker,
@@ -52,7 +52,7 @@ impl Doubts {
         self.lock().push_back(Doubt { name: name.clone(), request, looks: LOOKS });
     }
 
-    /// A renewal is sent: it is time to look.
+    /// A renewal is sent: time to look.
     pub(super) fn renewed(&self) {
         if !self.lock().is_empty() {
             self.is_due.store(true, Ordering::Release);
@@ -66,10 +66,10 @@ impl Doubts {
         self.is_due.swap(false, Ordering::AcqRel)
     }
 
-    /// What to look for now, sorted by name.
+    /// The doubts to look for now, sorted by name.
     fn take(&self) -> Vec<(Name, RequestId)> {
         let mut waiting = self.lock();
-        // By name: one list serves all that are in doubt there.
+        // By name: a single listing serves all doubts of a name.
         let mut names = HashSet::new();
         let is_now =
             |doubt: &Doubt| names.contains(&doubt.name) || names.len() < AT_ONCE && names.insert(doubt.name.clone());
@@ -85,7 +85,7 @@ impl Doubts {
 }
 
 impl ZooKeeperSession {
-    /// Looks for the nodes of requests that are in doubt, and deletes them. What fails is left to the next look.
+    /// Looks for the nodes of requests that are in doubt, and deletes them. The next look retries a failed one.
     pub(super) async fn resolve_doubts(self: Arc<Self>) {
         let doubts = self.doubts.take();
         let by_name = doubts.chunk_by(|(one, _), (other, _)| one == other);

@@ -21,11 +21,11 @@ use super::wakes::Waiter;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Entered, Entry, Loss, Standing};
 
-/// How often a parent that goes away while it is used is made again: each time somebody else's last node must have gone
-/// and the servers must have cleaned up, all between two of our requests.
+/// How often a parent that goes away while it is used is made again: each time another client's last node must have gone and the servers
+/// must have cleaned up, all between two of our requests.
 const TRIES: usize = 5;
 
-/// One `enter` under way.
+/// An `enter` in progress.
 struct Joining<'e> {
     session: &'e Arc<ZooKeeperSession>,
     entry: &'e Arc<Entry>,
@@ -189,7 +189,7 @@ impl Joining<'_> {
         })
     }
 
-    /// Takes our own node back after `error`; if that cannot be told to have worked, somebody has to look.
+    /// Takes our own node back after `error`; if the deletion is not certain, the caller has to look.
     async fn give_back(&self, path: &str, error: Error) -> Error {
         if error.is_retryable() {
             return error.outcome_unknown();

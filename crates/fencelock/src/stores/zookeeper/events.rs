@@ -1,4 +1,4 @@
-//! What happens to a session unasked: its end, doubtful reconnects, and the deletion of a holder's node by somebody else.
+//! The unrequested events of a session: its end, doubtful reconnects, and the deletion of a holder's node by another client.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,8 +18,8 @@ use super::places::Node;
 use super::session::ZooKeeperSession;
 use crate::store::{GrantId, Loss, PlaceId, SessionEvent};
 
-/// How often holders are looked for whose nodes are to be watched: one is when it was there at the last look already. A shorter
-/// section costs no watch; somebody who deletes the node in it is noticed a moment later.
+/// How often the session looks for holders whose nodes need a watch: a holder gets one if the last look found it already. A shorter section
+/// costs no watch; a deletion of its node is noticed a moment later.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// How long the loss of a grant is kept back to say why.
@@ -34,10 +34,10 @@ pub(super) struct Events {
     /// The session timeout that guards count with.
     ttl: Duration,
     session: Weak<ZooKeeperSession>,
-    /// Running while somebody is about to be watched.
+    /// Running while a holder waits for its watch.
     timer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     asked: FuturesUnordered<BoxFuture<'static, Watched>>,
-    /// Places whose nodes somebody deleted, and why.
+    /// Places whose nodes another client deleted, and why.
     removed: FuturesUnordered<BoxFuture<'static, (GrantId, Option<Arc<str>>)>>,
     /// A look for requests that are in doubt.
     look: Option<BoxFuture<'static, ()>>,
@@ -51,7 +51,7 @@ impl Events {
         Self { wire, ttl, session: Arc::downgrade(session), timer: None, asked, removed, look: None, ended: false }
     }
 
-    /// What the client says of the session as a whole; `None` for its end.
+    /// The client's next event of the whole session; `None` for its end.
     fn poll_session(&mut self, cx: &mut Context<'_>) -> Poll<Option<SessionEvent>> {
         loop {
             match self.wire.poll_next_unpin(cx) {
@@ -77,7 +77,7 @@ impl Events {
         }
     }
 
-    /// Whether the session goes on with a shorter timeout than guards count with: servers may differ in their limits.
+    /// Whether the session resumes with a shorter timeout than guards count with: servers may differ in their limits.
     fn ends_earlier(&self) -> bool {
         self.session.upgrade().is_some_and(|session| session.client.session().timeout < self.ttl)
     }
@@ -88,7 +88,7 @@ impl Events {
         SessionEvent::Over
     }
 
-    /// The next node of a holder that somebody else deleted.
+    /// The next node of a holder that another client deleted.
     fn poll_removed(&mut self, session: &Arc<ZooKeeperSession>, cx: &mut Context<'_>) -> Poll<SessionEvent> {
         session.places.listen(cx.waker());
         self.removed
@@ -105,7 +105,7 @@ impl Events {
         })
     }
 
-    /// Looks for requests that are in doubt, when it is time; one look at a time.
+    /// Looks for requests that are in doubt, when it is time; never two looks at a time.
     fn poll_look(&mut self, session: &Arc<ZooKeeperSession>, cx: &mut Context<'_>) {
         let is_due = session.doubts.is_due(cx);
         if self.look.is_none() && is_due {
@@ -155,11 +155,11 @@ impl Events {
                     session.places.ending(place.request);
                     self.removed.push(why_removed(session, place, node));
                 }
-                // Each of these takes a while, or a new connection: it is no loop without a pause.
+                // Each of these takes a while, or a new connection: the loop always pauses.
                 (Wire::ConnectionLoss | Wire::Deadline | Wire::SessionMoved | Wire::Unreachable, _) => {
                     self.ask(session, place, node);
                 }
-                // The session is over, or reading is not allowed.
+                // The session has ended, or reading is not allowed.
                 _ => {}
             },
         }

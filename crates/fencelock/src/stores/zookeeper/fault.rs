@@ -1,4 +1,4 @@
-//! The client's errors as the store's. One function decides which of them another try can help.
+//! The client's errors as the store's. A single function decides which errors a retry can help.
 
 use fencelock_zookeeper as wire;
 use fencelock_zookeeper::ErrorKind as Wire;
@@ -6,7 +6,7 @@ use fencelock_zookeeper::ErrorKind as Wire;
 use crate::error::{Error, ErrorKind};
 use crate::kit::fault::{Meaning, passing, refused};
 
-/// What became of a request that failed with `error`, which is told as the cause in words: it names path and servers.
+/// The outcome of a request that failed with `error`. The error's text is the cause: the text names path and servers.
 pub(super) fn fault(operation: &'static str, error: &wire::Error) -> Error {
     // Of a look without an answer the outcome is unknown, too: the server has refused nothing.
     let is_lost = matches!(error.kind(), Wire::ConnectionLoss | Wire::Deadline | Wire::SessionMoved);
@@ -54,7 +54,7 @@ fn meaning(kind: Wire) -> Meaning {
     }
 }
 
-/// Whether the whole session is over, so that nothing of it is there any more.
+/// Whether the whole session has ended, with all its nodes.
 pub(super) fn is_over(error: &wire::Error) -> bool {
     matches!(error.kind(), Wire::SessionExpired)
 }

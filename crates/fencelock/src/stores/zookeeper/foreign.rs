@@ -1,7 +1,7 @@
 //! Contenders of other clients: which lock of which client they are, and whether they wait for those ahead of them.
 //!
-//! Each client looks for the names that it knows and passes over the others, so two clients may hold one lock at once.
-//! What each knows was played with the real clients: `interop/who-waits-zookeeper.md`.
+//! Each client looks for the names that it knows and passes over the others, so two clients may hold one lock at once. Each client's
+//! behaviour was recorded with the real clients: `interop/who-waits-zookeeper.md`.
 
 use super::dialect::{LOCK, RLOCK};
 use super::layout::{QueueNode, head_of, leading_id, ours};
@@ -55,7 +55,7 @@ impl Family {
         }
     }
 
-    /// What people call it; `None` for a fencelock's.
+    /// The usual name of the client or its recipe; `None` for a fencelock's.
     const fn what(self) -> Option<&'static str> {
         match self {
             Self::Ours => None,
@@ -76,7 +76,7 @@ impl Family {
             | (Self::CuratorMutex, NodeKind::Lock)
             | (Self::CuratorReadWrite, NodeKind::Curator)
             | (Self::KazooLock | Self::KazooReader, NodeKind::Kazoo) => Waits::Yes,
-            // What kazoo looks for besides is told to it, and recipes are many.
+            // kazoo's caller passes the other names to look for, and recipes are many.
             (Self::KazooLock | Self::KazooReader | Self::Plain, _) => Waits::Perhaps,
             (Self::CuratorMutex | Self::CuratorReadWrite, _) => Waits::No,
         }
@@ -94,7 +94,7 @@ fn looks(node: &str) -> NodeKind {
     }
 }
 
-/// What each contender of `line`, front first, is where another client made it.
+/// The kind of each contender of `line`, front first, that another client made.
 pub(super) fn foreign(line: &[(QueueNode, String)], one_parent: bool) -> Vec<Option<Foreign>> {
     // How many ahead look so, all of them and those that are no readers.
     let mut ahead = [(0_usize, 0_usize); LOOKS];
@@ -107,7 +107,7 @@ pub(super) fn foreign(line: &[(QueueNode, String)], one_parent: bool) -> Vec<Opt
                 let (everybody, writers) = ahead[*looks as usize];
                 (if is_reader { writers } else { everybody }) > 0
             };
-            // It waits if it waits for one of them, and holds at once if it passes all of them over.
+            // The contender waits if it waits for one of them, and holds at once if it passes all of them over.
             let waits = all.iter().filter(|looks| in_its_way(looks)).map(|looks| family.heeds(*looks)).max();
             let (everybody, writers) = &mut ahead[looks(node) as usize];
             *everybody += 1;
@@ -122,7 +122,7 @@ pub(super) fn is_kazoo(foreign: Foreign) -> bool {
     [Family::KazooLock, Family::KazooReader].iter().any(|family| family.what() == Some(foreign.what))
 }
 
-/// Those that may hold the lock beside the one at its head, by what they are.
+/// The contenders that may hold the lock together with the one at its head, by kind.
 pub(super) fn beside(foreign: &[Option<Foreign>]) -> Vec<Beside> {
     let mut found: Vec<Beside> = Vec::new();
     for Foreign { what, waits } in foreign.iter().flatten().filter(|foreign| foreign.waits != Waits::Yes) {

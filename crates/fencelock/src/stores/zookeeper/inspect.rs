@@ -24,7 +24,7 @@ use crate::token::FencingToken;
 /// How many nodes are read at once.
 const BATCH: usize = 100;
 
-/// How many contenders of one page are shown with what their nodes say; those behind only by their names.
+/// How many contenders of one page are shown with what their nodes say; later contenders are shown only by their names.
 const DETAILED: usize = 1000;
 
 type Answered<T> = wire::Result<T>;
@@ -33,7 +33,7 @@ type Answered<T> = wire::Result<T>;
 struct Listed {
     /// The contenders, front first, and their nodes.
     line: Vec<(QueueNode, String)>,
-    /// What each of them is, where another client made it.
+    /// The kind of each contender that another client made.
     foreign: Vec<Option<Foreign>>,
     /// The children that are no contenders of it.
     others: Vec<String>,
@@ -72,7 +72,7 @@ impl Listed {
     }
 }
 
-/// One page of the queue of `name`, as of some moment after the call.
+/// A page of the queue of `name`, as of a moment after the call.
 pub(super) async fn queue(
     client: &wire::Client,
     config: &Config,
@@ -159,7 +159,7 @@ fn contender(unread: Shown, path: &str, read: Answered<(Vec<u8>, wire::Stat)>) -
 /// The token that a holder with this node has.
 pub(super) fn token(data: &[u8], stat: &wire::Stat) -> Option<FencingToken> {
     let made_by = u64::try_from(stat.czxid).ok()?;
-    // Only a lighter claim says so, and names an older transaction; what others write is not believed beyond that.
+    // Only a lighter claim says so, and names an older transaction; other data is not trusted.
     let grant = data::read(data).grant.filter(|grant| *grant < made_by);
     FencingToken::new(grant.unwrap_or(made_by))
 }
@@ -173,7 +173,7 @@ fn since(ctime_ms: i64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_millis(u64::try_from(ctime_ms).ok()?))
 }
 
-/// Those among `nodes` that are no parents of other locks: what other programs left here, or use it for.
+/// The nodes among `nodes` that are no parents of other locks: other programs left them here, or use them.
 async fn strangers(client: &wire::Client, home: &LockPath<'_>, nodes: Vec<String>) -> Answered<Vec<String>> {
     let mut strangers = Vec::new();
     for batch in nodes.chunks(BATCH).take(DETAILED / BATCH) {
@@ -218,7 +218,7 @@ impl NameList {
         Ok(Some((names.into_iter().collect(), Some(self))))
     }
 
-    /// The names that the node `below` is or has contenders of. What is to be listed next is kept.
+    /// The names that the node `below` is or has contenders of. Keeps the paths to list next.
     fn found_in(
         &mut self,
         config: &Config,
@@ -229,7 +229,7 @@ impl NameList {
         let layout = config.dialect.mutex();
         let children = match (listed, below.is_empty()) {
             (Err(error), false) if error.kind() == Wire::NoAuth => return Ok(Vec::new()),
-            // So many children are a queue; who asks for it is told what is wrong. What is nested below it is not known.
+            // So many children are a queue; a client that lists it gets the error. The locks nested below it are unknown.
             (Err(error), false) if error.kind() == Wire::TooLarge => return Ok(vec![below.to_owned()]),
             (listed, _) => or_nothing(listed)?.map_or_else(Vec::new, |(children, _)| children),
         };

@@ -27,8 +27,8 @@ impl Dialect {
         Layout { dialect: self, kind: Kind::Mutex }
     }
 
-    /// The layout of the queue that `children` are, as far as they tell: by the one in front. What may be a mutex as well
-    /// as a writer is one among readers.
+    /// The layout of the queue of `children`, as far as their names tell: by the one in front. A node that may be a mutex or a writer is a
+    /// writer among readers.
     pub(super) fn layout_of(&'static self, children: &[String]) -> Layout {
         let kinds = || children.iter().filter_map(|child| kind_of(child));
         let front = kinds().min_by_key(|(number, _)| *number).and_then(|(_, kind)| kind);
@@ -60,10 +60,10 @@ fn kind_of(node: &str) -> Option<(i64, Option<Kind>)> {
 /// A node that is in the queue, or ahead of it in another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct QueueNode {
-    /// What the server appended when the node was created. Negative past the end of the counter.
+    /// The number that the server appended when the node was created. Negative past the end of the counter.
     pub(super) number: i64,
     pub(super) claim: Claim,
-    /// It belongs to another kind of lock.
+    /// The node belongs to another kind of lock.
     pub(super) alien: bool,
 }
 
@@ -82,7 +82,7 @@ impl Layout {
         }
     }
 
-    /// What our node for `id` is called, up to the number.
+    /// The name of our node for `id`, up to the number.
     pub(super) fn prefix(self, id: RequestId, claim: Claim, key: &str) -> String {
         let form = self.form(claim).unwrap_or(&self.dialect.mutex);
         let mut name = String::from(form.before);
@@ -100,7 +100,7 @@ impl Layout {
         name
     }
 
-    /// What `node` is in the queue of `key`; `None` for a stranger.
+    /// Reads `node` as a member of the queue of `key`; `None` for a stranger.
     pub(super) fn read(self, node: &str, key: &str) -> Option<QueueNode> {
         numbers(node).find_map(|(head, number)| {
             if self.dialect.one_parent {
@@ -116,7 +116,7 @@ impl Layout {
         })
     }
 
-    /// What a node with this mark asks for, and whether it belongs to another kind of lock.
+    /// The claim of a node with this mark, and whether the node belongs to another kind of lock.
     fn marked(self, mark: &Mark, node: &str) -> (Claim, bool) {
         let (claim, alien) = match (self.kind, mark.with_readers) {
             (Kind::Mutex, _) => (mark.claim, !mark.with_mutexes),
@@ -150,7 +150,7 @@ pub(super) fn own_number(node: &str, prefix: &str) -> Option<i64> {
     numbers(number).find_map(|(head, number)| head.is_empty().then_some(number))
 }
 
-/// What stands before the number of `node`.
+/// The text before the number of `node`.
 pub(super) fn head_of(node: &str) -> Option<&str> {
     numbers(node).map(|(head, _)| head).next()
 }
@@ -187,7 +187,7 @@ pub(super) fn looks_like_a_contender(segment: &str) -> bool {
 /// Before what a permit asks for; a new form of it needs another mark.
 const PERM: &str = "__PERM__";
 
-/// What the permit asks for whose node begins with `head`.
+/// The claim of the permit whose node begins with `head`.
 fn permit(head: &str) -> Option<Claim> {
     let (_, claim) = head.strip_suffix("__")?.rsplit_once(PERM)?;
     let (weight, capacity) = claim.split_once("of")?;
@@ -195,7 +195,7 @@ fn permit(head: &str) -> Option<Claim> {
     (Kind::of(claim) == Kind::Semaphore).then_some(claim)
 }
 
-/// A number as it is written, and in no other way.
+/// Reads a number in its only canonical form.
 fn decimal(text: &str) -> Option<u32> {
     let number: u32 = text.parse().ok()?;
     (number.to_string() == text).then_some(number)

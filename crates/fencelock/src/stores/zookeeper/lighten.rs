@@ -1,7 +1,7 @@
-//! Lighter claims: a writer that goes on as a reader, a permit that gives a part back.
+//! Lighter claims: a writer that becomes a reader, a permit that gives a part back.
 //!
-//! A lighter claim is another node with the same number, created before the heavier one is deleted, as Curator's downgrade
-//! does it: nobody behind ever sees neither.
+//! A lighter claim is another node with the same number, created before the heavier one is deleted, as Curator's downgrade does it: a
+//! waiter behind always sees one of the two.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use crate::store::{Entry, Standing};
 /// A lighter claim under way.
 pub(super) struct Lighter {
     pub(super) claim: Claim,
-    /// The transaction that made its node, once the heavier one was seen beside it: from then on the place is never
-    /// without a node, and a client that finds the heavier one gone need not know who deleted it.
+    /// The transaction that made its node, set once a listing showed the heavier one as well: from then on the place always has a node. If
+    /// the heavier one is gone, the client need not know which client deleted it.
     made_by: Option<i64>,
 }
 
 impl ZooKeeperPlace {
-    /// Takes the lighter claim; whatever fails half-way is gone on with by the next call.
+    /// Takes the lighter claim; the next call continues after a failure half-way.
     pub(super) async fn lighten_to(&mut self, claim: Claim) -> Result<()> {
         let half_way = self.lighter.as_ref().map(|lighter| lighter.claim);
         if claim == self.node.claim && half_way.is_none() {
@@ -81,8 +81,8 @@ impl ZooKeeperSession {
         }
     }
 
-    /// Makes the node of a lighter claim, or finds the one that a request made whose answer was lost. Says which
-    /// transaction made it; `None` when the heavier node was gone by then: somebody else may have been granted.
+    /// Makes the node of a lighter claim, or finds the one that a request made whose answer was lost. Says which transaction made it;
+    /// `None` when the heavier node was gone by then: another client may have been granted.
     async fn make_lighter(&self, light: &str, heavy: &str, note: &[u8]) -> Result<Option<i64>> {
         let failed = |error: wire::Error| fault("downgrade", &error);
         let created = self.client.create(light, note, CreateMode::Ephemeral, &self.config.node_acl());
@@ -103,8 +103,7 @@ impl ZooKeeperSession {
     async fn replace(&self, heavy: &str, light: &str, made_by: i64) -> Result<bool> {
         match self.client.delete(heavy, None).await {
             Ok(()) => Ok(true),
-            // By a request of ours that nobody heard the answer to, or by somebody who breaks the grant: then the
-            // lighter one goes as well.
+            // Deleted by a request of ours whose reply was lost, or by a client that breaks the grant: then the lighter node goes as well.
             Err(error) if error.kind() == Wire::NoNode => {
                 let stat = self.client.exists(light).await.map_err(|error| fault("downgrade", &error))?;
                 Ok(stat.is_some_and(|stat| stat.czxid == made_by))

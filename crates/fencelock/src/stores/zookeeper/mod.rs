@@ -1,7 +1,7 @@
 //! Locks on an Apache ZooKeeper ensemble, the same ones that Apache Curator, go-zk or kazoo take.
 //!
-//! A lock lives as long as its session does, and only the servers judge that. `NOTES.md` beside this file has the layout,
-//! who else it excludes, and what a failover and a restored backup do.
+//! A lock lives as long as its session does, and only the servers judge that. `NOTES.md` in this folder has the layout, the clients that it
+//! excludes, and the effects of a failover and of a restored backup.
 
 mod breaks;
 mod config;
@@ -48,7 +48,7 @@ use crate::store::{
     RequestId, Residue, Store, StoreInfo, StoreUrl, Tokens, Waiters, keeps_no_notes,
 };
 
-/// What the registry knows of this store.
+/// The registry's entry of this store.
 pub(crate) const INFO: StoreInfo = StoreInfo {
     scheme: "zk",
     feature: "zookeeper",
@@ -80,12 +80,12 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     })
 }
 
-/// To notice that a server is silent and to be with another one may take this part of the ttl, a sixth. It is what certainty leaves, at
-/// the worst moment, when a renewal stays unanswered: `Pace::needed` counts it in, and the client's patience, an eighth of the
-/// ttl, takes three quarters of it.
+/// Noticing a silent server and reaching another one may take this part of the ttl, a sixth. So much time is certainly left, at the worst
+/// moment, when a renewal stays unanswered: `Pace::needed` counts it in, and the client's patience, an eighth of the ttl, takes three
+/// quarters of it.
 const FAILOVER: u32 = 6;
 
-/// How long somebody who only reads looks for a server, and then waits for an answer.
+/// How long a client that only reads looks for a server, and then waits for an answer.
 const READING: Duration = Duration::from_secs(3);
 
 /// The shortest ttl, in ticks of the servers.
@@ -128,7 +128,7 @@ fn capability(dialect: &Dialect, tick: Duration) -> Capability {
 /// Locks on a ZooKeeper ensemble.
 struct ZooKeeperStore {
     config: Arc<Config>,
-    /// What all clients begin with: they share the addresses that are known.
+    /// The base configuration of all clients: they share the addresses that are known.
     wire: wire::Config,
     capability: Capability,
     /// The session opened last: queues are read through it.

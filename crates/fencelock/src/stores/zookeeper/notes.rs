@@ -1,10 +1,10 @@
 //! Notes on locks: a node for each version of a note, apart from those of the locks.
 //!
 //! A transaction that checks the holder's own node makes the version, and deletes those before it: so it counts only while the grant is
-//! current. A version is never changed. The one with the greatest number is the note. Who reads one whose time is over deletes it.
+//! current. A version is never changed. The one with the greatest number is the note. A reader that finds an expired note deletes it.
 //!
-//! ZooKeeper tells its time by writes alone, as the leader's clock in the node that is written. So a read makes, writes and deletes a
-//! node in one transaction, which nobody sees. The read that follows on the same connection shows everything committed before it.
+//! ZooKeeper tells its time by writes alone, as the leader's clock in the node that is written. So a read makes, writes and deletes a node
+//! in one transaction, which no client sees. The read that follows on the same connection shows everything committed before it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -39,7 +39,7 @@ struct Head<'a> {
     owner: Identity<'a>,
 }
 
-/// What is written into the node; `None` for an order to delete.
+/// The content of the node; `None` for an order to delete.
 pub(super) fn content(order: &NoteOrder) -> Result<Option<Vec<u8>>> {
     let Some(value) = &order.value else { return Ok(None) };
     let head = Head {
@@ -102,7 +102,7 @@ pub(super) async fn read(
         let Some(latest) = versions.last() else { return Ok((None, now_ms)) };
         match client.get_data(latest).await {
             Ok((content, stat)) if is_over(&content, stat.ctime_ms, now_ms) => {
-                // All or none: one before it would be the note again. Who may not delete leaves it to others.
+                // All or none: an older version would be the note again. A client that may not delete leaves the versions to others.
                 let steps: Vec<_> = versions.iter().map(|version| Operation::delete(version, None)).collect();
                 let _ = client.multi(&steps).await;
                 return Ok((None, now_ms));

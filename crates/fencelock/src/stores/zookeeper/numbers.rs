@@ -13,7 +13,7 @@ const LATE: i64 = 1 << 30;
 /// So many parents are warned of by one session at most.
 const WARNINGS: usize = 1024;
 
-/// The parents whose numbers come to their end, as far as a session was told.
+/// The parents whose numbers run out, as far as the session knows.
 #[derive(Debug, Default)]
 pub(super) struct Numbers(Mutex<HashSet<String>>);
 

@@ -30,11 +30,11 @@ impl LockPath<'_> {
     }
 }
 
-/// Under the parent (beside it, where all locks share it) stands what is kept of broken grants. The parent may be a lock
-/// itself to others: this sorts behind every contender, so that nobody who compares whole names waits for it.
+/// The node under the parent (next to it, where all locks share it) that keeps the records of broken grants. The parent may be a lock
+/// itself to others: this name sorts behind every contender, so that no client that compares whole names waits for it.
 pub(super) const RECORDS: &str = "~fencelock";
 
-/// The node by which the store tells its time. It is there in transactions alone.
+/// The node by which the store tells its time. The node exists in transactions alone.
 pub(super) const NOW: &str = "~fencelock-now";
 
 impl Config {
@@ -74,7 +74,7 @@ impl Config {
     }
 }
 
-/// What a name must not have below its first slash, for there its parts lie among the contenders of another lock.
+/// The fault of a name below its first slash, where its parts lie among the contenders of another lock.
 fn nested_fault(name: &str) -> Option<&'static str> {
     let mut below = name.split('/').skip(1);
     below.any(|part| disturbs_curator(part) || looks_like_a_contender(part)).then_some(
@@ -82,7 +82,7 @@ fn nested_fault(name: &str) -> Option<&'static str> {
     )
 }
 
-/// What the name of a lock must not be where it stands in the names of the nodes.
+/// The fault of a lock's name that is part of the nodes' names.
 fn key_fault(name: &str) -> Option<&'static str> {
     if name.contains('/') {
         Some("locks under one parent have no `/` in their names")

@@ -1,4 +1,4 @@
-//! One place: where it stands, and how it is left.
+//! A place: its standing, and how it is left.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl ZooKeeperPlace {
         self.session.path(&self.id.name, self.id.request, self.node)
     }
 
-    /// What its node is called.
+    /// The name of its node.
     pub(super) fn own_name(&self, key: &str) -> Result<String> {
         let layout = self.session.config.layout_for(self.node.claim)?;
         Ok(numbered(layout.prefix(self.id.request, self.node.claim, key), self.node.number))
@@ -100,7 +100,7 @@ impl Place for ZooKeeperPlace {
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         Box::pin(async move {
             let (places, request) = (&self.session.places, self.id.request);
-            // not what the session knows: it forgets a place whose node is gone, and the lighter one may have come after that.
+            // not what the session knows: the session forgets a place whose node is gone, and the lighter node may have appeared later.
             let lighter = self.lighter.as_ref().map(|lighter| self.node.with(lighter.claim));
             places.unwatch(request);
             if lighter.is_some() {

@@ -1,4 +1,4 @@
-//! What a session knows of its own requests and nodes, and how it hears that a holder's node was deleted.
+//! A session's record of its own requests and nodes, and how it learns that a holder's node was deleted.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::queue::Claim;
 use crate::store::{Grant, PlaceId, RequestId};
 use crate::token::FencingToken;
 
-/// One node of ours. Its path follows from the lock, the request and the number.
+/// A node of ours. Its path follows from the lock, the request and the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) number: i64,
@@ -23,7 +23,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// What the first in the queue gets.
+    /// The grant of the first in the queue.
     pub(super) fn grant(self) -> Grant {
         Grant::new(FencingToken::new(self.czxid))
     }
@@ -40,15 +40,15 @@ impl Node {
 /// `jute.maxbuffer`, and the second nodes of downgrades into the extra size.
 const MOST: usize = 10_000;
 
-/// What stands beside each path in that list, in bytes: its length before it, and the longest number of a node at its end.
+/// The bytes next to each path in that list: its length before it, and the longest number of a node at its end.
 const BESIDE_PATH: usize = 4 + 11;
 
-/// What is known of a request of this session.
+/// The state of a request of this session.
 #[derive(Clone)]
 pub(super) enum RequestState {
-    /// It was sent and not answered yet, or never: it may have made a node for this claim.
+    /// The request has no answer yet, or never gets one. Its effect may be a node for this claim.
     Doubtful(Claim),
-    /// It made a node that its place has not left yet. Boxed: a map has room for more than is in it.
+    /// The request made a node that its place has not left yet. Boxed: a map has room for more than is in it.
     Placed(Box<Placed>),
     /// Another client deleted its node, and the cause is being asked for.
     Ending,
@@ -82,7 +82,7 @@ struct Inner {
     longest: usize,
     /// Holders since the last [`Places::take_ripe`], whose nodes are not watched yet.
     unwatched: Vec<RequestId>,
-    /// Those from before it.
+    /// The holders from before the last call.
     ripe: Vec<RequestId>,
 }
 
@@ -110,7 +110,7 @@ impl Places {
         Self { inner: Mutex::default(), max_frame, bell: Arc::default() }
     }
 
-    /// Notes that `id` is about to be sent, for a node whose path is `path` and a number; what was known of it before.
+    /// Notes that `id` is about to be sent, for a node whose path is `path` and a number; returns its earlier state.
     ///
     /// # Errors
     /// [`ErrorKind::Exhausted`] when this client has as many contenders as a session may have.
@@ -219,13 +219,13 @@ impl Places {
         self.bell.listen(waker);
     }
 
-    /// Whether somebody waits to be watched.
+    /// Whether a holder's node waits for its watch.
     pub(super) fn has_unwatched(&self) -> bool {
         let inner = self.lock();
         !(inner.unwatched.is_empty() && inner.ripe.is_empty())
     }
 
-    /// The holders whose nodes are to be watched now: those that were there at the last call, and do not leave. A session that
+    /// The holders whose nodes are to be watched now: the holders that the last call saw already, and that do not leave. A session that
     /// holds for less than the time between two calls costs nothing.
     pub(super) fn take_ripe(&self) -> Vec<(PlaceId, Node)> {
         let mut inner = self.lock();
@@ -248,7 +248,7 @@ impl Places {
         drop((inner, watch));
     }
 
-    /// The places whose nodes were deleted since; each is to be forgotten once its cause was told. A node that was written into is watched anew.
+    /// The places whose nodes were deleted since; forget each once its cause is reported. A node that was written into is watched anew.
     pub(super) fn take_fired(&self) -> Vec<(PlaceId, Node)> {
         if !self.bell.take() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! A queue as a listing of children shows it: who is granted, who waits, and for whom.
+//! A queue as a listing of children shows it: the granted, the waiters, and the nodes that they wait for.
 
 use std::cmp::Reverse;
 
@@ -11,23 +11,23 @@ use crate::store::Ahead;
 /// With more holders than this ahead, their parent is watched instead of each of them.
 const WATCHES: usize = 64;
 
-/// What a listing says about one of its nodes.
+/// The standing of one node in a listing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum View {
-    /// It is granted; the one behind waits to be told, if `tell`.
+    /// The node is granted; `tell` if the waiter behind waits for a mark.
     Granted {
         tell: bool,
     },
     Waits(WaitingView),
     /// The node is not in the listing.
     Missing,
-    /// Somebody ahead uses another kind of lock, or another capacity.
+    /// A contender ahead uses another kind of lock, or another capacity.
     Conflict(Claim),
     /// Another node has the same number: the counter of the parent is at its end.
     Twice,
 }
 
-/// What a waiter waits for.
+/// The condition of a waiter's next step.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct WaitingView {
     /// The nodes to watch, the farthest first, by their names; the parent has none. Where the nearest one is watched, so is the own node.
@@ -37,8 +37,8 @@ pub(super) struct WaitingView {
     pub(super) ahead: Ahead,
 }
 
-/// The node of a watch. In the order in which events count that were heard: our own node may have gone before the one ahead; then the
-/// order in which those ahead go.
+/// The node of a watch. In the order in which fired events count: our own node may have gone before the one ahead; then the order in which
+/// those ahead go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Whose {
     Own,
@@ -231,7 +231,7 @@ mod tests {
         super::super::layout::numbered(layout.prefix(id, claim, ""), number)
     }
 
-    /// What the last of a queue is told whose first has the number 0.
+    /// The view of the last in a queue whose first has the number 0.
     fn last_of(queue: &[Claim]) -> View {
         let children: Vec<_> = (0..).zip(queue).map(|(number, claim)| among(*claim, number)).collect();
         let layout = DIALECTS[0].layout_for(*queue.last().unwrap()).unwrap();

@@ -36,12 +36,12 @@ impl wire::Clock for WireClock {
     }
 }
 
-/// A moment that the client told.
+/// A moment by the client's clock.
 pub(super) fn moment(at: Duration) -> Moment {
     Moment::from_nanos(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// What a session, its places and its events share.
+/// The state that a session, its places and its events share.
 pub(super) struct ZooKeeperSession {
     pub(super) client: wire::Client,
     pub(super) config: Arc<Config>,
@@ -53,7 +53,7 @@ pub(super) struct ZooKeeperSession {
     pub(super) doubts: Doubts,
     pub(super) fronts: Fronts,
     pub(super) numbers: Numbers,
-    /// A node was made below the parent of the URL. It may have been removed since.
+    /// A node was made below the parent of the URL. Another client may have removed it since.
     pub(super) parent_was_there: AtomicBool,
     /// The last lock whose parent was looked for had none yet.
     pub(super) names_are_new: AtomicBool,
@@ -88,12 +88,12 @@ impl ZooKeeperSession {
         Ok(home.child(&numbered(prefix, node.number)))
     }
 
-    /// The session is over, for this reason unless another one is known.
+    /// The session has ended, for this reason unless another one is known.
     pub(super) fn end(&self, loss: Loss) {
         let _ = self.over.set(loss);
     }
 
-    /// `answer`; what it says of the session is noted.
+    /// `answer`; notes the news of the session in it.
     fn noted<T>(&self, answer: Result<T>) -> Result<T> {
         answer.inspect_err(|error| {
             if error.kind() == ErrorKind::Lost {
@@ -102,12 +102,12 @@ impl ZooKeeperSession {
         })
     }
 
-    /// Why the session is over, if that is known.
+    /// Why the session has ended, if that is known.
     pub(super) fn over(&self) -> Option<Loss> {
         self.over.get().copied()
     }
 
-    /// Deletes a node of ours; says whether it was there. A session that is over has none any more.
+    /// Deletes a node of ours; says whether it was there. An ended session has none any more.
     pub(super) async fn delete(&self, operation: &'static str, path: &str) -> Result<bool> {
         match self.client.delete(path, None).await {
             Ok(()) => Ok(true),
@@ -116,7 +116,7 @@ impl ZooKeeperSession {
         }
     }
 
-    /// Deletes the node of a place, and first the lighter one beside it, if there is one; says whether any was there.
+    /// Deletes the node of a place, and before it the lighter one, if there is one; says whether any was there.
     pub(super) async fn delete_place(
         &self,
         operation: &'static str,
@@ -131,8 +131,8 @@ impl ZooKeeperSession {
         Ok(self.delete(operation, &self.path(name, id, node)?).await? || was_there)
     }
 
-    /// The nodes of our session among those that are asked for, and the listing that showed them. Whatever was sent before on any
-    /// connection of this session has taken effect by now, or does not, with the exception that [`Doubts`] is for.
+    /// The nodes of our session among those that are asked for, and the listing that showed them. Requests sent before on any connection of
+    /// this session have taken effect by now, or never will, except those of [`Doubts`].
     pub(super) async fn own_nodes(
         &self,
         home: &LockPath<'_>,
@@ -160,7 +160,7 @@ impl ZooKeeperSession {
         Ok(Some(Found { path: home.child(&node), stat, listing }))
     }
 
-    /// Lists the queue behind a place of ours, and again whenever it has changed, until somebody waits there.
+    /// Lists the queue behind a place of ours, and again whenever it has changed, until a waiter is there.
     async fn waited_for(&self, place: &PlaceId) -> Result<()> {
         let home = self.config.home(&place.name)?;
         let layout = self.config.layout_for(Claim::MUTEX)?;
@@ -198,7 +198,7 @@ impl ZooKeeperSession {
             }
             Some(RequestState::Doubtful(claim)) => match self.delete_doubtful(name, id, claim).await {
                 Ok(()) => {}
-                // Nothing takes effect in a session that is over.
+                // Nothing takes effect in an ended session.
                 Err(error) if error.kind() == ErrorKind::Lost => {}
                 Err(error) => return Err(error),
             },

@@ -1,21 +1,21 @@
 //! How a waiter learns that it is granted, whatever it asks for.
 //!
 //! - By **listing** the queue, after an event that it waits for ([`WaitingView`]).
-//! - By the **watch** alone: a waiter for a mutex, and a reader behind one writer and any readers. It watches its own node as well, and
-//!   once the departure of one contender would let it in, that departure is the grant, with nothing asked in between. A waiter for a
+//! - By the **watch** alone: a waiter for a mutex, and a reader behind one writer and any readers. The waiter watches its own node as well.
+//!   Once the departure of one contender would let the waiter in, that departure is the grant; the waiter asks nothing more. A waiter for a
 //!   mutex watches the two ahead of it. When the farther one goes, it lists, unless its last listing showed just these two, or the farther
 //!   one was a holder of this session.
 //!
-//! Why the second is sound: numbers rise with every creation, so nobody appears ahead of a node that is there, and a
-//! listing sent after our own creation shows everybody ahead. A deletion is final, and the events of one connection come in
-//! the order of the transactions; so when the last one ahead that keeps us out is told to be gone and our own node was not, we are
-//! let in. It holds only while (1) no other kind of lock is in the parent, for Curator's downgrade puts a second node beside a
-//! writer's; (2) the watches were set on the connection that told of the deletion, for after a reconnect what happened meanwhile is
-//! told in no order. Otherwise the departure is a hint like any other, and the queue is listed.
+//! Why the second is sound: numbers rise with every creation, so no contender appears ahead of a node that is there, and a listing sent
+//! after our own creation shows all of them. A deletion is final, and one connection delivers events in the order of the transactions. So
+//! we are let in when the last one ahead that keeps us out is reported gone and our own node is not. Two conditions: (1) no other kind of
+//! lock is in the parent, for Curator's downgrade adds a second node to a writer's; (2) the watches were set on the connection that
+//! reported the deletion, for a reconnect reports missed events in no order. Otherwise the departure is a hint like any other, and the
+//! queue is listed.
 //!
-//! Writers and permits are never granted by a watch: a holder ahead may take a lighter claim, at its own number, and goes on to keep them
-//! out. Readers stay out of no reader's way, so a writer that becomes one lets them in as one that leaves does. No grant can be seen in a
-//! listing, so a permit that is granted writes into its own node if the one behind it waits for that; a session that dies before it did, departs.
+//! Writers and permits are never granted by a watch: a holder ahead may take a lighter claim at its own number. Readers stay out of no
+//! reader's way, so a writer that becomes one lets them in as one that leaves does. No grant can be seen in a listing, so a permit that is
+//! granted writes into its own node if the one behind it waits for that; a session that dies before it did, departs.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -33,11 +33,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::own_places::over;
 use crate::store::{Loss, Standing};
 
-/// What a waiter knows of those ahead. Whatever future is dropped half-way leaves it as it was, or asks for a new look.
+/// A waiter's view of the contenders ahead. A future dropped half-way leaves it unchanged, or makes it list again.
 pub(super) struct Waiter {
     /// Under which parent our node is.
     pub(super) parent: Parent,
-    /// What the last listing said; `None` when it has to be listed anew.
+    /// The result of the last listing; `None` when it has to be listed anew.
     waits: Option<WaitingView>,
     watches: Vec<(Whose, wire::Watch)>,
     /// The connection that the oldest of these watches was set on.
@@ -84,7 +84,7 @@ impl ZooKeeperPlace {
     }
 
     /// The farther one of the two ahead is gone. If it was the first of the queue, only the nearer one is left: numbers rise with every
-    /// creation, so nobody has come between. Otherwise the queue is listed.
+    /// creation, so no contender has come between. Otherwise the queue is listed.
     fn moved_up(&mut self) -> Result<()> {
         let home = self.session.config.home(&self.id.name)?;
         let layout = self.session.config.dialect.mutex();
@@ -113,7 +113,7 @@ impl ZooKeeperPlace {
         }
     }
 
-    /// Takes what a listing says that was asked for after what was heard.
+    /// Takes the result of a listing that was requested after the event.
     async fn saw(&mut self, listing: &Listing) -> Result<Option<Wake>> {
         let home = self.session.config.home(&self.id.name)?;
         let layout = self.session.config.layout_for(self.node.claim)?;
@@ -162,7 +162,7 @@ impl ZooKeeperPlace {
         Ok(wanted)
     }
 
-    /// What is not watched yet of what the last listing asks for; `None` when the queue is to be listed.
+    /// The nodes that the last listing asks to watch, and that have no watch yet; `None` when the queue is to be listed.
     fn missing(&self) -> Result<Option<Vec<(Whose, String)>>> {
         let Some(waiter) = &self.waiter else { return Ok(None) };
         let Some(waits) = &waiter.waits else { return Ok(None) };
@@ -229,7 +229,7 @@ impl ZooKeeperPlace {
         match poll_fn(|cx| waiter.poll_fired(cx)).await {
             (_, WatchEvent::SessionOver) => Err(over("next")),
             (Whose::Own, WatchEvent::Deleted) => Ok(Wake::Removed),
-            // Asked after the event was heard, so that an end of our own node before it has been heard as well.
+            // Read after the event, so that an earlier end of our own node has arrived as well.
             (Whose::Nearest, WatchEvent::Deleted) if waiter.is_fact(&self.session.client) => Ok(Wake::Granted),
             (Whose::Second, WatchEvent::Deleted) => Ok(Wake::SecondGone),
             _ => Ok(Wake::Changed),

@@ -20,7 +20,7 @@ const ALLOWED: &[(&str, u64)] = &[
     ("overlay", 0x794c_7630),
 ];
 
-/// What others call themselves (statfs(2), linux/magic.h), for those who are refused.
+/// The names of refused file systems (statfs(2), linux/magic.h), for the error.
 const REFUSED: &[(&str, u64)] = &[
     ("nfs", 0x6969),
     ("cifs", 0xff53_4d42),
@@ -44,7 +44,7 @@ pub(in super::super) fn check_file_system(fd: &OwnedFd) -> rustix::io::Result<Re
     Ok(Err((known.unwrap_or_else(|| format!("unknown, of type {magic:#x}")), allowed.join(" "))))
 }
 
-/// What changes with every boot of the machine; `None` without `/proc`.
+/// The id of this boot of the machine; `None` without `/proc`.
 pub(in super::super) fn boot_id() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
@@ -74,7 +74,7 @@ pub(in super::super) fn rename_new(directory: &OwnedFd, from: &str, to: &str) ->
 #[derive(Debug)]
 pub(in super::super) struct Notifier(Receiver);
 
-/// What is read at once: 256 events without names.
+/// The size of one read: 256 events without names.
 const EVENTS: usize = 4096;
 /// An event before its name: watch, what happened, a cookie, and the length of the name; each of four bytes.
 const EVENT: usize = 16;
@@ -99,7 +99,7 @@ impl Notifier {
     }
 
     pub(in super::super) fn remove(&self, watch: i32) {
-        // It fails only for a watch that the kernel dropped already.
+        // The removal fails only for a watch that the kernel dropped already.
         let _ = inotify::remove_watch(self.0.as_fd(), watch);
     }
 

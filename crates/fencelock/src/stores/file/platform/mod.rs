@@ -1,5 +1,5 @@
-//! What differs between operating systems, behind one set of functions. Linux is the one that is tested; elsewhere
-//! waiters poll, any file system is taken, and a reboot is not told apart from a restart.
+//! The differences between operating systems, behind one set of functions. Linux is the one that is tested; elsewhere waiters poll, any
+//! file system is taken, and a reboot looks like a restart.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -11,7 +11,7 @@ pub(super) use linux::{KNOWS_FILE_SYSTEMS, Notifier, boot_id, check_file_system,
 #[cfg(not(target_os = "linux"))]
 pub(super) use other::{KNOWS_FILE_SYSTEMS, Notifier, boot_id, check_file_system, list, rename_new};
 
-/// What to hear of a path.
+/// The events to watch a path for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interest {
     /// A ticket: its deletion.
@@ -24,12 +24,12 @@ pub(super) enum Interest {
     Touch,
 }
 
-/// One event.
+/// An event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WatchEvent {
     /// Something happened to what this watch is for.
     Changed(i32),
-    /// The watch is over: the kernel dropped it.
+    /// The watch has ended: the kernel dropped it.
     Over(i32),
     /// Events were lost: anything may have happened.
     Overflow,

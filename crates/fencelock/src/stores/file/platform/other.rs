@@ -1,4 +1,4 @@
-//! Other systems: nothing to be told by, so waiters poll.
+//! Other systems: no notifications, so waiters poll.
 
 use std::os::fd::OwnedFd;
 
