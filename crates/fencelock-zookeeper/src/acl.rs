@@ -1,4 +1,4 @@
-//! Access control: who may do what with one node.
+//! Access control: the permissions of each client on one node.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -62,10 +62,10 @@ impl fmt::Debug for Permissions {
     }
 }
 
-/// One entry of a node's access control list.
+/// An entry of a node's access control list.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Acl {
-    /// What is allowed.
+    /// The permissions.
     pub permissions: Permissions,
     /// How `id` is to be understood: `world`, `auth`, `digest`, `ip`, `x509`, …
     pub scheme: Cow<'static, str>,
@@ -74,7 +74,7 @@ pub struct Acl {
 }
 
 impl Acl {
-    /// Everything to everybody: `world:anyone:cdrwa`.
+    /// All permissions for all clients: `world:anyone:cdrwa`.
     #[must_use]
     pub const fn open() -> Self {
         Self { permissions: Permissions::ALL, scheme: Cow::Borrowed("world"), id: Cow::Borrowed("anyone") }
@@ -87,7 +87,7 @@ impl Acl {
         Self { permissions: Permissions::ALL, scheme: Cow::Borrowed("auth"), id: Cow::Borrowed("") }
     }
 
-    /// Reading to everybody: `world:anyone:r`.
+    /// Reading for all clients: `world:anyone:r`.
     #[must_use]
     pub const fn world_read() -> Self {
         Self { permissions: Permissions::READ, scheme: Cow::Borrowed("world"), id: Cow::Borrowed("anyone") }

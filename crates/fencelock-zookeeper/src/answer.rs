@@ -15,7 +15,7 @@ use crate::proto::op::Op;
 use crate::proto::{code, multi};
 use crate::watches::Watch;
 
-/// What the connection hands over: the record, undecoded, so that decoding is the caller's work and not the connection's.
+/// The connection's output: the record, undecoded, so that decoding is the caller's work and not the connection's.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
     pub(crate) record: Vec<u8>,
@@ -28,7 +28,7 @@ pub(crate) type Outcome = Result<Reply>;
 /// Makes a reply into what the caller asked for.
 pub(crate) type Decode<T> = fn(Reply, Asked) -> Result<T, Fault>;
 
-/// What of a request its answer is read by.
+/// The parts of a request that decoding its answer needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
     /// How much of a path is the chroot's.
@@ -41,7 +41,7 @@ pub(crate) struct Asked {
 #[derive(Debug)]
 pub(crate) enum Fault {
     Malformed(&'static str),
-    /// One operation of several was refused, and none was done.
+    /// An operation of several was refused, and none was done.
     Refused {
         number: usize,
         code: i32,
@@ -130,7 +130,7 @@ pub(crate) fn decode<T>(reply: &Reply, read: impl FnOnce(&mut Reader<'_>) -> Res
     Ok(read(&mut Reader::new(&reply.record))?)
 }
 
-/// What several operations did, or which of them was refused.
+/// The results of several operations, or the refused one.
 pub(crate) fn all_done(reply: &Reply, asked: Asked) -> Result<Vec<Done>, Fault> {
     let all = decode(reply, multi::response)?;
     if all.len() != asked.operations {

@@ -1,4 +1,4 @@
-//! The client: what one asks of it.
+//! The client: its requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct Client {
     handle: Arc<Handle>,
 }
 
-/// What the clones share; the last one closes the session.
+/// The state that clones share; the last one closes the session.
 #[derive(Debug)]
 struct Handle {
     shared: Arc<Shared>,
@@ -148,11 +148,11 @@ impl Client {
         self.ask(Op::SetData, path, frame, |reply, _| decode(&reply, Stat::read))
     }
 
-    /// Several operations at once, in this order: the server does all of them or none, and nobody sees it half done. The answer tells what each one
-    /// did, in their order. They are one request: [`Config::max_frame`] is for all of them together.
+    /// Several operations at once, in this order: the server does all of them or none, and no client sees an intermediate state. The answer
+    /// has the result of each one, in their order. They are one request: [`Config::max_frame`] is for all of them together.
     ///
     /// # Errors
-    /// What the first operation that is refused would fail with by itself; [`Error::refused_operation`] says which one it is, and none was done.
+    /// The error of the first operation that is refused; [`Error::refused_operation`] says which one it is, and none was done.
     /// [`ErrorKind::BadArguments`] without an operation; [`ErrorKind::TooLarge`].
     pub fn multi(&self, operations: &[Operation<'_>]) -> Answer<Vec<Done>> {
         if operations.is_empty() {
@@ -205,14 +205,14 @@ impl Client {
         self.ask(Op::SetAcl, path, frame, |reply, _| decode(&reply, Stat::read))
     }
 
-    /// Lets the server that this client is connected to catch up with the leader: what is read next shows everything that was committed before
+    /// Lets the server that this client is connected to catch up with the leader: later reads show everything that was committed before
     /// this was sent. The path does not matter to any server of today.
     pub fn sync(&self, path: &str) -> Answer<()> {
         self.ask(Op::Sync, path, |chroot| request::path_only(Op::Sync, chroot, path), |_, _| Ok(()))
     }
 
-    /// Asks for evidence that the session lives, by a `sync`, and returns the newest moment of [`Config::clock`] that there is evidence for.
-    /// What it proves, and what it presumes, is in [`sync_rule`](crate::sync_rule).
+    /// Asks for evidence that the session lives, by a `sync`, and returns the newest moment of [`Config::clock`] that there is evidence
+    /// for. [`sync_rule`](crate::sync_rule) states what this proves, and what it presumes.
     pub fn confirm(&self) -> Answer<Duration> {
         let frame = request::path_only(Op::Sync, "", "/");
         self.submit(frame, (None, true), 1, |reply, _| Ok(reply.confirmed))
@@ -234,10 +234,10 @@ impl Client {
     /// Ends the session, and with it every ephemeral node of it, once the requests made before are answered. Repeatable; of all clones.
     ///
     /// # Errors
-    /// When no server could be told within the session timeout: the session then goes by itself. This client is over in any case.
+    /// When no server received the close within the session timeout: the session then expires. This client has ended in any case.
     ///
     /// # Cancel safety
-    /// Dropped, the session is closed all the same.
+    /// Dropping the future closes the session nonetheless.
     pub async fn close(&self) -> Result<()> {
         self.handle.begin_to_close();
         let mut ended = self.shared().ended.subscribe();

@@ -1,4 +1,4 @@
-//! What a client is told before it connects.
+//! The configuration of a client before it connects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -50,21 +50,21 @@ impl fmt::Debug for Auth {
 /// Says what the credentials of a scheme are now, or in words why they cannot be had: for [`Config::auth_asked`].
 pub type AskCredentials = Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<u8>, String>> + Send + Sync>;
 
-/// A shorter silence is not told from a busy machine.
+/// A shorter silence looks like a busy machine.
 pub(crate) const SHORTEST_PATIENCE: Duration = Duration::from_millis(50);
 
 impl Config {
-    /// The session timeout that is asked for unless told otherwise.
+    /// The session timeout requested by default.
     pub const DEFAULT_SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// The longest frame unless told otherwise, in bytes: what servers take unless their `jute.maxbuffer` is set.
+    /// The default limit of a frame, in bytes: the servers' own unless their `jute.maxbuffer` is set.
     pub const DEFAULT_MAX_FRAME: usize = 0xf_ffff;
 
-    /// The longest answer unless told otherwise, in bytes: 64 MiB, about a million names of children.
+    /// The default limit of an answer, in bytes: 64 MiB, about a million names of children.
     pub const DEFAULT_MAX_ANSWER: usize = 64 << 20;
 
     /// To the servers of `connect`: `host[:port][,host[:port]]…[/chroot]`, an IPv6 address in brackets, the port 2181 unless given. With a
-    /// chroot, every path given to and received from the client is relative to it; it has to exist.
+    /// chroot, every path given to and received from the client is relative to it; the chroot has to exist.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] says what is wrong and what is allowed.
@@ -122,8 +122,8 @@ impl Config {
         self
     }
 
-    /// The same, asked for anew for each connection: what is said then counts from that connection on. Where it cannot be had, no session
-    /// is opened, and one that there is goes on with what was said last.
+    /// The same, asked for anew for each connection: the new credentials count from that connection on. If asking fails, no session is
+    /// opened, and an existing one keeps the last credentials.
     #[must_use]
     pub fn auth_asked(mut self, scheme: impl Into<String>, ask: AskCredentials) -> Self {
         self.asked.push((scheme.into(), ask));
@@ -137,7 +137,7 @@ impl Config {
         self
     }
 
-    /// Whether a connection that was idle for a third of the session timeout sends a ping by itself; it does by default. Without, the session
+    /// Whether a connection that was idle for a third of the session timeout sends a ping by itself; yes by default. Without, the session
     /// lives as long as requests are made, [`Client::confirm`](crate::Client::confirm) among them, and no longer than its timeout without.
     #[must_use]
     pub fn keep_alive(mut self, keep_alive: bool) -> Self {
@@ -161,10 +161,10 @@ impl Config {
         self
     }
 
-    /// How long a server that owes an answer may be silent before another one is dialled; at least 50 ms and less than the session timeout, an
-    /// eighth of it by default, a third where the only server is told by its IP address. Together with the time that dialling takes it must fit
-    /// into what is left of certainty when a renewal is overdue: a client that confirms every sixth of the timeout has a sixth left for both. A server
-    /// that sends something and no whole answer is left after the longer of this and [`Config::request_deadline`].
+    /// How long a server that owes an answer may be silent before another one is dialled; at least 50 ms and less than the session timeout,
+    /// an eighth of it by default, a third where the only server is given by its IP address. Together with the time that dialling takes it
+    /// must fit into what is left of certainty when a renewal is overdue: a client that confirms every sixth of the timeout has a sixth
+    /// left for both. A server that sends something and no whole answer is left after the longer of this and [`Config::request_deadline`].
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);

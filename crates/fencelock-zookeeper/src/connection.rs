@@ -1,4 +1,4 @@
-//! One connection: bytes in, bytes out, and the times at which something has to happen. Polled by the session's task.
+//! A connection: bytes in, bytes out, and the times at which something has to happen. Polled by the session's task.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -45,7 +45,7 @@ pub(crate) struct Connection {
     closing: Option<Instant>,
     close_written: bool,
     timer: Pin<Box<Sleep>>,
-    /// Told when all credentials were taken.
+    /// Signalled when all credentials were accepted.
     ready: Option<oneshot::Sender<()>>,
 }
 
@@ -140,7 +140,7 @@ impl Connection {
         self.poll_timer(context)
     }
 
-    /// Reads once. The time of an answer is taken after the read: it can only seem later than it was.
+    /// Reads once. The time of an answer is taken after the read: so the answer can only seem later than it was.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, End> {
         let mut room = ReadBuf::new(self.frames.room());
         let count = match Pin::new(&mut self.stream).poll_read(context, &mut room) {
@@ -171,8 +171,8 @@ impl Connection {
         }
     }
 
-    /// Moves what waits in the line to the buffer, and says whether there was something. The time of sending is taken here, before the write: it
-    /// can only seem earlier than it was.
+    /// Moves what waits in the line to the buffer, and says whether there was something. The time of sending is taken here, before the
+    /// write: so a request can only seem earlier than it was.
     fn take_requests(&mut self, context: &Context<'_>) -> bool {
         if !self.conversation.is_settled() {
             return false;
@@ -265,8 +265,8 @@ impl Connection {
         self.shared.config.keep_alive && self.out.waiting() == 0
     }
 
-    /// Sleeps until the next time that something is due. The timer is set anew only when it would ring too late: one that rings too early costs
-    /// one look.
+    /// Sleeps until the next time that something is due. The timer is set anew only when it would ring too late: a timer that rings too
+    /// early costs one look.
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Result<(), End> {
         loop {
             let due = self.next_due();
@@ -294,8 +294,8 @@ impl Connection {
         patience.chain(deadlines).min().unwrap_or_else(|| Instant::now() + self.patience)
     }
 
-    /// Takes the connection apart: what was written fails with `why`; what was not goes back into the line. Returns the newest transaction seen,
-    /// whom to tell still that all credentials were taken, and whether the server owes the answer to a write.
+    /// Takes the connection apart: written requests fail with `why`; unwritten requests go back into the line. Returns the newest
+    /// transaction seen, the channel to notify once all credentials are accepted, and whether the server owes the answer to a write.
     pub(crate) fn end(self, why: &Error) -> (i64, Option<oneshot::Sender<()>>, bool) {
         let (seen, owes) = (self.conversation.seen(), self.conversation.owes_a_write(self.out.flushed()));
         let unwritten = self.conversation.end(self.out.flushed(), why);

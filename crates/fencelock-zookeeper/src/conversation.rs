@@ -1,4 +1,4 @@
-//! What is said on one connection: which answer belongs to which request, and what a notification means. No I/O, and no clock of its own.
+//! The protocol on one connection: which answer belongs to which request, and what a notification means. No I/O, and no clock of its own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::watches::{WatchEvent, WatchKind};
 /// Why a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It is gone; the session may live on.
+    /// The connection is gone; the session may live on.
     Lost(String),
-    /// The session is over, as the server said.
+    /// The session has expired, as the server said.
     Expired,
     /// The server refused the credentials, with this code.
     AuthFailed(i32),
@@ -46,7 +46,7 @@ struct Written {
     request: Request,
     /// When, on the configured clock: just before the write.
     sent: Duration,
-    /// What its answer proves, if it is a `sync` for that.
+    /// The moment that its answer proves, if it is a `sync` for that.
     proves: Option<Duration>,
     /// How many bytes went out on this connection before it.
     offset: u64,
@@ -58,7 +58,7 @@ pub(crate) struct Conversation {
     server: String,
     /// Answers come in the order of the requests.
     written: VecDeque<Written>,
-    /// How many at the front have been told already that their deadline passed.
+    /// How many at the front have already failed by their deadline.
     given_up: usize,
     pings: VecDeque<Duration>,
     auths: usize,
@@ -66,7 +66,7 @@ pub(crate) struct Conversation {
     /// Whether the session may be on another server, which the leader is asked first.
     is_doubted: bool,
     contacts: Contacts,
-    /// The newest transaction that an answer told of.
+    /// The newest transaction in an answer.
     seen: i64,
 }
 
@@ -78,7 +78,7 @@ impl Conversation {
         Self { shared, server, written, given_up: 0, pings, auths, set_watches, is_doubted, contacts, seen }
     }
 
-    /// Other servers may have been given the session meanwhile: the leader is asked, and only then it is told that the session goes on.
+    /// Other servers may have been given the session meanwhile: the leader is asked, and only its reply reports that the session continues.
     pub(crate) fn doubted(self) -> Self {
         Self { is_doubted: true, ..self }
     }
@@ -88,7 +88,7 @@ impl Conversation {
         !self.is_doubted
     }
 
-    /// What a new connection begins with: the credentials, where the session is, then the watches that the last one had.
+    /// The first messages of a new connection: the credentials, where the session is, then the watches that the last one had.
     pub(crate) fn begin(&mut self, out: &mut Vec<u8>) {
         for auth in self.shared.credentials() {
             out.extend_from_slice(request::auth(&auth.scheme, &auth.credentials).bytes());
@@ -199,7 +199,7 @@ impl Conversation {
         let is_asked = |written: &Written| written.request.frame.xid() == header.xid;
         let next = if self.written.front().is_some_and(is_asked) { self.written.pop_front() } else { None };
         let Some(Written { mut request, sent, proves, .. }) = next else {
-            // A server that is told that the session has moved answers that one request no more.
+            // A server that reports that the session has moved answers that one request no more.
             let is_later = self.written.iter().any(is_asked);
             return Err(if is_later { moved() } else { Malformed("an answer out of turn").into() });
         };
@@ -224,14 +224,14 @@ impl Conversation {
         Ok(())
     }
 
-    /// What an answer with this code and record means for its request.
+    /// The outcome of a request by this code and record.
     fn outcome(&self, request: &Request, code: i32, record: &[u8]) -> crate::error::Result<Reply> {
         let is_absent = request.frame.op() == Op::Exists && code == code::NO_NODE;
         if code != code::OK && !is_absent {
             return Err(self.refused(request, code));
         }
         let record = if is_absent { &[] } else { record };
-        // A watch is set when its answer is taken in and not earlier: the server sends the answer before what the watch hears.
+        // A watch is set when its answer is taken in and not earlier: the server sends the answer before the watch's event.
         let watch = request.watch.filter(|_| !request.is_unwanted()).map(|kind| {
             let kind = if is_absent { WatchKind::Absent } else { kind };
             self.shared.watches.register(request.frame.path(), kind, self.shared.config.chroot.len())
@@ -264,7 +264,7 @@ impl Conversation {
         self.written.get(self.given_up).map(|written| written.request.deadline)
     }
 
-    /// Gives up the requests whose deadline has passed; their answers will find nobody.
+    /// Gives up the requests whose deadline has passed; their answers will be dropped.
     pub(crate) fn give_up(&mut self, now: Instant) {
         while let Some(index) = self.next_deadline().filter(|deadline| *deadline <= now).map(|_| self.given_up) {
             self.given_up += 1;
@@ -281,8 +281,8 @@ impl Conversation {
         self.written.iter().any(|written| written.offset < flushed && written.request.frame.op().is_write())
     }
 
-    /// The connection is over, and `flushed` bytes went out on it. What was written fails with `why`, its outcome unknown; what was not is
-    /// returned, in its order.
+    /// The connection has ended, and `flushed` bytes went out on it. Written requests fail with `why`, their outcome unknown; unwritten
+    /// requests are returned, in their order.
     pub(crate) fn end(self, flushed: u64, why: &Error) -> Vec<Request> {
         let (server, shared) = (self.server, self.shared);
         let mut unwritten = Vec::new();

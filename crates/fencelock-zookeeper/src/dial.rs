@@ -1,5 +1,5 @@
-//! Finds a server that gives a session. Names are resolved anew for each try, and servers are dialled in random order, the next
-//! one a moment after the last: a server that is silent keeps nobody from the others. The first one that welcomes wins.
+//! Finds a server that gives a session. Names are resolved anew for each try, and servers are dialled in random order, the next one a
+//! moment after the last: a silent server keeps no client from the others. The first one that welcomes wins.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ pub(crate) struct Established {
     pub(crate) is_doubted: bool,
 }
 
-/// The session is over, as a server said.
+/// The session has expired, as a server said.
 #[derive(Debug)]
 pub(crate) struct Expired;
 
@@ -35,7 +35,7 @@ struct Failure {
     refusal: Refusal,
 }
 
-/// What is known of the servers: the addresses that names had when they were last resolved, for when they cannot be. Shared by all clients of one
+/// The known addresses of the servers: the last resolved ones, for when names cannot be resolved. Shared by all clients of one
 /// [`Config`](crate::Config).
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
@@ -51,7 +51,7 @@ impl Addresses {
         Dialer { pause: pause.unwrap_or(times.first_pause), ..Dialer::new(times) }
     }
 
-    /// What came of that dialer.
+    /// The outcome of that dialer.
     pub(crate) fn newcomer_ended(&self, dialer: &Dialer, has_session: bool) {
         *self.newcomers.lock().unwrap_or_else(PoisonError::into_inner) = (!has_session).then_some(dialer.pause);
     }
@@ -72,16 +72,16 @@ impl Addresses {
 pub(crate) struct Dialer {
     /// The newest word on each server.
     failures: Vec<Failure>,
-    /// Who was asked and has not answered yet, since when.
+    /// The servers that were asked and have not answered yet, since when.
     under_way: Vec<(String, Instant)>,
     times: Times,
     /// The pause after each failure of a server, in a row.
     pause: Duration,
     /// The server that failed last is tried last.
     avoid: Option<String>,
-    /// Servers that were left while they owed the answer to a write, and when; without those that had the session again since. One that stood
-    /// still reads the write once it goes on. The leader refuses it, for the session is at another server. But if this server was said hello to
-    /// again, it can take the session back, and a write takes effect of which the other server has shown already that it did not.
+    /// Servers that were left while they owed the answer to a write, and when; without those that had the session again since. Such a
+    /// server reads the write once it resumes. The leader refuses it, for the session is at another server. But if this server was said
+    /// hello to again, it can take the session back, and a write takes effect of which the other server has shown already that it did not.
     owing: Vec<(String, Instant)>,
     /// Whether to pause before the first attempt.
     wary: bool,
@@ -98,7 +98,7 @@ pub(crate) struct Times {
     pub(crate) stagger: Duration,
     /// How long a server that owes the answer to a write is not asked, while others have not answered yet.
     pub(crate) last: Duration,
-    /// How long one is thought to owe it: one that stood still for longer was given up by its leader, and starts anew.
+    /// How long one is thought to owe it: a server that stood still for longer was given up by its leader, and starts anew.
     pub(crate) owing: Duration,
     /// The pause after the first failure of a server, and the longest one.
     pub(crate) first_pause: Duration,
@@ -127,7 +127,7 @@ impl Times {
             attempt: attempt.unwrap_or((session_timeout / 3).max(Self::SHORTEST_ATTEMPT)),
             // Two silent servers and a third that answers fit into what `Config::patience` leaves.
             stagger: (session_timeout / 50).clamp(Duration::from_millis(10), Self::STAGGER),
-            // It may be the only one that lives. With its silence before (`Config::patience`) that is 5/24 of the timeout, and without any 1/12.
+            // Perhaps the only live one. With its silence before (`Config::patience`) that is 5/24 of the timeout, and without any 1/12.
             last: session_timeout / 12,
             owing: session_timeout,
             first_pause: Self::FIRST_PAUSE,
@@ -169,8 +169,8 @@ impl Dialer {
         self.times = times;
     }
 
-    /// The connection to `server` ended after it had lived for `lived`; one that hardly lived counts as a failed attempt. `owes` says that a
-    /// write was not answered.
+    /// The connection to `server` ended after it had lived for `lived`; a connection that hardly lived counts as a failed attempt. `owes`
+    /// says that a write was not answered.
     pub(crate) fn ended(&mut self, server: String, lived: Duration, owes: bool) {
         if owes {
             self.owing.push((server.clone(), Instant::now()));
@@ -217,7 +217,7 @@ impl Dialer {
                 }
                 Found::Session(mut established) => {
                     self.contests += u32::from(established.is_doubted);
-                    // Who lost an earlier race may still come.
+                    // The loser of an earlier race may still arrive.
                     established.is_doubted = self.contests > 0;
                     return Ok(established);
                 }
@@ -232,11 +232,11 @@ impl Dialer {
         self.failures.push(Failure { server, refusal });
     }
 
-    /// What came of trying so far: which servers were tried, and why each would not do.
+    /// The outcome of the tries so far: the servers tried, and each one's fault.
     pub(crate) fn error(&self, operation: &'static str, within: Duration) -> Error {
         let mut newest = self.failures.clone();
         for (server, since) in &self.under_way {
-            // What a server was heard to say tells more than that it has not said it again yet.
+            // A server's earlier reply says more than its present silence.
             if newest.iter().any(|other| other.server == *server) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What can go wrong, and whether a request that failed can have taken effect.
+//! The errors, and whether a request that failed can have taken effect.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,13 +6,13 @@ use std::fmt;
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What kind of thing went wrong.
+/// The kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The configuration or the connect string is not valid; the message says what is allowed.
     Config,
-    /// No server gave a session, or none was there while the request waited: it was never written.
+    /// No server gave a session, or none was there while the request waited: the request was never written.
     Unreachable,
     /// The connection went after the request was written and before its answer came.
     ConnectionLoss,
@@ -28,9 +28,9 @@ pub enum ErrorKind {
     BadVersion,
     /// The access control list does not allow it.
     NoAuth,
-    /// The server refused the credentials; the client is over.
+    /// The server refused the credentials; the client has ended.
     AuthFailed,
-    /// The session is over, and every ephemeral node of it.
+    /// The session has ended, with every ephemeral node of it.
     SessionExpired,
     /// The session was continued on another connection.
     SessionMoved,
@@ -54,7 +54,7 @@ pub enum ErrorKind {
     Throttled,
     /// The server or the ensemble failed or timed out inside; whether the request took effect is not known.
     ServerFailed,
-    /// The server does not know this operation: it is too old.
+    /// The server does not know this operation: the server is too old.
     Unimplemented,
     /// The session is local to one server, which makes no ephemeral nodes for it.
     LocalSession,
@@ -115,13 +115,13 @@ impl Error {
         self
     }
 
-    /// What kind of thing went wrong.
+    /// The kind of this error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Whether the request may have taken effect, or may still take effect. `false` means: it certainly did not and will not.
+    /// Whether the request may have taken effect, or may still take effect. `false` means: the request certainly did not and will not.
     #[must_use]
     pub fn outcome_unknown(&self) -> bool {
         self.0.outcome_unknown

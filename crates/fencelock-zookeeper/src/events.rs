@@ -1,4 +1,4 @@
-//! What happens to a client unasked.
+//! The unrequested events of a client.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -16,12 +16,12 @@ pub enum Event {
         /// Why.
         why: String,
     },
-    /// The session goes on, on this server.
+    /// The session continues on this server.
     Reconnected {
         /// Its address.
         server: String,
     },
-    /// The session is over, as a server said; also when a server answered with another session. The last event.
+    /// The session has expired, as a server said; also when a server answered with another session. The last event.
     Expired,
     /// A server refused the credentials. The last event.
     AuthFailed,

@@ -120,7 +120,7 @@ mod tests {
         proptest::collection::vec(frame, 0..8).prop_map(|frames| frames.concat())
     }
 
-    /// What a fuzzer begins with, by name.
+    /// The first inputs of a fuzzer, by name.
     fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
         let directory = format!("{}/fuzz/seeds/{target}", env!("CARGO_MANIFEST_DIR"));
         let read = |entry: std::io::Result<std::fs::DirEntry>| {

@@ -12,7 +12,7 @@ use crate::proto::codec::Reader;
 use crate::proto::handshake::{Response, SessionKey, request};
 use crate::proto::response::Header;
 
-/// What is said to a server.
+/// The client's part of the handshake.
 #[derive(Debug, Clone)]
 pub(crate) struct Hello {
     pub(crate) ticket: SessionKey,
@@ -36,7 +36,7 @@ pub(crate) struct Welcome {
 /// Why a server gave no session.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Denial {
-    /// The session to be continued is over.
+    /// The session to be continued has expired.
     Expired,
     /// Another server, or this one later, may give one.
     NotHere(Refusal),
@@ -95,7 +95,7 @@ fn read(record: &[u8]) -> Result<Response, Denial> {
 fn judge(response: Response, ticket: &SessionKey, sent: Duration, answered: Duration) -> Result<Welcome, Denial> {
     let Response { ticket: given, timeout, read_only } = response;
     let continues = ticket.id != 0;
-    // Another session in place of ours means that ours is over, whatever the server thinks that we wanted.
+    // Another session in place of ours means that ours has expired, even if the server thinks that we wanted a new one.
     if continues && (given.id != ticket.id || timeout.is_zero()) {
         return Err(Denial::Expired);
     }

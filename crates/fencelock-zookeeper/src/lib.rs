@@ -1,7 +1,7 @@
 //! A ZooKeeper client made for locks.
 //!
-//! It does not promise that a session is alive: nobody can, and an answered ping does not mean it. It says from which moment on the session
-//! timeout certainly counts ([`Client::confirmed`]); why that moment and no later one is derived in [`sync_rule`].
+//! The client does not promise that a session is alive: no client can, and an answered ping does not mean it. The client says from which
+//! moment on the session timeout certainly counts ([`Client::confirmed`]); why that moment and no later one is derived in [`sync_rule`].
 //!
 //! ```no_run
 //! use fencelock_zookeeper::{Acl, Client, Config, CreateMode, WatchEvent};
@@ -23,9 +23,10 @@
 //!
 //! # What it does and does not do
 //!
-//! - **Sessions** are continued on any of the servers: names are resolved anew, servers dialled side by side in random order, a moment apart, with pauses that grow and differ
-//!   from client to client. A server that owes an answer and is silent for an eighth of the session timeout is left for another. A session that
-//!   is answered with another one is over: [`Event::Expired`]. A server that sends something and no whole answer is left, too.
+//! - **Sessions** are continued on any of the servers: names are resolved anew, servers dialled side by side in random order, a moment
+//!   apart, with pauses that grow and differ from client to client. A server that owes an answer and is silent for an eighth of the session
+//!   timeout is left for another. A session answered with another one has expired: [`Event::Expired`]. A server that sends something and no
+//!   whole answer is left, too.
 //! - **Requests** go out in the order of their calls, many in one write, each with a deadline ([`Config::request_deadline`]). None is ever sent
 //!   twice. [`Error::outcome_unknown`] says whether one that failed may have taken effect.
 //! - **Watches** hear one event, across reconnects ([`Watch`]).

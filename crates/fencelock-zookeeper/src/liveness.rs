@@ -21,7 +21,7 @@ pub(crate) struct Contacts {
 }
 
 impl Contacts {
-    /// Contacts fall into grains of a sixteenth of the gap; those older than the gap are one.
+    /// Contacts fall into grains of a sixteenth of the gap; older contacts share one grain.
     const GRAINS: u32 = 16;
     #[cfg(test)]
     const MOST: usize = Self::GRAINS as usize + 2;
@@ -41,7 +41,7 @@ impl Contacts {
         }
     }
 
-    /// What a `sync` that is sent at `now` proves if it is answered: the sending time of the newest contact answered early enough.
+    /// The moment that a `sync` sent at `now` proves if it is answered: the sending time of the newest contact answered early enough.
     pub(crate) fn proven_by_sync(&mut self, now: Duration) -> Option<Duration> {
         self.forget(now);
         self.kept.front().filter(|contact| self.is_old_enough(contact, now)).map(|contact| contact.sent)

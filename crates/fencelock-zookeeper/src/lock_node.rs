@@ -6,10 +6,10 @@ use crate::error::{ErrorKind, Result};
 impl Client {
     /// The child of `parent` that the transaction `czxid` created, if it is there: of a lock, the node of the grant with that fencing token.
     ///
-    /// A write that belongs under the lock is one [`Client::multi`] with a check of that node: the servers do it only while the grant lasts, however
-    /// late it arrives. Nobody has to compare tokens, and there is no gap before the first write of the next holder.
+    /// A write that belongs under the lock is one [`Client::multi`] with a check of that node: the servers do it only while the grant
+    /// lasts, however late it arrives. No resource has to compare tokens, and there is no gap before the first write of the next holder.
     ///
-    /// It lists the children, and asks for one after the other, by the numbers at their ends: a holder is among the first.
+    /// The call lists the children, and asks for one after the other, by the numbers at their ends: a holder is among the first.
     ///
     /// ```no_run
     /// use fencelock_zookeeper::{Client, ErrorKind, Operation};
@@ -27,13 +27,13 @@ impl Client {
     /// }
     /// ```
     ///
-    /// The node of a reader that was a writer is younger than its token: it is not found.
+    /// The node of a reader that was a writer is younger than its token: so the call does not find it.
     ///
     /// # Errors
-    /// [`ErrorKind::NoAuth`]; what any request can fail with. A parent that is not there has no such child.
+    /// [`ErrorKind::NoAuth`]; the errors of any request. A parent that is not there has no such child.
     ///
     /// # Cancel safety
-    /// It reads, and can be dropped at any time.
+    /// The call reads, and can be dropped at any time.
     pub async fn child_created_by(&self, parent: &str, czxid: i64) -> Result<Option<String>> {
         // The lock's session may be at another server, which is ahead of ours.
         self.sync(parent).await?;
@@ -52,7 +52,7 @@ impl Client {
     }
 }
 
-/// The number at the end of a name: ten characters. What has none comes last.
+/// The number at the end of a name: ten characters. A name without a number comes last.
 fn number_of(child: &str) -> i64 {
     let digits = child.len().checked_sub(10).and_then(|at| child.get(at..));
     digits.and_then(|digits| digits.parse::<i32>().ok()).map_or(i64::MAX, i64::from)

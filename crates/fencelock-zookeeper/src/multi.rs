@@ -4,7 +4,7 @@ use crate::acl::Acl;
 use crate::node::{CreateMode, Stat};
 use crate::proto::op::Op;
 
-/// One of the operations of [`Client::multi`](crate::Client::multi).
+/// An operation of [`Client::multi`](crate::Client::multi).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation<'a> {
     pub(crate) path: &'a str,
@@ -20,7 +20,7 @@ pub(crate) enum Action<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// As [`Client::create`](crate::Client::create). It may lie below a node that an operation before it creates.
+    /// As [`Client::create`](crate::Client::create). The node may lie below a node that an operation before it creates.
     #[must_use]
     pub fn create(path: &'a str, data: &'a [u8], mode: CreateMode, acl: &'a [Acl]) -> Self {
         Self { path, action: Action::Create { data, mode, acl } }
@@ -59,7 +59,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// What one of the operations of [`Client::multi`](crate::Client::multi) did.
+/// The result of one operation of [`Client::multi`](crate::Client::multi).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Done {
@@ -67,12 +67,12 @@ pub enum Done {
     Created {
         /// The node's path, with its number if it has one.
         path: String,
-        /// What the server keeps about it, if it says: of the servers, 3.8 says so of containers only.
+        /// The node's metadata, if the server sends it: of the servers, 3.8 sends it for containers only.
         stat: Option<Stat>,
     },
     /// By [`Operation::delete`].
     Deleted,
-    /// By [`Operation::set_data`]: the node as it is now.
+    /// By [`Operation::set_data`]: the node's new metadata.
     DataSet(Stat),
     /// By [`Operation::check`].
     Checked,

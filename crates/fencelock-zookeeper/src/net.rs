@@ -21,7 +21,7 @@ pub trait Net: fmt::Debug + Send + Sync + 'static {
     /// Every address of `host`, which is a name or an IP address without brackets. Asked anew for each attempt.
     fn resolve<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>>;
 
-    /// A connection to `address`. What is written must go out at once (TCP_NODELAY).
+    /// A connection to `address`. Written bytes must go out at once (TCP_NODELAY).
     fn connect(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Stream>>>;
 }
 

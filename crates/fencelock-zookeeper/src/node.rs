@@ -3,7 +3,7 @@
 use crate::proto::op::Op;
 pub use crate::proto::response::Stat;
 
-/// What kind of node to create.
+/// The kind of node to create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CreateMode {
@@ -36,6 +36,6 @@ impl CreateMode {
 pub struct Created {
     /// The node's path, with its number if it has one.
     pub path: String,
-    /// What the server keeps about it.
+    /// The server's metadata of the node.
     pub stat: Stat,
 }

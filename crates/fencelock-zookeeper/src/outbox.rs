@@ -26,7 +26,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Whether nobody waits for the outcome any more.
+    /// Whether no caller waits for the outcome any more.
     pub(crate) fn is_unwanted(&self) -> bool {
         self.answer.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
@@ -34,7 +34,7 @@ impl Request {
     /// Tells the outcome, once.
     pub(crate) fn settle(&mut self, outcome: Outcome) {
         if let Some(answer) = self.answer.take() {
-            // Nobody may wait any more; what comes back is dropped here, with no lock held.
+            // The caller may wait no longer; its outcome is dropped here, with no lock held.
             drop(answer.send(outcome));
         }
     }
@@ -78,7 +78,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Takes nothing more, lets what is there be written and the session be closed, by `deadline`. `over` is what later requests are told.
+    /// Takes nothing more, lets what is there be written and the session be closed, by `deadline`. Later requests fail with `over`.
     pub(crate) fn close(&self, deadline: Instant, over: Error) {
         let mut inner = self.lock();
         inner.closing.get_or_insert(deadline);
@@ -128,7 +128,7 @@ impl Outbox {
         requests.rev().for_each(|request| inner.waiting.push_front(request));
     }
 
-    /// Takes out what has waited past its deadline, and whose answer nobody wants any more; says when the next deadline is.
+    /// Takes out the requests that have waited past their deadline, and those whose caller is gone; says when the next deadline is.
     pub(crate) fn expire(&self, now: Instant) -> (Vec<Request>, Option<Instant>) {
         let mut inner = self.lock();
         let mut expired = Vec::new();

@@ -20,7 +20,7 @@ use crate::net::{BoxFuture, Stream};
 use crate::proto::request;
 use crate::shared::Shared;
 
-/// What came next.
+/// The next event of the race.
 pub(crate) enum Found {
     /// This server is asked now.
     Started(String),
@@ -28,7 +28,7 @@ pub(crate) enum Found {
     Failed { server: String, again: usize, refusal: Refusal },
     /// A session.
     Session(Established),
-    /// The session to be continued is over, as a server said.
+    /// The session to be continued has expired, as a server said.
     Expired,
 }
 
@@ -41,7 +41,7 @@ struct Next(Step);
 enum News {
     /// The addresses of a server, or why it has none.
     Resolved(usize, Result<Vec<SocketAddr>, String>),
-    /// What became of the attempt at an address of a server.
+    /// The outcome of the attempt at an address of a server.
     Tried(Dialled, Result<(Box<dyn Stream>, Welcome), Denial>),
     Nothing,
 }
@@ -54,9 +54,9 @@ pub(crate) struct Race {
     shared: Arc<Shared>,
     hello: Hello,
     times: Times,
-    /// What is shown of a server.
+    /// The shown name of a server.
     avoid: Option<String>,
-    /// What is shown of those that are asked after all others, and not before these have failed or were silent for [`Times::last`].
+    /// The shown names of servers to dial after all others, and not before these have failed or were silent for [`Times::last`].
     last: Vec<String>,
     /// When those may be asked whatever the others do.
     last_start: Instant,
@@ -64,7 +64,7 @@ pub(crate) struct Race {
     running: Vec<Dialled>,
     /// Which servers are being resolved, or will be.
     unresolved: Vec<bool>,
-    /// Whether the addresses of all servers were known: who waits now does not wait because the others are still being resolved.
+    /// Whether the addresses of all servers were known: then no address waits because the others are still being resolved.
     is_complete: bool,
     next_start: Instant,
     greeted: Arc<Greeted>,
@@ -189,7 +189,8 @@ impl Race {
         }
     }
 
-    /// Dials one of those that wait, the one to avoid only if there is no other, and those to be asked last after that one. What it is called.
+    /// Dials one of those that wait, the one to avoid only if there is no other, and those to be asked last after that one. Returns its
+    /// name.
     fn start(&mut self) -> String {
         self.next_start = Instant::now() + self.times.stagger;
         fastrand::shuffle(&mut self.waiting);
@@ -281,7 +282,7 @@ async fn ask(shared: Arc<Shared>, number: usize, within: Duration) -> Result<Vec
     Err(why)
 }
 
-/// One address that is dialled.
+/// An address that is dialled.
 struct Attempt {
     shared: Arc<Shared>,
     hello: Hello,
@@ -310,7 +311,7 @@ impl Attempt {
     async fn reach(self) -> Result<(Box<dyn Stream>, Welcome), Denial> {
         let config = &self.shared.config;
         let stream = config.net.connect(self.dialled.1).await;
-        // One that hangs up at once may be noticed here already.
+        // A server that hangs up at once may be noticed here already.
         let why = |error: io::Error| match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => hung_up(&error),
             _ => format!("cannot be reached: {error}"),

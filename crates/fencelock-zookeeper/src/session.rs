@@ -57,8 +57,8 @@ pub(crate) async fn open(shared: &Arc<Shared>) -> Result<()> {
     }
 }
 
-/// How long a server may be silent, how long nothing may be sent, and how the next server is looked for, with a session that was
-/// granted this timeout. One that grants more than was asked for makes nobody wait longer.
+/// How long a server may be silent, how long nothing may be sent, and how the next server is looked for, with a session that was granted
+/// this timeout. A server that grants more than was asked for makes no caller wait longer.
 fn times(config: &Config, granted: Duration) -> (Duration, Duration, Times) {
     let timeout = granted.min(config.session_timeout);
     // Where there is no other server, nothing is won by leaving this one early. A name may stand for several, with one address too.
@@ -71,7 +71,7 @@ fn times(config: &Config, granted: Duration) -> (Duration, Duration, Times) {
 struct Session {
     shared: Arc<Shared>,
     ticket: SessionKey,
-    /// The newest transaction that an answer told of.
+    /// The newest transaction in an answer.
     seen: i64,
     dialer: Dialer,
     ready: Option<oneshot::Sender<()>>,
@@ -94,14 +94,14 @@ impl Session {
     async fn serve(&mut self, established: Established) -> End {
         let Established { stream, server, welcome, is_doubted } = established;
         let begun = Instant::now();
-        // What is known of the connection before counts no more: a sync on this one proves nothing about another server's messages.
+        // Contacts of the connection before count no more: a sync on this one proves nothing about another server's messages.
         let mut contacts = Contacts::new(welcome.timeout);
         contacts.answered(welcome.sent, welcome.answered);
         self.ticket = welcome.ticket;
         let (patience, idle, times) = times(&self.shared.config, welcome.timeout);
         self.dialer.found(&server, times);
         if self.ready.is_none() {
-            // A server waits for so long for the rest of a conversation; one that is silent for longer was left.
+            // A server waits for so long for the rest of a conversation; a server that is silent for longer was left.
             let _ = timeout(times.attempt, self.shared.ask_credentials()).await;
         }
         self.shared.confirm(welcome.sent);
@@ -120,7 +120,7 @@ impl Session {
         end
     }
 
-    /// What follows the end of a connection: another one, or nothing.
+    /// Takes the next step after the end of a connection: another one, or nothing.
     async fn after(&mut self, end: End) -> Option<Established> {
         let End::Lost(why) = end else {
             self.finish(&end);
@@ -143,7 +143,7 @@ impl Session {
         None
     }
 
-    /// The client is over: everybody is told.
+    /// The client has ended: notifies all waiters.
     fn finish(&mut self, end: &End) {
         self.over = true;
         self.shared.finish(end, error(end));
@@ -190,7 +190,7 @@ fn next_due(shared: &Shared, without: &str, now: Instant, context: &Context<'_>)
     [closing, next].into_iter().flatten().min()
 }
 
-/// What requests are told that a connection's end leaves behind.
+/// The error of the requests that a connection's end leaves behind.
 fn error(end: &End) -> Error {
     let (kind, message) = match end {
         End::Lost(why) => (ErrorKind::ConnectionLoss, format!("the connection was lost: {why}")),

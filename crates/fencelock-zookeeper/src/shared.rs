@@ -1,4 +1,4 @@
-//! What the handles and the connection's task have in common.
+//! The state that the handles and the connection's task share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     /// How the client ended, once it has.
     pub(crate) ended: watch::Sender<Option<Result<()>>>,
     session: Mutex<SessionInfo>,
-    /// What a connection begins with.
+    /// The credentials that each connection sends first.
     credentials: Mutex<Vec<Auth>>,
     epoch: AtomicU64,
     /// Nanoseconds on the configured clock.
@@ -87,7 +87,7 @@ impl Shared {
         self.epoch.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// The client is over, by `end`: everybody is told, and `why` is what requests are told from now on.
+    /// The client has ended, by `end`: all waiters are notified, and requests fail with `why` from now on.
     pub(crate) fn finish(&self, end: &End, why: Error) {
         for mut request in self.outbox.end(why.clone()) {
             let error = why.clone().in_operation(request.frame.op().name());

@@ -1,14 +1,14 @@
-//! From which moment on the session timeout certainly counts: what [`Client::confirm`](crate::Client::confirm) proves, why, and what it
-//! presumes.
+//! From which moment on the session timeout certainly counts: the proof behind [`Client::confirm`](crate::Client::confirm), and its
+//! premises.
 //!
 //! # What looks like proof and is none
 //!
-//! Who lets a session expire is the leader, and the leader alone. A client talks to one server, mostly a follower, and that answers pings and
-//! reads *by itself*: it notes that the session was heard of, and answers. The leader learns of it later, or never. When only the link between
-//! follower and leader is cut, the client goes on getting answers to its pings until the follower gives up, while the leader counts the session
-//! out and the next in the queue is granted the lock. So the time of an answered ping, or of a read, is no moment from which the timeout counts.
+//! The leader, and the leader alone, lets a session expire. A client talks to one server, mostly a follower, and that answers pings and
+//! reads *by itself*: the follower notes a contact of the session, and answers. The leader learns of it later, or never. When only the link
+//! between follower and leader is cut, the follower answers pings until it gives up, while the leader counts the session out and the next
+//! in the queue is granted the lock. So the time of an answered ping, or of a read, is no moment from which the timeout counts.
 //!
-//! An answered `sync` does come from the leader, and is no such moment either: it passes by the leader's book of sessions without touching it.
+//! An answered `sync` does come from the leader, and is no such moment either: no `sync` touches the leader's book of sessions.
 //!
 //! # What is proof
 //!
@@ -16,16 +16,16 @@
 //! that was answered.
 //!
 //! 1. The follower notes each contact when it takes the request in. That is not before the client sent it.
-//! 2. The leader pings each follower every half tick. The follower's answer carries every session that was heard of since the one before.
+//! 2. The leader pings each follower every half tick. The follower's answer carries every session with a contact since the one before.
 //! 3. When the leader takes that answer in, it moves the end of each of those sessions to *now* + T, rounded up.
 //! 4. Follower and leader talk over one TCP connection, and each of them handles what comes in its order. A `sync` travels there too: from the
 //!    follower to the leader, and back.
 //!
-//! Let a contact be sent at *t* and answered at *a*, and a `sync` be sent at *s* ≥ *a* + T/4, to the same server on the same connection. If T/4
-//! is at least one tick, then between *a* and *s* there is a moment at which the follower answered a ping of the leader, with half a tick to
-//! spare. That answer carries the session (1, 2), and went out before the `sync` did. Once the `sync` is answered, the leader has taken in
-//! everything in front of it (4), so it has moved the end of the session, at a time of its own that is later than *t*, to that time + T (3).
-//! **Whatever happens now, this leader does not let the session expire before *t* + T.**
+//! Let a contact be sent at *t* and answered at *a*, and a `sync` be sent at *s* ≥ *a* + T/4, to the same server on the same connection. If
+//! T/4 is at least one tick, then between *a* and *s* there is a moment at which the follower answered a ping of the leader, with half a
+//! tick to spare. That answer carries the session (1, 2), and went out before the `sync` did. Once the `sync` is answered, the leader has
+//! taken in everything in front of it (4), so it has moved the end of the session, at a time of its own that is later than *t*, to that
+//! time + T (3). **From then on, this leader does not let the session expire before *t* + T.**
 //!
 //! Hence the rule: *t* is the sending time of the newest contact that was answered at least T/4 before the sending of a `sync` that was
 //! answered. [`Client::confirmed`](crate::Client::confirmed) is that *t*.
@@ -55,9 +55,9 @@
 //!   about the time at which they notice the same, and it looks once per tick. For what one may still believe in between, a user of *t* + T
 //!   subtracts a margin of **at least one tick**.
 //! - **No leader is paused for longer than the margin and cut off while it is.** Woken, it may answer a `sync` before it knows.
-//! - **All servers grant the same timeout**, as they do when they have the same limits. A session that is continued on a server with a lower
-//!   limit has that one's timeout from then on: what was believed before is then too much, and
-//!   [`Client::session`](crate::Client::session) says so after [`Event::Reconnected`](crate::Event::Reconnected).
+//! - **All servers grant the same timeout**, as they do when they have the same limits. A session that is continued on a server with a
+//!   lower limit has that one's timeout from then on: the belief before was then too long, and [`Client::session`](crate::Client::session)
+//!   says so after [`Event::Reconnected`](crate::Event::Reconnected).
 //! - Clocks run at the same speed, up to a part of the margin, and the servers keep to their own protocol.
 //!
 //! Beyond that no client can know better. That is what a fencing token is for: a resource that refuses older tokens needs no belief about time.

@@ -1,6 +1,6 @@
-//! Watches: who wants to hear of which node, and what they heard.
+//! Watches: the watchers of each node, and their events.
 //!
-//! The path is kept once, however many watch it; a watch that was not heard of takes about two hundred bytes with a path of seventy.
+//! The path is kept once, however many watch it; a watch without an event takes about two hundred bytes with a path of seventy.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// What a watch heard.
+/// The event of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WatchEvent {
@@ -20,7 +20,7 @@ pub enum WatchEvent {
     DataChanged,
     /// A child was created or deleted.
     ChildrenChanged,
-    /// The session is over: nothing will ever be heard.
+    /// The session has ended: the watch will never fire.
     SessionOver,
 }
 
@@ -37,7 +37,7 @@ impl WatchEvent {
     }
 }
 
-/// What the server was asked to watch.
+/// The kind of watch requested from the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WatchKind {
     /// The data of a node that is there.
@@ -83,9 +83,9 @@ struct WatchSlot {
     waker: Option<Waker>,
 }
 
-/// Hears one event of one node. It survives reconnects: what happened meanwhile is told after them. Dropping it ends it.
+/// Receives one event of one node. The watch survives reconnects: events missed meanwhile are reported after them. Dropping it ends it.
 ///
-/// It is set only when the read that asked for it succeeded: a read that found no node leaves no watch behind, except
+/// The watch is set only when the read that asked for it succeeded: a read that found no node leaves no watch behind, except
 /// [`Client::exists_watched`](crate::Client::exists_watched), for which that is an answer.
 pub struct Watch {
     table: Arc<WatchTable>,
@@ -119,7 +119,7 @@ impl WatchTable {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Tells every watch that the session is over, now and for ever.
+    /// Notifies every watch that the session has ended, now and for ever.
     pub(crate) fn end(&self) {
         let mut inner = self.lock();
         inner.over = true;
@@ -144,7 +144,7 @@ impl WatchTable {
         }
     }
 
-    /// How many watches are set and have heard nothing.
+    /// How many watches are set and have not fired.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         let mut count = 0;
@@ -224,7 +224,7 @@ impl Inner {
 }
 
 impl Watch {
-    /// Waits for the event; at once when it was heard already.
+    /// Waits for the event; returns at once when it has arrived already.
     ///
     /// # Cancel safety
     /// May be dropped and called again: the event is kept.
@@ -239,7 +239,7 @@ impl Watch {
         if let Some(event) = slot.heard {
             return Poll::Ready(event);
         }
-        // The old waker is dropped outside the lock: it may belong to a future that owns a watch.
+        // The old waker is dropped outside the lock: the waker may belong to a future that owns a watch.
         let old = match &slot.waker {
             Some(waker) if waker.will_wake(context.waker()) => None,
             _ => slot.waker.replace(context.waker().clone()),
@@ -249,7 +249,7 @@ impl Watch {
         Poll::Pending
     }
 
-    /// What was heard so far, without waiting.
+    /// The event so far, without waiting.
     #[must_use]
     pub fn heard(&self) -> Option<WatchEvent> {
         self.table.lock().slots[self.slot as usize].heard

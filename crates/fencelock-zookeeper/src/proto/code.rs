@@ -1,4 +1,4 @@
-//! What the error codes of the server mean.
+//! The meanings of the server's error codes.
 
 use crate::error::{Error, ErrorKind};
 

@@ -1,6 +1,6 @@
 //! Reading and writing the elements that every record is made of: big-endian numbers, and texts and lists with their length in front.
 
-/// What was read does not fit the record that it should be.
+/// The bytes read do not fit the expected record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text. What is not UTF-8 is replaced, so that one such name does not hide the others in a list.
+    /// A text. Bytes that are not UTF-8 are replaced, so that one such name does not hide the others in a list.
     pub(crate) fn text(&mut self) -> Result<String, Malformed> {
         let bytes = self.bytes()?;
         Ok(std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), str::to_owned))
@@ -104,7 +104,7 @@ impl Write for Vec<u8> {
     }
 }
 
-/// A length as the wire has it. What does not fit is far beyond every frame limit, and is refused there.
+/// A length as the wire has it. A length that does not fit is far beyond every frame limit, and is refused there.
 pub(crate) fn length(length: usize) -> i32 {
     i32::try_from(length).unwrap_or(i32::MAX)
 }

@@ -1,11 +1,11 @@
-//! One request as bytes, ready to be written.
+//! A request as bytes, ready to be written.
 
 use super::codec::{Reader, Write, length};
 use super::op::Op;
 
 /// A frame: its length, a header of `xid` and operation, and the operation's record.
 ///
-/// It is kept until the answer comes, so that an error can name the path and a watch can be registered without a copy made at the call.
+/// Kept until the answer comes, so that an error can name the path and a watch can be registered without a copy made at the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Frame {
     bytes: Vec<u8>,

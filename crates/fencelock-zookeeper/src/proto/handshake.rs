@@ -47,7 +47,7 @@ pub(crate) fn request(ticket: &SessionKey, timeout: Duration, seen: i64) -> Vec<
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) ticket: SessionKey,
-    /// As the server granted it; zero when the session is over.
+    /// As the server granted it; zero when the session has expired.
     pub(crate) timeout: Duration,
     pub(crate) read_only: bool,
 }

@@ -46,7 +46,7 @@ fn room(chroot: &str, operation: &Operation<'_>) -> usize {
     HEADER + path_room(chroot, operation.path) + rest
 }
 
-/// What the server says of one operation: what it did, or the code of an error.
+/// The server's reply to one operation: its result, or the code of an error.
 pub(crate) type One = Result<Done, i32>;
 
 /// Paths are as the server knows them.
@@ -132,7 +132,7 @@ mod tests {
         ]
     }
 
-    /// What an operation is on the wire, read back by hand: its number, its path, and what else it says.
+    /// An operation on the wire, read back by hand: its number, its path, and what else it says.
     #[derive(Debug, Clone, PartialEq)]
     enum Said {
         Create(Vec<u8>, Vec<Acl>, i32),

@@ -7,7 +7,7 @@ use super::xid;
 use crate::acl::Acl;
 use crate::node::CreateMode;
 
-/// "Whatever version the node has."
+/// "Any version of the node."
 pub(super) const ANY_VERSION: i32 = -1;
 
 pub(crate) fn create(chroot: &str, path: &str, data: &[u8], mode: CreateMode, acl: &[Acl]) -> Frame {
@@ -15,7 +15,7 @@ pub(crate) fn create(chroot: &str, path: &str, data: &[u8], mode: CreateMode, ac
     Frame::on_path(mode.op(), chroot, path, room).with(|record| write_creation(record, data, mode, acl))
 }
 
-/// What stands behind the path of a node to be created.
+/// The fields behind the path of a node to be created.
 pub(super) fn write_creation(record: &mut Vec<u8>, data: &[u8], mode: CreateMode, acl: &[Acl]) {
     record.bytes(data);
     write_acl(record, acl);
@@ -54,7 +54,7 @@ pub(crate) fn set_data(chroot: &str, path: &str, data: &[u8], version: Option<i3
     Frame::on_path(Op::SetData, chroot, path, data.len() + 8).with(|record| write_data(record, data, version))
 }
 
-/// What stands behind the path of a node whose data is set.
+/// The fields behind the path of a node whose data is set.
 pub(super) fn write_data(record: &mut Vec<u8>, data: &[u8], version: Option<i32>) {
     record.bytes(data);
     record.int(version.unwrap_or(ANY_VERSION));
@@ -105,7 +105,7 @@ pub(crate) struct WatchedPaths<'a> {
     pub(crate) child: Vec<&'a str>,
 }
 
-/// Sets watches anew after a reconnect; what changed after the transaction `seen` is reported at once.
+/// Sets watches anew after a reconnect; changes after the transaction `seen` are reported at once.
 pub(crate) fn set_watches(seen: i64, watched: &WatchedPaths<'_>) -> Frame {
     let lists = [&watched.data, &watched.exist, &watched.child];
     let room = 20 + lists.iter().flat_map(|list| list.iter()).map(|path| 4 + path.len()).sum::<usize>();

@@ -3,7 +3,7 @@
 use super::codec::{Malformed, Reader};
 use crate::acl::{Acl, Permissions};
 
-/// What stands in front of every answer.
+/// The header of every answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) xid: i32,
@@ -20,7 +20,7 @@ impl Header {
     }
 }
 
-/// What the server keeps about a node.
+/// The server's metadata of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Stat {
@@ -90,7 +90,7 @@ pub(super) fn acl_list(reader: &mut Reader<'_>) -> Result<Vec<Acl>, Malformed> {
     })
 }
 
-/// What a notification says: the event's number, and the path as the server knows it.
+/// The content of a notification: the event's number, and the path as the server knows it.
 pub(crate) fn notification(reader: &mut Reader<'_>) -> Result<(i32, String), Malformed> {
     let event = reader.int()?;
     let _state_of_the_connection = reader.int()?;

@@ -1,5 +1,5 @@
-//! How a session hears that it was granted: a connection of its own that sleeps in the server, and is woken by whoever grants (`KILL
-//! QUERY`, which ends its query). It is there while the session waits for anything, and a while longer.
+//! How a session learns of its grant: a connection of its own that sleeps in the server, and is woken by the granting client (`KILL QUERY`,
+//! which ends its query). The connection lives while the session waits for anything, and a while longer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -28,7 +28,7 @@ pub(super) struct ServerBell {
 }
 
 impl ServerBell {
-    /// To be compared before and after a request: what was granted in between may have been rung for before anybody knew that it waits.
+    /// To be compared before and after a request: a grant in between may have rung before the session knew that it waits.
     pub(super) fn rings(&self) -> u64 {
         self.rings.load(Ordering::SeqCst)
     }
@@ -106,7 +106,7 @@ async fn hear(session: &MysqlSession, main: &Weak<Connection>) -> Result<()> {
             return Err(over("listen"));
         }
         if told == mark {
-            // Who waited a moment ago soon waits again: it stays for one more sleep.
+            // A session that waited a moment ago soon waits again: the connection stays for one more sleep.
             match places.is_waiting() {
                 true => continue,
                 false => return Ok(()),

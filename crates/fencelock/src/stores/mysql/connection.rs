@@ -1,4 +1,4 @@
-//! One connection: requests that share it, one after the other, and the task that drives it.
+//! A connection: requests that share it, one after the other, and the task that drives it.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -26,8 +26,8 @@ const TRIES: u32 = 8;
 
 const SLEEP: &str = "CALL fencelock_listen";
 
-/// A request, and where its answer goes. It runs to its end whatever becomes of its caller: a driver's query that is dropped in its midst
-/// would cost the connection.
+/// A request, and where its answer goes. The request runs to its end even if its caller is gone: a driver's query that is dropped in its
+/// midst would cost the connection.
 struct Query {
     sql: String,
     arguments: Option<Vec<Value>>,
@@ -159,8 +159,8 @@ impl Calls for Connection {
         &self.batches
     }
 
-    /// What the server undid for the sake of another request is called again: nothing of it was done. An answer without a row means that the
-    /// request was ended half way, which MariaDB may report as a success; the connection ends, for its transaction may be open.
+    /// A request that the server undid for the sake of another one is called again: nothing of it was done. An answer without a row means
+    /// that the request was ended half way, which MariaDB may report as a success; the connection ends, for its transaction may be open.
     async fn call(
         &self,
         operation: &'static str,
@@ -246,7 +246,7 @@ async fn drive(
 
 async fn serve(mut wire: Conn, mut jobs: mpsc::UnboundedReceiver<Query>, clock: Arc<dyn Clock>, silence: Duration) {
     while let Some(job) = jobs.recv().await {
-        // Nobody asks any more, and nothing was sent.
+        // The caller is gone, and nothing was sent.
         if job.reply.is_closed() {
             continue;
         }
@@ -271,7 +271,7 @@ async fn serve(mut wire: Conn, mut jobs: mpsc::UnboundedReceiver<Query>, clock: 
     }
 }
 
-/// Whether the request may have left its transaction open, with the rows that it locked: a request that somebody ended between two
+/// Whether the request may have left its transaction open, with the rows that it locked: a request that another client ended between two
 /// statements of a procedure runs no handler. The server ends the transaction with the connection.
 fn may_have_left_open(error: &DriverError) -> bool {
     matches!(error, DriverError::Server(error) if matches!(error.code, 1317 | 1028 | 3024 | 1969 | 1568))

@@ -1,4 +1,4 @@
-//! The way to the server: what is said first, and for whom.
+//! The way to the server: the first requests, and for which purpose.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ fn dialler(config: &Arc<Config>, user: Arc<dyn User<Connection>>, opening: Optio
 pub(super) async fn bare(config: &Arc<Config>) -> Result<Arc<Connection>> {
     let mut dialler = dialler(config, Arc::new(Nobody), None);
     (dialler.only_looks, dialler.needs_schema) = (false, false);
-    // Somebody else who makes the tables is waited for.
+    // Another client that makes the tables is waited for.
     (dialler.silence, dialler.waits) = (MOST_PATIENCE * 6, MOST_PATIENCE * 4);
     dialler.dial(0).await
 }
@@ -54,7 +54,7 @@ pub(super) async fn bare(config: &Arc<Config>) -> Result<Arc<Connection>> {
 /// A connection of its own for one request that may wait for somebody's transaction: on a shared one it would keep all others waiting.
 pub(super) async fn apart(config: &Arc<Config>, opening: Option<&Opening>) -> Result<Arc<Connection>> {
     let mut dialler = dialler(config, Arc::new(Nobody), opening);
-    // Less than the caller waits for the answer, so that it hears why there is none.
+    // Less than the caller waits for the answer, so that the caller learns why there is none.
     (dialler.only_looks, dialler.waits) = (false, dialler.patience * 3 / 4);
     dialler.silence = dialler.silence.max(dialler.patience) * 2;
     dialler.dial(0).await

@@ -1,8 +1,8 @@
-//! Locks in MariaDB and MySQL: an ordered queue for each name, kept by procedures in the database that the URL names. One call, one round
-//! trip and one transaction to acquire, and the same to release.
+//! Locks in MariaDB and MySQL: an ordered queue for each name, kept by procedures in the database that the URL names. Acquiring takes one
+//! call, one round trip and one transaction, and releasing the same.
 //!
 //! A lock lives as long as the lease of its session does, one row that one call renews for any number of locks, and only the server's clock
-//! judges that. `NOTES.md` beside this file has tables, procedures, and the order of locks.
+//! judges that. `NOTES.md` in this folder has tables, procedures, and the order of locks.
 
 mod bell;
 mod connection;

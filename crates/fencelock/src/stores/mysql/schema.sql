@@ -4,14 +4,14 @@
 -- transaction, `commit` ends it and wakes the sessions of `v_rung` (`v_me` withdraws), `one` fails unless the last statement wrote one row. A read
 -- or a write that KILL QUERY ended may report success, hence `interrupted`. NOTES.md has the order of locks.
 
--- What procedures are made with stays with them.
+-- Procedures keep the settings that they are made with.
 SET @fencelock_mode = @@SESSION.sql_mode
 //
 SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'
 //
 
--- One row. `mark` is of the memory that this was written in, see fencelock__heed(); before `quiet_until` nobody is granted, for at most
--- `quiet_for` from now: the clock may go back. `longest` is the longest ttl of a session. Times are in microseconds.
+-- A single row. `mark` is of the memory that this was written in, see fencelock__heed(); before `quiet_until` nothing is granted, for at
+-- most `quiet_for` from now: the clock may go back. `longest` is the longest ttl of a session. Times are in microseconds.
 CREATE TABLE IF NOT EXISTS fencelock_layout (
     one TINYINT NOT NULL PRIMARY KEY, version INT NOT NULL, mark VARBINARY(512), quiet_until BIGINT NOT NULL, quiet_for BIGINT NOT NULL, longest BIGINT NOT NULL
 ) ENGINE = InnoDB
@@ -66,7 +66,7 @@ CREATE TABLE IF NOT EXISTS fencelock_fenced (resource VARBINARY(512) NOT NULL PR
 
 -- Procedures whose names begin with fencelock__ are called by the others alone, with the bucket locked, unless they say otherwise.
 
--- Where tables may lack sessions (a replica took over, a dump was read in), nothing is granted until those have ended. It locks no bucket.
+-- Where tables may lack sessions (a replica took over, a dump was read in), nothing is granted until those have ended. Locks no bucket.
 CREATE PROCEDURE fencelock__heed(p_ttl BIGINT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_mark, v_known VARBINARY(512);
@@ -94,8 +94,8 @@ BEGIN
 END
 //
 
--- The first waiter, when the first session ends whose death lets a waiter in, and in how many milliseconds the owner of the place `p_mine` looks
--- again; -1 for never. `o_alone`: a holder leaves no room. It locks nothing.
+-- The first waiter, when the first session ends whose death lets a waiter in, and in how many milliseconds the owner of the place `p_mine`
+-- looks again; -1 for never. `o_alone`: a holder leaves no room. Locks nothing.
 CREATE PROCEDURE fencelock__front(
     p_b SMALLINT, p_name VARBINARY(512), p_head BIGINT, p_mine BIGINT, p_quiet_until BIGINT,
     OUT o_first BIGINT, OUT o_boundary BIGINT, OUT o_alone BOOLEAN, OUT o_look_in BIGINT
@@ -124,8 +124,8 @@ BEGIN
 END
 //
 
--- Removes dead places with numbers from p_from up to p_before, a thousand at most: how many. Those that a transaction holds stay. Deletes expired
--- sessions, so that a renewal that waits finds nothing to renew. A session whose row is being written counts as living.
+-- Removes dead places with numbers from p_from up to p_before, a thousand at most: how many. Places that a transaction holds stay. Deletes
+-- expired sessions, so that a renewal that waits finds nothing to renew. A session whose row is being written counts as living.
 CREATE PROCEDURE fencelock__clear(p_b SMALLINT, p_name VARBINARY(512), p_from BIGINT, p_before BIGINT, OUT o_count INT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_seq, v_taken, v_expires BIGINT;
@@ -227,8 +227,8 @@ BEGIN
 END
 //
 
--- Counts the bells of these sessions ('id,id,') and the epoch of `p_me` up: the epoch. It locks the sessions in the order of their numbers, last
--- of all, so that transactions do not deadlock there.
+-- Counts the bells of these sessions ('id,id,') and the epoch of `p_me` up: the epoch. This locks the sessions in the order of their
+-- numbers, last of all, so that transactions do not deadlock there.
 CREATE PROCEDURE fencelock__count(p_rung LONGBLOB, p_me BIGINT UNSIGNED, OUT o_epoch BIGINT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_before BIGINT;
@@ -260,7 +260,7 @@ BEGIN
 END
 //
 
--- Opens a session that nobody had before, or again when the answer was lost: its epoch.
+-- Opens a new session, or again when the answer was lost: its epoch.
 CREATE PROCEDURE fencelock_open(
     p_session BIGINT UNSIGNED, p_bell VARBINARY(64), p_ttl BIGINT, p_host VARBINARY(512), p_pid BIGINT UNSIGNED, p_client BIGINT UNSIGNED
 ) SQL SECURITY DEFINER
@@ -276,7 +276,7 @@ BEGIN
 END
 //
 
--- Goes on with a session on another connection: the epoch from now on, 0 when the session is over.
+-- Resumes a session on another connection: the epoch from now on, 0 when the session has ended.
 CREATE PROCEDURE fencelock_resume(p_session BIGINT UNSIGNED, p_ttl BIGINT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_expires, v_epoch BIGINT;
@@ -306,7 +306,7 @@ BEGIN
 END
 //
 
--- Renews a session, and lists its broken grants until they are in `p_heard`. The first number is 0, and below 0 when the session is over.
+-- Renews a session, and lists its broken grants until they are in `p_heard`. The first number is 0, and below 0 when the session has ended.
 CREATE PROCEDURE fencelock_renew(p_session BIGINT UNSIGNED, p_ttl BIGINT, p_heard LONGTEXT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_expires BIGINT;
@@ -421,8 +421,8 @@ work: BEGIN
 END
 //
 
--- Joins a queue at its tail. Answers: 0 granted (number) · 1 waiting (number, look in) · 2 busy · 3 conflict (weight, capacity) ·
--- 4 stale (epoch) · 5 the session is over · 6 to be sent again.
+-- Joins a queue at its tail. Answers: 0 granted (number) · 1 waiting (number, look in) · 2 busy · 3 conflict (weight, capacity) · 4 stale
+-- (epoch) · 5 the session has ended · 6 to be sent again.
 CREATE PROCEDURE fencelock_enter(
     p_session BIGINT UNSIGNED, p_epoch BIGINT, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_weight BIGINT,
     p_capacity BIGINT, p_wait BOOLEAN, p_again BOOLEAN, p_purpose VARBINARY(512)
@@ -682,8 +682,8 @@ BEGIN
 END
 //
 
--- Sleeps until the session was rung more often than `p_mark`, or for so many seconds. Answers how often it was rung, and whether the lock of the
--- name `p_pillow` was free: it sleeps by waiting for that lock of the session's other connection (see NOTES.md). It locks no row.
+-- Sleeps until the session was rung more often than `p_mark`, or for so many seconds. Answers how often it was rung, and whether the lock
+-- of the name `p_pillow` was free: the sleep is a wait for that lock of the session's other connection (see NOTES.md). Locks no row.
 CREATE PROCEDURE fencelock_listen(p_session BIGINT UNSIGNED, p_mark BIGINT, p_pillow VARBINARY(64), p_seconds INT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_free BOOLEAN DEFAULT FALSE;
@@ -755,7 +755,7 @@ BEGIN
 END
 //
 
--- Up to p_limit names behind this one, in the order of the buckets, and whether somebody alive is in their queues.
+-- Up to p_limit names behind this one, in the order of the buckets, and whether a living session is in their queues.
 CREATE PROCEDURE fencelock_names(p_b SMALLINT, p_name VARBINARY(512), p_limit INT) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
     DECLARE v_now BIGINT DEFAULT {us};
@@ -804,7 +804,7 @@ END
 //
 
 -- Writes the note on a lock, or deletes it where there is no value, if this grant is current: whether it is. The place is locked as
--- fencelock_hold does it, so that the grant outlasts the commit; no bucket is. Who wrote it is said by the session.
+-- fencelock_hold does it, so that the grant outlasts the commit; no bucket is. The session names the writer.
 CREATE PROCEDURE fencelock_write_note(
     p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_value VARBINARY(4096), p_ttl BIGINT
 ) SQL SECURITY DEFINER
@@ -838,7 +838,7 @@ BEGIN
 END
 //
 
--- The note on a lock, unless its time is over, and the time. One row; without a note all but the time is NULL.
+-- The note on a lock, unless the note has expired, and the time. Always one row; without a note all but the time is NULL.
 CREATE PROCEDURE fencelock_read_note(p_name VARBINARY(512)) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
     DECLARE v_now BIGINT DEFAULT {us};
@@ -847,7 +847,7 @@ BEGIN
 END
 //
 
--- Ends a session. What is still in its queues is dead from now on.
+-- Ends a session. Places left in its queues are dead from now on.
 CREATE PROCEDURE fencelock_close(p_session BIGINT UNSIGNED) SQL SECURITY DEFINER
 BEGIN
     {check}
@@ -856,7 +856,7 @@ BEGIN
 END
 //
 
--- Clears away what dead sessions left in some buckets, expired notes, and old records. Answers the next bucket. It waits for no bucket.
+-- Clears away what dead sessions left in some buckets, expired notes, and old records. Answers the next bucket. This waits for no bucket.
 CREATE PROCEDURE fencelock_clear_up(p_from INT) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_rung, v_told, v_me LONGBLOB DEFAULT '';
@@ -902,8 +902,8 @@ END
 
 -- For users' own transactions, of any isolation level and time zone. -----------------------------------------------------------------------
 
--- Fails, and rolls the transaction back, unless this grant is current and no later than the transaction's snapshot: what earlier holders wrote
--- would be missing there. Keeps the grant until the transaction ends: a release, an expiry and a break wait. The token is that of the guard.
+-- Fails, and rolls the transaction back, unless this grant is current and no later than the transaction's snapshot: earlier writes would be
+-- missing there. Keeps the grant until the transaction ends: a release, an expiry and a break wait. The token is that of the guard.
 CREATE PROCEDURE fencelock_hold(p_name VARBINARY(512), p_token DECIMAL(38,18)) SQL SECURITY DEFINER READS SQL DATA
 BEGIN
     -- No grant has the number that a fraction would be rounded to.
@@ -960,6 +960,6 @@ BEGIN
 END
 //
 
--- As it was: it may say that a GRANT creates no account.
+-- As it was: that mode may say that a GRANT creates no account.
 SET SESSION sql_mode = @fencelock_mode
 //

@@ -1,4 +1,4 @@
-//! What a server must be, and our tables: how they are made, and whether those that are there are ours.
+//! The demands on a server, and our tables: how they are made, and whether existing ones are ours.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const NOT_ONE: &str =
 /// Refuses a server that cannot keep locks, and has the rest of the session be as the procedures need it, whatever the server's settings
 /// are. `waits` is for how long a request waits for somebody's row.
 pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Duration) -> Result<()> {
-    // SYSDATE is the time of the moment, and NOW that of the statement, unless somebody made them the same.
+    // SYSDATE is the time of the moment, and NOW that of the statement, unless an administrator made them the same.
     let facts =
         "SELECT VERSION(), CAST(@@global.read_only AS CHAR), SLEEP(0.001), SYSDATE(6) = NOW(6), @@max_allowed_packet";
     let rows = connection.simple("connect", facts).await?;
@@ -41,7 +41,7 @@ pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Durat
         return Err(refuse(ErrorKind::Unreachable, message).retryable());
     }
     connection.largest.store(told(row, 4)?, Ordering::Relaxed);
-    // A GRANT to nobody would make an account without a password.
+    // A GRANT without a user would make an account without a password.
     let (limit, mode) =
         if is_mariadb { ("max_statement_time", ",NO_AUTO_CREATE_USER") } else { ("max_execution_time", "") };
     let seconds = waits.as_secs().max(1);
@@ -54,7 +54,7 @@ pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Durat
     connection.simple("connect", "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await.map(drop)
 }
 
-/// A column that is never NULL, unless somebody ended the request: MariaDB answers all the same then.
+/// A column that is never NULL, unless another client ended the request: MariaDB still answers then.
 fn told<T>(row: &Row, at: usize) -> Result<T>
 where
     Option<T>: FromValue,
@@ -76,11 +76,11 @@ pub(super) async fn is_cluster(connection: &Connection) -> Result<bool> {
     Ok(cluster.first().map(value).transpose()?.is_some_and(|on| on == "ON"))
 }
 
-/// Whether our tables are there. They are made where they are not and the user may, but for somebody who only looks.
+/// Returns whether our tables exist; creates missing ones if the user may, unless the client only looks.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] for a node of a cluster, unless somebody said that one node alone takes writes: what one node locks, the others do
-/// not see.
+/// [`ErrorKind::Unsupported`] for a node of a cluster, unless the URL says that one node alone takes writes: other nodes do not see the
+/// locks of one.
 pub(super) async fn our_schema(connection: &Connection, config: &Config, only_looks: bool) -> Result<bool> {
     if !only_looks && !config.one_writer && is_cluster(connection).await? {
         let message = "the server is a node of a Galera cluster, where two nodes that take writes may grant one lock twice: \
@@ -119,7 +119,7 @@ async fn version(connection: &Connection, config: &Config) -> Result<bool> {
 /// Makes our tables and procedures unless they are there: whether they were not. Each statement commits by itself; the procedure that says
 /// the version comes last, so that whoever finds it finds everything, and what was left half made is made again.
 pub(super) async fn make(connection: &Connection, config: &Config) -> Result<bool> {
-    // Whoever comes second waits, and finds them there.
+    // A second client waits, and finds them there.
     let lock = "CONCAT('fencelock make ', LEFT(SHA2(DATABASE(), 256), 32))";
     let locked = connection.simple("migrate", &format!("SELECT GET_LOCK({lock}, 60)")).await?;
     if locked.first().map(|row| column::<Option<i64>>("migrate", row, 0)).transpose()?.flatten() != Some(1) {

@@ -14,10 +14,10 @@ use crate::store::secret::refuse_shared;
 pub(super) fn encrypted(url: &mut StoreUrl) -> Result<SslOpts> {
     // The driver takes the provider of the process, and a process with two of which none was chosen has none.
     if CryptoProvider::get_default().is_none() {
-        // Somebody else may choose one just now.
+        // Another thread may choose one just now.
         let _ = ring::default_provider().install_default();
     }
-    // What cannot be read is told now.
+    // An unreadable file is reported now.
     let file = |option: &'static str, path: String| -> Result<PathBuf> {
         let read = std::fs::read(&path).map_err(|error| {
             bad("a file of PEM blocks cannot be read").with("option", option).with("path", &path).with("cause", error)

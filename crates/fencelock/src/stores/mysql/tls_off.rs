@@ -1,4 +1,4 @@
-//! What stands in for TLS to MySQL in a build without it.
+//! The replacement of TLS to MySQL in a build without it.
 
 use mysql_async::SslOpts;
 

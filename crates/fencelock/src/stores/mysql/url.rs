@@ -1,4 +1,4 @@
-//! What a `mysql:` URL may say.
+//! The options of a `mysql:` URL.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ pub(super) struct Config {
     password: Option<Secret>,
     pub(super) database: String,
     pub(super) tls: Option<SslOpts>,
-    /// Of the nodes of a Galera cluster, one alone takes the writes of every client: somebody said so.
+    /// Of the nodes of a Galera cluster, one alone takes the writes of every client: the URL said so.
     pub(super) one_writer: bool,
 }
 
@@ -132,7 +132,7 @@ fn is_here(server: &Address) -> bool {
     }
 }
 
-/// Encrypted and verified unless the server is on this host, or somebody said otherwise.
+/// Encrypted and verified unless the server is on this host, or the URL says otherwise.
 fn tls(url: &mut StoreUrl, server: &Address) -> Result<Option<SslOpts>> {
     let is_wanted = is_encrypted(url, bad, is_here(server), matches!(server, Address::Unix(_)))?;
     if is_wanted { encrypted(url).map(Some) } else { Ok(None) }

@@ -1,4 +1,4 @@
-//! One connection to a server: what is asked on it, and whether it lives.
+//! A connection to a server: its requests, and whether it lives.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -93,7 +93,7 @@ impl Connection {
         !self.client.is_closed()
     }
 
-    /// Waits for an answer. Whoever gives up before has got none.
+    /// Waits for an answer. A caller that gives up before has got none.
     async fn answered<T>(&self, answer: impl Future<Output = T>) -> T {
         let _waiting = Arc::clone(&self.traffic.waiting);
         let answer = answer.await;
@@ -165,7 +165,7 @@ impl Connection {
         self.ear.try_lock().is_ok_and(|hears| *hears)
     }
 
-    /// Hears what is told to `channel` from now on, or nothing any more: every commit with a NOTIFY wakes all who listen, whatever they listen to.
+    /// Listens to `channel` from now on, or to nothing any more: every commit with a NOTIFY wakes all who listen, whatever they listen to.
     pub(super) async fn hear(&self, channel: &str, is_wanted: impl Fn() -> bool + Send) -> Result<()> {
         let mut hears = self.ear.lock().await;
         match (*hears, is_wanted()) {
@@ -291,7 +291,7 @@ pub(super) fn value<'a, T: FromSql<'a>>(operation: &'static str, row: &'a Row, c
 }
 
 async fn drive(end: End, wire: tokio_postgres::Connection<Stream, Plain>, silence: impl Future<Output = ()> + Send) {
-    // Dropped before `end`, so that the connection is known to be closed by whoever is told so.
+    // Dropped before `end`, so that the receiver of its end knows that the connection is closed.
     let mut wire = wire;
     let driver = poll_fn(|cx| {
         loop {
@@ -299,7 +299,7 @@ async fn drive(end: End, wire: tokio_postgres::Connection<Stream, Plain>, silenc
                 Poll::Ready(Some(Ok(AsyncMessage::Notification(told)))) => {
                     end.user.heard(end.number, told.payload().as_bytes());
                 }
-                // The server cannot be told from another one, see `_mark()` in `schema.sql`.
+                // The notice says that the server cannot be identified, see `_mark()` in `schema.sql`.
                 Poll::Ready(Some(Ok(AsyncMessage::Notice(said)))) if said.code().code() == "FL005" => {
                     tracing::warn!(server = end.server, "{}", said.message());
                 }

@@ -15,7 +15,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
 
 pub(super) type Stream = Box<dyn Bytes>;
 
-/// What the driver is told of TLS: nothing. The stream that it gets is encrypted already where it is to be.
+/// The driver's TLS settings: nothing. The stream that it gets is encrypted already where it is to be.
 pub(super) type Plain = <NoTls as TlsConnect<Stream>>::Stream;
 
 /// Connects to one server, encrypted if the URL asks for it, and greets. Of several addresses, the first that answers `greet` wins.

@@ -1,4 +1,4 @@
-//! The server's errors and the driver's as the store's: one function, so that nothing is retryable by accident.
+//! The server's errors and the driver's as the store's: a single function, so that nothing is retryable by accident.
 
 use crate::error::{Error, ErrorKind};
 use crate::kit::fault::{Meaning, passing, refused};

@@ -24,7 +24,7 @@ pub(super) type Link = Reconnect<Dialler>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     Locks,
-    /// One request about locks that may wait for somebody's transaction: on a shared connection it would keep all others waiting.
+    /// A request about locks that may wait for another client's transaction: on a shared connection it would keep all others waiting.
     Patience,
     Looks,
     Tables,
@@ -59,9 +59,9 @@ fn dialler(config: &Arc<Config>, purpose: Purpose, opening: Option<&Opening>) ->
     let (silence, lock_timeout) = match purpose {
         Purpose::Locks | Purpose::Looks => (silence, silence / 2),
         Purpose::Tables | Purpose::TableLooks => (silence, ROW_TIMEOUT),
-        // What waits is silent for as long as the server lets it wait: less than the caller waits, so that it hears why there is no answer.
+        // A waiting request is silent for less time than its caller waits, so that the caller learns the reason.
         Purpose::Patience => (silence.max(patience) * 2, patience * 3 / 4),
-        // Somebody else who makes the schema is waited for.
+        // Another client that makes the schema is waited for.
         Purpose::Migration => (MOST_PATIENCE, MOST_PATIENCE / 2),
     };
     Dialler {
@@ -112,7 +112,7 @@ impl Dial for Dialler {
             for next in 0..count {
                 let index = (last + next) % count;
                 let server = &self.config.servers[index];
-                // One that is silent leaves as much for each of those behind it.
+                // Divides the remaining time equally among the remaining servers.
                 let share = deadline.since(self.clock.now()) / u32::try_from(count - next).unwrap_or(u32::MAX);
                 let greeted = tokio::select! {
                     biased;
@@ -126,7 +126,7 @@ impl Dial for Dialler {
                         self.config.last.store(index, Ordering::Relaxed);
                         return Ok(connection);
                     }
-                    // One that is not to be used at all is told rather than one that is away.
+                    // The error of an unusable server is reported rather than that of an absent one.
                     Err(error) if worst.as_ref().is_none_or(Error::is_retryable) => worst = Some(error),
                     Err(_) => {}
                 }

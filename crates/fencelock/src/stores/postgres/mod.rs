@@ -2,7 +2,7 @@
 //!
 //! A lock lives as long as its session's lease, a row that one statement renews, by the server's clock. `NOTES.md` has tables and functions.
 //!
-//! A client makes the schema when it first connects, if its role may; else somebody runs [`Schema::migrate`] once. A write is fenced by
+//! A client makes the schema when it first connects, if its role may; else another role runs [`Schema::migrate`] once. A write is fenced by
 //! [`HOLD`], in the same transaction (with `sqlx`, by `Hold` of the crate `fencelock-sqlx`):
 //!
 //! ```no_run

@@ -1,9 +1,9 @@
 //! Locks in PostgreSQL: the schema that they are kept in, for those who make it by hand or for others.
 //!
-//! A client makes the schema by itself when its role may create one. Where it may not, somebody who may runs [`Schema::migrate`], or the
+//! A client makes the schema by itself when its role may create one. Where it may not, another role runs [`Schema::migrate`], or the
 //! statements of [`Schema::statements`], or `fencelock migrate`, and grants the role of the clients the right to call the functions.
 //!
-//! What the functions `hold`, `fence` and `in_transaction` do for transactions of one's own is told in `docs/locks-in-postgresql.md`.
+//! `docs/locks-in-postgresql.md` describes the functions `hold`, `fence` and `in_transaction` for transactions of one's own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::store::StoreUrl;
 /// The statement that makes a grant part of its transaction. The parameters are the lock's name (`text`) and its token (`bigint`,
 /// [`FencingToken::to_i64`](crate::FencingToken::to_i64)). With `?schema=locks` it is `SELECT locks.hold($1, $2)`.
 ///
-/// It fails with SQLSTATE `FL001` unless the grant is current, and keeps it from ending until the transaction does.
+/// The statement fails with SQLSTATE `FL001` unless the grant is current, and keeps it from ending until the transaction does.
 pub const HOLD: &str = "SELECT fencelock.hold($1, $2)";
 
 /// The schema in which a `postgres:` URL keeps its locks, or the lock table of its layout.
@@ -46,8 +46,8 @@ impl Schema {
         Ok(Self { config: Arc::new(config), unlogged: false, table })
     }
 
-    /// Made with unlogged tables: acquiring and releasing hardly wait for the disk. The price is a crash of the server, which ends every lock; after it
-    /// nobody is granted one for as long as the longest ttl of a client was, so that no holder is still at work. What was made is not changed.
+    /// Made with unlogged tables: acquiring and releasing hardly wait for the disk. The price is a crash of the server, which ends every
+    /// lock; after it no client is granted one for the longest ttl of a client, so that no holder is still at work. Existing tables stay.
     #[must_use]
     pub fn unlogged(self) -> Self {
         Self { unlogged: true, ..self }

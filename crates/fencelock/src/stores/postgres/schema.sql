@@ -1,20 +1,20 @@
 -- Locks in PostgreSQL, layout `fair`, version 6: tables that only the functions below touch.
 --
--- {schema} stands for the quoted name of the schema, {kept} for UNLOGGED or nothing, {check} for the refusal of every isolation level
--- but read committed, and {secure} for a function that runs with the rights of its owner and finds nothing outside of the schema.
--- NOTES.md beside this file says why each lock is taken in the order in which it is.
+-- {schema} stands for the quoted name of the schema, {kept} for UNLOGGED or nothing, {check} for the refusal of every isolation level but
+-- read committed, and {secure} for a function that runs with the rights of its owner and finds nothing outside of the schema. NOTES.md in
+-- this folder gives the reasons for the order of locks.
 
 -- No statement below resolves a name or an operator in a schema where another role may have planted one.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- One that is there, and empty, asks for no right to make others.
+-- An existing, empty schema asks for no right to make others.
 DO $$ BEGIN
     IF to_regnamespace($name${schema}$name$) IS NULL THEN
         CREATE SCHEMA IF NOT EXISTS {schema};
     END IF;
 END $$;
 
--- One row. `mark` is of the memory that this was written in, see _mark(); before `quiet_until` nobody is granted, for at most
+-- A single row. `mark` is of the memory that this was written in, see _mark(); before `quiet_until` nothing is granted, for at most
 -- `quiet_for` from now: the clock may go back. `longest` is the longest ttl of a session.
 CREATE TABLE {schema}.layout (
     version integer PRIMARY KEY, mark text, quiet_until timestamptz NOT NULL, quiet_for interval NOT NULL, longest interval NOT NULL
@@ -174,7 +174,7 @@ BEGIN
         JOIN session AS s ON s.id = p.session;
 END $$;
 
--- The same after a commit, unless a client began the transaction. What commits runs with the rights and the path of its caller.
+-- The same after a commit, unless a client began the transaction. A procedure that commits runs with the rights and the path of its caller.
 CREATE PROCEDURE {schema}.ring(p_names text[], p_seqs bigint[]) LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_catalog.current_setting('fencelock.direct', true)::boolean THEN
@@ -184,14 +184,14 @@ BEGIN
     PERFORM {schema}.notify(p_names, p_seqs);
 END $$;
 
--- Hears what is told to a session from now on. Whoever knows its bell can tell it things, and pg_stat_activity shows the text of a LISTEN.
+-- Listens to a session's bell from now on. Clients that know it can ring it, and pg_stat_activity shows the text of a LISTEN.
 CREATE FUNCTION {schema}.listen(p_bell text) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     EXECUTE format('LISTEN %I', p_bell);
 END $$;
 
--- Those whose death would let somebody in: the first who hold, and the first who waits.
+-- The sessions whose death would let a waiter in: the first who hold, and the first who waits.
 CREATE FUNCTION {schema}._first(p_bucket integer, p_name text, p_low bigint) RETURNS TABLE (session bigint, granted boolean, weight bigint, capacity bigint)
 LANGUAGE sql STABLE AS $$
     SELECT f.session, f.granted, f.weight, f.capacity FROM (
@@ -214,14 +214,14 @@ RETURNS TABLE (is_dead boolean, boundary timestamptz, is_ahead boolean, has_room
     FROM {schema}._first(p_bucket, p_name, p_low) AS f LEFT JOIN {schema}.session AS s ON s.id = f.session
 $$;
 
--- The clock went back: what it was ahead by keeps no client for longer than a ttl from when the row is locked.
+-- The clock went back: its earlier lead keeps no client for longer than a ttl from when the row is locked.
 CREATE FUNCTION {schema}._shorten(p_bucket integer, p_name text, p_low bigint) RETURNS void LANGUAGE sql AS $$
     UPDATE {schema}.session SET expires = pg_catalog.clock_timestamp() + ttl WHERE expires > pg_catalog.clock_timestamp() + ttl AND id IN (
         SELECT s.id FROM {schema}.session AS s WHERE s.id IN (SELECT session FROM {schema}._first(p_bucket, p_name, p_low))
         FOR NO KEY UPDATE SKIP LOCKED)
 $$;
 
--- In how many milliseconds the owner of the place `p_mine` looks again, as somebody could be found dead then; -1 for never.
+-- In how many milliseconds the owner of the place `p_mine` looks again, as a session could be found dead then; -1 for never.
 CREATE FUNCTION {schema}._again(p_bucket integer, p_name text, p_low bigint, p_mine bigint) RETURNS bigint LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -307,7 +307,7 @@ BEGIN
     RETURN news;
 END $$;
 
--- Opens a session that nobody had before, or again when the answer was lost: its epoch.
+-- Opens a new session, or again when the answer was lost: its epoch.
 CREATE FUNCTION {schema}.open(p_session bigint, p_bell text, p_ttl_ms bigint, p_host text, p_pid bigint, p_client bigint)
 RETURNS bigint LANGUAGE plpgsql {secure} AS $$
 DECLARE lives interval := p_ttl_ms * interval '1 millisecond';
@@ -319,7 +319,7 @@ BEGIN
     RETURN 1;
 END $$;
 
--- Goes on with a session on another connection: the epoch from now on, 0 when the session is over.
+-- Resumes a session on another connection: the epoch from now on, 0 when the session has ended.
 CREATE FUNCTION {schema}.resume(p_session bigint, p_ttl_ms bigint) RETURNS bigint LANGUAGE plpgsql {secure} AS $$
 DECLARE
     lives interval := p_ttl_ms * interval '1 millisecond';
@@ -338,7 +338,7 @@ RETURNS TABLE (r_seq bigint, r_name text, r_client bigint, r_number bigint) LANG
     SELECT seq, name, client, number FROM place WHERE session = p_session AND number <> ALL (p_numbers)
 $$;
 
--- Renews a session: which of its grants were broken, until it has confirmed that. One row of a number below 0: the session is over.
+-- Renews a session: which of its grants were broken, until it has confirmed that. A row of a number below 0: the session has ended.
 CREATE FUNCTION {schema}.renew(p_session bigint, p_ttl_ms bigint, p_heard bigint[])
 RETURNS TABLE (r_seq bigint, r_name text, r_client bigint, r_number bigint, r_reason text) LANGUAGE plpgsql {secure} AS $$
 DECLARE lives interval := p_ttl_ms * interval '1 millisecond';
@@ -359,8 +359,8 @@ CREATE FUNCTION {schema}._fits(p_name text, p_weight bigint, p_capacity bigint, 
         AND octet_length(coalesce(p_purpose, '')) <= 512
 $$;
 
--- Joins a queue at its tail. Answers: 0 granted (number) · 1 waiting (number, look in) · 2 busy · 3 conflict (weight, capacity) ·
--- 4 stale (epoch) · 5 the session is over · 6 to be sent again.
+-- Joins a queue at its tail. Answers: 0 granted (number) · 1 waiting (number, look in) · 2 busy · 3 conflict (weight, capacity) · 4 stale
+-- (epoch) · 5 the session has ended · 6 to be sent again.
 CREATE FUNCTION {schema}.enter(
     p_session bigint, p_epoch bigint, p_name text, p_client bigint, p_number bigint, p_weight bigint, p_capacity bigint,
     p_wait boolean, p_again boolean, p_purpose text
@@ -617,7 +617,7 @@ RETURNS bigint[] LANGUAGE sql {secure} AS $$
 $$;
 
 -- How places of a session stand: for each name, when to look again, and of each of its places 0 granted, 1 waiting, 2 missing. No row: the
--- session is over.
+-- session has ended.
 CREATE FUNCTION {schema}.look(p_session bigint, p_names text[], p_counts integer[], p_clients bigint[], p_numbers bigint[], p_seqs bigint[])
 RETURNS TABLE (r_look_in bigint, r_stands integer[]) LANGUAGE plpgsql {secure} AS $$
 DECLARE
@@ -715,7 +715,7 @@ RETURNS TABLE (r_bucket integer, r_name text, r_alive boolean) LANGUAGE sql {sec
     GROUP BY few.bucket, few.name ORDER BY few.bucket, few.name
 $$;
 
--- Breaks exactly this grant, and keeps the record: whether it was there or is broken already. It waits for a transaction that holds it.
+-- Breaks exactly this grant, and keeps the record: whether it was there or is broken already. Waits for a transaction that holds it.
 CREATE FUNCTION {schema}.break_grant(
     p_name text, p_client bigint, p_number bigint, p_seq bigint, p_record text, p_reason text
 ) RETURNS boolean LANGUAGE plpgsql {secure} AS $$
@@ -780,7 +780,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- The note on a lock, unless its time is over, and the time. One row; without a note all but the time is null.
+-- The note on a lock, unless the note has expired, and the time. Always one row; without a note all but the time is null.
 CREATE FUNCTION {schema}.read_note(p_name text)
 RETURNS TABLE (
     r_now_us bigint, r_value bytea, r_token bigint, r_host text, r_pid bigint, r_client bigint, r_written_us bigint, r_ttl_ms bigint
@@ -792,14 +792,14 @@ BEGIN
         FROM (VALUES (1)) AS one LEFT JOIN note AS n ON n.name = p_name AND (n.expires IS NULL OR n.expires > moment);
 END $$;
 
--- Ends a session. What is still in its queues is dead from now on.
+-- Ends a session. Places left in its queues are dead from now on.
 CREATE FUNCTION {schema}.close(p_session bigint) RETURNS void LANGUAGE plpgsql {secure} AS $$
 BEGIN
     {check}
     DELETE FROM session WHERE id = p_session;
 END $$;
 
--- Clears away what the dead left in some buckets, notes whose time is over, and old records: where to go on. It waits for nobody.
+-- Clears away the leftovers of the dead in some buckets, expired notes, and old records: where to continue. The call waits for no lock.
 CREATE FUNCTION {schema}.clear_up(p_from integer) RETURNS integer LANGUAGE plpgsql {secure} AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
@@ -900,8 +900,8 @@ END $$;
 
 REVOKE ALL ON ALL ROUTINES IN SCHEMA {schema} FROM PUBLIC;
 
--- What the defaults of the database give to others is not for these: who reads the tables sees the sessions, and who creates something here
--- could have it called with the rights of the owner.
+-- The defaults of the database may give rights to others. Such rights are withdrawn here: a reader of the tables sees the sessions, and a
+-- role that creates something here could have it called with the rights of the owner.
 DO $$
 DECLARE
     ours regnamespace := $name${schema}$name$;

@@ -1,4 +1,4 @@
-//! What a server must be, and the schema: how it is made, and whether the one that is there is ours.
+//! The demands on a server, and the schema: how it is made, and whether an existing one is ours.
 
 use std::time::Duration;
 
@@ -67,13 +67,13 @@ pub(super) async fn meet(
     connection.simple("connect", &format!("{PATH}{}", settings(silence, lock_timeout))).await.map(drop)
 }
 
-/// The settings of a connection; those that a release does not have, or a socket file does without, are left out.
+/// The settings of a connection; settings that a release does not have, or a socket file does without, are left out.
 fn settings(silence: Duration, lock_timeout: Duration) -> String {
     // A request that the death of its host cut short keeps its bucket locked until the server ends the connection.
     let (idle, between) = (silence.as_secs().max(1), (silence / 3).as_secs().max(1));
     let silent = silence.as_millis().saturating_mul(2).max(1000);
     let lock_timeout = lock_timeout.as_millis().max(1);
-    // A grant that the disk does not have yet would be forgotten by a crash, and given to somebody else: `off` is no durability for those.
+    // A grant that the disk does not have yet would be forgotten by a crash, and given to another client: `off` is no durability for those.
     format!(
         "SELECT pg_catalog.set_config(s.name, w.value, false) FROM pg_catalog.pg_settings AS s JOIN (VALUES \
          ('default_transaction_isolation', 'read committed'), ('statement_timeout', '0'), ('lock_timeout', '{lock_timeout}'), \
@@ -102,7 +102,7 @@ pub(super) async fn our_schema(connection: &Connection, schema: &Schema, only_lo
 /// [`ErrorKind::Layout`] for another version of the layout than this release's, and for a schema of this name that is not ours.
 async fn find(connection: &Connection, schema: &Schema) -> Result<Option<bool>> {
     let literal = literal(schema.name());
-    // What somebody else put there, or could, would be called by our functions with their rights.
+    // Objects that another role put there, or could put there, would be called by our functions with their rights.
     let asked = format!(
         "SELECT EXISTS (SELECT FROM pg_catalog.pg_proc WHERE pronamespace = n.oid AND proname = 'version' AND pronargs = 0), \
              n.nspowner <> (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = current_user) \
@@ -166,7 +166,7 @@ pub(super) async fn make(connection: &Connection, schema: &Schema, unlogged: boo
             return check_grants(connection, roles, &asked).await.map(|()| false);
         }
     }
-    // One message is one transaction: a client that stops in the middle blocks no other. A second client waits, and finds the schema.
+    // A message is a transaction: a client that stops in the middle blocks no other. A second client waits, and finds the schema.
     let all = format!("SELECT pg_advisory_xact_lock({MAKING}); {}{granted}", ddl(schema, unlogged));
     let Err(error) = connection.simple("migrate", &all).await else { return Ok(true) };
     // A connection that ended says so here, and not that others were faster.

@@ -1,4 +1,4 @@
-//! What a `postgres:` URL may say.
+//! The options of a `postgres:` URL.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -34,10 +34,10 @@ pub(super) const OPTIONS: &[&str] = &[
 ];
 
 const PORT: u16 = 5432;
-/// The schema of our own tables and functions unless told otherwise.
+/// The default schema of our own tables and functions.
 const SCHEMA: &str = "fencelock";
 const NAME_MOST: usize = 63;
-/// What the server shows of our connections unless told otherwise.
+/// The default name of our connections in the server's views.
 const APPLICATION: &str = "fencelock";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,7 +170,7 @@ fn is_here(server: &Address) -> bool {
     }
 }
 
-/// Encrypted and verified unless the server is on this host, or somebody said otherwise.
+/// Encrypted and verified unless the server is on this host, or the URL says otherwise.
 fn tls(url: &mut StoreUrl, servers: &[Address]) -> Result<Option<Tls>> {
     let is_socket = servers.iter().any(|server| matches!(server, Address::Unix(..)));
     let is_wanted = is_encrypted(url, bad, servers.iter().all(is_here), is_socket)?;

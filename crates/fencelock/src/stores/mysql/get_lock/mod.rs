@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 const NOT_HERE: &str = "the server is a node of a cluster (Galera), where a named lock holds on one node alone or is refused: say `layout=distributed_lock`";
 
-/// What of the server's errors means something else here. 1235 is Galera's refusal, and 1105 the one of Percona's strict mode.
+/// The server's errors that mean something else here. 1235 is Galera's refusal, and 1105 the one of Percona's strict mode.
 fn meant(code: u16) -> Option<Meaning> {
     matches!(code, 1105 | 1235).then(|| refused(ErrorKind::Unsupported, NOT_HERE))
 }
@@ -101,13 +101,13 @@ impl SessionLocks for Keys {
             clock.sleep_until(clock.now().after(LOOK)).await;
             let Some(connection) = connection.upgrade() else { return };
             if !session.backend.holds_nothing() {
-                // Its failure ends the connection, which is told by that.
+                // Its failure ends the connection, which reports that.
                 let _ = connection.simple("renew", "DO 0").await;
             }
         }
     }
 
-    /// Who holds it, and no more of it than the server tells this user. Who waits for which lock it tells nobody.
+    /// The holder, and no more of it than the server shows this user. The server does not list waiters.
     async fn contenders(&self, connection: &Connection, key: &String) -> Result<Vec<Contender>> {
         let sql = "SELECT l.id, COALESCE(p.USER, '?'), COALESCE(p.HOST, '?') FROM (SELECT IS_USED_LOCK(?) AS id) AS l \
              LEFT JOIN information_schema.PROCESSLIST AS p ON p.ID = l.id WHERE l.id IS NOT NULL";

@@ -1,4 +1,4 @@
-//! Lock tables of others, by statements of MariaDB and MySQL (`table.rs`). What is the same on every server is `kit/lock_table/`.
+//! Lock tables of others, by statements of MariaDB and MySQL (`table.rs`). `kit/lock_table/` has the parts shared by all servers.
 
 mod table;
 
@@ -34,7 +34,7 @@ pub(super) async fn make(connection: &Connection, table: &Table, accounts: &[&st
 
 const ANOTHER_KEY: &str = "another unique key of the lock table keeps the row out";
 
-/// How often an insert fails although nobody has the key before another unique key is blamed. Between an insert and a look, a holder may leave.
+/// How often an insert fails with no row of its key before another unique key is blamed. Between an insert and a look, a holder may leave.
 const TRIES: usize = 20;
 
 fn meant(code: u16) -> Option<Meaning> {
@@ -111,8 +111,8 @@ impl Table {
         (key, holder): (&str, &str),
         ttl: i64,
     ) -> Result<Tried> {
-        // The rows of tutorials are there only while somebody has the lock, so whoever comes inserts at once. Who tries again reads first:
-        // an insert in vain uses up a number where the table counts its rows, and waits for locks.
+        // The rows of tutorials are there only while a client has the lock, so a new client inserts at once. A client that tries again
+        // reads first: an insert in vain uses up a number where the table counts its rows, and waits for locks.
         let mut found = None;
         if operation != "enter" || self.of.kind != TableKind::Tutorial {
             found = self.look(connection, operation, key).await?;
@@ -190,7 +190,7 @@ impl Rows for Table {
         ttl_ms: i64,
     ) -> Result<Tried> {
         match self.try_to_take(connection, operation, row, ttl_ms.saturating_mul(1000)).await {
-            // Somebody else's transaction is at this row.
+            // Another client's transaction is at this row.
             Err(error) if is(&error, &["1205", "1213"]) => Ok(Tried::Busy(None)),
             tried => tried,
         }
@@ -226,7 +226,7 @@ impl Rows for Table {
     ) -> Result<usize> {
         let sql = &self.known(operation)?.leave;
         let mut left = 0;
-        // One by one: a statement about several might look at, and lock, rows of others.
+        // A statement for each: a statement about several might look at, and lock, rows of others.
         for (key, holder) in keys.iter().zip(&holders) {
             let arguments = vec![Value::from(*key), Value::from(holder.as_str())];
             let matched = connection.run(operation, sql, arguments, &meant).await?.matched;

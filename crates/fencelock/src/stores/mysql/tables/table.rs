@@ -152,7 +152,7 @@ impl Table {
         Ok(shifts)
     }
 
-    /// `now` is when the statement began: what waits for a row takes others' ends for later than they are, and never for earlier.
+    /// `now` is when the statement began: a statement that waits for a row takes ends for later than they are, never for earlier.
     fn statements(&self, fit: &Fit<'_>, has_other_keys: bool) -> Statements {
         let table = WORDS.table(&self.of);
         let longest = fit.key.longest_key().unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! Lock tables of others, by statements of PostgreSQL (`table.rs`). What is the same on every server is `kit/lock_table/`.
+//! Lock tables of others, by statements of PostgreSQL (`table.rs`). `kit/lock_table/` has the parts shared by all servers.
 
 mod table;
 mod url;
@@ -33,7 +33,7 @@ pub(super) async fn make(connection: &Connection, table: &Table, unlogged: bool,
     let (table, is_there) = table.located(connection).await?;
     let made = if is_there { String::new() } else { table.ddl() };
     let granted: String = roles.iter().map(|role| table.grant(role)).collect();
-    // One message is one transaction; who makes it at the same time waits.
+    // A message is a transaction; a second maker waits.
     let alone = format!("SELECT pg_catalog.pg_advisory_xact_lock({MAKING});");
     connection.simple("migrate", &format!("{alone}{made}{granted}")).await?;
     check_grants(connection, roles, &table.granted()).await?;

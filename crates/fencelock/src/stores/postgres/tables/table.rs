@@ -52,7 +52,7 @@ fn quoted(name: &str) -> String {
 }
 
 fn read(row: &Row) -> Result<Column, tokio_postgres::Error> {
-    // What its type is modified by: of text 4 more than its length, of times the digits behind the second; -1 for nothing.
+    // The type's modifier: of text 4 more than its length, of times the digits behind the second; -1 for nothing.
     let modifier: i32 = row.try_get(2)?;
     Ok(Column {
         name: row.try_get(0)?,

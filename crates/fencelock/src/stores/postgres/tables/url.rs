@@ -1,4 +1,4 @@
-//! What a `postgres:` URL may say of a layout of others.
+//! The options of a `postgres:` URL for a layout of others.
 
 use super::super::advisory::Keys;
 use super::super::url::{Config, bad};
