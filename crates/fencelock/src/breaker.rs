@@ -10,13 +10,14 @@ use crate::time::{Clock, Moment};
 
 /// When the circuit breaker of a client opens, and for how long: [`ClientBuilder::breaker`](crate::ClientBuilder::breaker).
 ///
-/// It opens when so many acquires in a row have failed because the store was out of reach (the rule is that of [`OnOutage`](crate::OnOutage)), each after its own wait
-/// limit or [`Retry::give_up_after`](crate::Retry). While it is open, acquires fail at once, with [`ErrorKind::Unreachable`], the
-/// [operation](Error::operation) `breaker` and for how long it has been open. After `open_for` one acquire is the probe, polled or not, and all others go on failing: the breaker closes if the store
-/// answers the probe, also by saying that others hold the lock, and else it is open for another `open_for`.
+/// The breaker opens when so many acquires in a row have failed because the store was out of reach (the rule is that of
+/// [`OnOutage`](crate::OnOutage)), each after its own wait limit or [`Retry::give_up_after`](crate::Retry). While it is open, acquires fail
+/// at once, with [`ErrorKind::Unreachable`], the [operation](Error::operation) `breaker` and for how long it has been open. After
+/// `open_for` one acquire is the probe, polled or not, and all others keep failing: the breaker closes if the store answers the probe, also
+/// by saying that others hold the lock, and else it is open for another `open_for`.
 ///
-/// Only acquires are judged and refused. Renewals, releases and what takes an abandoned request back go to the store all the same, and
-/// so does a wait that was under way when the breaker opened: it keeps its place, and ends by its own limit.
+/// Only acquires are judged and refused. Renewals, releases and withdrawals of abandoned requests still reach the store, and so does a wait
+/// that was under way when the breaker opened: that wait keeps its place, and ends by its own limit.
 ///
 /// ```
 /// use std::time::Duration;
@@ -79,18 +80,18 @@ pub enum BreakerState {
         /// When it opened; that a probe failed changes nothing about it.
         since: SystemTime,
     },
-    /// One acquire probes the store; the others fail at once.
+    /// A single acquire probes the store; the others fail at once.
     HalfOpen {
         /// When it opened.
         since: SystemTime,
     },
 }
 
-/// The breaker itself. As an observer of its client it hears when a probe got into the queue: the store answered then.
+/// The breaker itself. As an observer of its client, it learns when a probe got into the queue: the store answered then.
 pub(crate) struct Circuit {
     options: Breaker,
     clock: Arc<dyn Clock>,
-    /// Told when the state changes.
+    /// Notified when the state changes.
     observers: Observers,
     state: Mutex<Tally>,
 }
@@ -128,7 +129,7 @@ pub(crate) struct Pass {
     pub(crate) is_probe: bool,
 }
 
-/// What an acquire found out about the store.
+/// The finding of an acquire about the store.
 enum Verdict {
     Answers,
     Away(Error),
@@ -136,7 +137,7 @@ enum Verdict {
 }
 
 impl Circuit {
-    /// What an acquire failed in that was not let through.
+    /// The failed operation of a refused acquire.
     pub(crate) const OPERATION: &str = "breaker";
 
     pub(crate) fn new(options: Breaker, clock: Arc<dyn Clock>, observers: Observers) -> Self {
@@ -225,7 +226,7 @@ impl Observer for Circuit {
 }
 
 impl Pass {
-    /// The acquire is over, with this error or without one.
+    /// The acquire has ended, with this error or without one.
     pub(crate) fn ended(mut self, error: Option<&Error>) {
         let verdict = match error {
             None => Verdict::Answers,

@@ -1,4 +1,4 @@
-//! What can go wrong: one error type, which says whether a request was certainly not applied.
+//! The errors: a single type, which says whether a request was certainly not applied.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -10,7 +10,7 @@ use crate::store::Contention;
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What kind of thing went wrong.
+/// The kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -20,14 +20,14 @@ pub enum ErrorKind {
     InvalidName,
     /// The store cannot do this; [`Capability`](crate::capability::Capability) says so before one asks.
     Unsupported,
-    /// `try_acquire`: somebody is ahead. [`Error::contention`] says who, if the store told that within 100 ms.
+    /// `try_acquire`: another client is ahead. [`Error::contention`] names it, if the store did within 100 ms.
     Busy,
-    /// The wait limit passed before the lock was free. [`Error::contention`] says who holds it, if the store told that by 100 ms after the
-    /// limit; it is `None` after a wait that was too short for any answer. A wait that ends in an outage is [`ErrorKind::Unreachable`].
+    /// The wait limit passed before the lock was free. [`Error::contention`] names the holder, if the store did by 100 ms after the limit;
+    /// `None` follows a wait too short for any answer. A wait that ends in an outage is [`ErrorKind::Unreachable`].
     TimedOut,
     /// More contenders wait already than `max_waiters` allows.
     QueueFull,
-    /// Somebody queues under the same name with another kind of lock or another capacity.
+    /// Another client queues under the same name with another kind of lock or another capacity.
     Conflict,
     /// The lock was lost, or the session it hung on.
     Lost,
@@ -37,7 +37,7 @@ pub enum ErrorKind {
     Denied,
     /// The store has no room: disk, memory, descriptors, quota.
     Exhausted,
-    /// What the store holds is not what this release understands.
+    /// This release does not understand the content of the store.
     Layout,
     /// The client was closed, or the guard given back.
     Closed,
@@ -48,15 +48,15 @@ pub enum ErrorKind {
 /// Whether a request that failed can have taken effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It certainly did not.
+    /// The request was certainly not applied.
     NotApplied,
-    /// Nobody can know without looking.
+    /// Only a look at the store can tell.
     Unknown,
 }
 
 /// An error: its kind, whether a retry can help, whether the request can have taken effect, and where it happened.
 ///
-/// Its text is for people, and has the cause where one is known. What a service over HTTP answers:
+/// Its text is for people, and has the cause where one is known. The status of a service over HTTP:
 /// ```
 /// # fn status(error: &fencelock::Error) -> u16 {
 /// match error.kind() {
@@ -128,7 +128,7 @@ impl Error {
         self
     }
 
-    /// The same error once more, for somebody else who waited for the same thing. What is underneath becomes text.
+    /// The same error once more, for another caller that waited for the same thing. The source becomes text.
     pub(crate) fn again(&self) -> Self {
         let Inner { kind, outcome, retryable, operation, ref message, ref context, ref contention, ref source } =
             *self.0;
@@ -149,7 +149,7 @@ impl Error {
         self
     }
 
-    /// What kind of thing went wrong.
+    /// The kind of this error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -185,7 +185,7 @@ impl Error {
         self.0.operation
     }
 
-    /// What is wrong and what caused it, without the operation and the facts called `named`, for a sentence that says these itself.
+    /// The error and its cause, without the operation and the facts called `named`, for a sentence that says these itself.
     pub(crate) fn said_without(&self, named: &str) -> String {
         let mut said = self.0.message.to_string();
         for (key, value) in self.0.context.iter().filter(|(key, _)| *key != named) {
@@ -235,7 +235,7 @@ impl StdError for Error {
     }
 }
 
-/// `duration` for people, to the millisecond where it has some: what a timer is early or late by says nothing.
+/// `duration` for people, to the millisecond where it has some: the lateness of a timer says nothing.
 pub(crate) fn rounded(duration: Duration) -> String {
     const STEP: Duration = Duration::from_millis(1);
     let millis = u64::try_from(duration.saturating_add(STEP / 2).as_millis());

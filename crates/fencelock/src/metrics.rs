@@ -19,11 +19,10 @@ const OTHER: &str = "other";
 /// The class of names beyond the limit.
 const OVERFLOW: &str = "overflow";
 
-/// An observer that feeds the facade [`metrics`](https://docs.rs/metrics): whatever recorder the program installs has the figures.
+/// An observer that feeds the facade [`metrics`](https://docs.rs/metrics): any recorder that the program installs has the figures.
 ///
 /// Times are in seconds. Labels take few values: a lock appears under its *class*, the first pattern of [`Metrics::class`] that its name
-/// matches, or else `other`. One `Metrics` may observe several clients; those that are to be told apart get one each, with a
-/// [`Metrics::label`].
+/// matches, or else `other`. A `Metrics` may observe several clients; clients to distinguish get one each, with a [`Metrics::label`].
 ///
 /// | metric | kind | labels | what |
 /// |---|---|---|---|
@@ -61,7 +60,7 @@ pub struct Metrics {
     /// How many names are classes of their own; none, unless asked.
     most_names: usize,
     names: Mutex<HashSet<Name>>,
-    /// The names that somebody of this process waits for: as many as waiters at most.
+    /// The names that a task of this process waits for: as many as waiters at most.
     awaited: Mutex<HashMap<Name, Awaited>>,
 }
 
@@ -173,7 +172,7 @@ impl Metrics {
         gauge!("fencelock_waiters", self.class_label(name)).decrement(1);
     }
 
-    /// Those who wait here may be let in from now on.
+    /// The waiters here may be let in from now on.
     fn releases(&self, name: &Name) {
         if let Some(entry) = self.awaited().get_mut(name) {
             entry.released = Some(Instant::now());

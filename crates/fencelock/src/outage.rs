@@ -1,22 +1,24 @@
-//! What an acquire does when its store is out of reach.
+//! The policy of an acquire when its store is out of reach.
 
 use crate::client::Client;
 
-/// What an acquire does when its store is out of reach ([`Error::is_outage`](crate::Error::is_outage)), an open
-/// [`Breaker`](crate::Breaker) included. It is chosen for each lock, by its option `on_outage`, and never by the library.
+/// The policy of an acquire when its store is out of reach ([`Error::is_outage`](crate::Error::is_outage)), an open
+/// [`Breaker`](crate::Breaker) included. Each lock chooses it by its option `on_outage`; the library never does.
 ///
 /// **A store is out of reach** when it refuses the connection or the request, or when the client has waited for any answer of it for a
 /// [request deadline](crate::Timing::request_deadline) and got none. Every other wait that ends without the lock is
-/// [`TimedOut`](crate::ErrorKind::TimedOut), however short it was: it counts for no breaker, and no policy applies to it. If the store had not
-/// answered its request, the message says "not answered yet". An outage younger than the deadline may end a wait so, too. A grant that came too late to be used counts as an outage.
+/// [`TimedOut`](crate::ErrorKind::TimedOut), however short it was: such a wait counts for no breaker, and no policy applies to it. If the
+/// store had not answered its request, the message says "not answered yet". An outage younger than the deadline may end a wait so, too. A
+/// grant that came too late to be used counts as an outage.
 ///
-/// **All but `Fail` means that two can hold the lock at once**: somebody who was granted it by the store before the outage, or who
+/// **All but `Fail` means that two can hold the lock at once**: a client that was granted it by the store before the outage, or that
 /// reaches the store while this process does not, or once it is back; and one of each process that went on without. Such a guard says so
-/// ([`Guard::is_degraded`](crate::Guard::is_degraded)), has no token, and is counted ([`Event::Degraded`](crate::observe::Event::Degraded)). Choose it
-/// where work that is done twice is better than work that is not done, and never for what a token protects.
+/// ([`Guard::is_degraded`](crate::Guard::is_degraded)), has no token, and is counted
+/// ([`Event::Degraded`](crate::observe::Event::Degraded)). Choose it where work that is done twice is better than work that is not done,
+/// and never for what a token protects.
 ///
-/// Each acquire asks the store first. So the first one after the outage is granted by the store again; who holds a degraded guard
-/// keeps it until it is given back.
+/// Each acquire asks the store first. So the first one after the outage is granted by the store again; a degraded guard stays held until it
+/// is given back.
 ///
 /// # Examples
 /// ```
@@ -33,14 +35,14 @@ use crate::client::Client;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum OnOutage {
-    /// It fails.
+    /// The acquire fails.
     #[default]
     Fail,
-    /// It is granted at once, without any lock: nobody is excluded, in this process neither. [`Guard::remaining`](crate::Guard::remaining) is
-    /// zero; `max_hold` holds; closing the client does not end it.
+    /// The acquire is granted at once, without any lock: no caller is excluded, not even in this process.
+    /// [`Guard::remaining`](crate::Guard::remaining) is zero; `max_hold` holds; closing the client does not end it.
     RunWithout,
-    /// It asks the store of another client, under the same name and with the same options, for what is left of its wait limit; once,
-    /// if nothing is left. Whoever degrades to the same store is excluded there. The guard is that client's: what it says of validity and
-    /// loss is said of that store. Whatever that store says is the result, an outage of its own included.
+    /// The acquire asks the store of another client, under the same name and with the same options, for what is left of its wait limit;
+    /// once, if nothing is left. Clients that degrade to the same store exclude each other there. The guard is that client's: its validity
+    /// and loss are those of that store. That store's reply is the result, an outage of its own included.
     DegradeTo(Client),
 }

@@ -11,7 +11,7 @@ pub struct NamePattern {
     text: String,
     /// `None` is any part.
     parts: Vec<Option<String>>,
-    /// One or more parts follow.
+    /// At least one part follows.
     has_more: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What callers rely on without anybody having written it down as a signature: checked when this compiles.
+//! The implicit promises to callers, beyond the signatures: checked when this compiles.
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;

@@ -1,4 +1,4 @@
-//! The clock that validity is counted on: one that goes on while the machine sleeps.
+//! The clock that validity is counted on: a clock that advances while the machine sleeps.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -49,7 +49,7 @@ impl Moment {
     }
 }
 
-/// What the engine asks the time and sleeps by. Tests own one; everything else uses [`SystemClock`].
+/// The engine's clock and timer. Tests own one; everything else uses [`SystemClock`].
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// Now. Never goes back, and counts the time that the machine was suspended.
     fn now(&self) -> Moment;

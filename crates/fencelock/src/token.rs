@@ -4,13 +4,12 @@ use std::fmt;
 
 /// A number that rises with every exclusive grant of one lock, to be passed to whatever the lock protects.
 ///
-/// A resource that remembers the highest token it accepted, and refuses lower ones, is safe against a holder that was
-/// paused past its lease. It is safe only *after* it accepted a newer token; a write by the older holder before that
-/// cannot be told from a timely one. Tokens order exclusive grants; readers and permit holders may hold older tokens
-/// legitimately.
+/// A resource that remembers the highest token it accepted, and refuses lower ones, is safe against a holder that was paused past its
+/// lease. The resource is safe only *after* it accepted a newer token; before that, the older holder's write looks like a timely one.
+/// Tokens order exclusive grants; readers and permit holders may hold older tokens legitimately.
 ///
-/// It is the store's own number, below 2^63: a column `bigint` and a signed number of 64 bits hold it. The numbers of JavaScript and Lua do
-/// not, from 2^53 on: they compare its digits, the longer text first.
+/// The token is the store's own number, below 2^63: a column `bigint` and a signed number of 64 bits hold it. The numbers of JavaScript and
+/// Lua do not, from 2^53 on: they compare its digits, the longer text first.
 ///
 /// ```
 /// use fencelock::FencingToken;

@@ -95,7 +95,7 @@ pub(crate) struct Run {
     /// Whether the command runs again once the lock is held again, after it was stopped because the lock was lost.
     #[arg(skip)]
     pub(super) again: bool,
-    /// What is written on the lock while it is held.
+    /// The purpose written on the lock while it is held.
     #[arg(skip)]
     pub(super) address: Option<String>,
 }

@@ -25,7 +25,7 @@ use crate::store::{
 };
 use crate::time::{Clock, Moment, SystemClock};
 
-/// What a process did so far.
+/// The deeds of a process so far.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// Of how many tickets more than the name was read.
@@ -65,7 +65,7 @@ impl Clock for SteppedClock {
     }
 }
 
-/// One client: a session and the numbers of its requests.
+/// A client: a session and the numbers of its requests.
 struct Client {
     core: Arc<SessionCore>,
     session: FileSession,

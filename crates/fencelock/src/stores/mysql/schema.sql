@@ -82,7 +82,7 @@ BEGIN
         -- Another session may have written it meanwhile.
         IF NOT (v_known <=> v_mark) OR v_longest < p_ttl THEN
             IF v_known <> v_mark THEN
-                -- A session that ended counts no longer. What is left of an earlier time counts too: whoever was forgotten then may live as long.
+                -- A session that ended counts no longer. Leftovers of an earlier time count too: a session forgotten then may live as long.
                 SELECT COALESCE(MAX(ttl), 0) INTO v_longest FROM fencelock_session;
                 SET v_quiet_for = GREATEST(v_longest, p_ttl, LEAST(v_quiet_until - {us}, v_quiet_for));
                 SET v_quiet_until = {us} + v_quiet_for;
@@ -315,7 +315,7 @@ BEGIN
     {begin}
         SELECT COALESCE(MAX(expires), 0) INTO v_expires FROM fencelock_session WHERE id = p_session FOR UPDATE;
         IF v_expires IS NULL {interrupted}
-        -- By the clock as it is now: the row may have been waited for.
+        -- By the present clock: the call may have waited for the row.
         SET v_lives = v_expires > {us};
         IF v_lives THEN
             UPDATE fencelock_session SET expires = {us} + p_ttl WHERE id = p_session;
@@ -433,8 +433,8 @@ BEGIN
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     IF NOT COALESCE(p_name <> '' AND p_epoch > 0 AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_weight BETWEEN 1 AND p_capacity AND p_capacity <= 4294967295 AND p_wait IN (0, 1) AND p_again IN (0, 1), FALSE) {refused}
     {begin}
-        -- A request that may wait draws its number in the statement that locks the bucket; one that may not draws it once it is admitted. Numbers
-        -- never fall behind the clock, in 1/128 ms: they rise over failovers and restored backups.
+        -- A request that may wait draws its number in the statement that locks the bucket; other requests draw it once they are admitted.
+        -- Numbers never fall behind the clock, in 1/128 ms: they rise over failovers and restored backups.
         IF p_wait THEN
             UPDATE fencelock_bucket SET last = LAST_INSERT_ID(GREATEST(last + 1, {us} * 128 DIV 1000)) WHERE b = v_b;
             {one}
@@ -868,7 +868,7 @@ BEGIN
     IF NOT COALESCE(p_from BETWEEN 0 AND 4095, FALSE) {refused}
     {check}
     IF p_from = 0 THEN
-        -- Once a round. The clock went back: what it was ahead by is nobody's.
+        -- Once a round. The clock went back: no session owns the time that it was ahead by.
         UPDATE fencelock_session SET expires = {us} + ttl WHERE expires > {us} + ttl ORDER BY id LIMIT 100;
         UPDATE fencelock_layout SET quiet_until = {us} + quiet_for WHERE one = 1 AND quiet_until > {us} + quiet_for;
         DELETE FROM fencelock_session WHERE expires <= {us} ORDER BY id LIMIT 100;

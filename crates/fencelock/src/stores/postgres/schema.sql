@@ -144,7 +144,7 @@ BEGIN
     PERFORM 1 FROM layout FOR UPDATE;
     -- As unlogged tables are after a crash.
     is_empty := NOT EXISTS (SELECT FROM bucket WHERE bucket = 0);
-    -- Where sessions are remembered, one that ended counts no longer. What is left of an earlier time counts, too.
+    -- Where sessions are remembered, one that ended counts no longer. Leftovers of an earlier time count, too.
     UPDATE layout SET quiet_until = clock_timestamp() + n.quiet_for, quiet_for = n.quiet_for, longest = coalesce(n.ttl, '0') FROM (
             SELECT s.ttl, greatest(CASE WHEN is_empty THEN l.longest ELSE s.ttl END, p_ttl, least(l.quiet_until - clock_timestamp(), l.quiet_for)) AS quiet_for
             FROM layout AS l, (SELECT max(ttl) AS ttl FROM session) AS s) AS n
@@ -267,7 +267,7 @@ BEGIN
             FROM place AS p LEFT JOIN session AS s ON s.id = p.session
             WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= from_seq AND NOT p.granted ORDER BY p.seq LIMIT 1;
         IF used IS NULL THEN
-            -- Those who hold are the first ones: what comes behind the first who waits is not looked at.
+            -- The holders are the first ones: places behind the first waiter are not looked at.
             from_seq := coalesce(waits.seq, 9223372036854775807);
             SELECT coalesce(sum(p.weight), 0), bool_or(s.expires IS NULL OR s.expires <= moment),
                     (SELECT quiet_until FROM layout) > moment
@@ -426,7 +426,7 @@ BEGIN
         END IF;
     END IF;
     IF NOT (admitted OR is_written) THEN
-        -- What a crash takes of those who wait, they ask for again.
+        -- Waiters that a crash removes ask again.
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
     IF NOT admitted AND NOT p_wait THEN
@@ -453,7 +453,7 @@ DECLARE
 BEGIN
     {check}
     IF p_patient THEN
-        -- The row before the bucket: whoever waits for a transaction that holds the row keeps nobody else waiting.
+        -- The row before the bucket: a client that waits for a transaction that holds the row keeps no other waiting.
         PERFORM 1 FROM place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number AND session = p_session AND granted
             AND seq BETWEEN coalesce(p_seq, (SELECT low FROM bucket WHERE bucket = home)) AND coalesce(p_seq, 9223372036854775807) FOR UPDATE;
     END IF;
@@ -475,7 +475,7 @@ BEGIN
         UPDATE bucket SET low = coalesce((SELECT min(seq) FROM place WHERE bucket = home), nextval('number')) WHERE bucket = home;
     END IF;
     IF news = '{}' THEN
-        -- Nobody waits for this to be on a disk; a session that finds a place again which it gave up, gives it up again.
+        -- No client waits for this to be on a disk; a session that finds a place again which it gave up, gives it up again.
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
     RETURN 1::bigint || news;
@@ -577,7 +577,7 @@ BEGIN
                 CONTINUE;
             END IF;
             IF p_kinds[at] = 2 THEN
-                -- A request that had the bucket locked is done, and its place is found. One that comes later is refused.
+                -- A request that had the bucket locked is done, and its place is found. A later one is refused.
                 UPDATE session SET epoch = epoch + 1 WHERE id = p_session RETURNING epoch INTO now_epoch;
                 r_answers[3 * at - 2] := coalesce(now_epoch, 0);
             END IF;

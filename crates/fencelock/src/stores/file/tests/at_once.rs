@@ -1,4 +1,4 @@
-//! What a caller does on its own thread: it joins and leaves where nobody is in the way, and nothing that may take long.
+//! The work of a caller on its own thread: joining and leaving where no other place is in the way, and nothing that may take long.
 
 use futures_util::FutureExt;
 use rustix::fs::FlockOperation;

@@ -1,4 +1,4 @@
-//! Many waiters, many dead, many who want the same short lock: what each of them costs the others.
+//! Many waiters, many dead, many contenders for the same short lock: the cost of each to the others.
 
 use std::task::Poll;
 
@@ -75,7 +75,7 @@ async fn the_renewal_of_many_places_lets_others_go_on_in_between() {
     assert!(polls >= 4, "it looked at 300 places in {polls} goes");
 }
 
-/// The system's clock, which tells until when somebody sleeps at most.
+/// The system's clock, which shows until when a task sleeps at most.
 #[derive(Debug, Default)]
 pub(super) struct Naps(pub(super) std::sync::Mutex<Option<Moment>>);
 
@@ -197,7 +197,7 @@ async fn a_refused_try_passes_over_those_that_left_and_died() {
     });
 }
 
-/// Who holds a lock, and who waits behind it.
+/// The holder of a lock, and the waiter behind it.
 fn kinds() -> [(Claim, Claim); 4] {
     let permits = |count| Claim::new(count, 4).unwrap();
     let pairs = [(Claim::MUTEX, Claim::MUTEX), (Claim::WRITER, Claim::WRITER), (Claim::WRITER, Claim::READER)];
@@ -245,7 +245,7 @@ async fn of_the_waiters_of_one_process_one_looks_at_the_store_however_many_wait(
                 [&directory.counts.tickets_looked_for, &directory.counts.sessions_tested, &directory.counts.listings];
             counts.map(|count| count.load(Ordering::SeqCst))
         };
-        // The first looks of each begin to listen, the later ones are those of who has heard nothing.
+        // The first looks of each begin to listen, the later ones are those of a waiter without an event.
         for looks in 0..3 {
             places[0].next(SystemClock.now()).await.unwrap();
             let before = so_far();

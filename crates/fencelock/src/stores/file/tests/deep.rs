@@ -1,4 +1,4 @@
-//! What is told by time.
+//! Tests that judge time.
 
 mod wakes;
 

@@ -1,4 +1,4 @@
-//! Races and leftovers that only show on a directory that somebody else changes at the same time.
+//! Races and leftovers that only show on a directory that another process changes at the same time.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 

@@ -1,4 +1,4 @@
-//! What users who may not write, or who leave what others cannot read, can do to a directory.
+//! The harm to a directory from users who may not write, or who leave unreadable files.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -19,7 +19,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A directory for locks with this mode, in one that everybody may look into.
+/// A directory for locks with this mode, in one that all users may look into.
 fn with_mode(mode: u32) -> (TempDir, PathBuf) {
     let around = directory();
     set_mode(around.path(), 0o755);
@@ -40,7 +40,7 @@ fn below(path: &Path) -> Vec<PathBuf> {
     found.flat_map(|path| if path.is_dir() { [below(&path), vec![path]].concat() } else { vec![path] }).collect()
 }
 
-/// Runs `step` on a thread, with a runtime, and fails when it waits for somebody who never comes.
+/// Runs `step` on a thread, with a runtime, and fails when it waits for a peer that never comes.
 fn never_waits<T: Send + 'static>(step: impl Future<Output = T> + Send + 'static) -> T {
     let (done, result) = mpsc::channel();
     std::thread::spawn(move || {
@@ -119,7 +119,7 @@ async fn what_may_be_left_when_the_layout_was_cleaned_away_does_not_stop_the_nex
 #[tokio::test]
 async fn who_may_only_read_can_neither_keep_a_dead_lock_nor_hold_up_the_living() {
     let (_around, path) = with_mode(0o755);
-    // What the directory gives to readers is the directory: all that a reader can lock.
+    // The directory alone is open to readers: all that a reader can lock.
     let reader = std::fs::File::open(&path).unwrap();
     reader.lock().unwrap();
     let store = open(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Notes: what a late holder writes never counts, and what is over leaves nothing.
+//! Notes: a late holder's note never counts, and an expired one leaves nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::SystemTime;
@@ -18,7 +18,7 @@ async fn write(store: &FileStore, order: &NoteOrder, now: SystemTime) {
     assert!(store.directory().write_note(order, now, store.patience()).await.unwrap());
 }
 
-/// What the note on a lock says.
+/// The text of the note on a lock.
 fn text(store: &FileStore, name: &Name, now: SystemTime) -> Option<String> {
     let read = store.directory().read_note(name, now).unwrap();
     read.note.as_ref().and_then(Note::text).map(str::to_owned)
@@ -85,7 +85,7 @@ async fn what_was_replaced_or_deleted_or_is_over_leaves_no_file() {
         write(&store, &order(&*held, Some(value), None), now).await;
         assert_eq!((text(&store, &job, now).as_deref(), files(&directory)), (Some(value), 1));
     }
-    // The clock goes back: the last one written counts all the same.
+    // The clock goes back: the last one written still counts.
     let earlier = now - Duration::from_secs(3600);
     write(&store, &order(&*held, Some("fourth"), hour), earlier).await;
     assert_eq!(text(&store, &job, earlier).as_deref(), Some("fourth"));

@@ -1,4 +1,4 @@
-//! What renewals find gone, and what the removal of a directory's parts does to who is in it.
+//! The losses that renewals find, and the effect on clients of removing a directory's parts.
 
 use super::super::ticket::EncodedName;
 use super::*;

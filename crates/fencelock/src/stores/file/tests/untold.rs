@@ -41,7 +41,7 @@ impl Clock for Stepped {
     }
 }
 
-/// One holder and those behind it, each in a process of its own.
+/// A holder and the waiters behind it, each in a process of its own.
 struct Untold {
     _directory: TempDir,
     clock: Arc<Stepped>,
@@ -82,7 +82,7 @@ impl Untold {
         self.clients.iter().map(|client| client.core.directory.counts.listings.load(Ordering::SeqCst)).sum()
     }
 
-    /// Lets time pass in small steps, until somebody is let in or it has passed.
+    /// Lets time pass in small steps, until a waiter is let in or it has passed.
     fn pass(&mut self, time: Duration) -> Option<Box<dyn Place>> {
         let mut granted = self.pass_until(1, time);
         assert!(granted.len() <= 1, "two hold the lock");
@@ -107,7 +107,7 @@ impl Untold {
         granted
     }
 
-    /// Hands the lock over to everybody, each of whom keeps it for a while; says how long the slowest hand-over took.
+    /// Hands the lock over to every waiter, each of which keeps it for a while; says how long the slowest hand-over took.
     fn drain(&mut self, held: Duration) -> Duration {
         let mut slowest = Duration::ZERO;
         while !self.waiting.is_empty() {

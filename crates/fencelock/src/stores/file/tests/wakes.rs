@@ -1,4 +1,4 @@
-//! What holds nobody up: one that dies before its grant is marked, one that nobody polls.
+//! Contenders that must delay no other: a client that dies before its grant is marked, and a place that is never polled.
 
 use super::*;
 
@@ -12,7 +12,7 @@ async fn one_that_dies_between_its_grant_and_the_mark_of_it_holds_nobody_up() {
     let stores = [store(&directory), store(&directory), store(&directory)];
     let [mut holds, mut dies, mut waits] = [0, 1, 2].map(|number| Client::on(&stores[number]));
     let mut held = holds.enter("seats", permits(4)).await;
-    // It never looks at its place, so nothing marks the grant that the departure of the holder means.
+    // The client never looks at its place, so nothing marks the grant that the departure of the holder means.
     let unmarked = dies.enter("seats", permits(4)).await;
     let mut last = waits.enter("seats", permits(2)).await;
     held.leave().await.unwrap();
@@ -49,7 +49,7 @@ async fn a_reader_that_nobody_polls_any_more_holds_up_no_reader_behind_it() {
     }
 }
 
-/// The system's clock, on which nobody who sleeps wakes up.
+/// The system's clock, on which no sleeper wakes up.
 #[derive(Debug)]
 struct Endless;
 
@@ -67,7 +67,7 @@ impl Clock for Endless {
     }
 }
 
-/// What ends the place of a holder.
+/// The end of a holder's place.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Leave,
@@ -78,7 +78,7 @@ enum End {
     Removal,
 }
 
-/// One who holds a lock and one of another process who waits behind it, and hears of nothing but what it is told.
+/// A holder and a waiter of another process, which receives only its events.
 struct Pair {
     directory: TempDir,
     holding: Client,

@@ -1,4 +1,4 @@
-//! How many waiters look when somebody departs: those let in, and one more at most, whatever the processes. Quiet is told by time.
+//! How many waiters look when a holder departs: the ones let in, and one more at most, whatever the processes. Quiet is judged by time.
 
 use tokio::task::JoinSet;
 
@@ -33,12 +33,12 @@ impl Crowd {
         crowd
     }
 
-    /// How often any of them looked at the store so far, but for those who did so because they heard nothing for long.
+    /// How often any of them looked at the store so far, but for looks after a long silence.
     fn looks(&self) -> u64 {
         self.clients.iter().map(|client| client.core.looks.load(Ordering::SeqCst)).sum()
     }
 
-    /// Waits until nobody looks any more: for a moment only, as nothing tells that nothing more will come.
+    /// Waits until no waiter looks any more: for a moment only, as no event says that nothing more will come.
     async fn settle(&mut self) {
         let mut before = u64::MAX;
         while std::mem::replace(&mut before, self.looks()) != before {
