@@ -80,8 +80,8 @@ pub(crate) struct Dialer {
     /// The server that failed last is tried last.
     avoid: Option<String>,
     /// Servers that were left while they owed the answer to a write, and when; without those that had the session again since. Such a
-    /// server reads the write once it resumes. The leader refuses it, for the session is at another server. But if this server was said
-    /// hello to again, it can take the session back, and a write takes effect of which the other server has shown already that it did not.
+    /// server reads the write once it resumes. The leader refuses it, for the session is at another server. But after a second hello, this
+    /// server can take the session back. Then the write takes effect, although the other server has shown that it had not.
     owing: Vec<(String, Instant)>,
     /// Whether to pause before the first attempt.
     wary: bool,

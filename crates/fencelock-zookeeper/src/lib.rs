@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! # What it does and does not do
+//! # Scope
 //!
 //! - **Sessions** are continued on any of the servers: names are resolved anew, servers dialled side by side in random order, a moment
 //!   apart, with pauses that grow and differ from client to client. A server that owes an answer and is silent for an eighth of the session

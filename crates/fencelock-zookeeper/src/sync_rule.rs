@@ -1,16 +1,16 @@
 //! From which moment on the session timeout certainly counts: the proof behind [`Client::confirm`](crate::Client::confirm), and its
 //! premises.
 //!
-//! # What looks like proof and is none
+//! # False proofs
 //!
 //! The leader, and the leader alone, lets a session expire. A client talks to one server, mostly a follower, and that answers pings and
 //! reads *by itself*: the follower notes a contact of the session, and answers. The leader learns of it later, or never. When only the link
-//! between follower and leader is cut, the follower answers pings until it gives up, while the leader counts the session out and the next
-//! in the queue is granted the lock. So the time of an answered ping, or of a read, is no moment from which the timeout counts.
+//! between follower and leader is cut, the follower answers pings until it gives up. Meanwhile the leader counts the session out, and the
+//! next in the queue is granted the lock. So the time of an answered ping, or of a read, is no moment from which the timeout counts.
 //!
 //! An answered `sync` does come from the leader, and is no such moment either: no `sync` touches the leader's book of sessions.
 //!
-//! # What is proof
+//! # The proof
 //!
 //! Names first: *T* is the session timeout as granted; a *tick* is the servers' unit of time (`tickTime`); a *contact* is a request or a ping
 //! that was answered.
@@ -24,7 +24,7 @@
 //! Let a contact be sent at *t* and answered at *a*, and a `sync` be sent at *s* ≥ *a* + T/4, to the same server on the same connection. If
 //! T/4 is at least one tick, then between *a* and *s* there is a moment at which the follower answered a ping of the leader, with half a
 //! tick to spare. That answer carries the session (1, 2), and went out before the `sync` did. Once the `sync` is answered, the leader has
-//! taken in everything in front of it (4), so it has moved the end of the session, at a time of its own that is later than *t*, to that
+//! taken in everything in front of it (4). So it has moved the end of the session, at a time of its own that is later than *t*, to that
 //! time + T (3). **From then on, this leader does not let the session expire before *t* + T.**
 //!
 //! Hence the rule: *t* is the sending time of the newest contact that was answered at least T/4 before the sending of a `sync` that was
@@ -45,7 +45,7 @@
 //! All times are those of one clock of this process ([`Config::clock`](crate::Config::clock)); the leader's clock only has to run at the same
 //! speed, since it is durations that are compared.
 //!
-//! # What it presumes
+//! # Premises
 //!
 //! - **T is at least four ticks**, so that T/4 ≥ one tick. Servers grant as little as two (`minSessionTimeout`, unless configured), and the
 //!   protocol does not tell how long a tick is: a user who relies on this has to know, and to ask for enough.

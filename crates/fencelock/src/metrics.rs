@@ -24,14 +24,14 @@ const OVERFLOW: &str = "overflow";
 /// Times are in seconds. Labels take few values: a lock appears under its *class*, the first pattern of [`Metrics::class`] that its name
 /// matches, or else `other`. A `Metrics` may observe several clients; clients to distinguish get one each, with a [`Metrics::label`].
 ///
-/// | metric | kind | labels | what |
+/// | metric | kind | labels | meaning |
 /// |---|---|---|---|
 /// | `fencelock_acquires_total` | counter | `class`, `outcome` | acquires that ended: `granted`, `abandoned` (dropped by the caller), `breaker_open` (not asked for), or the kind of the error (`busy`, `timed_out`, `unreachable`, …) |
 /// | `fencelock_wait_seconds` | histogram | `class` | from the call to the grant, to the end of the wait limit, or to the drop |
 /// | `fencelock_hold_seconds` | histogram | `class` | from a grant to its release or loss |
-/// | `fencelock_hand_over_seconds` | histogram | `class` | from a release to the grant of the next waiter, both of this process; what another process held in between counts |
+/// | `fencelock_hand_over_seconds` | histogram | `class` | from a release to the grant of the next waiter, both of this process; a hold of another process in between counts |
 /// | `fencelock_holders`, `fencelock_waiters` | gauge | `class` | of this process, now |
-/// | `fencelock_renewal_margin_seconds` | histogram | | what was left of the validity when a renewal was confirmed |
+/// | `fencelock_renewal_margin_seconds` | histogram | | the validity left when a renewal was confirmed |
 /// | `fencelock_suspect_total` | counter | | how often renewals were overdue |
 /// | `fencelock_sessions_opened_total`, `fencelock_sessions_lost_total` | counter | | sessions |
 /// | `fencelock_lost_total` | counter | `class`, `cause` | locks that were lost: `broken`, `unconfirmed`, `expired`, … |
