@@ -69,7 +69,7 @@ pub struct Acl {
     pub permissions: Permissions,
     /// How `id` is to be understood: `world`, `auth`, `digest`, `ip`, `x509`, …
     pub scheme: Cow<'static, str>,
-    /// To whom.
+    /// The identity that has the permissions.
     pub id: Cow<'static, str>,
 }
 

@@ -15,7 +15,7 @@ use crate::net::Stream;
 use crate::race::{Found, Race};
 use crate::shared::Shared;
 
-/// A session on a connection, and to whom.
+/// A session on a connection, and its server.
 pub(crate) struct Established {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) server: String,
@@ -40,12 +40,12 @@ struct Failure {
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     known: Mutex<HashMap<Server, Vec<SocketAddr>>>,
-    /// The pause that those have come to who look for a first session in vain.
+    /// The current pause of clients that look for a first session and find none.
     newcomers: Mutex<Option<Duration>>,
 }
 
 impl Addresses {
-    /// A dialer for who has no session yet: its pauses go on where the last one's were that found none.
+    /// A dialer for a client without a session: its pauses continue from the last failed dialer.
     pub(crate) fn newcomer(&self, times: Times) -> Dialer {
         let pause = *self.newcomers.lock().unwrap_or_else(PoisonError::into_inner);
         Dialer { pause: pause.unwrap_or(times.first_pause), ..Dialer::new(times) }
@@ -67,7 +67,7 @@ impl Addresses {
     }
 }
 
-/// Looks for servers, and remembers why they would not do.
+/// Looks for servers, and remembers why each failed.
 #[derive(Debug)]
 pub(crate) struct Dialer {
     /// The newest word on each server.
@@ -107,10 +107,10 @@ pub(crate) struct Times {
 
 impl Times {
     const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
-    /// Of who has a session to lose.
+    /// Of a client with a session to lose.
     const FIRST_PAUSE: Duration = Duration::from_millis(20);
     const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-    /// Of who has none yet: where a server takes so many connections and no more, they are for those who have.
+    /// Of a client without one: where a server limits its connections, clients with sessions come first.
     const NEWCOMER: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
     const STAGGER: Duration = Duration::from_millis(200);
 
@@ -135,7 +135,7 @@ impl Times {
         }
     }
 
-    /// The same for who has no session yet.
+    /// The same for a client without a session.
     pub(crate) fn of_newcomer(session_timeout: Duration, attempt: Option<Duration>) -> Self {
         let (first_pause, longest_pause) = Self::NEWCOMER;
         Self { first_pause, longest_pause, ..Self::of(session_timeout, attempt) }

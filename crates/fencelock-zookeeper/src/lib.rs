@@ -29,7 +29,7 @@
 //!   whole answer is left, too.
 //! - **Requests** go out in the order of their calls, many in one write, each with a deadline ([`Config::request_deadline`]). None is ever sent
 //!   twice. [`Error::outcome_unknown`] says whether one that failed may have taken effect.
-//! - **Watches** hear one event, across reconnects ([`Watch`]).
+//! - **Watches** receive one event, across reconnects ([`Watch`]).
 //! - **Several operations at once**, all of them or none: [`Client::multi`].
 //! - **Read-only servers** are refused: they know nothing of the locks of the others.
 //! - **Limits**: frames are measured before they are sent ([`Config::max_frame`]), and before there is room made for what comes ([`Config::max_answer`]).

@@ -31,7 +31,7 @@ impl Request {
         self.answer.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 
-    /// Tells the outcome, once.
+    /// Reports the outcome, once.
     pub(crate) fn settle(&mut self, outcome: Outcome) {
         if let Some(answer) = self.answer.take() {
             // The caller may wait no longer; its outcome is dropped here, with no lock held.

@@ -58,7 +58,7 @@ pub(crate) struct Race {
     avoid: Option<String>,
     /// The shown names of servers to dial after all others, and not before these have failed or were silent for [`Times::last`].
     last: Vec<String>,
-    /// When those may be asked whatever the others do.
+    /// When the last ones may be dialled, whatever the others do.
     last_start: Instant,
     waiting: Vec<Dialled>,
     running: Vec<Dialled>,

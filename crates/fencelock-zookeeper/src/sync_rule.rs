@@ -48,7 +48,7 @@
 //! # Premises
 //!
 //! - **T is at least four ticks**, so that T/4 ≥ one tick. Servers grant as little as two (`minSessionTimeout`, unless configured), and the
-//!   protocol does not tell how long a tick is: a user who relies on this has to know, and to ask for enough.
+//!   protocol does not show the length of a tick: a user of this proof has to know it, and to ask for enough.
 //! - **No ping from the leader to the follower is late by more than T/4 − tick/2**: with four ticks, half a tick; with twenty, four and a half.
 //! - **A leader that was deposed stops answering within the margin.** A new leader counts every session anew from its own beginning, at the
 //!   earliest when it was elected; the old one notices that it has lost its followers when nothing has come from them for `syncLimit` ticks, at

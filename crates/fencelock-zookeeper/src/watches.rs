@@ -113,7 +113,7 @@ impl WatchTable {
         Watch { table: Arc::clone(self), path, slot, chroot: u32::try_from(chroot).unwrap_or(0) }
     }
 
-    /// Tells every watch of `path` that wants to hear it.
+    /// Notifies every watch of `path` that waits for such an event.
     pub(crate) fn tell(&self, path: &str, event: WatchEvent) {
         let wakers = self.lock().tell(path, event);
         wakers.into_iter().for_each(Waker::wake);
@@ -163,7 +163,7 @@ impl Inner {
         u32::try_from(self.slots.len() - 1).unwrap_or(END)
     }
 
-    /// Takes those that hear `event` off their chain, and returns whom to wake.
+    /// Takes the watches that wait for `event` off their chain, and returns the wakers.
     fn tell(&mut self, path: &str, event: WatchEvent) -> Vec<Waker> {
         let mut wakers = Vec::new();
         self.retain(path, |_, slot| {

@@ -153,7 +153,7 @@ impl Circuit {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and tells what it is then if that is another one.
+    /// Changes the state, and reports the new one if there is one.
     fn change<T>(&self, change: impl FnOnce(&mut Tally) -> T) -> T {
         let mut state = self.lock();
         let before = state.shown();
@@ -219,7 +219,7 @@ impl Circuit {
 impl Observer for Circuit {
     fn observe(&self, event: &Event<'_>) {
         if matches!(event, Event::Waiting { .. }) {
-            // Only a probe, or who was let in before the breaker opened, gets as far as that.
+            // Only a probe, or an acquire from before the breaker opened, gets as far as that.
             self.judge(true, Verdict::Answers);
         }
     }

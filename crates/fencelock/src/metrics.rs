@@ -89,7 +89,7 @@ impl Metrics {
     }
 
     /// Names that match no pattern are classes of their own: the first `most` of them that are seen, and all others are the class
-    /// `overflow`. A name is shown to whoever reads the metrics.
+    /// `overflow`. Every reader of the metrics sees the name.
     #[must_use]
     pub fn raw_names(mut self, most: usize) -> Self {
         self.most_names = most;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A number that rises with every exclusive grant of one lock, to be passed to whatever the lock protects.
+/// A number that rises with every exclusive grant of one lock, to be passed to the resource that the lock protects.
 ///
 /// A resource that remembers the highest token it accepted, and refuses lower ones, is safe against a holder that was paused past its
 /// lease. The resource is safe only *after* it accepted a newer token; before that, the older holder's write looks like a timely one.

@@ -15,6 +15,6 @@ pub(crate) mod xid {
     pub(crate) const PING: i32 = -2;
     pub(crate) const AUTH: i32 = -4;
     pub(crate) const SET_WATCHES: i32 = -8;
-    /// Our own: servers send back whatever they are sent.
+    /// Our own: servers send back the number that they are sent.
     pub(crate) const OWNER: i32 = -16;
 }

@@ -91,7 +91,7 @@ impl Directory {
             self.append(&RecordLine { void: true, ..line }).map_err(failed)?;
             return Ok(false);
         }
-        // Without the permission to, its next renewal tells the holder.
+        // Without the permission, the holder learns of it at its next renewal.
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let times = Timestamps { last_access: now, last_modification: now };
         let session = session_name(ticket.key.session);

@@ -75,7 +75,7 @@ impl Bucket {
         format!("{}/{}", Directory::bucket_path(self.index), ticket.file_name(encoded))
     }
 
-    /// Removes one ticket, and tells those who wait for it; whether it was there.
+    /// Removes one ticket, and notifies its waiters; returns whether the ticket was there.
     pub(super) fn remove(
         &self,
         directory: &Directory,
@@ -148,7 +148,7 @@ impl Bucket {
 }
 
 impl BucketState {
-    /// The queue of `encoded`, if anybody is known to be in it.
+    /// The queue of `encoded`, if it has known contenders.
     pub(super) fn line(&mut self, encoded: &str) -> Option<&mut KnownQueue> {
         self.lines.get_mut(encoded)
     }
@@ -157,7 +157,7 @@ impl BucketState {
         self.lines.entry(Arc::clone(encoded)).or_default()
     }
 
-    /// Removes one ticket from what is known, and tells its waiters.
+    /// Removes one ticket from the known ones, and notifies its waiters.
     pub(super) fn depart(&mut self, encoded: &str, ticket: &Ticket) {
         if let Some(line) = self.lines.get_mut(encoded) {
             line.depart(ticket, &mut self.rung);
@@ -167,14 +167,14 @@ impl BucketState {
         }
     }
 
-    /// Tells the waiter of this ticket that it was granted.
+    /// Notifies the waiter of this ticket of its grant.
     pub(super) fn tell_of_grant(&mut self, encoded: &str, ticket: &Ticket) {
         if let Some(known) = self.lines.get_mut(encoded).and_then(|line| line.get_mut(ticket)) {
             known.ring(&mut self.rung);
         }
     }
 
-    /// Takes the places of one session for those of another process, and tells those that wait for them to look.
+    /// Takes the places of one session for those of another process, and makes their waiters look.
     pub(super) fn disown(&mut self, session: u64) {
         for line in self.lines.values_mut() {
             line.disown(session, &mut self.rung);

@@ -67,10 +67,10 @@ impl Directory {
     }
 
     fn prepare(config: &Config, fd: OwnedFd) -> Result<Self> {
-        // Where the kernel tells no boot, each opening counts as one, which only skips some numbers.
+        // Where the kernel shows no boot id, each opening counts as a boot, which only skips some numbers.
         let boot = config.boot.clone().or_else(platform::boot_id).unwrap_or_else(files::temporary_name);
         let root = Root::prepare(config, fd, &Ceiling::first(&boot)?)?;
-        // systemd-tmpfiles leaves a locked directory alone, and all in it. Nothing else goes by this lock.
+        // systemd-tmpfiles leaves a locked directory alone, and all in it. No other program uses this lock.
         let _ = rustix::fs::flock(&root.fd, FlockOperation::NonBlockingLockShared);
         Ok(Self {
             path: config.path.clone(),

@@ -37,7 +37,7 @@ const SHORT: i64 = 4096;
 /// Behind every ticket.
 const TAIL: Key = Key { seq: u64::MAX, session: u64::MAX, number: u64::MAX };
 
-/// How long to go on trying for a short lock of another process.
+/// How long to retry a short lock of another process.
 pub(super) struct Patience<'a> {
     clock: &'a dyn Clock,
     until: Moment,

@@ -111,7 +111,7 @@ impl Root {
     }
 }
 
-/// The error for a directory of ours without one of its parts. To make that anew would let two processes go by two of them.
+/// The error for a directory of ours without one of its parts. If a process made the part again, two processes could use different ones.
 fn incomplete(path: &str, part: &str) -> Error {
     let message = "a part of the lock directory was removed, perhaps by a cleaner of old files, so nobody can join: once no process uses the directory any more, remove what is left of it, and the next use makes it anew";
     Error::new(ErrorKind::Layout, "open", message).with("missing", format_args!("{path}/{part}"))
@@ -169,7 +169,7 @@ fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Resu
     let counters = [0; bucket::BUCKETS as usize * 8];
     make_file(root, COUNTERS, &counters, modes).map_err(inside(COUNTERS))?;
     make_file(root, CEILING, first_ceiling.as_bytes(), modes).map_err(inside(CEILING))?;
-    // On disk before the layout is, whatever order the file system likes.
+    // On disk before the layout is, in any order of the file system.
     rustix::fs::fsync(root).map_err(|errno| fault("set up", path, errno))?;
     make_file(root, "layout", LAYOUT.as_bytes(), modes).map_err(inside("layout"))?;
     rustix::fs::fsync(root).map_err(|errno| fault("set up", path, errno))

@@ -84,7 +84,7 @@ impl KnownQueue {
         }
     }
 
-    /// Removes one ticket and tells its waiters.
+    /// Removes one ticket and notifies its waiters.
     pub(super) fn depart(&mut self, ticket: &Ticket, rung: &mut Rung) -> bool {
         let Some(mut gone) = self.index(ticket).and_then(|at| self.0.remove(at)) else { return false };
         gone.ring(rung);
@@ -142,7 +142,7 @@ impl KnownQueue {
         self.0.iter()
     }
 
-    /// Removes what other processes' sessions have here, in one pass, and tells the waiters; front first.
+    /// Removes other processes' sessions from the queue, in one pass, and notifies the waiters; front first.
     pub(super) fn depart_sessions(&mut self, sessions: &HashSet<u64>, rung: &mut Rung) -> Vec<Ticket> {
         let mut gone = Vec::new();
         if !sessions.is_empty() {
@@ -180,7 +180,7 @@ impl KnownQueue {
         }
     }
 
-    /// Takes the places of one session for those of another process, and tells those that wait for them to look.
+    /// Takes the places of one session for those of another process, and makes their waiters look.
     pub(super) fn disown(&mut self, session: u64, rung: &mut Rung) {
         for known in self.0.iter_mut().filter(|known| known.ticket.key.session == session) {
             known.local = false;

@@ -35,7 +35,7 @@ pub(super) enum Heard {
 }
 
 impl FilePlace {
-    /// Listens to those whom the rule names.
+    /// Listens to the contenders that the rule names.
     pub(super) fn listen(&mut self, state: &mut BucketState) -> rustix::io::Result<Heard> {
         let Some(line) = state.line(&self.encoded) else { return Ok(Heard::Gone) };
         let (wanted, interest) = wanted(line, &self.ticket);
@@ -98,7 +98,7 @@ impl FilePlace {
         if (is_new || self.is_rung || self.is_repair) && !directory.is_alive(session).unwrap_or(true) {
             return Ok(Heard::Dead(session));
         }
-        // The kernel may tell a moment before what it tells can be seen, and only once.
+        // The kernel may send an event a moment before its effect can be seen, and only once.
         Ok(Heard::There(if is_blind {
             POLL
         } else if self.is_rung {

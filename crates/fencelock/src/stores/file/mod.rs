@@ -1,7 +1,7 @@
 //! Locks in a local directory: the embedded default, for the processes of one machine.
 //!
-//! A lock lives as long as its process does, however long that sleeps: the kernel, not a clock, tells who is alive. `NOTES.md` in this
-//! folder has the layout, and the effects of a crash, a power cut and a restored backup.
+//! A lock lives as long as its process does, however long that sleeps: the kernel, not a clock, decides which processes live. `NOTES.md` in
+//! this folder has the layout, and the effects of a crash, a power cut and a restored backup.
 
 mod breaks;
 mod bucket;
@@ -194,7 +194,7 @@ impl Store for FileStore {
 
     fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
         let portion = async move |list: Option<NameList>| {
-            // Others of this thread go on in between.
+            // Other tasks of this thread run in between.
             tokio::task::yield_now().await;
             let list = list.map_or_else(|| self.intact_directory().and_then(NameList::of), Ok)?;
             Ok(list.go_on(prefix)?.map(|(names, list)| (names, Some(list))))

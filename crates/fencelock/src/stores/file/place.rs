@@ -30,7 +30,7 @@ use crate::time::Moment;
 /// The shortest and the longest pause between two looks of a waiter; each is twice as long as the one before.
 pub(super) type Pauses = (Duration, Duration);
 
-/// Where an event tells: bounds what a lost one can cost.
+/// Where events arrive: bounds the cost of a lost one.
 pub(super) const REPAIR: Pauses = (Duration::from_secs(1), Duration::from_secs(1));
 /// Behind this process, where nothing is lost: thousands may wait there.
 pub(super) const TOLD: Pauses = (Duration::from_secs(60), Duration::from_secs(60));
@@ -58,7 +58,7 @@ pub(super) struct FilePlace {
     pub(super) looks: u32,
     /// Whether it looks because nothing rang for long.
     pub(super) is_repair: bool,
-    /// Whether something has rung, and all whom it listens to were still there.
+    /// Whether something has rung, while all contenders that it listens to were still there.
     pub(super) is_rung: bool,
 }
 
@@ -104,8 +104,8 @@ impl FilePlace {
         }
     }
 
-    /// Whether others than those it listens to may have made room for it: a writer waits for the place before its own, a
-    /// reader for the nearest writer, permits for anybody.
+    /// Whether other contenders than these may have made room for it: a writer waits for the place before its own, a reader for the nearest
+    /// writer, permits for any contender.
     fn needs_listing(&self) -> bool {
         let claim = self.ticket.claim;
         let waits_for_one = claim.is_whole()

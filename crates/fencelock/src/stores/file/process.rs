@@ -31,7 +31,7 @@ pub(super) fn state_of(session: u64, owner: &Owner) -> Option<ProcessState> {
             'Z' => fs::read_dir(format!("/proc/{process}/task")).map_or(0, Iterator::count) <= 1,
             _ => false,
         },
-        // Where `/proc` hides the processes of others (`hidepid`), the kernel tells by a signal that is none whether one is there.
+        // Where `/proc` hides the processes of others (`hidepid`), signal 0 shows whether one is there.
         Err(error) => error.kind() == ErrorKind::NotFound && is_no_process(owner.pid),
     };
     is_gone.then(|| ProcessState::Gone { kept_by: those_with(session) })

@@ -29,7 +29,7 @@ use crate::store::{
 };
 use crate::time::Clock;
 
-/// How many places a renewal looks at before others go on.
+/// How many places a renewal looks at before other tasks run.
 const STEP: usize = 64;
 /// How many withdrawn requests are remembered, in case one is still on its way. The engine has few in flight.
 const WITHDRAWN: usize = 1024;
@@ -173,7 +173,7 @@ impl SessionCore {
         removed
     }
 
-    /// Looks at every place, and lets others go on in between.
+    /// Looks at every place, and lets other tasks run in between.
     async fn renew(&self, places: Vec<PlaceId>) -> Result<Renewal> {
         let confirmed = self.clock.now();
         if self.over().is_none() && !self.is_linked()? {
@@ -214,7 +214,7 @@ impl SessionCore {
         Ok(there)
     }
 
-    /// Takes what was broken off the list: the events tell that, with the reason.
+    /// Takes broken places off the list: the events report those, with the reason.
     fn leave_to_events(&self, gone: &mut Vec<(PlaceId, Loss)>) {
         let told = self.told_breaks();
         let is_untold = |order: &Break| !told.contains(&order.grant());

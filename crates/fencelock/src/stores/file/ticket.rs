@@ -42,7 +42,7 @@ impl EncodedName {
         Self { encoded: hashed.into(), bucket }
     }
 
-    /// Whether the encoded form tells the name by itself.
+    /// Whether the encoded form contains the whole name.
     pub(super) fn is_inline(&self) -> bool {
         !self.encoded.starts_with(DIGEST_MARK)
     }
@@ -137,7 +137,7 @@ fn parse_decimal(field: &str) -> Option<u32> {
     canonical.then(|| field.parse().ok()).flatten()
 }
 
-/// Reads a number in at least `width` hexadecimal digits, as this store writes it, and nothing else.
+/// Reads a number in at least `width` hexadecimal digits, exactly as this store writes it.
 pub(super) fn parse_hex(field: &str, width: usize) -> Option<u64> {
     let is_canonical = field.len() == width || (field.len() > width && !field.starts_with('0'));
     let is_hex = field.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));

@@ -61,7 +61,7 @@ impl Modes {
         if let Some(group) = self.group
             && rustix::fs::fstat(&fd)?.st_gid != group.as_raw()
         {
-            // Refused to who is not in the group; the permissions of other users hold then.
+            // Refused to a user outside of the group; the permissions of other users hold then.
             let _ = rustix::fs::fchown(&fd, None, Some(group));
         }
         rustix::fs::fchmod(&fd, mode)

@@ -45,7 +45,7 @@ pub(super) fn watch(path: &str, interest: Interest, bell: &Arc<Bell>) -> Option<
     Some(PathWatch { watches, watch, bell: Arc::clone(bell) })
 }
 
-/// The descriptor of one runtime, and whom it wakes.
+/// The descriptor of one runtime, and the waiters that it wakes.
 #[derive(Debug)]
 struct Watches(Mutex<Table>);
 

@@ -152,7 +152,7 @@ impl Link {
         faults.cut || faults.crashed
     }
 
-    /// Tells a session of the client, once it is not cut off.
+    /// Notifies a session of the client, once it is not cut off.
     fn tell(&self, places: Arc<Places>, news: News) {
         if self.is_scripted() {
             let mut faults = self.faults();

@@ -54,7 +54,7 @@ struct QueueEntry {
     claim: Claim,
     since: SystemTime,
     purpose: Option<Arc<str>>,
-    /// Its session wants to hear of the first who waits behind it.
+    /// Its session wants the event of the first waiter behind it.
     is_watched: bool,
 }
 
@@ -111,7 +111,7 @@ impl StoreState {
         self.news.extend(self.sessions.get(&session).map(|record| record.told(news)));
     }
 
-    /// Expires whatever has run out; every look at the store begins with it.
+    /// Expires sessions that have run out; every look at the store begins with it.
     pub(super) fn sweep(&mut self, now: Moment) {
         if now < self.next_expiry {
             return;
@@ -223,7 +223,7 @@ impl StoreState {
         }
     }
 
-    /// Takes places out of a queue, all at once, and grants whom that lets in. Says whether there were any.
+    /// Takes places out of a queue, all at once, and grants the waiters that fit then. Says whether there were any.
     fn take_out(&mut self, name: &Name, is_it: impl Fn(&QueueEntry) -> bool) -> bool {
         let Some(queue) = self.queues.get_mut(name) else { return false };
         let before = queue.tickets.len();

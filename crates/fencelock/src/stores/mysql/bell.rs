@@ -33,7 +33,7 @@ impl ServerBell {
         self.rings.load(Ordering::SeqCst)
     }
 
-    /// In what time to look at a place of whom the server says this, and that waits since a request before which there were `rings`.
+    /// In what time to look at a place by what the server `said`, where the place waits since a request before which there were `rings`.
     pub(super) fn look_in(&self, said: Option<Duration>, rings: u64) -> Option<Duration> {
         self.wanted.notify_one();
         match self.hears.load(Ordering::SeqCst) && self.rings() == rings {

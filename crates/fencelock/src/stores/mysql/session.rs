@@ -78,7 +78,7 @@ impl Dialect for Dialler {
         row.text(0).ok()?.split(';').map(numbers).collect()
     }
 
-    /// A connection of its own waits for the row alone, without the bucket: other names go on.
+    /// A connection of its own waits for the row alone, without the bucket: other names are not held up.
     async fn leave_in_time(session: &MysqlSession, place: &PlaceId, seq: Option<u64>) -> Result<bool> {
         let connection = session.apart().await?;
         let mut kept_seq = seq;

@@ -17,7 +17,7 @@ const NOT_ONE: &str =
     "the server is neither MariaDB 10.6 or newer nor MySQL 8 or newer: locks there would not be kept as they must be";
 
 /// Refuses a server that cannot keep locks, and has the rest of the session be as the procedures need it, whatever the server's settings
-/// are. `waits` is for how long a request waits for somebody's row.
+/// are. `waits` limits how long a request waits for another client's row.
 pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Duration) -> Result<()> {
     // SYSDATE is the time of the moment, and NOW that of the statement, unless an administrator made them the same.
     let facts =
@@ -117,7 +117,7 @@ async fn version(connection: &Connection, config: &Config) -> Result<bool> {
 }
 
 /// Makes our tables and procedures unless they are there: whether they were not. Each statement commits by itself; the procedure that says
-/// the version comes last, so that whoever finds it finds everything, and what was left half made is made again.
+/// the version comes last, so that a client that finds it finds everything, and half-made tables are made again.
 pub(super) async fn make(connection: &Connection, config: &Config) -> Result<bool> {
     // A second client waits, and finds them there.
     let lock = "CONCAT('fencelock make ', LEFT(SHA2(DATABASE(), 256), 32))";

@@ -193,7 +193,7 @@ mod tests {
             ("mysql://me@db.example/app?tls_ca=/none", true),
             ("mysql://me@localhost/app?sslmode=verify-full&tls_ca=/none", true),
         ] {
-            // The file of authorities is asked for by those alone who encrypt.
+            // Only encrypted URLs need the file of authorities.
             assert_eq!(config(url).is_err(), is_encrypted, "{url}");
         }
     }

@@ -165,7 +165,7 @@ impl Connection {
         self.ear.try_lock().is_ok_and(|hears| *hears)
     }
 
-    /// Listens to `channel` from now on, or to nothing any more: every commit with a NOTIFY wakes all who listen, whatever they listen to.
+    /// Listens to `channel` from now on, or to nothing any more: every commit with a NOTIFY wakes all listeners, of any channel.
     pub(super) async fn hear(&self, channel: &str, is_wanted: impl Fn() -> bool + Send) -> Result<()> {
         let mut hears = self.ear.lock().await;
         match (*hears, is_wanted()) {

@@ -1,4 +1,4 @@
-//! The way to the servers: which of them is tried, what is said first, and for whom.
+//! The way to the servers: the order of the servers, the first requests, and for which purpose.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

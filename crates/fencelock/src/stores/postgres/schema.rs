@@ -1,4 +1,4 @@
-//! Locks in PostgreSQL: the schema that they are kept in, for those who make it by hand or for others.
+//! Locks in PostgreSQL: the schema that keeps them, for users that make it by hand or for others.
 //!
 //! A client makes the schema by itself when its role may create one. Where it may not, another role runs [`Schema::migrate`], or the
 //! statements of [`Schema::statements`], or `fencelock migrate`, and grants the role of the clients the right to call the functions.
@@ -65,7 +65,7 @@ impl Schema {
         format!("BEGIN;\n{}{granted}COMMIT;\n", ddl(schema, self.unlogged))
     }
 
-    /// Makes the schema unless it is there, and lets these roles use it. All of it, or nothing. The owner of the schema is to do it.
+    /// Makes the schema unless it is there, and lets these roles use it. All of it, or nothing. The owner of the schema must call this.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) for a role that may not create a schema, or not let others use one that is there,

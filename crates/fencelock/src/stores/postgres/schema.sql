@@ -191,7 +191,7 @@ BEGIN
     EXECUTE format('LISTEN %I', p_bell);
 END $$;
 
--- The sessions whose death would let a waiter in: the first who hold, and the first who waits.
+-- The sessions whose death would let a waiter in: the first holders, and the first waiter.
 CREATE FUNCTION {schema}._first(p_bucket integer, p_name text, p_low bigint) RETURNS TABLE (session bigint, granted boolean, weight bigint, capacity bigint)
 LANGUAGE sql STABLE AS $$
     SELECT f.session, f.granted, f.weight, f.capacity FROM (

@@ -157,11 +157,11 @@ impl Dialect for Dialler {
         mark: u64,
         look_in: Option<Duration>,
     ) -> Option<Duration> {
-        // Another client may get the connection's server from the pooler, and with it whatever listens there.
+        // Another client may get the connection's server from the pooler, and with it our LISTEN.
         if mark == 1 || connection.pooled().is_some() {
             return Self::look_in(session, look_in);
         }
-        // The place is in the queue, whatever becomes of this: a session that does not listen looks.
+        // The place is in the queue, even if this fails: a session that does not listen looks.
         if let Err(error) = connection.hear(&session.bell, || true).await {
             tracing::debug!(%error, "the session cannot listen");
         }

@@ -49,7 +49,7 @@ pub(super) enum Address {
 #[derive(Clone)]
 pub(super) struct Config {
     pub(super) servers: Vec<Address>,
-    /// Which of them took the last connection, whoever's it was.
+    /// The server that took the last connection, for any caller.
     pub(super) last: Arc<AtomicUsize>,
     pub(super) addresses: Arc<Addresses>,
     pub(super) user: String,
@@ -256,7 +256,7 @@ mod tests {
             ("postgres://me@db.example/app?tls_ca=/none", true),
             ("postgres://me@localhost/app?sslmode=verify-full&tls_ca=/none", true),
         ] {
-            // The file of authorities is asked for by those alone who encrypt.
+            // Only encrypted URLs need the file of authorities.
             assert_eq!(config(url).is_err(), is_encrypted, "{url}");
         }
     }

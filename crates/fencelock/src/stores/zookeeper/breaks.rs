@@ -82,8 +82,8 @@ pub(super) async fn break_grant(
     Ok(removed)
 }
 
-/// Nodes of one number below one parent: a grant. A later grant has another number, whatever its request is called: kazoo has one id for
-/// all grants of a `Lock` object.
+/// Nodes of one number below one parent: a grant. A later grant has another number, even with the same request id: kazoo has one id for all
+/// grants of a `Lock` object.
 pub(super) struct Granted {
     parent: Parent,
     layout: Layout,

@@ -110,7 +110,7 @@ pub(super) fn read(data: &[u8]) -> NodeData {
     NodeData { purpose: (!shown.is_empty()).then(|| shown.into()), ..NodeData::default() }
 }
 
-/// The same, of a node whose text says who made it and not what for: kazoo calls it the identifier.
+/// The same, of a node whose text names its maker and not the purpose: kazoo calls it the identifier.
 pub(super) fn named(told: NodeData) -> NodeData {
     match told {
         NodeData { owner: None, purpose: Some(name), grant } => {

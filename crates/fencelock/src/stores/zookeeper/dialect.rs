@@ -147,7 +147,7 @@ pub(super) static DIALECTS: [Dialect; 3] = [
 ];
 
 impl Dialect {
-    /// Whether it has readers, writers and permits besides mutexes.
+    /// Whether it has readers, writers and permits as well as mutexes.
     pub(super) const fn has_shared_claims(&self) -> bool {
         self.read_write.is_some() && self.semaphore.is_some()
     }

@@ -111,9 +111,8 @@ impl Joining<'_> {
         numbered(self.layout.prefix(self.entry.id, node.claim, self.home.key), node.number)
     }
 
-    /// The parents to make. Each one that is made in vain is a write that the servers agree on and log, so the first try makes
-    /// none, or only the last one where names have been new of late; the second one those below what this session saw to be
-    /// there, and then all.
+    /// The parents to make. Each superfluous one is a write that the servers agree on and log, so the first try makes none, or only the
+    /// last one where names have been new recently; the second one those below what this session saw to be there, and then all.
     fn missing_parents(&self, attempt: usize) -> impl Iterator<Item = &str> {
         let all = self.home.ancestors().count();
         let but_one = all.saturating_sub(1);
@@ -159,7 +158,7 @@ impl Joining<'_> {
         let prefix = self.layout.prefix(self.entry.id, self.entry.claim, self.home.key);
         match self.grant(own_number(node, &prefix).unwrap_or(-1), stat) {
             Ok(node) => {
-                // Known by its path from here on, whatever comes of the listing.
+                // Known by its path from here on, even if the listing fails.
                 self.session.places.placed(self.entry.id, &self.entry.name, node);
                 Ok(node)
             }

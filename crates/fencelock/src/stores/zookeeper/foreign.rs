@@ -24,7 +24,7 @@ enum NodeKind {
 
 const LOOKS: usize = 5;
 
-/// A client and its lock, as far as the names of nodes tell.
+/// A client and its lock, as far as the names of nodes show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     Ours,
@@ -117,7 +117,7 @@ pub(super) fn foreign(line: &[(QueueNode, String)], one_parent: bool) -> Vec<Opt
         .collect()
 }
 
-/// Whether what its node says is who it is.
+/// Whether its node's text is its identity.
 pub(super) fn is_kazoo(foreign: Foreign) -> bool {
     [Family::KazooLock, Family::KazooReader].iter().any(|family| family.what() == Some(foreign.what))
 }

@@ -236,7 +236,7 @@ impl NameList {
         if config.dialect.one_parent {
             return Ok(children.iter().filter_map(|child| layout.key(child)).map(str::to_owned).collect());
         }
-        // Directly under the common parent no lock has its contenders, whatever a child is called.
+        // Directly under the common parent no lock has its contenders, even if a child looks like one.
         let is_contender = |child: &String| !below.is_empty() && layout.read(child, "").is_some();
         let nested = children.iter().filter(|child| !is_contender(child) && (!below.is_empty() || *child != RECORDS));
         let nested = nested.map(|child| if below.is_empty() { child.clone() } else { format!("{below}/{child}") });

@@ -27,7 +27,7 @@ impl Dialect {
         Layout { dialect: self, kind: Kind::Mutex }
     }
 
-    /// The layout of the queue of `children`, as far as their names tell: by the one in front. A node that may be a mutex or a writer is a
+    /// The layout of the queue of `children`, as far as their names show: by the one in front. A node that may be a mutex or a writer is a
     /// writer among readers.
     pub(super) fn layout_of(&'static self, children: &[String]) -> Layout {
         let kinds = || children.iter().filter_map(|child| kind_of(child));
@@ -42,7 +42,7 @@ impl Dialect {
     }
 }
 
-/// The number of `node`, and the kind of lock that it belongs to as far as its name tells; `None` for a stranger.
+/// The number of `node`, and the kind of lock that it belongs to as far as its name shows; `None` for a stranger.
 fn kind_of(node: &str) -> Option<(i64, Option<Kind>)> {
     numbers(node).find_map(|(head, number)| {
         if permit(head).is_some() {
@@ -123,7 +123,7 @@ impl Layout {
             (Kind::ReadWrite, Some(claim)) => (claim, false),
             _ => (mark.claim, true),
         };
-        // kazoo's names do not tell a mutex from a writer. Ours do, by the id.
+        // kazoo's names do not distinguish a mutex from a writer. Ours do, by the id.
         match (mark.text, ours(node)) {
             (LOCK, Some(Kind::ReadWrite)) => (Claim::WRITER, alien || self.kind != Kind::ReadWrite),
             (RLOCK, Some(Kind::ReadWrite)) => (Claim::READER, alien || self.kind != Kind::ReadWrite),

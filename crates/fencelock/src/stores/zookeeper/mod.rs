@@ -104,7 +104,7 @@ fn capability(dialect: &Dialect, tick: Duration) -> Capability {
         notes: !dialect.one_parent,
         // Where all locks have one parent, each change of any of them would ring.
         waiters: if dialect.one_parent { Waiters::Looked(Duration::from_millis(100)) } else { Waiters::Told },
-        // The servers expire sessions by the tick, and followers tell the leader of their clients twice in one.
+        // The servers expire sessions by the tick, and followers report their clients to the leader twice in one.
         detection_slack: tick * 2,
         wake_bound: Duration::from_secs(2),
         same_as: dialect.same_as,

@@ -3,7 +3,7 @@
 //! A transaction that checks the holder's own node makes the version, and deletes those before it: so it counts only while the grant is
 //! current. A version is never changed. The one with the greatest number is the note. A reader that finds an expired note deletes it.
 //!
-//! ZooKeeper tells its time by writes alone, as the leader's clock in the node that is written. So a read makes, writes and deletes a node
+//! ZooKeeper shows its time by writes alone, as the leader's clock in the node that is written. So a read makes, writes and deletes a node
 //! in one transaction, which no client sees. The read that follows on the same connection shows everything committed before it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

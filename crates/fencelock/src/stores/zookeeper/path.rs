@@ -5,7 +5,7 @@ use super::layout::{disturbs_curator, looks_like_a_contender};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 
-/// The parent of a lock's nodes, and what tells them from those of others.
+/// The parent of a lock's nodes, and what distinguishes them from those of others.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LockPath<'n> {
     /// Without a slash at its end; `""` for the root.
@@ -34,7 +34,7 @@ impl LockPath<'_> {
 /// itself to others: this name sorts behind every contender, so that no client that compares whole names waits for it.
 pub(super) const RECORDS: &str = "~fencelock";
 
-/// The node by which the store tells its time. The node exists in transactions alone.
+/// The node by which the store shows its time. The node exists in transactions alone.
 pub(super) const NOW: &str = "~fencelock-now";
 
 impl Config {

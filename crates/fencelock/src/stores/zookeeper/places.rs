@@ -69,7 +69,7 @@ pub(super) struct Places {
     inner: Mutex<Inner>,
     /// As the servers' `jute.maxbuffer`.
     max_frame: usize,
-    /// Rung by whatever the events of the session wait for.
+    /// Rung for all events that the session waits for.
     bell: Arc<Bell>,
 }
 
@@ -214,7 +214,7 @@ impl Places {
         drop((inner, watch));
     }
 
-    /// Asks to be woken for whatever [`Places::take_fired`] and [`Places::take_ripe`] will return.
+    /// Asks to be woken for the results of [`Places::take_fired`] and [`Places::take_ripe`].
     pub(super) fn listen(&self, waker: &Waker) {
         self.bell.listen(waker);
     }

@@ -1,4 +1,4 @@
-//! How a waiter learns that it is granted, whatever it asks for.
+//! How a waiter learns that it is granted, for each kind of claim.
 //!
 //! - By **listing** the queue, after an event that it waits for ([`WaitingView`]).
 //! - By the **watch** alone: a waiter for a mutex, and a reader behind one writer and any readers. The waiter watches its own node as well.
@@ -216,7 +216,7 @@ impl ZooKeeperPlace {
             Err(error) => return Err(fault("next", &error)),
         };
         if let Some(waiter) = &mut self.waiter {
-            // To be listed anew if what follows fails half-way.
+            // To be listed again if a later step fails.
             waiter.waits = None;
             (waiter.watches, waiter.epoch) = (vec![(Whose::Parent, watch)], self.session.client.connection_epoch());
         }
