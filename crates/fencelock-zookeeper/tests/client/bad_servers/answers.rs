@@ -42,7 +42,7 @@ async fn garbage_ends_the_connection_and_not_the_session() {
 
 #[tokio::test]
 async fn a_frame_that_stops_in_the_middle_ends_the_connection_in_time() {
-    ends_the_connection(3000, b"\x00\x00\x00\x54\x00\x00", "silent").await;
+    ends_the_connection(9000, b"\x00\x00\x00\x54\x00\x00", "silent").await;
 }
 
 #[tokio::test]

@@ -118,7 +118,7 @@ fn token(place: &dyn Place) -> u64 {
 }
 
 async fn granted(place: &mut Box<dyn Place>) -> u64 {
-    let until = SystemClock.now().after(Duration::from_secs(20));
+    let until = SystemClock.now().after(Duration::from_secs(180));
     place.next(until).await.unwrap();
     token(&**place)
 }
