@@ -2,8 +2,8 @@
 //!
 //! fencelock starts itself again, in the command's process group. That process takes the kernel's wish (a parent-death signal), stops
 //! itself, and becomes the command once it is continued: when the guardian knows it, its end is waited for, and the lock was looked at
-//! again. The wish reaches the command alone, and programs that change their user forget it: the [guardian](crate::guardian) ends
-//! whatever else is in the group.
+//! again. The wish reaches the command alone, and programs that change their user forget it: the [guardian](crate::guardian) ends the rest
+//! of the group.
 
 use std::env;
 use std::ffi::OsString;
@@ -47,8 +47,8 @@ pub(crate) fn ourselves(verb: &str) -> Outcome<Command> {
     Ok(command)
 }
 
-/// Where fencelock's program is: `/proc/self/exe`, which is there also when the file was replaced since, as an upgrade
-/// does. Without `/proc`, whatever it was started by.
+/// Where fencelock's program is: `/proc/self/exe`, which is there also when the file was replaced since, as an upgrade does. Without
+/// `/proc`, the path that it was started by.
 fn own_program() -> Outcome<PathBuf> {
     let link = Path::new("/proc/self/exe");
     if link.exists() {

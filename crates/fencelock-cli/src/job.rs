@@ -238,8 +238,8 @@ impl Job {
         self.signal(Signal::SIGCONT);
     }
 
-    /// Continues those who stopped themselves for want of the terminal only after the group was continued, having it: programs
-    /// that ask for passwords put the terminal in order before they do.
+    /// Continues processes that stopped themselves for want of the terminal only after the group was continued, having it: programs that
+    /// ask for passwords put the terminal in order before they do.
     pub(crate) fn nudge(&self) {
         let has_terminal = self.terminal.as_ref().is_some_and(|terminal| terminal.is_with(self.group));
         // When the command itself is stopped the kernel reports it, with the signal: the keyboard may have sent it.
@@ -336,7 +336,7 @@ pub(crate) fn ended_early(what: &str, status: ExitStatus) -> Failure {
     }
 }
 
-/// Tells every stop of the process `leader`, and its end.
+/// Reports every stop of the process `leader`, and its end.
 fn watch(leader: Pid, sender: &mpsc::UnboundedSender<Happening>) {
     loop {
         let happening = seen(leader);

@@ -93,8 +93,8 @@ pub(crate) fn named(command: &mut Command, name: &Name) {
     command.arg("--").arg(name.as_str());
 }
 
-/// The name of the thread of the keeper that is `client`, in 15 bytes, which the kernel keeps. The name tells this keeper from a process that
-/// has the same number and the same host name in another container.
+/// The name of the thread of the keeper that is `client`, in 15 bytes, which the kernel keeps. The name distinguishes this keeper from a
+/// process that has the same number and the same host name in another container.
 fn thread_name(client: u64) -> String {
     format!("keep {:010x}", client & 0xff_ffff_ffff)
 }

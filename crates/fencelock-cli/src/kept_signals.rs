@@ -90,7 +90,7 @@ impl KeptSignals {
     }
 }
 
-/// The signals that may be kept: they are blocked, also in whatever this process starts.
+/// The signals that may be kept: they are blocked, also in processes that this one starts.
 pub(crate) fn kept() -> SigSet {
     every().collect()
 }

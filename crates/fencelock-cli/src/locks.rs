@@ -24,14 +24,14 @@ async fn head(client: &Client, name: &Name) -> Outcome<Option<(Queue, usize)>> {
     }
     let holds = |contender: &&Contender| contender.grant.is_some();
     let mut holders = queue.contenders.iter().filter(holds).count();
-    // All who hold are ahead of all who wait.
+    // All holders are ahead of all waiters.
     if holders == queue.contenders.len() && holders < queue.queued {
         holders = client.contention(name).await?.holders;
     }
     Ok(Some((queue, holders)))
 }
 
-/// The time by the store's clock; by this host's where the store does not tell it without a write.
+/// The time by the store's clock; by this host's where the store does not show it without a write.
 pub(crate) async fn now(client: &Client, chosen: &Chosen) -> SystemTime {
     let tells = client.capability().notes && !chosen.url.starts_with("zk");
     let read = if tells { client.note("fencelock-clock").await.ok() } else { None };

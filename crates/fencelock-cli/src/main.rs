@@ -87,7 +87,7 @@ fn similar_verb(error: &clap::Error) -> Option<String> {
     Some(format!("a similar subcommand exists: '{}'", meant.get_name()))
 }
 
-/// The line that a user meant who left out the `--` before the command. Values of options, which may hold a password, are not repeated.
+/// The intended line of a user that left out the `--` before the command. Values of options, which may hold a password, are not repeated.
 fn line_with_dashes() -> Option<String> {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let verb =

@@ -1,4 +1,4 @@
-//! A lock inside itself: the locks of the commands around this one, as the environment tells them.
+//! A lock inside itself: the locks of the commands around this one, as the environment shows them.
 //!
 //! A wait for a lock that is held around us would never end: its holder waits for us. The environment can be older than the locks in it
 //! (a daemon that was started under one): only processes that this one descends from count, which are there for sure.
@@ -64,7 +64,7 @@ struct Group {
 }
 
 impl Holder {
-    /// This process. `None` where the kernel does not tell when this process started.
+    /// This process. `None` where the kernel does not show when this process started.
     pub(crate) fn this_process((store, client): (String, u64), mode: Mode, command: String) -> Option<Self> {
         let us = Pid::this();
         let since = times::to_second(SystemTime::now());
@@ -164,7 +164,7 @@ impl Around {
         Ok(())
     }
 
-    /// Whether one of them is the place of `holder`, whatever URL its store has.
+    /// Whether one of them is the place of `holder`, under any URL of its store.
     pub(crate) fn is_holder(&self, holder: &Contender) -> bool {
         self.0.iter().any(|held| held.is_place(holder))
     }

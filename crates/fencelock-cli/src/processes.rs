@@ -11,7 +11,7 @@ pub(crate) fn ignored() -> SigSet {
     signals_in(&fs::read_to_string("/proc/self/status").unwrap_or_default(), "SigIgn:")
 }
 
-/// Whether `process` is stopped now. `None` when the kernel does not tell.
+/// Whether `process` is stopped now. `None` when the kernel does not show it.
 pub(crate) fn is_stopped(process: Pid) -> Option<bool> {
     stat_of(process).map(|stat| stat.first().is_some_and(|state| state == "T"))
 }
@@ -24,13 +24,13 @@ pub(crate) fn is_stopped_but_for_its_leader(group: Pid) -> bool {
     others.any(|(_, state)| state == "T") && runs_on(group) == Some(true)
 }
 
-/// Whether all processes of `group` are dead, and only not reaped yet. `false` when the kernel does not tell.
+/// Whether all processes of `group` are dead, and only not reaped yet. `false` when the kernel does not show it.
 pub(crate) fn are_all_dead(group: Pid) -> bool {
     let mut processes = processes_of(group).peekable();
     processes.peek().is_some() && processes.all(|(process, state)| is_dead(process, &state))
 }
 
-/// The processes of `group` and their states, as they are looked at one by one; none when the kernel does not tell.
+/// The processes of `group` and their states, as they are looked at one by one; none when the kernel does not show it.
 fn processes_of(group: Pid) -> impl Iterator<Item = (i32, String)> {
     let processes = fs::read_dir("/proc").into_iter().flatten();
     let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -40,7 +40,7 @@ fn processes_of(group: Pid) -> impl Iterator<Item = (i32, String)> {
     })
 }
 
-/// A process whose first thread is a zombie may have others that live.
+/// A process may have live threads although its first thread is a zombie.
 fn is_dead(process: i32, state: &str) -> bool {
     let threads = fs::read_dir(format!("/proc/{process}/task")).map_or(0, Iterator::count);
     state == "X" || state == "Z" && threads <= 1

@@ -30,7 +30,7 @@ pub(crate) struct Shown {
     pub(crate) token: Option<String>,
     /// The kind of another client's contender.
     foreign: Option<&'static str>,
-    /// When it ends unless it is prolonged, where the store tells: `in 3s`, or `never`.
+    /// When it ends unless it is prolonged, where the store shows that: `in 3s`, or `never`.
     expires: Option<String>,
     /// The fault of its process: `stopped`, or `gone`, and then the process that keeps its session open.
     process: Option<&'static str>,
@@ -62,7 +62,7 @@ impl Shown {
             permits: is_permit(contender.claim).then(|| contender.claim.weight()),
             capacity: is_permit(contender.claim).then(|| contender.claim.capacity()),
             host: named.map(|owner| owner.host.clone()),
-            // Other clients may tell their host and nothing else.
+            // Other clients may show their host and nothing else.
             pid: named.map(|owner| owner.pid).filter(|pid| *pid != 0),
             client: owner.map(|owner| owner.client).filter(|client| *client != 0).map(hex),
             request: contender.id.to_string(),
@@ -112,7 +112,7 @@ impl Shown {
         sentence
     }
 
-    /// When what another client left ends: nothing else is known of its age.
+    /// When another client's leftovers end: nothing else is known of its age.
     fn ending(&self) -> String {
         self.expires.as_ref().map_or_else(String::new, |expires| format!("; expires {expires}"))
     }
@@ -178,7 +178,7 @@ pub(crate) fn told<T: ToString>(value: Option<&T>) -> String {
 pub(crate) struct Everybody {
     pub(crate) name: String,
     pub(crate) store: String,
-    /// How many are in the queue, on whatever page.
+    /// How many are in the queue, on any page.
     pub(crate) queued: usize,
     pub(crate) contenders: Vec<Shown>,
     pub(crate) beside: Vec<ShownBeside>,
@@ -194,7 +194,7 @@ pub(crate) struct Noted {
     /// Its text; nothing where it is none.
     value: Option<String>,
     token: Option<String>,
-    /// Whether one of those that are shown wrote it, and holds the lock by the same grant.
+    /// Whether a shown contender wrote it, and holds the lock by the same grant.
     #[serde(skip)]
     is_holders: bool,
     #[serde(skip)]

@@ -65,7 +65,7 @@ pub(crate) fn refuse_shared(path: &Path) -> Outcome<()> {
     }
 }
 
-/// Whether users can read a file who are not meant to: root may let a group of this process read a file of root's.
+/// Whether unintended users can read a file: root may let a group of this process read a file of root's.
 pub(crate) fn is_shared(about: &Metadata) -> bool {
     let is_lent = about.uid() == 0 && !Uid::effective().is_root();
     about.mode() & if is_lent { 0o007 } else { 0o077 } != 0

@@ -12,7 +12,7 @@ use crate::output::say;
 
 pub(crate) const LOG_VARIABLE: &str = "FENCELOCK_LOG";
 
-/// Tells what the library says at `level` and above, from now on.
+/// Prints the library's log at `level` and above, from now on.
 pub(crate) fn tell(level: LevelFilter) {
     // No other code sets a subscriber in this program.
     let _ = tracing::subscriber::set_global_default(Lines(level));

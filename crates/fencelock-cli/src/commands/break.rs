@@ -123,7 +123,7 @@ impl Break {
     }
 }
 
-/// The holders of `name`, who are all at the front of its queue.
+/// The holders of `name`, all at the front of its queue.
 pub(super) async fn holders(client: &Client, name: &Name) -> fencelock::Result<Vec<Contender>> {
     /// How many contenders are read at a time.
     const PAGE: usize = 1000;

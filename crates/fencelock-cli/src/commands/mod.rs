@@ -187,7 +187,7 @@ impl StoreArguments {
         store.into_iter().chain(config).chain(self.require_store.then(|| "--require-store".into())).collect()
     }
 
-    /// How much of what the library tells is said.
+    /// How much of the library's log is printed.
     fn level_told(&self, quiet: bool) -> Outcome<LevelFilter> {
         let otherwise = if quiet { LevelFilter::ERROR } else { LevelFilter::WARN };
         match (self.log_level, std::env::var(LOG_VARIABLE)) {

@@ -72,7 +72,7 @@ pub(super) fn say_that_it_ran(name: &Name, last: &JobRun) {
 }
 
 /// Notes how `run` ended: with 0 well, with another code not. A command that was asked to end, could not begin, lost its lock or outlived
-/// `--max-hold` has died, whatever its code: another client may run it. `told` says whether the lock's end stopped the command.
+/// `--max-hold` has died, with any code: another client may run it. `told` says whether the lock's end stopped the command.
 pub(super) async fn note_the_end(run: Box<Run>, ended: &Outcome<Ending>, told: &Told, signals: &mut Signals) {
     let has_succeeded = matches!(ended, Ok(Ending::Code(0)));
     // systemd may end the command a moment before fencelock.

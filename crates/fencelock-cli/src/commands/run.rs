@@ -34,7 +34,7 @@ use crate::output::{Failure, Outcome, chain, code, finish, never_wait, not_start
 use crate::settings::Chosen;
 use crate::signals::{Signals, code_of, die_of};
 
-/// A wait that is longer than this says again for whom it is.
+/// A longer wait prints its lock and holders again.
 const SILENCE_LATER: Duration = Duration::from_secs(600);
 
 /// How long a release may delay the end once we are asked to end, or where the lock is lost or about to be and the command had to be
@@ -394,7 +394,7 @@ impl Run {
         pending().await
     }
 
-    /// Says for whom we wait, if we wait for long, and again after every [`SILENCE_LATER`].
+    /// Prints the lock and holders that we wait for, if we wait for long, and again after every [`SILENCE_LATER`].
     async fn say_for_whom(&self, homes: &[Home]) {
         if !self.waiting.quiet {
             let silences = once(SILENCE).chain(repeat(SILENCE_LATER));

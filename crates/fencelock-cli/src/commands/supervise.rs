@@ -19,10 +19,10 @@ use crate::signals::Signals;
 /// How often the remaining certainty is looked at, at least.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// How often a group is asked whether anybody is left in it.
+/// How often a group is checked for remaining processes.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 
-/// After how many times all processes of the machine are looked at, to see whether those of the group are dead.
+/// After how many checks all processes of the machine are looked at, to see whether the group's are dead.
 const LOOK_EVERY: u32 = 10;
 
 /// How long the processes of a group may take to be gone once they were killed.
@@ -178,7 +178,7 @@ impl<'a> Supervised<'a> {
         self.certain_until.min(SystemClock.now())
     }
 
-    /// Until when the command may go on without a word from us: a little less than we allow it ourselves.
+    /// Until when the command may run without a word from us: a little less than we allow it ourselves.
     fn goes_on_until(&self) -> Moment {
         match self.stopping {
             Some(stopping) if stopping.holding => stopping.kill_at.min(self.certain_until),
@@ -275,7 +275,7 @@ impl<'a> Supervised<'a> {
             let now = SystemClock.now();
             let is_over = self.stopping.is_none_or(|stopping| stopping.kill_at <= now);
             match killed {
-                // A dead process does nothing any more, however busy those are who should reap it. To look is work.
+                // A dead process does nothing any more, however busy its parent is. To look is work.
                 _ if (killed.is_some() || asked % LOOK_EVERY == 1) && self.job.is_everybody_dead() => return,
                 None if is_over => {
                     self.kill();

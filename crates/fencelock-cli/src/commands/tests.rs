@@ -15,7 +15,7 @@ fn files(directory: &str, ends: &[&str]) -> Vec<(PathBuf, String)> {
     paths.filter(is_meant).map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }
 
-/// How many of `lines`, words each, begin with the command; each of those has to be one that it takes, and to name its store, unless the
+/// How many of `lines`, words each, begin with the command; each of them has to be one that it takes, and to name its store, unless the
 /// example `around` it does.
 fn parsed(lines: &[Vec<String>], around: &str) -> usize {
     let ours = |words: &&Vec<String>| words.first().is_some_and(|word| word.rsplit('/').next() == Some("fencelock"));

@@ -238,7 +238,7 @@ impl Report {
             return Ok(());
         }
         for name in client.names("", None, NAMES).await? {
-            // A queue that cannot be read is what `ls` tells of.
+            // `ls` reports a queue that cannot be read.
             let Ok(queue) = client.queue_page(&name, Page { skip: 0, limit: 1 }).await else { continue };
             self.findings.extend(ShownBeside::all(&queue).iter().map(|beside| Finding {
                 severity: Severity::Problem,

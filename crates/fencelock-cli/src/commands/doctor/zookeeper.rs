@@ -68,7 +68,7 @@ async fn word(server: &str, tls: Option<&Tls>, word: &str) -> Result<String, Str
     }
 }
 
-/// The length of a tick that the URL tells clients.
+/// The length of a tick in the URL.
 fn told_tick(facts: &Facts) -> f64 {
     facts.number("url_tick_ms").unwrap_or(2000.0)
 }

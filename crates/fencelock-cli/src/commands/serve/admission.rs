@@ -77,13 +77,13 @@ impl Admission {
     fn has_token(&self, headers: &HeaderMap) -> bool {
         let given = only(headers, &AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
         let (Some(given), Some(token)) = (given, &self.token) else { return false };
-        // As long for every token that is wrong: how long a comparison takes must tell nothing.
+        // As long for every token that is wrong: the time of a comparison must reveal nothing.
         let differs = given.bytes().zip(token.bytes()).fold(0, |differs, (a, b)| black_box(differs | (a ^ b)));
         given.len() == token.len() && differs == 0
     }
 }
 
-/// The host before the port: the port says nothing about who is meant.
+/// The host before the port: the port says nothing about the server meant.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

@@ -125,7 +125,7 @@ struct Wanted {
 #[derive(Serialize)]
 struct List<'a> {
     up: bool,
-    /// How many locks are wanted, on whatever page.
+    /// How many locks are wanted, on any page.
     matching: usize,
     /// How many locks there are that are not looked at.
     left_out: usize,

@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) struct Toll {
     pub(super) kills: u64,
     pub(super) pauses: u64,
-    /// Of these, those beyond the ttl.
+    /// The pauses beyond the ttl among them.
     pub(super) long_pauses: u64,
 }
 

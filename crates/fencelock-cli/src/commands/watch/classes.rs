@@ -1,4 +1,4 @@
-//! Names that are counted together: so many figures as there are patterns, whatever the names are.
+//! Names that are counted together: as many figures as there are patterns, for any number of names.
 
 use std::sync::Arc;
 

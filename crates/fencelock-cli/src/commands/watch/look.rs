@@ -32,7 +32,7 @@ pub(crate) struct Seen {
     pub(crate) store: Arc<str>,
     /// Since the store was reached first.
     pub(crate) client: Option<Client>,
-    /// When it was looked at last, with whatever success; `None` before the first look has ended.
+    /// When it was looked at last, with or without success; `None` before the first look has ended.
     pub(crate) at: Option<SystemTime>,
     /// The same by the store's clock, of the last look that succeeded.
     pub(crate) clock: Option<SystemTime>,
@@ -173,7 +173,7 @@ impl Looked {
 /// A looker at one of the stores.
 pub(crate) struct Watch {
     chosen: Chosen,
-    /// Where the store stands among those that are seen.
+    /// The position of the store among the shown ones.
     at: usize,
     prefix: String,
     classes: Classes,
@@ -263,7 +263,7 @@ impl Watch {
         Ok(jobs.collect().await)
     }
 
-    /// Looks at all locks, and at the records of breaks of those that are `asked` for.
+    /// Looks at all locks, and at the break records of the `asked` ones.
     async fn look(&self, client: &Client, asked: &[Name]) -> Outcome<Look> {
         let (mut locks, chosen, classes) = (Vec::new(), &self.chosen, &self.classes);
         let clock = locks::now(client, chosen).await;
