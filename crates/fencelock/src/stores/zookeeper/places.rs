@@ -35,7 +35,7 @@ impl Node {
 }
 
 /// The most contenders of one client. A server lists the paths of all ephemeral nodes of a session in the transaction that closes it
-/// (ZooKeeper 3.6 and newer), and does not start again with one in its log that is longer than `jute.maxbuffer` and
+/// (ZooKeeper 3.6 and newer). The server does not start again with one in its log that is longer than `jute.maxbuffer` and
 /// `zookeeper.jute.maxbuffer.extrasize` together: ZOOKEEPER-4306, open in 3.9.5. With long names they are fewer: all of them fit into
 /// `jute.maxbuffer`, and the second nodes of downgrades into the extra size.
 const MOST: usize = 10_000;

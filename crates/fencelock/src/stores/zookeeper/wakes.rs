@@ -13,9 +13,9 @@
 //! reported the deletion, for a reconnect reports missed events in no order. Otherwise the departure is a hint like any other, and the
 //! queue is listed.
 //!
-//! Writers and permits are never granted by a watch: a holder ahead may take a lighter claim at its own number. Readers stay out of no
-//! reader's way, so a writer that becomes one lets them in as one that leaves does. No grant can be seen in a listing, so a permit that is
-//! granted writes into its own node if the one behind it waits for that; a session that dies before it did, departs.
+//! Writers and permits are never granted by a watch: a holder that takes a lighter claim, at its own number, still keeps them out. Readers
+//! wait for no reader, so a writer that becomes one admits them like one that leaves. No listing shows a grant, so a granted permit writes
+//! into its own node if the one behind it waits for that; a session that dies before it did, departs.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
