@@ -189,8 +189,7 @@ impl Race {
         }
     }
 
-    /// Dials one of those that wait, the one to avoid only if there is no other, and those to be asked last after that one. Returns its
-    /// name.
+    /// Dials a waiting server: the one to avoid only if there is no other, and the last ones after that. Returns its name.
     fn start(&mut self) -> String {
         self.next_start = Instant::now() + self.times.stagger;
         fastrand::shuffle(&mut self.waiting);
@@ -208,7 +207,7 @@ impl Race {
         self.shown(dialled)
     }
 
-    /// When the next one of those that wait is dialled. Where only those are left that are to be asked last, not while another one may answer.
+    /// When the next waiting server is dialled. If only last ones are left, not while another server may answer.
     fn start_at(&self) -> Instant {
         let others_failed = self.running.is_empty() && self.is_complete;
         if others_failed || !self.waiting.iter().all(|dialled| self.is_last(*dialled)) {
