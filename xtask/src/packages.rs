@@ -2,8 +2,8 @@
 
 pub(crate) use fencelock_testbed::install::{Need, ensure};
 use fencelock_testbed::{
-    CHROMIUM, CLOCK_SHIM, MARIADB, Network, PGBOUNCER, POSTGRESQL, PROMETHEUS, PROXIES, Package, REDIS, SSH, SUDO,
-    TERMINAL_PROGRAMS, ZOOKEEPER,
+    CHROMIUM, CLOCK_SHIM, ETCD, MARIADB, Network, PGBOUNCER, POSTGRESQL, PROMETHEUS, PROXIES, Package, REDIS, SSH,
+    SUDO, TERMINAL_PROGRAMS, ZOOKEEPER,
 };
 
 /// The programs of the gate's tests. Coreutils and a C linker are on every Debian that has Rust.
@@ -15,7 +15,7 @@ pub(crate) const GATE: &[Need] = &[
 
 /// The servers that the gate's tests start.
 pub(crate) const GATE_SERVERS: &[Package] =
-    &[ZOOKEEPER, REDIS, POSTGRESQL, MARIADB, CLOCK_SHIM, PROMETHEUS, PROXIES, CHROMIUM];
+    &[ZOOKEEPER, REDIS, POSTGRESQL, MARIADB, ETCD, CLOCK_SHIM, PROMETHEUS, PROXIES, CHROMIUM];
 
 /// The same for every test: also what breaks the network before them, poolers, clocks, terminals, other users.
 pub(crate) const SERVERS: &[Package] = &[
@@ -23,6 +23,7 @@ pub(crate) const SERVERS: &[Package] = &[
     REDIS,
     POSTGRESQL,
     MARIADB,
+    ETCD,
     PGBOUNCER,
     CLOCK_SHIM,
     CHROMIUM,

@@ -6,6 +6,7 @@
 
 mod clock;
 mod daemon;
+pub mod etcd;
 pub mod install;
 pub mod mysql;
 mod network;
@@ -25,7 +26,7 @@ pub mod zookeeper;
 pub use clock::CLOCK_SHIM;
 pub use network::Network;
 pub use packages::{
-    CHROMIUM, MARIADB, PGBOUNCER, POSTGRESQL, PROMETHEUS, PROXIES, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS,
+    CHROMIUM, ETCD, MARIADB, PGBOUNCER, POSTGRESQL, PROMETHEUS, PROXIES, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS,
     ZOOKEEPER,
 };
 pub use ports::Port;

@@ -47,6 +47,10 @@ pub const MARIADB: Package = Package {
     ],
 };
 
+/// etcd: the server, and its own command.
+pub const ETCD: Package =
+    Package { server: "etcd", files: &[("/usr/bin/etcd", "etcd-server"), ("/usr/bin/etcdctl", "etcd-client")] };
+
 /// PgBouncer, a pooler for PostgreSQL.
 pub const PGBOUNCER: Package = Package { server: "PgBouncer", files: &[("/usr/sbin/pgbouncer", "pgbouncer")] };
 

@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::packages::Package;
-use crate::{mysql, postgres, redis, zookeeper};
+use crate::{etcd, mysql, postgres, redis, zookeeper};
 
 /// Every kind of server that tests can start. A new one is added here, and in no other list of the test bed.
-pub static KINDS: [&Kind; 4] = [&mysql::KIND, &postgres::KIND, &redis::KIND, &zookeeper::KIND];
+pub static KINDS: [&Kind; 5] = [&etcd::KIND, &mysql::KIND, &postgres::KIND, &redis::KIND, &zookeeper::KIND];
 
 /// A server that runs, or several that replicate. Dropping it kills it and removes its data.
 pub trait Server: fmt::Debug + Send + Sync {

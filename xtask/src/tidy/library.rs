@@ -59,6 +59,7 @@ const FORBIDDEN: &[Forbidden] = &[
             "engine/opening.rs",
             "primitives/sticky.rs",
             "store/opening.rs",
+            "stores/etcd/connection.rs",
             "stores/mysql/connection.rs",
             "stores/postgres/connection.rs",
             "stores/redis/wire/connection.rs",

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::Output;
 
-use fencelock_testbed::{PATIENCE, mysql, postgres, redis, wait_until, zookeeper};
+use fencelock_testbed::{PATIENCE, etcd, mysql, postgres, redis, wait_until, zookeeper};
 use fencelock_zookeeper::CreateMode;
 use serde_json::Value;
 
@@ -81,6 +81,12 @@ fn a_redis_that_is_set_up_for_locks_is_left_in_peace() {
     let done = output(&mut Place::with_store(patient(&server.url())).fencelock(&["doctor"]));
     assert_eq!((code(&done), stderr(&done)), (0, String::new()), "{done:?}");
     assert!(stdout(&done).starts_with("round trip: "), "{done:?}");
+}
+
+#[test]
+fn a_single_member_of_etcd_is_a_warning() {
+    let (code, said) = report(&patient(&etcd::shared().url()));
+    assert_eq!((code, found(&said, "warning", &["there is one member"])), (1, true), "{said}");
 }
 
 #[test]

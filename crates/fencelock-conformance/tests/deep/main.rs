@@ -5,6 +5,7 @@ mod fixtures;
 
 /// The laws of time on every store, and all laws on further layouts.
 mod laws {
+    mod etcd;
     mod file;
     mod mysql;
     mod postgres;
@@ -12,6 +13,7 @@ mod laws {
     mod redlock;
     mod zookeeper;
 }
+mod etcd;
 mod faults;
 #[path = "../harness/history_planted.rs"]
 mod history_planted;

@@ -1,5 +1,6 @@
 //! The laws that judge no time, tried on every store. `tests/deep/` has the others, and further layouts.
 
+mod etcd;
 mod file;
 #[path = "../fixtures/mod.rs"]
 mod fixtures;

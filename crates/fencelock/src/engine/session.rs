@@ -73,12 +73,8 @@ impl WaitSlot {
         self.waiter.wake();
     }
 
-    fn gone(&self) -> MutexGuard<'_, Option<Box<GoneGrant>>> {
-        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn note(&self, grant: GoneGrant) {
-        let mut gone = self.gone();
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
         if gone.as_ref().is_none_or(|before| before.token < grant.token) {
             *gone = Some(Box::new(grant));
         }
@@ -86,7 +82,8 @@ impl WaitSlot {
 
     /// Passes on to a hold the news of its place that arrived while it was still a waiter's.
     pub(crate) fn hand_on(&self, hold: &Arc<Hold>) {
-        let gone = self.gone().take().filter(|gone| hold.token() == Some(gone.token));
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let gone = gone.filter(|gone| hold.token() == Some(gone.token));
         if let Some(gone) = gone {
             hold.lose_for(gone.loss, gone.reason);
         }

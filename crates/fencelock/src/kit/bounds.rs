@@ -11,6 +11,7 @@ pub(crate) const MOST_PATIENCE: Duration = Duration::from_secs(10);
 /// The ttl that the patience with a connection of no session goes by.
 const READER_TTL: Duration = Duration::from_secs(10);
 
+#[derive(Clone)]
 pub(crate) struct Bounds {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) patience: Duration,

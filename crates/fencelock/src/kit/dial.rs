@@ -6,22 +6,28 @@ use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 
 use super::address::HostPort;
 use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::time::Clock;
 
+/// A way to a server, encrypted or not.
+pub(crate) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
+
 /// How long an address, or the name server, may take before the next address, or the one that worked last, is dialled as well.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// What is wrong when a dialling was given up for its time and [`Addresses::are_unresolved`].
+/// What is wrong when a dialling was given up for its time while the name server had not answered.
 const UNRESOLVED: &str = "the name of the server was not resolved in time: the name server gave no answer";
 
 /// What is known of the addresses of servers. Shared by all who use one store URL.
@@ -39,7 +45,7 @@ impl Addresses {
     /// The error of servers that gave no connection in time.
     pub(crate) fn too_slow(&self, is_encrypted: bool, servers: impl Display, within: Duration) -> Error {
         let message = match is_encrypted {
-            _ if self.are_unresolved() => UNRESOLVED,
+            _ if self.is_unresolved.load(Ordering::Relaxed) => UNRESOLVED,
             true => "the server gave no answer in time; does it speak TLS on that port?",
             false => "the server gave no answer in time",
         };
@@ -83,7 +89,7 @@ impl Addresses {
             };
             (address, greeted)
         };
-        let worked = self.last().get(server).copied();
+        let worked = self.last.lock().unwrap_or_else(PoisonError::into_inner).get(server).copied();
         let (mut question, mut attempts) = (pin!(question), FuturesUnordered::new());
         let (mut is_asking, mut spare, mut waiting) = (true, worked, VecDeque::new());
         let (mut begun, mut unresolved, mut failed) = (Vec::new(), None, None);
@@ -94,7 +100,7 @@ impl Addresses {
                 biased;
                 Some((address, greeted)) = attempts.next() => match greeted {
                     Ok(greeted) => {
-                        self.last().insert(server.clone(), address);
+                        self.last.lock().unwrap_or_else(PoisonError::into_inner).insert(server.clone(), address);
                         return Ok(greeted);
                     }
                     Err(error) => {
@@ -138,11 +144,6 @@ impl Addresses {
         }
     }
 
-    /// Whether a dialling that was given up for its time waited for the name server.
-    fn are_unresolved(&self) -> bool {
-        self.is_unresolved.load(Ordering::Relaxed)
-    }
-
     /// Of several hosts another one may serve, and nobody would hear of this one.
     fn warn_once(&self, server: &HostPort, error: &io::Error) {
         if self.nameless.lock().unwrap_or_else(PoisonError::into_inner).insert(server.clone()) {
@@ -152,11 +153,44 @@ impl Addresses {
 
     /// What answered at the address that worked last is not a server that is wanted.
     pub(crate) fn forget(&self, server: &HostPort) {
-        self.last().remove(server);
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(server);
     }
+}
 
-    fn last(&self) -> MutexGuard<'_, HashMap<HostPort, SocketAddr>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+/// Which of several servers accepted the last connection: the next one is dialled there first.
+#[derive(Debug, Default)]
+pub(crate) struct LastServer(AtomicUsize);
+
+impl LastServer {
+    /// Dials one of `servers` after another, until one accepts. The remaining time is divided equally among the remaining servers; `silent` is
+    /// the error of a server that gave no answer in its share. A permanent error is reported rather than that of a server that is away.
+    pub(crate) async fn dial<'a, S, T, F: Future<Output = Result<T>>>(
+        &self,
+        servers: &'a [S],
+        (clock, patience): (&dyn Clock, Duration),
+        silent: impl Fn(&'a S, Duration) -> Error,
+        greet: impl Fn(&'a S) -> F,
+    ) -> Result<T> {
+        let (last, deadline) = (self.0.load(Ordering::Relaxed), clock.now().after(patience));
+        let mut worst = Error::new(ErrorKind::Internal, "connect", "no server is named").retryable();
+        for next in 0..servers.len() {
+            let index = (last + next) % servers.len();
+            let share = deadline.since(clock.now()) / u32::try_from(servers.len() - next).unwrap_or(u32::MAX);
+            let greeted = tokio::select! {
+                biased;
+                greeted = greet(&servers[index]) => greeted,
+                () = clock.sleep_until(clock.now().after(share)) => Err(silent(&servers[index], share)),
+            };
+            match greeted {
+                Ok(greeted) => {
+                    self.0.store(index, Ordering::Relaxed);
+                    return Ok(greeted);
+                }
+                Err(error) if next == 0 || worst.is_retryable() => worst = error,
+                Err(_) => {}
+            }
+        }
+        Err(worst)
     }
 }
 
@@ -260,11 +294,11 @@ mod tests {
         let error = servers.dial(ready(Err(refused()))).await.unwrap_err();
         assert!(error.is_retryable() && error.to_string().contains("cannot be resolved"), "{error}");
         assert_eq!(servers.dial(ready(Ok(vec![well]))).await.unwrap(), well);
-        assert!(!servers.known.are_unresolved());
+        assert!(!servers.known.is_unresolved.load(Ordering::Relaxed));
         assert_eq!(servers.dial(ready(Err(refused()))).await.unwrap(), well);
         let (found, ()) = join(servers.dial(pending()), goes_on(&servers)).await;
         assert_eq!(found.unwrap(), well);
-        assert!(servers.known.are_unresolved());
+        assert!(servers.known.is_unresolved.load(Ordering::Relaxed));
         // An address that moved is not dialled any more: who answers there may be somebody else.
         let moved = pin!(servers.dial(ready(Ok(vec![silent]))));
         let later = pin!(async {

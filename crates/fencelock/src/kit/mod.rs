@@ -1,23 +1,20 @@
-//! What stores are made of: parts that more than one store needs, and that say nothing about any.
+//! Parts that several stores need, and that say nothing about any. A part without dependencies of its own is compiled in every build.
 
 #![cfg_attr(
     not(all(feature = "file", feature = "redis", feature = "zookeeper", feature = "postgres", feature = "mysql")),
     allow(dead_code, unused_imports, reason = "a build with some stores needs a part of it")
 )]
 
-#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod address;
 #[cfg(any(feature = "file", feature = "zookeeper"))]
 pub(crate) mod bell;
-#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod bounds;
 #[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod bucket;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod database;
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "etcd", feature = "redis", feature = "postgres"))]
 pub(crate) mod dial;
-#[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "mysql", feature = "zookeeper"))]
 pub(crate) mod fault;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod lock_table;
@@ -25,24 +22,25 @@ pub(crate) mod lock_table;
 pub(crate) mod number;
 pub(crate) mod own_places;
 pub(crate) mod pause;
-#[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod reconnect;
-#[cfg(any(feature = "file", feature = "redis", feature = "postgres", feature = "mysql", feature = "zookeeper"))]
+#[cfg(any(
+    feature = "etcd",
+    feature = "file",
+    feature = "redis",
+    feature = "postgres",
+    feature = "mysql",
+    feature = "zookeeper"
+))]
 pub(crate) mod record;
-#[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod served;
-#[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod server;
-#[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod session_state;
-#[cfg(any(feature = "memory", feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod share_call;
-#[cfg(any(feature = "redis-tls", feature = "postgres-tls", feature = "zookeeper-tls"))]
+#[cfg(any(feature = "etcd-tls", feature = "redis-tls", feature = "postgres-tls", feature = "zookeeper-tls"))]
 pub(crate) mod tls;
-#[cfg(not(any(feature = "redis-tls", feature = "postgres-tls", feature = "zookeeper-tls")))]
+#[cfg(not(any(feature = "etcd-tls", feature = "redis-tls", feature = "postgres-tls", feature = "zookeeper-tls")))]
 #[path = "tls_off.rs"]
 pub(crate) mod tls;
-#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod try_again;
 #[cfg(feature = "file")]
 pub(crate) mod waking_lock;

@@ -5,7 +5,7 @@ mod session;
 
 use std::fmt;
 use std::future::{Future, ready};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use futures_core::future::BoxFuture;
@@ -193,10 +193,6 @@ impl<S: Server> ServerStore<S> {
         Self { server, newest: Mutex::default(), reader: Mutex::default() }
     }
 
-    fn newest(&self) -> MutexGuard<'_, Weak<Core<S::Session>>> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn open(&self, opening: Opening) -> Result<Opened> {
         let (sender, mut events) = mpsc::unbounded_channel();
         let ttl = opening.ttl;
@@ -208,14 +204,14 @@ impl<S: Server> ServerStore<S> {
         }
         let (confirmed, capability) = (session.state().confirmed(), self.server.learned(&session));
         let core = Arc::new(Core { link, session, waited: Default::default() });
-        *self.newest() = Arc::downgrade(&core);
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&core);
         let events = Box::pin(stream::poll_fn(move |cx| events.poll_recv(cx)));
         Ok(Opened { session: Arc::new(SessionHandle(core)), events, ttl: Some(ttl), confirmed, capability })
     }
 
     /// The connection of the session opened last, or, if there is none any more, one that serves no session.
     pub(crate) async fn connection(&self) -> Result<Arc<Wire<S>>> {
-        let newest = self.newest().upgrade();
+        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
         if let Some(core) = newest.filter(|core| !core.session.state().is_over()) {
             return core.link.connection().await;
         }

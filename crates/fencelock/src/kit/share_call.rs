@@ -1,6 +1,6 @@
 //! One call for all who ask for the same thing while it is under way.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
@@ -19,13 +19,9 @@ impl<T: Clone> Default for SharedCall<T> {
 }
 
 impl<T: Clone> SharedCall<T> {
-    fn lock(&self) -> MutexGuard<'_, Option<WeakShared<BoxFuture<'static, T>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The call under way; if there is none, the one that `begin` makes.
     pub(crate) fn join(&self, begin: impl FnOnce() -> BoxFuture<'static, T>) -> Joined<T> {
-        let mut call = self.lock();
+        let mut call = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let under_way = call.as_ref().and_then(WeakShared::upgrade).filter(|call| call.peek().is_none());
         under_way.unwrap_or_else(|| {
             let begun = begin().shared();

@@ -19,8 +19,8 @@ use crate::store::secret::refuse_shared;
 pub(crate) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// Takes `tls_ca` (instead of what the system trusts), `tls_cert` and `tls_key`: files of PEM blocks.
-    pub(crate) fn from_url(url: &mut StoreUrl) -> Result<Self> {
+    /// Takes `tls_ca` (instead of what the system trusts), `tls_cert` and `tls_key`: files of PEM blocks. `spoken` is the protocol to agree on.
+    pub(crate) fn from_url(url: &mut StoreUrl, spoken: Option<&str>) -> Result<Self> {
         let (cert, key) = (url.take("tls_cert"), url.take("tls_key"));
         if cert.is_some() != key.is_some() {
             return Err(bad("tls_cert and tls_key are given together"));
@@ -29,12 +29,13 @@ impl Tls {
             Some(path) => certificates("tls_ca", &path)?,
             None => rustls_native_certs::load_native_certs().certs,
         })?;
-        let config = match cert.zip(key) {
+        let mut config = match cert.zip(key) {
             None => builder.with_no_client_auth(),
             Some((cert, key)) => builder
                 .with_client_auth_cert(certificates("tls_cert", &cert)?, private_key(&key)?)
                 .map_err(|error| bad("the certificate of tls_cert cannot be used").with("cause", error))?,
         };
+        config.alpn_protocols = spoken.into_iter().map(Into::into).collect();
         Ok(Self(Arc::new(config)))
     }
 
@@ -125,7 +126,7 @@ mod tests {
         let other = file("other.key", &KeyPair::generate().unwrap().serialize_pem());
         let empty = file("empty", "");
         let broken = file("broken", "-----BEGIN CERTIFICATE-----\nnone\n-----END CERTIFICATE-----\n");
-        let read = |options: String| Tls::from_url(&mut StoreUrl::parse(&format!("x://h/?{options}")).unwrap());
+        let read = |options: String| Tls::from_url(&mut StoreUrl::parse(&format!("x://h/?{options}")).unwrap(), None);
         assert!(read(format!("tls_ca={ca}&tls_cert={ca}&tls_key={key}")).is_ok());
         for wrong in [
             format!("tls_ca={empty}"),

@@ -10,7 +10,7 @@ use crate::store::StoreUrl;
 pub(crate) struct Tls(Infallible);
 
 impl Tls {
-    pub(crate) fn from_url(_: &mut StoreUrl) -> Result<Self> {
+    pub(crate) fn from_url(_: &mut StoreUrl, _: Option<&str>) -> Result<Self> {
         Err(Error::new(ErrorKind::Unsupported, "TLS", "this build has no TLS"))
     }
 

@@ -36,94 +36,71 @@ pub fn stores() -> &'static [StoreInfo] {
     STORES
 }
 
-impl StoreInfo {
-    /// A store that this build leaves out.
-    #[allow(dead_code, reason = "with every feature on, nothing is left out")]
-    const fn off(scheme: &'static str, feature: &'static str, example: &'static str) -> Self {
-        Self { scheme, feature, example, options: &[], capability: None, layouts: &[], open: None }
+/// A row for each scheme, below the feature of its room: the feature that the scheme needs, the words of the room, and the URL by example.
+macro_rules! stores {
+    ($($room:literal { $($scheme:literal $feature:literal $info:expr, $example:literal;)* })*) => {
+        static STORES: &[StoreInfo] = &[$($(
+            #[cfg(feature = $room)]
+            if cfg!(feature = $feature) { $info } else { StoreInfo { capability: None, layouts: &[], open: None, ..$info } },
+            #[cfg(not(feature = $room))]
+            StoreInfo {
+                scheme: $scheme,
+                feature: $feature,
+                example: $example,
+                options: &[],
+                capability: None,
+                layouts: &[],
+                open: None,
+            },
+        )*)*];
+    };
+}
+
+stores! {
+    "etcd" {
+        "etcd" "etcd" crate::stores::etcd::INFO, "etcd://host1:2379,host2,host3/locks";
+        "etcds" "etcd-tls" crate::stores::etcd::TLS_INFO, "etcds://host1:2379,host2,host3/locks";
+    }
+    "file" {
+        "file" "file" crate::stores::file::INFO, "file:///var/lib/fencelock";
+    }
+    "memory" {
+        "memory" "memory" crate::stores::memory::INFO, "memory:test";
+    }
+    "mysql" {
+        "mysql" "mysql" crate::stores::mysql::INFO, "mysql://user:password@host:3306/database";
+        "mariadb" "mysql" crate::stores::mysql::MARIADB_INFO, "mariadb://user:password@host:3306/database";
+    }
+    "postgres" {
+        "postgres" "postgres" crate::stores::postgres::INFO, "postgres://user:password@host:5432/database";
+        "postgresql" "postgres" crate::stores::postgres::LONG_INFO, "postgresql://user:password@host1,host2/database";
+    }
+    "redis" {
+        "redis" "redis" crate::stores::redis::INFO, "redis://host:6379/0";
+        "rediss" "redis-tls" crate::stores::redis::TLS_INFO, "rediss://host:6379/0";
+        "redis+unix" "redis" crate::stores::redis::UNIX_INFO, "redis+unix:///run/redis/redis.sock?db=0";
+        "redis+sentinel" "redis" crate::stores::redis::SENTINEL_INFO, "redis+sentinel://host1:26379,host2,host3/NAME";
+        "rediss+sentinel" "redis-tls" crate::stores::redis::SENTINEL_TLS_INFO,
+            "rediss+sentinel://host1:26379,host2,host3/NAME";
+        "redlock" "redis" crate::stores::redis::redlock::INFO, "redlock://host1:6379,host2,host3/0";
+        "redlocks" "redis-tls" crate::stores::redis::redlock::TLS_INFO, "redlocks://host1:6379,host2,host3/0";
+    }
+    "zookeeper" {
+        "zk" "zookeeper" crate::stores::zookeeper::INFO, "zk://host1:2181,host2,host3/locks";
+        "zks" "zookeeper-tls" crate::stores::zookeeper::TLS_INFO, "zks://host1:2281,host2:2281/locks";
     }
 }
 
-static STORES: &[StoreInfo] = &[
-    #[cfg(feature = "file")]
-    crate::stores::file::INFO,
-    #[cfg(not(feature = "file"))]
-    StoreInfo::off("file", "file", "file:///var/lib/fencelock"),
-    #[cfg(feature = "memory")]
-    crate::stores::memory::INFO,
-    #[cfg(not(feature = "memory"))]
-    StoreInfo::off("memory", "memory", "memory:test"),
-    #[cfg(feature = "mysql")]
-    crate::stores::mysql::INFO,
-    #[cfg(feature = "mysql")]
-    crate::stores::mysql::MARIADB_INFO,
-    #[cfg(not(feature = "mysql"))]
-    StoreInfo::off("mysql", "mysql", "mysql://user:password@host:3306/database"),
-    #[cfg(not(feature = "mysql"))]
-    StoreInfo::off("mariadb", "mysql", "mariadb://user:password@host:3306/database"),
-    #[cfg(feature = "postgres")]
-    crate::stores::postgres::INFO,
-    #[cfg(feature = "postgres")]
-    crate::stores::postgres::LONG_INFO,
-    #[cfg(not(feature = "postgres"))]
-    StoreInfo::off("postgres", "postgres", "postgres://user:password@host:5432/database"),
-    #[cfg(not(feature = "postgres"))]
-    StoreInfo::off("postgresql", "postgres", "postgresql://user:password@host1,host2/database"),
-    #[cfg(feature = "redis")]
-    crate::stores::redis::INFO,
-    #[cfg(feature = "redis-tls")]
-    crate::stores::redis::TLS_INFO,
-    #[cfg(all(feature = "redis", not(feature = "redis-tls")))]
-    StoreInfo { capability: None, layouts: &[], open: None, ..crate::stores::redis::TLS_INFO },
-    #[cfg(feature = "redis")]
-    crate::stores::redis::UNIX_INFO,
-    #[cfg(feature = "redis")]
-    crate::stores::redis::SENTINEL_INFO,
-    #[cfg(feature = "redis")]
-    crate::stores::redis::SENTINEL_TLS_INFO,
-    #[cfg(feature = "redis")]
-    crate::stores::redis::redlock::INFO,
-    #[cfg(feature = "redis-tls")]
-    crate::stores::redis::redlock::TLS_INFO,
-    #[cfg(all(feature = "redis", not(feature = "redis-tls")))]
-    StoreInfo { capability: None, open: None, ..crate::stores::redis::redlock::TLS_INFO },
-    #[cfg(not(feature = "redis"))]
-    StoreInfo::off("redis", "redis", "redis://host:6379/0"),
-    #[cfg(not(feature = "redis"))]
-    StoreInfo::off("rediss", "redis-tls", "rediss://host:6379/0"),
-    #[cfg(not(feature = "redis"))]
-    StoreInfo::off("redis+unix", "redis", "redis+unix:///run/redis/redis.sock?db=0"),
-    #[cfg(not(feature = "redis"))]
-    StoreInfo::off("redis+sentinel", "redis", "redis+sentinel://host1:26379,host2,host3/NAME"),
-    #[cfg(not(feature = "redis"))]
-    StoreInfo::off("rediss+sentinel", "redis-tls", "rediss+sentinel://host1:26379,host2,host3/NAME"),
-    #[cfg(not(feature = "redis"))]
-    StoreInfo::off("redlock", "redis", "redlock://host1:6379,host2,host3/0"),
-    #[cfg(not(feature = "redis"))]
-    StoreInfo::off("redlocks", "redis-tls", "redlocks://host1:6379,host2,host3/0"),
-    #[cfg(feature = "zookeeper")]
-    crate::stores::zookeeper::INFO,
-    #[cfg(feature = "zookeeper-tls")]
-    crate::stores::zookeeper::TLS_INFO,
-    #[cfg(all(feature = "zookeeper", not(feature = "zookeeper-tls")))]
-    StoreInfo { capability: None, layouts: &[], open: None, ..crate::stores::zookeeper::TLS_INFO },
-    #[cfg(not(feature = "zookeeper"))]
-    StoreInfo::off("zk", "zookeeper", "zk://host1:2181,host2,host3/locks"),
-    #[cfg(not(feature = "zookeeper"))]
-    StoreInfo::off("zks", "zookeeper-tls", "zks://host1:2281,host2:2281/locks"),
-];
-
 /// Schemes of planned stores, so that the error does not look like a typing mistake.
-const PLANNED: &[&str] = &["etcd", "redis+cluster"];
+const PLANNED: &[&str] = &["redis+cluster"];
 
 fn unknown(scheme: &str) -> Error {
     let known: Vec<_> = STORES.iter().filter(|info| info.open.is_some()).map(|info| info.scheme).collect();
-    if PLANNED.contains(&scheme) {
-        return Error::new(ErrorKind::Unsupported, "store URL", "this store is planned, and not in this release")
-            .with("scheme", scheme)
-            .with("known", known.join(" "));
-    }
-    Error::new(ErrorKind::Config, "store URL", "unknown scheme").with("scheme", scheme).with("known", known.join(" "))
+    let (kind, message) = match PLANNED.contains(&scheme) {
+        true => (ErrorKind::Unsupported, "this store is planned, and not in this release"),
+        false => (ErrorKind::Config, "unknown scheme"),
+    };
+    Error::new(kind, "store URL", message).with("scheme", scheme).with("known", known.join(" "))
 }
 
 /// Opens the store that `url` names; the client's own options must have been taken out before.

@@ -59,6 +59,8 @@ impl fmt::Display for Presumption {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Peer {
+    /// etcd's `concurrency` package: clientv3's Mutex and Election, and `etcdctl lock`.
+    EtcdConcurrency,
     /// Apache Curator's mutexes and read-write locks.
     Curator,
     /// The lock of go-zk.
@@ -107,6 +109,7 @@ pub enum Peer {
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::EtcdConcurrency => "clientv3's Mutex and Election, `etcdctl lock`",
             Self::Curator => "Curator",
             Self::GoZk => "go-zk",
             Self::Kazoo => "kazoo",

@@ -1,5 +1,7 @@
 //! The stores, one room each with the same roles.
 
+#[cfg(feature = "etcd")]
+pub(crate) mod etcd;
 #[cfg(feature = "file")]
 pub mod file;
 #[cfg(feature = "memory")]

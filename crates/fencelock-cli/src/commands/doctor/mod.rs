@@ -3,6 +3,7 @@
 //! Each store is a file with a table of checks over what its servers said of themselves.
 
 mod checks;
+mod etcd;
 mod file;
 mod mysql;
 mod postgres;
@@ -150,6 +151,7 @@ async fn asked(url: &StoreUrl) -> Vec<(String, Result<Facts, String>)> {
     let ask = |server: String| async move {
         let facts = async {
             match url.scheme() {
+                "etcd" | "etcds" => etcd::facts(url, &server).await,
                 "file" => file::facts(&server),
                 "redis" | "rediss" | "redis+unix" | "redlock" | "redlocks" => redis::facts(url, &server).await,
                 "redis+sentinel" | "rediss+sentinel" => {
@@ -179,6 +181,7 @@ async fn asked(url: &StoreUrl) -> Vec<(String, Result<Facts, String>)> {
 
 fn table(scheme: &str) -> &'static [Check] {
     match scheme {
+        "etcd" | "etcds" => etcd::CHECKS,
         "file" => file::CHECKS,
         "zk" | "zks" => zookeeper::CHECKS,
         "mysql" | "mariadb" => mysql::CHECKS,

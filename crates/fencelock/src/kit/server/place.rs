@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use futures_core::future::BoxFuture;
+use futures_util::TryFutureExt;
 
 use super::{Core, ServerSession};
 use crate::error::Result;
@@ -50,11 +51,6 @@ impl<S: ServerSession> AskedPlace<S> {
             .await?;
         }
     }
-
-    async fn give_up(&self) -> Result<Left> {
-        let was_there = S::leave(&self.core, &self.slot).await?;
-        Ok(if was_there { Left::Released } else { Left::AlreadyGone })
-    }
 }
 
 impl<S: ServerSession> Drop for AskedPlace<S> {
@@ -89,6 +85,7 @@ impl<S: ServerSession> Place for AskedPlace<S> {
     }
 
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
-        Box::pin(self.give_up())
+        let left = |was_there| if was_there { Left::Released } else { Left::AlreadyGone };
+        Box::pin(S::leave(&self.core, &self.slot).map_ok(left))
     }
 }

@@ -1,17 +1,13 @@
 //! The way to a server: TCP, TLS or a socket file.
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_postgres::tls::{NoTls, TlsConnect};
 
 use super::url::{Address, Config};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::dial::unreachable;
+use crate::kit::dial::{Bytes, unreachable};
 use crate::time::Clock;
-
-pub(super) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
 
 pub(super) type Stream = Box<dyn Bytes>;
 

@@ -11,7 +11,7 @@ use super::session::PostgresSession;
 use super::setup::{literal, meet, our_schema};
 use super::tables::ROW_TIMEOUT;
 use super::url::{Address, Config};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::kit::bounds::{Bounds, MOST_PATIENCE};
 use crate::kit::database::call::{Calls, Param};
 use crate::kit::database::{Nobody, Reach, User};
@@ -106,32 +106,9 @@ impl Dial for Dialler {
     fn dial(&self, number: u64) -> BoxFuture<'_, Result<Arc<Connection>>> {
         Box::pin(async move {
             let tasks = self.tasks.clone().map_or_else(Tasks::here, Ok)?;
-            let (count, last) = (self.config.servers.len(), self.config.last.load(Ordering::Relaxed));
-            let deadline = self.clock.now().after(self.patience);
-            let mut worst = None;
-            for next in 0..count {
-                let index = (last + next) % count;
-                let server = &self.config.servers[index];
-                // Divides the remaining time equally among the remaining servers.
-                let share = deadline.since(self.clock.now()) / u32::try_from(count - next).unwrap_or(u32::MAX);
-                let greeted = tokio::select! {
-                    biased;
-                    greeted = self.greeted(server, number, &tasks) => greeted,
-                    () = self.clock.sleep_until(self.clock.now().after(share)) => {
-                        Err(self.silent(&self.config.shown(server), share))
-                    }
-                };
-                match greeted {
-                    Ok(connection) => {
-                        self.config.last.store(index, Ordering::Relaxed);
-                        return Ok(connection);
-                    }
-                    // The error of an unusable server is reported rather than that of an absent one.
-                    Err(error) if worst.as_ref().is_none_or(Error::is_retryable) => worst = Some(error),
-                    Err(_) => {}
-                }
-            }
-            Err(worst.unwrap_or_else(|| Error::new(ErrorKind::Internal, "connect", "no server is named")))
+            let silent = |server: &Address, share| self.silent(&self.config.shown(server), share);
+            let greet = |server| self.greeted(server, number, &tasks);
+            self.config.last.dial(&self.config.servers, (&*self.clock, self.patience), silent, greet).await
         })
     }
 

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::{HostPort, NoServer};
 use crate::kit::database::url::{is_encrypted, login};
-use crate::kit::dial::Addresses;
+use crate::kit::dial::{Addresses, LastServer};
 use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
 use crate::store::secret::Secret;
@@ -49,8 +49,7 @@ pub(super) enum Address {
 #[derive(Clone)]
 pub(super) struct Config {
     pub(super) servers: Vec<Address>,
-    /// The server that took the last connection, for any caller.
-    pub(super) last: Arc<AtomicUsize>,
+    pub(super) last: Arc<LastServer>,
     pub(super) addresses: Arc<Addresses>,
     pub(super) user: String,
     pub(super) password: Option<Secret>,
@@ -174,7 +173,7 @@ fn is_here(server: &Address) -> bool {
 fn tls(url: &mut StoreUrl, servers: &[Address]) -> Result<Option<Tls>> {
     let is_socket = servers.iter().any(|server| matches!(server, Address::Unix(..)));
     let is_wanted = is_encrypted(url, bad, servers.iter().all(is_here), is_socket)?;
-    if is_wanted { Tls::from_url(url).map(Some) } else { Ok(None) }
+    if is_wanted { Tls::from_url(url, None).map(Some) } else { Ok(None) }
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ impl Config {
             )?,
             max_answer: limit(url.take("max_answer_bytes"), "max_answer_bytes is 4096 to 1073741824")?,
             credentials,
-            tls: if url.scheme() == "zks" { Some(Tls::from_url(&mut url)?) } else { None },
+            tls: if url.scheme() == "zks" { Some(Tls::from_url(&mut url, None)?) } else { None },
         };
         url.refuse_other_options(if config.tls.is_some() { TLS_OPTIONS } else { OPTIONS })?;
         if config.tick.is_zero() {

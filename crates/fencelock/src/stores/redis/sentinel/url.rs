@@ -48,7 +48,7 @@ pub(crate) fn config(mut url: StoreUrl) -> Result<Config> {
         Some("off") => false,
         Some(_) => return Err(bad("`sentinel_tls` is on or off")),
     };
-    let tls = if is_secure || sentinel_tls { Some(Tls::from_url(&mut url)?) } else { None };
+    let tls = if is_secure || sentinel_tls { Some(Tls::from_url(&mut url, None)?) } else { None };
     let own = match (url.take("sentinel_user"), url.take_secret_file("sentinel_password_file")?) {
         (Some(_), None) => return Err(bad("a `sentinel_user` needs its `sentinel_password_file`")),
         own => own,

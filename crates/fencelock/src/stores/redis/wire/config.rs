@@ -55,7 +55,7 @@ impl Config {
     /// One for each of the servers that `url` names, in the same way. The credentials in front of the first server are those of all
     /// that have none of their own.
     pub(crate) fn each_from_url(mut url: StoreUrl, is_secure: bool, known: &[&str]) -> Result<Vec<Self>> {
-        let tls = if is_secure { Some(Tls::from_url(&mut url)?) } else { None };
+        let tls = if is_secure { Some(Tls::from_url(&mut url, None)?) } else { None };
         let secret = url.take_secret()?;
         let db = number(url.path());
         url.refuse_other_options(known)?;
@@ -82,7 +82,7 @@ impl Config {
         let (address, db, tls) = match url.scheme() {
             "redis+unix" => (socket(&url)?, url.take("db"), None),
             "rediss" => {
-                let tls = Tls::from_url(&mut url)?;
+                let tls = Tls::from_url(&mut url, None)?;
                 (host(url.authority())?, number(url.path()), Some(tls))
             }
             _ => (host(url.authority())?, number(url.path()), None),

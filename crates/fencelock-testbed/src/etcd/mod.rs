@@ -1,0 +1,7 @@
+//! etcd servers, and everything that breaks them.
+
+mod server;
+mod shared;
+
+pub use server::Server;
+pub use shared::{KIND, shared};

@@ -1,0 +1,173 @@
+//! A member, or several that are a cluster: files, processes, and ways to break them.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+
+use crate::daemon::Daemon;
+use crate::packages::ETCD;
+use crate::ports::Port;
+use crate::process::bound;
+use crate::runner::{open_scratch, run};
+use crate::scratch::Scratch;
+
+/// A member. Dropping it kills it and removes its data.
+#[derive(Debug)]
+pub struct Server {
+    clients: Port,
+    peers: Port,
+    daemon: Daemon,
+    directory: Scratch,
+    extra: Vec<String>,
+    /// Every member and where its peers connect, as `--initial-cluster` has it.
+    cluster: String,
+}
+
+impl Server {
+    /// Starts a member with these further options, and waits until it serves.
+    ///
+    /// # Errors
+    /// When it does not, with the end of its log.
+    ///
+    /// # Panics
+    /// When etcd is not installed, with the command that installs it.
+    pub fn start(extra: &[&str]) -> io::Result<Self> {
+        Ok(Self::cluster(1, extra)?.remove(0))
+    }
+
+    /// Starts so many members of one cluster, and waits until each serves.
+    ///
+    /// # Errors
+    /// When a member does not, with the end of its log.
+    ///
+    /// # Panics
+    /// When etcd is not installed, with the command that installs it.
+    pub fn cluster(count: usize, extra: &[&str]) -> io::Result<Vec<Self>> {
+        ETCD.require();
+        let member = |_| {
+            let (directory, clients, peers) = (open_scratch()?, Port::reserve()?, Port::reserve()?);
+            let daemon = Daemon::new(directory.path().join("log"));
+            let extra = extra.iter().map(|option| (*option).to_owned()).collect();
+            Ok(Self { clients, peers, daemon, directory, extra, cluster: String::new() })
+        };
+        let mut members = (0..count).map(member).collect::<io::Result<Vec<_>>>()?;
+        let cluster: Vec<_> = members.iter().map(|member| format!("{}={}", member.name(), member.peer_url())).collect();
+        for member in &mut members {
+            member.cluster = cluster.join(",");
+            member.restart()?;
+        }
+        members.iter().try_for_each(Self::wait_until_serving)?;
+        Ok(members)
+    }
+
+    fn name(&self) -> String {
+        format!("m{}", self.peers.address().port())
+    }
+
+    fn peer_url(&self) -> String {
+        format!("http://{}", self.peers.address())
+    }
+
+    /// Where clients connect.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.clients.address()
+    }
+
+    /// Runs `etcdctl`, and returns what it prints.
+    ///
+    /// # Errors
+    /// The words of `etcdctl`.
+    pub fn control(&self, arguments: &[&str]) -> io::Result<String> {
+        run(control(self.address()).args(arguments))
+    }
+
+    /// Kills the member, as `kill -9` does. Repeatable.
+    ///
+    /// # Panics
+    /// When the system refuses to.
+    pub fn kill(&self) {
+        self.daemon.kill();
+    }
+
+    /// Stops the member, as SIGSTOP does; its sockets stay.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn pause(&self) {
+        self.daemon.pause();
+    }
+
+    /// Continues a paused member.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn resume(&self) {
+        self.daemon.resume();
+    }
+
+    /// Starts the member again with what is on its disk, after killing it if it still runs. Does not wait until it serves.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub fn restart(&self) -> io::Result<()> {
+        self.kill();
+        let (clients, peers) = (format!("http://{}", self.address()), self.peer_url());
+        let mut command = bound("/usr/bin/etcd");
+        command.current_dir("/").arg("--data-dir").arg(self.directory.path().join("data"));
+        command.args(["--name", &self.name(), "--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
+        command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
+        command.args(["--initial-cluster", &self.cluster, "--log-level", "warn", "--logger", "zap"]);
+        // A lease then takes a second at the least.
+        command.args(["--heartbeat-interval", "50", "--election-timeout", "500"]).args(&self.extra);
+        self.daemon.start(command)
+    }
+
+    /// Waits until it answers.
+    ///
+    /// # Errors
+    /// With the end of its log when it does not within [`PATIENCE`](crate::PATIENCE), or when it ended.
+    pub fn wait_until_serving(&self) -> io::Result<()> {
+        self.daemon.wait_until(self.address(), || {
+            get(self.address(), "/health").is_ok_and(|health| health.contains("\"true\""))
+        })
+    }
+
+    /// Whether the member is the leader of its cluster, as it knows.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        get(self.address(), "/metrics").is_ok_and(|metrics| metrics.contains("\netcd_server_is_leader 1\n"))
+    }
+
+    /// How many requests the member has received.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn requests(&self) -> io::Result<u64> {
+        let metrics = get(self.address(), "/metrics")?;
+        let counts = metrics.lines().filter(|line| line.starts_with("grpc_server_started_total"));
+        counts.map(|line| line.rsplit(' ').next().unwrap_or_default().parse::<u64>().map_err(io::Error::other)).sum()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// `etcdctl` for the member at `address`.
+fn control(address: SocketAddr) -> Command {
+    let mut control = Command::new("/usr/bin/etcdctl");
+    control.env("ETCDCTL_API", "3").arg(format!("--endpoints={address}")).current_dir("/");
+    control
+}
+
+/// The answer of the member to a GET, with its headers.
+fn get(address: SocketAddr, path: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}

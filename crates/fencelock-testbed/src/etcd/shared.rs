@@ -1,0 +1,29 @@
+//! etcd, as a kind of server among others.
+
+use std::sync::OnceLock;
+
+use super::server::Server;
+use crate::packages::ETCD;
+use crate::server::{Kind, Shared, by_its_methods, database_name};
+
+/// etcd: a single member.
+pub static KIND: Kind = Kind {
+    scheme: "etcd",
+    other_schemes: &["etcds"],
+    variable: "FENCELOCK_TEST_ETCD",
+    package: ETCD,
+    options: "",
+    start: || Ok(Box::new(Server::start(&[])?)),
+    namespace: |_| Ok(format!("/{}", database_name())),
+    shared: OnceLock::new(),
+};
+
+/// The server that all tests share: [`Kind::shared`].
+///
+/// # Panics
+/// When it cannot be started.
+pub fn shared() -> &'static Shared {
+    KIND.shared()
+}
+
+by_its_methods!(Server, Server::requests);

@@ -1,0 +1,204 @@
+//! Keys and values: a queue is etcd's own `concurrency.Mutex`, whose key is `<prefix><name>/<lease>`, with the request's id behind the lease.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::proto::KeyValue;
+use crate::error::Result;
+use crate::kit::record::{self, Identity, Record, milliseconds};
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{Break, Contender, Entry, Foreign, Owner, PlaceId, RequestId, Waits};
+
+/// Where the keys stand.
+#[derive(Debug)]
+pub(super) struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned() }
+    }
+
+    /// All keys of the queue of a lock begin with this, and so do those of locks whose names begin with this name and a slash.
+    pub(super) fn queue(&self, name: &str) -> Vec<u8> {
+        format!("{}{name}/", self.prefix).into_bytes()
+    }
+
+    pub(super) fn place(&self, lease: i64, place: &PlaceId) -> Vec<u8> {
+        let RequestId { client, number } = place.request;
+        format!("{}{}/{lease:x}-{client:016x}-{number:x}", self.prefix, place.name).into_bytes()
+    }
+
+    /// Keys that belong to no queue. No name has an empty part, so no key of a queue begins so.
+    fn own(&self, rest: &str) -> Vec<u8> {
+        format!("{}/fencelock/{rest}", self.prefix).into_bytes()
+    }
+
+    /// The key of a session, which every request of it compares. The key lives as long as the lease, and its version is the epoch.
+    pub(super) fn session(&self, lease: i64) -> Vec<u8> {
+        self.own(&format!("{lease:x}"))
+    }
+
+    /// The records of broken grants of a session begin with this, and the range from the session's key on has both.
+    pub(super) fn records(&self, lease: i64) -> Vec<u8> {
+        self.own(&format!("{lease:x}/"))
+    }
+
+    /// The records of every session, and the sessions, begin with this.
+    pub(super) fn all_records(&self) -> Vec<u8> {
+        self.own("")
+    }
+
+    pub(super) fn record(&self, lease: i64, name: &Name, grant: u64) -> Vec<u8> {
+        self.own(&format!("{lease:x}/{name}//{grant:x}"))
+    }
+
+    /// The break that a key is the record of.
+    pub(super) fn broken(&self, kv: &KeyValue) -> Option<Break> {
+        let rest = std::str::from_utf8(kv.key.strip_prefix(&*self.own(""))?).ok()?;
+        let (name, _) = rest.split_once('/')?.1.rsplit_once("//")?;
+        record::read::<Record>(&kv.value)?.order(&Name::new(name).ok()?)
+    }
+
+    /// The name of the lock that a key of a queue is of, and the request; `None` for another client's request.
+    pub(super) fn parse(&self, key: &[u8]) -> Option<(Name, Option<RequestId>)> {
+        let key = std::str::from_utf8(key).ok()?.strip_prefix(&*self.prefix)?;
+        let (name, rest) = key.rsplit_once('/')?;
+        Some((Name::new(name).ok()?, lease_and_request(rest)?.1))
+    }
+
+    /// The range of all keys of names that begin with `prefix`.
+    pub(super) fn beginning_with(&self, prefix: &str) -> [Vec<u8>; 2] {
+        let start = format!("{}{prefix}", self.prefix).into_bytes();
+        // UTF-8 has no byte 0xff. An empty range end would mean one key, and a zero byte means no end.
+        let end = if start.is_empty() { vec![0] } else { [&*start, &[0xff]].concat() };
+        [if start.is_empty() { vec![0] } else { start }, end]
+    }
+
+    /// The contenders for `name` in a listing, in the order of the listing. Keys of longer names are passed over.
+    pub(super) fn contenders(&self, name: &Name, listed: Vec<KeyValue>) -> Vec<QueueKey> {
+        let queue = self.queue(name.as_str());
+        listed.into_iter().filter_map(|kv| QueueKey::read(&queue, kv)).collect()
+    }
+}
+
+/// Reads `<lease>` and `<lease>-<client>-<number>`, all in hexadecimal digits.
+fn lease_and_request(rest: &str) -> Option<(i64, Option<RequestId>)> {
+    let mut numbers = rest.split('-').map(|number| u64::from_str_radix(number, 16).ok());
+    let lease = numbers.next()??.try_into().ok()?;
+    let Some(client) = numbers.next() else { return Some((lease, None)) };
+    Some((lease, Some(RequestId { client: client?, number: numbers.next()?? })))
+}
+
+/// The value of a place's key.
+#[derive(Debug, Serialize, Deserialize)]
+struct Value<'a> {
+    /// Weight and capacity.
+    claim: [u32; 2],
+    owner: Identity<'a>,
+    /// When the request was made, by the client's clock, in ms since 1970.
+    since_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    purpose: Option<Cow<'a, str>>,
+}
+
+/// The value of the key of `entry`.
+pub(super) fn value(entry: &Entry, owner: &Owner, now: SystemTime) -> Result<Vec<u8>> {
+    let Entry { claim, purpose, .. } = entry;
+    let value = Value {
+        claim: [claim.weight(), claim.capacity()],
+        owner: Identity::of(owner),
+        since_ms: milliseconds(now),
+        purpose: purpose.as_deref().map(Cow::Borrowed),
+    };
+    Ok(record::text("enter", &value)?.into_bytes())
+}
+
+/// A contender of a queue, as its key shows it.
+pub(super) struct QueueKey {
+    pub(super) key: Vec<u8>,
+    /// The revision in which the key was made: its number, and its fencing token.
+    pub(super) seq: u64,
+    pub(super) lease: i64,
+    /// `None` for another client's.
+    pub(super) request: Option<RequestId>,
+    pub(super) claim: Claim,
+    value: Option<Value<'static>>,
+}
+
+impl QueueKey {
+    fn read(queue: &[u8], kv: KeyValue) -> Option<Self> {
+        let rest = std::str::from_utf8(kv.key.strip_prefix(queue)?).ok()?;
+        let (lease, request) = lease_and_request(rest)?;
+        let value: Option<Value<'static>> = request.and_then(|_| record::read(&kv.value));
+        // A key of another client, and one whose value was changed by hand, excludes every other.
+        let claim = value.as_ref().and_then(|value| Claim::new(value.claim[0], value.claim[1]).ok());
+        let claim = claim.unwrap_or(Claim::MUTEX);
+        Some(Self { seq: kv.create_revision.cast_unsigned(), key: kv.key, lease, request, claim, value })
+    }
+
+    /// The value with another claim.
+    pub(super) fn lightened(&self, claim: Claim) -> Option<Vec<u8>> {
+        let Value { owner, since_ms, purpose, .. } = self.value.as_ref()?;
+        let claim = [claim.weight(), claim.capacity()];
+        let value = Value { claim, owner: owner.clone(), since_ms: *since_ms, purpose: purpose.clone() };
+        Some(record::text("downgrade", &value).ok()?.into_bytes())
+    }
+
+    pub(super) fn contender(&self) -> Contender {
+        // No request of ours has the number 0.
+        let foreign_id = RequestId { client: self.lease.cast_unsigned(), number: 0 };
+        let since = |value: &Value<'_>| UNIX_EPOCH.checked_add(Duration::from_millis(value.since_ms));
+        let what = "etcd's concurrency (clientv3's Mutex or Election, `etcdctl lock`)";
+        Contender {
+            owner: self.value.as_ref().and_then(|value| value.owner.owner()),
+            since: self.value.as_ref().and_then(since),
+            purpose: self.value.as_ref().and_then(|value| value.purpose.as_deref()).map(Arc::from),
+            foreign: self.request.is_none().then_some(Foreign { what, waits: Waits::Yes }),
+            ..Contender::new(self.request.unwrap_or(foreign_id), self.claim)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stores::etcd::ops::end_of;
+
+    fn contenders(name: &str, keys: &[&str]) -> Vec<Option<RequestId>> {
+        let listed = keys.iter().map(|key| KeyValue { key: key.as_bytes().to_vec(), ..KeyValue::default() }).collect();
+        let found = Keys::new("l/").contenders(&Name::new(name).unwrap(), listed);
+        found.iter().map(|key| key.request).collect()
+    }
+
+    #[test]
+    fn places_are_told_from_those_of_other_clients_and_of_longer_names() {
+        let id = RequestId { client: 0xab, number: 26 };
+        let (name, keys) = (Name::new("a").unwrap(), Keys::new("l/"));
+        let key = keys.place(0x7f, &PlaceId { name: name.clone(), request: id });
+        assert_eq!(key, b"l/a/7f-00000000000000ab-1a");
+        assert_eq!(keys.parse(&key), Some((name, Some(id))));
+        let found = contenders("a", &["l/a/7f-00000000000000ab-1a", "l/a/7f", "l/a/b/7f", "l/a/x", "l/a/7f-1", "l/a/"]);
+        assert_eq!(found, [Some(id), None]);
+        assert_eq!(contenders("a/b", &["l/a/b/7f", "l/a/7f"]), [None]);
+    }
+
+    #[test]
+    fn no_name_has_a_key_among_the_records() {
+        let keys = Keys::new("l/");
+        let name = Name::new("fencelock/session").unwrap();
+        assert!(!keys.queue(name.as_str()).starts_with(b"l//"));
+        for own in [keys.session(5), keys.record(5, &name, 7)] {
+            assert!(keys.parse(&own).is_none() && own.starts_with(&keys.all_records()));
+        }
+        // The range of a session has its records, and none of another session.
+        let range = keys.session(5)..end_of(&keys.records(5));
+        assert!(range.contains(&keys.session(5)) && range.contains(&keys.record(5, &name, 7)));
+        assert!([4, 6, 0x51, 0x5f].iter().all(|other| !range.contains(&keys.session(*other))));
+    }
+}

@@ -1,0 +1,383 @@
+//! A session is a lease, and a key of its own on that lease: requests compare the key's version, so a late one of an older connection fails.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use futures_util::{FutureExt, future};
+use tokio::sync::mpsc;
+
+use super::connection::{Connection, SESSION_WATCH, Watched, created, strange};
+use super::dial::Dialler;
+use super::keys::{Keys, QueueKey, value};
+use super::ops::{all, delete, end_of, has_version, is_there, made_in, newest, one, put, read};
+use super::proto::{
+    KeyEvent, KeyValue, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, LeaseTimeToLiveRequest,
+    PutRequest, RangeResponse, RequestOp, TxnRequest, WatchRequest, WatchResponse,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::served::{
+    Broken, Enter, Lightened, Look, Looked, Places, PlacesByName, Seen, Served, Withdrawn, repair,
+};
+use crate::name::Name;
+use crate::queue::view::{granted_of, hears_behind, judge};
+use crate::queue::{Admission, Claim, Hear};
+use crate::store::{Ahead, Break, Entry, Loss, Opening, PlaceId, RequestId};
+
+/// An event can arrive before the place that it concerns is known to wait. The place looks once, soon after joining.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
+/// etcd's bound is 128 operations in a transaction.
+const OPS: usize = 64;
+/// How many changes of the leader one renewal outlasts.
+const TERMS: usize = 3;
+/// The type of an event.
+const DELETED: i32 = 1;
+
+pub(super) struct EtcdSession {
+    pub(super) keys: Arc<Keys>,
+    pub(super) opening: Opening,
+    pub(super) places: Arc<Places>,
+    /// 0 before the session is open.
+    lease: AtomicI64,
+    closes: AtomicBool,
+}
+
+/// A queue as one read shows it, front first.
+struct Line {
+    keys: Vec<QueueKey>,
+    revision: i64,
+}
+
+impl EtcdSession {
+    pub(super) fn new(keys: &Arc<Keys>, opening: Opening, places: Places) -> Self {
+        let (keys, places) = (Arc::clone(keys), Arc::new(places));
+        Self { keys, opening, places, lease: AtomicI64::new(0), closes: AtomicBool::new(false) }
+    }
+
+    fn lease(&self) -> i64 {
+        self.lease.load(Ordering::Acquire)
+    }
+
+    fn key(&self) -> Vec<u8> {
+        self.keys.session(self.lease())
+    }
+
+    /// Raises the version of the session's key, so that requests with an older one are refused, and reads it.
+    fn raise_epoch(&self) -> [RequestOp; 2] {
+        let raise = PutRequest { key: self.key(), ignore_value: true, ignore_lease: true, ..PutRequest::default() };
+        [put(raise), read(one(self.key()))]
+    }
+
+    /// Keeps the lease alive, and returns whether it was there. A leader that was stopped renews leases until it notices its successor, whose
+    /// leases end earlier. Its answer does not count: the term of the member must be the same before and after, by reads that a majority confirms.
+    async fn keep_alive(&self, connection: &Connection, operation: &'static str) -> Result<bool> {
+        let term = async || {
+            let header = connection.ask(operation, one(self.key())).await?.header;
+            Ok::<_, Error>(header.unwrap_or_default().raft_term)
+        };
+        let mut before = term().await?;
+        for _ in 0..TERMS {
+            if connection.ask(operation, LeaseKeepAliveRequest { id: self.lease() }).await?.ttl <= 0 {
+                return Ok(false);
+            }
+            let after = term().await?;
+            if std::mem::replace(&mut before, after) == after {
+                return Ok(true);
+            }
+        }
+        Err(Error::new(ErrorKind::Unreachable, operation, "etcd keeps electing leaders").retryable())
+    }
+
+    /// Opens the session, or resumes it on a new connection. Returns what the connection does from then on.
+    pub(super) async fn greet(
+        self: Arc<Self>,
+        connection: &Arc<Connection>,
+        requests: mpsc::UnboundedReceiver<WatchRequest>,
+    ) -> Result<BoxFuture<'static, ()>> {
+        let revision = match self.places.epoch() {
+            _ if self.places.session.is_over() => None,
+            0 => Some(self.open(connection).await?),
+            _ => self.resume(connection).await?,
+        };
+        self.places.connected(connection.number);
+        let Some(revision) = revision else { return Ok(future::ready(()).boxed()) };
+        let own = created(SESSION_WATCH, self.key(), end_of(&self.keys.records(self.lease())), revision);
+        let (weak, session) = (Arc::downgrade(connection), Arc::clone(&self));
+        let look = async move |connection: &Connection, asked: &PlacesByName| session.look(connection, asked).await;
+        let repair = repair(weak.clone(), Arc::clone(&self.places), Arc::clone(&self.opening.clock), look);
+        let received = move |answer| {
+            weak.upgrade().iter().for_each(|connection| self.received(connection, &answer));
+        };
+        let watching = connection.keep_watching(own, requests, received);
+        // Both run in one task: no event is handled between the answer to a look and what the look changes.
+        Ok(future::join(repair, watching).map(drop).boxed())
+    }
+
+    /// Returns the revision of the session's key.
+    async fn open(&self, connection: &Connection) -> Result<i64> {
+        let sent = self.opening.clock.now();
+        let ttl = self.opening.ttl.as_millis().div_ceil(1000).try_into().unwrap_or(i64::MAX);
+        let lease = connection.ask("open session", LeaseGrantRequest { ttl, id: 0 }).await?.id;
+        let key = PutRequest { key: self.keys.session(lease), lease, ..PutRequest::default() };
+        let opened = connection.ask("open session", TxnRequest { success: vec![put(key)], ..TxnRequest::default() });
+        let revision = opened.await?.revision();
+        self.lease.store(lease, Ordering::Release);
+        self.places.raise(1);
+        self.places.session.confirm(sent);
+        Ok(revision)
+    }
+
+    async fn resume(&self, connection: &Connection) -> Result<Option<i64>> {
+        const RESUME: &str = "resume session";
+        let sent = self.opening.clock.now();
+        let txn =
+            TxnRequest { compare: vec![is_there(self.key())], success: self.raise_epoch().into(), failure: Vec::new() };
+        let is_alive = self.keep_alive(connection, RESUME).await?;
+        let mut resumed = connection.ask(RESUME, txn).await?;
+        let Some(key) = resumed.key(1).filter(|_| is_alive) else {
+            self.places.end(Loss::Expired);
+            return Ok(None);
+        };
+        self.places.raise(key.version.cast_unsigned());
+        self.places.session.confirm(sent);
+        let keys = connection.ask(RESUME, LeaseTimeToLiveRequest { id: self.lease(), keys: true }).await?.keys;
+        for (name, request) in keys.iter().filter_map(|key| self.keys.parse(key)) {
+            // A place that was given up, and whose deletion was never sent.
+            if let Some(request) = request.filter(|request| self.places.slot(*request).is_none()) {
+                self.leave(connection, &PlaceId { name, request }, None).await?;
+            }
+        }
+        self.lose_missing(connection).await?;
+        Ok(Some(resumed.revision()))
+    }
+
+    /// Marks grants whose keys are gone as broken, where there is a record of it, or removed.
+    async fn lose_missing(&self, connection: &Connection) -> Result<()> {
+        let granted = |(name, ids): (Name, Vec<RequestId>)| {
+            let place = move |request| PlaceId { name: name.clone(), request };
+            ids.into_iter().filter_map(move |id| Some((place(id), self.places.seq(id)?)))
+        };
+        let held: Vec<_> = self.places.held().into_iter().flat_map(granted).collect();
+        for held in held.chunks(OPS) {
+            let keys = held.iter().map(|(place, _)| read(one(self.keys.place(self.lease(), place))));
+            let success = keys.chain([read(all(self.keys.records(self.lease())))]).collect();
+            let mut found = connection.ask("renew", TxnRequest { success, ..TxnRequest::default() }).await?;
+            let is_there = |(at, (_, grant)): (usize, &(PlaceId, u64))| {
+                found.key(at).is_some_and(|key| key.create_revision.cast_unsigned() == *grant)
+            };
+            let are_there: Vec<_> = held.iter().enumerate().map(is_there).collect();
+            found.range(held.len()).unwrap_or_default().kvs.iter().for_each(|kv| self.broken(kv));
+            for ((place, grant), _) in held.iter().zip(are_there).filter(|(_, is_there)| !is_there) {
+                // Unless the place was granted anew meanwhile.
+                if self.places.seq(place.request) == Some(*grant) {
+                    self.places.missing(place.request);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports the break that a key is the record of.
+    fn broken(&self, kv: &KeyValue) {
+        let Some(Break { place, token: Some(grant), reason, .. }) = self.keys.broken(kv) else { return };
+        self.places.told_broken(Broken { place, grant: grant.get(), reason });
+    }
+
+    fn received(&self, connection: &Connection, answer: &WatchResponse) {
+        let is_deleted = answer.events.iter().any(|event| event.r#type == DELETED);
+        if answer.watch_id != SESSION_WATCH {
+            let Some(Watched { place, grants, .. }) = connection.fired(answer) else { return };
+            match (grants.filter(|_| is_deleted), self.places.slot(place)) {
+                (Some(grant), _) => self.places.told_granted(place, grant),
+                // Compacted, or changed: a look says how the place stands.
+                (None, Some(slot)) => self.places.look_at(&slot.place.name),
+                (None, None) => {}
+            }
+            return;
+        }
+        if answer.canceled {
+            connection.close();
+        }
+        let is_own =
+            |event: &KeyEvent| event.r#type == DELETED && event.kv.as_ref().is_some_and(|kv| kv.key == self.key());
+        if answer.events.iter().any(is_own) && !self.closes.load(Ordering::Acquire) {
+            self.places.end(Loss::Expired);
+        }
+        answer.events.iter().filter_map(|event| event.kv.as_ref()).for_each(|kv| self.broken(kv));
+    }
+
+    fn line(&self, name: &Name, listed: RangeResponse) -> Line {
+        let revision = listed.header.unwrap_or_default().revision;
+        Line { keys: self.keys.contenders(name, listed.kvs), revision }
+    }
+
+    async fn read_line(&self, connection: &Connection, name: &Name) -> Result<Line> {
+        Ok(self.line(name, connection.ask("look", all(self.keys.queue(name.as_str()))).await?))
+    }
+
+    /// The standing of the place at `position` of `line`, and the contenders ahead. A waiting place watches the keys that can let it in.
+    fn judge(&self, connection: &Connection, place: &PlaceId, line: &Line, position: usize) -> (Admission, Ahead) {
+        let (ahead, mine) = (&line.keys[..position], &line.keys[position]);
+        let claims = ahead.iter().map(|key| key.claim);
+        let admission = judge(claims.clone(), mine.claim);
+        let many = Ahead::of(position, granted_of(claims.clone()));
+        let (queue, place) = (self.keys.queue(place.name.as_str()), place.request);
+        let watched = match hears_behind(claims, mine.claim).filter(|_| admission == Admission::Wait) {
+            None => {
+                connection.unwatch(place);
+                return (admission, many);
+            }
+            Some(Hear::Departure(at)) => {
+                // Behind one key alone, its deletion grants the place with nothing asked.
+                let grants = (mine.claim == Claim::MUTEX && position == 1).then_some(mine.seq);
+                Watched { place, key: ahead[at].key.clone(), range_end: Vec::new(), grants }
+            }
+            // A grant changes no key, so the place looks after any change of the queue.
+            Some(Hear::AnyDepartureAhead | Hear::GrantOrDeparture(_)) => {
+                Watched { place, range_end: end_of(&queue), key: queue, grants: None }
+            }
+        };
+        connection.watch(watched, line.revision);
+        (admission, many)
+    }
+
+    async fn look(&self, connection: &Connection, asked: &PlacesByName) -> Result<Look> {
+        let mut names = Vec::new();
+        for (name, ids) in asked {
+            let line = self.read_line(connection, name).await?;
+            let mut places = Vec::new();
+            for id in ids {
+                let place = PlaceId { name: name.clone(), request: *id };
+                let Some(position) = line.keys.iter().position(|key| key.request == Some(*id)) else {
+                    connection.unwatch(*id);
+                    places.push(Seen::Missing);
+                    continue;
+                };
+                let seq = line.keys[position].seq;
+                places.push(match self.judge(connection, &place, &line, position) {
+                    (Admission::Admitted, _) => Seen::Granted(seq),
+                    (_, ahead) => Seen::Waiting(seq, Some(ahead)),
+                });
+            }
+            names.push(Looked { look_in: None, places });
+        }
+        Ok(Look { alive: true, names })
+    }
+}
+
+impl Served for EtcdSession {
+    type Dial = Dialler;
+
+    fn places(&self) -> &Arc<Places> {
+        &self.places
+    }
+
+    fn bucket_of(&self, _: &Name) -> u16 {
+        0
+    }
+
+    async fn enter(&self, connection: &Connection, entry: &Entry, _again: bool) -> Result<Enter> {
+        let place = PlaceId { name: entry.name.clone(), request: entry.id };
+        let (session, key) = (self.key(), self.keys.place(self.lease(), &place));
+        let epoch = self.places.epoch();
+        let value = value(entry, &self.opening.owner, self.opening.clock.wall())?;
+        let join = PutRequest { key: key.clone(), value, lease: self.lease(), ..PutRequest::default() };
+        let txn = TxnRequest {
+            compare: vec![has_version(session.clone(), epoch), made_in(key.clone(), 0)],
+            success: vec![put(join), read(all(self.keys.queue(entry.name.as_str())))],
+            failure: vec![read(one(session))],
+        };
+        let mut answer = match connection.ask("enter", txn).await {
+            Err(error) if error.kind() == ErrorKind::Lost => return Ok(Enter::Gone),
+            answer => answer?,
+        };
+        let line = match answer.succeeded {
+            true => self.line(&entry.name, answer.range(1).ok_or_else(|| strange("enter"))?),
+            false => {
+                let Some(session) = answer.key(0) else { return Ok(Enter::Gone) };
+                if session.version.cast_unsigned() != epoch {
+                    return Ok(Enter::Stale(session.version.cast_unsigned()));
+                }
+                // The request was sent before, and its place is there.
+                self.read_line(connection, &entry.name).await?
+            }
+        };
+        let position = line.keys.iter().position(|key| key.request == Some(entry.id));
+        let Some(position) = position else { return Ok(Enter::Again) };
+        let seq = line.keys[position].seq;
+        match self.judge(connection, &place, &line, position) {
+            (Admission::Admitted, _) => Ok(Enter::Granted(seq)),
+            (Admission::Wait, ahead) if entry.wait => {
+                Ok(Enter::Waiting { seq, ahead: Some(ahead), look_in: Some(FIRST_LOOK) })
+            }
+            (refused, _) => {
+                self.leave(connection, &place, Some(seq)).await?;
+                Ok(if let Admission::Conflict(theirs) = refused { Enter::Conflict(theirs) } else { Enter::Busy })
+            }
+        }
+    }
+
+    async fn leave(&self, connection: &Connection, place: &PlaceId, seq: Option<u64>) -> Result<bool> {
+        connection.unwatch(place.request);
+        let key = self.keys.place(self.lease(), place);
+        let compare = seq.map(|seq| made_in(key.clone(), seq)).into_iter().collect();
+        let txn = TxnRequest { compare, success: vec![delete(key)], failure: Vec::new() };
+        Ok(connection.ask("leave", txn).await?.has_deleted(0))
+    }
+
+    async fn lighten(&self, connection: &Connection, place: &PlaceId, seq: u64, claim: Claim) -> Result<Lightened> {
+        let key = self.keys.place(self.lease(), place);
+        let kvs = connection.ask("downgrade", one(key.clone())).await?.kvs;
+        let found = self.keys.contenders(&place.name, kvs).pop().filter(|found| found.seq == seq);
+        let Some(value) = found.and_then(|found| found.lightened(claim)) else { return Ok(Lightened::Missing) };
+        let change = PutRequest { key: key.clone(), value, ignore_lease: true, ..PutRequest::default() };
+        let txn = TxnRequest { compare: vec![made_in(key, seq)], success: vec![put(change)], failure: Vec::new() };
+        let is_done = connection.ask("downgrade", txn).await?.succeeded;
+        Ok(if is_done { Lightened::Done } else { Lightened::Missing })
+    }
+
+    async fn withdraw(&self, connection: &Connection, place: &PlaceId) -> Result<Withdrawn> {
+        connection.unwatch(place.request);
+        let delete = delete(self.keys.place(self.lease(), place));
+        let success = self.raise_epoch().into_iter().chain([delete]).collect();
+        let txn = TxnRequest { compare: vec![is_there(self.key())], success, failure: Vec::new() };
+        let mut answer = connection.ask("cancel", txn).await?;
+        let epoch = answer.key(1).map(|session| session.version.cast_unsigned());
+        Ok(Withdrawn { epoch, was_there: answer.has_deleted(2) })
+    }
+
+    async fn renew(&self, connection: &Connection, _known: &[(PlaceId, u64)]) -> Result<bool> {
+        let is_alive = self.keep_alive(connection, "renew").await?;
+        if is_alive {
+            self.lose_missing(connection).await?;
+        }
+        Ok(is_alive)
+    }
+
+    /// The grants in whose queue there is a newer key. A key of a longer name counts, so a grant may be given up for nothing.
+    async fn waited_for(&self, connection: &Connection, grants: &[PlaceId]) -> Result<Vec<RequestId>> {
+        let mut found = Vec::new();
+        for grants in grants.chunks(OPS) {
+            let newest = |place: &PlaceId| read(newest(self.keys.queue(place.name.as_str())));
+            let success = grants.iter().map(newest).collect();
+            let mut answer = connection.ask("look", TxnRequest { success, ..TxnRequest::default() }).await?;
+            for (at, place) in grants.iter().enumerate() {
+                let newest = answer.key(at).map(|kv| kv.create_revision.cast_unsigned());
+                found.extend((newest > self.places.seq(place.request)).then_some(place.request));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Leases end what dead sessions left.
+    fn tidy_up(&self) {}
+
+    async fn close(&self, connection: &Connection) -> Result<()> {
+        self.closes.store(true, Ordering::Release);
+        match connection.ask("close session", LeaseRevokeRequest { id: self.lease() }).await {
+            Err(error) if error.kind() != ErrorKind::Lost => Err(error),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The store: its sessions, and queues, names and breaks as others see them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_core::future::BoxFuture;
+
+use super::CAPABILITY;
+use super::connection::Connection;
+use super::dial::{Link, link};
+use super::keys::{Keys, QueueKey};
+use super::ops::{all, delete, made_in, put};
+use super::proto::{LeaseGrantRequest, PutRequest, RangeRequest, TxnRequest};
+use super::session::EtcdSession;
+use super::url::Config;
+use crate::error::Result;
+use crate::kit::record::{self, Record};
+use crate::kit::served::Places;
+use crate::kit::server::{Events, Server, ServerStore};
+use crate::name::Name;
+use crate::queue::view::granted_of;
+use crate::store::{Break, Capability, Contender, Grant, Opening, Page, Queue, Store, StoreUrl};
+use crate::token::FencingToken;
+
+/// How many keys one request for names reads.
+const KEYS: i64 = 1000;
+/// How long the record of a break stays, in seconds.
+const RECORD_TTL: i64 = 30 * 86_400;
+
+pub(super) fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
+    Box::pin(async move {
+        let config = Config::from_url(url)?;
+        let keys = Arc::new(Keys::new(&config.prefix));
+        Ok(Arc::new(ServerStore::new(Etcd { config, keys })) as _)
+    })
+}
+
+struct Etcd {
+    config: Arc<Config>,
+    keys: Arc<Keys>,
+}
+
+impl fmt::Debug for Etcd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.config, f)
+    }
+}
+
+impl Etcd {
+    async fn contenders(&self, connection: &Connection, name: &Name) -> Result<Vec<QueueKey>> {
+        let listed = connection.ask("queue", all(self.keys.queue(name.as_str()))).await?;
+        Ok(self.keys.contenders(name, listed.kvs))
+    }
+}
+
+/// How far a listing of names came: after this key.
+#[derive(Default)]
+pub(super) struct Listed(Option<Vec<u8>>);
+
+impl Server for Etcd {
+    type Session = EtcdSession;
+    type Listed = Listed;
+
+    fn capability(&self) -> &Capability {
+        &CAPABILITY
+    }
+
+    fn session(&self, opening: Opening, events: Events) -> Result<(Arc<EtcdSession>, Arc<Link>)> {
+        let session = Arc::new(EtcdSession::new(&self.keys, opening, Places::new(events)));
+        let link = link(&self.config, Some(Arc::clone(&session)));
+        Ok((session, link))
+    }
+
+    fn reader(&self) -> Arc<Link> {
+        link(&self.config, None)
+    }
+
+    async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {
+        let found = self.contenders(connection, name).await?;
+        let granted = granted_of(found.iter().map(|key| key.claim));
+        let contender = |(at, key): (usize, &QueueKey)| Contender {
+            grant: (at < granted).then(|| Grant::new(FencingToken::new(key.seq))),
+            ..key.contender()
+        };
+        let contenders = found.iter().enumerate().map(contender).collect();
+        Ok(Queue::page_of(name.clone(), contenders, page))
+    }
+
+    async fn names(
+        &self,
+        connection: &Connection,
+        Listed(after): Listed,
+        prefix: &str,
+    ) -> Result<(Vec<Name>, Option<Listed>)> {
+        let [start, end] = self.keys.beginning_with(prefix);
+        // The smallest key after another one is that one and a zero byte.
+        let key = after.map_or(start, |after| [after, vec![0]].concat());
+        let range = RangeRequest { key, range_end: end, limit: KEYS, keys_only: true, ..RangeRequest::default() };
+        let listed = connection.ask("names", range).await?;
+        let mut names: Vec<Name> = listed.kvs.iter().filter_map(|kv| Some(self.keys.parse(&kv.key)?.0)).collect();
+        names.retain(|name| name.as_str().starts_with(prefix));
+        names.dedup();
+        let last = listed.kvs.into_iter().next_back().filter(|_| listed.more);
+        Ok((names, last.map(|kv| Listed(Some(kv.key)))))
+    }
+
+    /// Deletes the key of a grant and writes the record, which its session watches, in one transaction.
+    async fn break_grant(&self, connection: &Connection, order: &Break) -> Result<bool> {
+        let (keys, place) = (&*self.keys, &order.place);
+        let Some(grant) = order.token.map(FencingToken::get) else { return Ok(false) };
+        let value = record::text("break", &Record::of(order))?.into_bytes();
+        let found = self.contenders(connection, &place.name).await?;
+        let is_meant = |key: &&QueueKey| key.seq == grant && key.contender().id == place.request;
+        let Some(found) = found.iter().find(is_meant) else {
+            // The same order may have been given before.
+            let written = connection.ask("break", all(keys.all_records())).await?.kvs;
+            return Ok(written
+                .iter()
+                .any(|kv| kv.value == value && keys.broken(kv).is_some_and(|it| it.place == *place)));
+        };
+        let lease = connection.ask("break", LeaseGrantRequest { ttl: RECORD_TTL, id: 0 }).await?.id;
+        let key = keys.record(found.lease, &place.name, grant);
+        let txn = TxnRequest {
+            compare: vec![made_in(found.key.clone(), grant)],
+            success: vec![delete(found.key.clone()), put(PutRequest { key, value, lease, ..PutRequest::default() })],
+            failure: Vec::new(),
+        };
+        Ok(connection.ask("break", txn).await?.succeeded)
+    }
+
+    async fn breaks(&self, connection: &Connection, name: &Name) -> Result<Vec<Break>> {
+        let written = connection.ask("breaks", all(self.keys.all_records())).await?.kvs;
+        let breaks = written.iter().filter_map(|kv| self.keys.broken(kv));
+        Ok(breaks.filter(|broken| broken.place.name == *name).collect())
+    }
+}

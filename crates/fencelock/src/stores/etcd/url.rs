@@ -1,0 +1,121 @@
+//! The parts and options of an `etcd:` or `etcds:` URL.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::address::{HostPort, NoServer};
+use crate::kit::dial::{Addresses, LastServer};
+use crate::kit::tls::Tls;
+use crate::store::StoreUrl;
+use crate::store::secret::{Secret, TWO_PASSWORDS};
+
+pub(super) const OPTIONS: &[&str] = &["password_file"];
+pub(super) const TLS_OPTIONS: &[&str] = &["password_file", "tls_ca", "tls_cert", "tls_key"];
+
+const PORT: u16 = 2379;
+
+/// How the members are reached, and where the locks stand.
+pub(super) struct Config {
+    pub(super) servers: Vec<HostPort>,
+    pub(super) last: LastServer,
+    pub(super) addresses: Addresses,
+    pub(super) tls: Option<Tls>,
+    /// User and password.
+    pub(super) login: Option<(String, Secret)>,
+    /// Every key of a lock begins with it.
+    pub(super) prefix: String,
+}
+
+fn bad(message: &'static str) -> Error {
+    Error::new(ErrorKind::Config, "etcd store", message)
+}
+
+impl Config {
+    pub(super) fn from_url(mut url: StoreUrl) -> Result<Arc<Self>> {
+        let is_secure = url.scheme() == "etcds";
+        let tls = if is_secure { Some(Tls::from_url(&mut url, Some("h2"))?) } else { None };
+        let login = login(&mut url)?;
+        url.refuse_other_options(if is_secure { TLS_OPTIONS } else { OPTIONS })?;
+        let path = url.path().strip_prefix('/').unwrap_or_default();
+        let prefix = if path.is_empty() || path.ends_with('/') { path.to_owned() } else { format!("{path}/") };
+        let server = |(_, server): (Option<String>, String)| {
+            HostPort::parse(&server, PORT).map_err(|fault| match fault {
+                NoServer::Form => bad("members are named as in etcd://host1:2379,host2,host3/locks"),
+                NoServer::Port => bad("a port is 1 to 65535"),
+            })
+        };
+        let servers = url.servers()?.into_iter().map(server).collect::<Result<_>>()?;
+        let (last, addresses) = (LastServer::default(), Addresses::default());
+        let config = Self { servers, last, addresses, tls, login, prefix };
+        if config.login.is_some() && config.tls.is_none() {
+            tracing::warn!(server = ?config, "The password is sent in the clear: the scheme is not etcds.");
+        }
+        Ok(Arc::new(config))
+    }
+
+    pub(super) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "etcds" } else { "etcd" }
+    }
+}
+
+fn login(url: &mut StoreUrl) -> Result<Option<(String, Secret)>> {
+    let secret = url.take_secret()?;
+    let (user, given) = url.credentials().map_or(("", ""), |given| given.split_once(':').unwrap_or((given, "")));
+    match (user, given, secret) {
+        (_, given, Some(_)) if !given.is_empty() => Err(bad(TWO_PASSWORDS)),
+        ("", "", None) => Ok(None),
+        ("", ..) | (_, "", None) => Err(bad(
+            "user and password go together, as in etcd://user:password@host; a client certificate needs neither",
+        )),
+        (user, given, secret) => Ok(Some((user.to_owned(), secret.unwrap_or_else(|| Secret::Given(given.to_owned()))))),
+    }
+}
+
+/// Shows no credentials.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let servers: Vec<_> = self.servers.iter().map(HostPort::to_string).collect();
+        write!(f, "{}://{}/{}", self.scheme(), servers.join(","), self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(url: &str) -> Result<Arc<Config>> {
+        Config::from_url(StoreUrl::parse(url)?)
+    }
+
+    #[test]
+    fn members_and_the_prefix_of_the_keys_are_read() {
+        for (url, shown) in [
+            ("etcd://a:1,b,[::1]:3/locks", "etcd://a:1,b:2379,[::1]:3/locks/"),
+            ("etcd://a/locks/", "etcd://a:2379/locks/"),
+            ("etcd://a//locks", "etcd://a:2379//locks/"),
+            ("etcd://a", "etcd://a:2379/"),
+            ("etcd://me:s3cret@a/x", "etcd://a:2379/x/"),
+        ] {
+            assert_eq!(format!("{:?}", config(url).unwrap()), shown);
+        }
+        assert_eq!(config("etcd://a").unwrap().prefix, "");
+    }
+
+    #[test]
+    fn credentials_that_are_half_given_and_unknown_options_are_refused() {
+        for url in [
+            "etcd://",
+            "etcd://a:x/",
+            "etcd://me@a",
+            "etcd://:s3cret@a",
+            "etcd://a?password_file=/x",
+            "etcd://me:s3cret@a?password_file=/x",
+            "etcd://a?tls_ca=/x",
+        ] {
+            let error = config(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{url}");
+            assert!(!error.to_string().contains("s3cret"), "{error}");
+        }
+    }
+}
