@@ -12,8 +12,9 @@ use fencelock_testbed::redis::{Server, Settings};
 
 /// A directory, and a session of a minute on each kind of server.
 fn stores() -> impl Iterator<Item = Place> {
-    std::iter::once(Place::new())
-        .chain(KINDS.iter().map(|kind| Place::with_store(kind.shared().url_with("ttl_ms=60000&renew_interval_ms=500"))))
+    std::iter::once(Place::new()).chain(
+        KINDS.iter().map(|kind| Place::with_store(kind.shared().url_with("ttl_ms=60000&renew_interval_ms=500")).made()),
+    )
 }
 
 #[test]

@@ -234,6 +234,7 @@ fn a_mariadb_that_does_not_wait_for_its_disk_is_found_out() {
     let bad = ["--innodb-flush-log-at-trx-commit=2", "--wait-timeout=60"];
     let settings = bad.iter().fold(mysql::Settings::default(), |settings, option| settings.with(option));
     let server = mysql::Server::start(settings).unwrap();
+    drop(Place::with_store(patient(&server.url())).made());
     let (code, said) = report(&patient(&server.url()));
     assert_eq!(code, 1, "{said}");
     assert!(found(&said, "warning", &["innodb_flush_log_at_trx_commit is 2"]), "{said}");

@@ -70,9 +70,9 @@ fn names_that_a_collation_takes_for_one_are_refused_together_and_inside_each_oth
 
 #[test]
 fn mariadb_is_another_name_of_the_scheme() {
-    let url = KIND.shared().url();
+    let url = KIND.shared().url_with("ttl_ms=60000");
     let other = url.replacen("mysql:", "mariadb:", 1);
-    let held = Place::with_store(url).fencelock(&["run", "job", "--", "true"]).output().unwrap();
+    let held = Place::with_store(url).made().fencelock(&["run", "job", "--", "true"]).output().unwrap();
     assert_eq!(code(&held), 0, "{}", stderr(&held));
     assert_eq!(code(&output(&mut Place::with_store(other).run(&["--try", "job"], "true"))), 0);
 }

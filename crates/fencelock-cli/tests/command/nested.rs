@@ -37,9 +37,9 @@ fn a_lock_inside_itself_ends_at_once_and_names_the_command_around_it() {
 
 #[test]
 fn a_lock_inside_itself_by_another_url_of_the_store_ends_at_once() {
-    let server = shared().url();
+    let server = shared().url_with("ttl_ms=60000");
     for (store, other) in
-        [(server.clone(), server.replace("127.0.0.1", "localhost")), (server.clone(), server + "?layout=fair")]
+        [(server.clone(), server.replace("127.0.0.1", "localhost")), (server.clone(), server + "&layout=fair")]
     {
         let place = Place::with_store(store);
         for inner in ["run job -- true", "run --quiet --try other job -- true", "acquire job --pid $$", "wait job"] {

@@ -281,7 +281,8 @@ fn ages_are_counted_by_the_clock_of_the_store() {
     let _holder = place.holder("job");
     for verb in [&["show", "job"][..], &["ls"], &["top", "--once"]] {
         let shown = output(&mut place.fencelock(verb));
-        let line = stdout(&shown).lines().find(|line| line.contains("to test")).unwrap().to_owned();
+        let table = stdout(&shown);
+        let line = table.lines().find(|line| line.contains("to test")).unwrap_or_else(|| panic!("{verb:?}: {shown:?}"));
         assert!(!line.contains("day") && !line.contains("3d") && !line.contains("72h"), "{verb:?}: {line}");
     }
     let served = Served::start(&place, &[]);

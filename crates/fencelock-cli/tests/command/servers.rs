@@ -46,7 +46,7 @@ on_each!(mysql postgres redis zookeeper);
 
 /// A session that no slowness of a test ends, in a part of the server that nobody else uses.
 fn place(kind: &'static Kind) -> Place {
-    Place::with_store(kind.shared().url_with("ttl_ms=60000"))
+    Place::with_store(kind.shared().url_with("ttl_ms=60000")).made()
 }
 
 fn run_gives_tokens_that_rise_and_ends_as_its_command_does(kind: &'static Kind) {
@@ -114,7 +114,7 @@ fn waiters_run_in_the_order_of_their_arrival_and_are_shown_in_it(kind: &'static 
 fn who_waits_behind_a_suspended_waiter_gets_the_lock(kind: &'static Kind) {
     // Longer than a test waits for anything, so that the place of a stopped waiter does not go by itself; ZooKeeper grants less.
     let ttl = if kind.scheme == "zk" { "ttl_ms=120000" } else { "ttl_ms=600000" };
-    Place::with_store(kind.shared().url_with(ttl)).passes_by_a_waiter_that_is_suspended();
+    Place::with_store(kind.shared().url_with(ttl)).made().passes_by_a_waiter_that_is_suspended();
 }
 
 fn those_who_share_run_together_and_are_shown_as_what_they_are(kind: &'static Kind) {

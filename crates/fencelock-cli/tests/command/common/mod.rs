@@ -68,6 +68,13 @@ impl Place {
         Self { elsewhere: Some(url.into()), ..Self::new() }
     }
 
+    /// With the schema in the store: a busy MariaDB takes longer to make it than a client waits by default.
+    pub(crate) fn made(self) -> Self {
+        let (code, said) = ended(&mut self.run(&["--connect-wait", "180s", "--quiet", "the-first-lock"], "true"));
+        assert_eq!(code, 0, "{said}");
+        self
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
