@@ -13,7 +13,8 @@ const LONG: u64 = 3_600_000;
 #[tokio::test]
 async fn who_has_no_session_reads_notes_and_there_is_none_before_the_tables() {
     let url = database();
-    let looker = Client::builder().session_when_needed(true).connect(&url).await.unwrap();
+    let looker =
+        Client::builder().session_when_needed(true).ttl(Duration::from_millis(LONG)).connect(&url).await.unwrap();
     let before = looker.note("job").await.unwrap();
     assert_eq!(before.note, None);
     let guard = acquire(&client(&url, LONG).await, "job").await;

@@ -3,7 +3,9 @@
 use fencelock::postgres::HOLD;
 use fencelock::{ErrorKind, Name};
 
-use crate::lab::{acquire, acquiring, client, code, connection, database, queued, refusals, soon, until, until_queued};
+use crate::lab::{
+    acquire, acquiring, client, code, connection, database, patient_user, queued, refusals, soon, until, until_queued,
+};
 
 #[tokio::test]
 async fn a_transaction_that_keeps_the_lock_of_a_dead_holder_is_named_by_errors_queues_and_lists() {
@@ -12,7 +14,7 @@ async fn a_transaction_that_keeps_the_lock_of_a_dead_holder_is_named_by_errors_q
         let (one, other, admin) = (client(&url, 60_000).await, client(&url, 60_000).await, connection(&url).await);
         let guard = acquire(&one, "job").await;
         let token = guard.token().unwrap().to_i64();
-        let users = [connection(&format!("{url}?application_name=idler")).await, connection(&url).await];
+        let users = [patient_user(&format!("{url}?application_name=idler")).await, patient_user(&url).await];
         for user in &users[..transactions] {
             user.batch_execute(begin).await.unwrap();
             user.execute(HOLD, &[&"job", &token]).await.unwrap();
@@ -65,7 +67,7 @@ async fn a_grant_is_held_until_the_transaction_ends_and_nobody_is_granted_meanwh
         let guard = acquire(&one, "job").await;
         let waiting = acquiring(&other, "job");
         until_queued(&other, "job", 2).await;
-        let user = connection(&url).await;
+        let user = patient_user(&url).await;
         user.batch_execute("BEGIN").await.unwrap();
         user.execute(HOLD, &[&"job", &guard.token().unwrap().to_i64()]).await.unwrap();
         let releasing = tokio::spawn(guard.release());
@@ -130,7 +132,7 @@ async fn a_dead_holders_lock_is_not_passed_on_before_its_transaction_ends() {
     let (url, _) = database();
     let (dying, other) = (client(&url, 60_000).await, client(&url, 60_000).await);
     let guard = acquire(&dying, "job").await;
-    let user = connection(&url).await;
+    let user = patient_user(&url).await;
     user.batch_execute("BEGIN; CREATE TABLE written (by text)").await.unwrap();
     user.execute(HOLD, &[&"job", &guard.token().unwrap().to_i64()]).await.unwrap();
     let waiting = acquiring(&other, "job");

@@ -84,6 +84,24 @@ pub(crate) async fn until_queued(client: &Client, name: &str, count: usize) {
     until(&format!("{count} queue"), is_so).await;
 }
 
+/// Why this URL can never be used.
+pub(crate) async fn refused(url: &str) -> Error {
+    soon(async {
+        loop {
+            match Client::connect(url).await {
+                Err(error) if error.is_retryable() => tokio::time::sleep(Duration::from_millis(2)).await,
+                connected => return connected.expect_err("the URL can be used"),
+            }
+        }
+    })
+    .await
+}
+
+/// A connection of a user whose transactions may be idle for longer than any test waits. `hold` limits others to a minute.
+pub(crate) async fn patient_user(url: &str) -> tokio_postgres::Client {
+    connection(&with(url, "options=-c%20idle_in_transaction_session_timeout%3D1h")).await
+}
+
 /// A connection of a user's own.
 pub(crate) async fn connection(url: &str) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();

@@ -7,7 +7,7 @@ use fencelock::{Client, ErrorKind, Loss};
 use futures_util::future::join_all;
 use tokio_postgres::error::SqlState;
 
-use crate::lab::{LONG, OFTEN, acquire, acquiring, client, connection, database, soon, until, with};
+use crate::lab::{LONG, OFTEN, acquire, acquiring, client, connection, database, refused, soon, until, with};
 
 /// As tutorials make it.
 const TABLE: &str = "CREATE TABLE distributed_lock (id bigserial PRIMARY KEY, lock_key varchar(64) NOT NULL UNIQUE, lock_value varchar(255) NOT NULL, \
@@ -152,7 +152,7 @@ async fn times_without_a_zone_are_those_of_the_zone_that_is_given_and_the_error_
     let user = connection(&url).await;
     let tokyo = "ALTER DATABASE %I SET TimeZone = ''Asia/Tokyo''";
     user.batch_execute(&format!("DO $$ BEGIN EXECUTE format('{tokyo}', current_database()); END $$")).await.unwrap();
-    let error = Client::connect(&layout).await.unwrap_err();
+    let error = refused(&layout).await;
     assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("zone=Asia/Tokyo"), "{error}");
     // In summer, sessions of the zone CET are two hours ahead of UTC, and `AT TIME ZONE 'CET'` is one.
     for zone in ["Mars/Olympus", "CET", "WET"] {
@@ -242,7 +242,7 @@ async fn a_table_with_which_two_could_hold_one_lock_is_refused_and_told_what_hel
         ),
     ] {
         let (_, layout) = with_table(&changed).await;
-        let error = Client::connect(&layout).await.unwrap_err();
+        let error = refused(&layout).await;
         assert!(error.kind() == kind && error.to_string().contains(told), "{changed}: {error}");
     }
     let further = TABLE.replace("created_at timestamptz DEFAULT now()", "tenant text NOT NULL");
@@ -279,7 +279,7 @@ async fn a_table_of_other_names_and_types_is_made_by_migrate_granted_and_listed(
     let error = client.break_grant(held[0].name().as_str(), &queue.contenders[0], "stuck").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     user.batch_execute("REVOKE ALL ON app.\"Locks\" FROM fencelock").await.unwrap();
-    let error = Client::connect(&layout).await.unwrap_err();
+    let error = refused(&layout).await;
     assert!(
         error.kind() == ErrorKind::Denied && error.to_string().contains("SELECT, INSERT, UPDATE, DELETE"),
         "{error}"

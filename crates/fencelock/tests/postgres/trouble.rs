@@ -4,28 +4,28 @@ use fencelock::postgres::{Migration, Schema};
 use fencelock::{Client, ErrorKind};
 use fencelock_testbed::postgres::Settings;
 
-use crate::lab::{acquire, acquiring, client, connection, database, server, soon, until, until_queued, with};
+use crate::lab::{acquire, acquiring, client, connection, database, refused, server, soon, until, until_queued, with};
 
 #[tokio::test]
 async fn tables_that_are_unlogged_in_part_are_refused() {
     let (url, _) = database();
     // Also where nothing else is new since the last session.
-    acquire(&Client::connect(&url).await.unwrap(), "job").await.release().await.unwrap();
+    acquire(&client(&url, 60_000).await, "job").await.release().await.unwrap();
     connection(&url).await.batch_execute("ALTER TABLE fencelock.place SET UNLOGGED").await.unwrap();
-    let error = Client::connect(&url).await.unwrap_err();
+    let error = refused(&url).await;
     assert!(error.kind() == ErrorKind::Config && error.to_string().contains("logged in part"), "{error}");
 }
 
 #[tokio::test]
 async fn a_table_with_a_column_of_another_release_is_refused_as_another_layout() {
     let (url, _) = database();
-    let one = Client::connect(&url).await.unwrap();
+    let one = client(&url, 60_000).await;
     acquire(&one, "job").await.release().await.unwrap();
     // A session that closes meanwhile would deadlock with the deletion and the alteration.
     one.close().await.unwrap();
     let altered = "ALTER TABLE fencelock.session ADD COLUMN other text NOT NULL";
     connection(&url).await.batch_execute(&format!("DELETE FROM fencelock.session; {altered}")).await.unwrap();
-    let error = Client::connect(&url).await.unwrap_err();
+    let error = refused(&url).await;
     assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("23502"), "{error}");
 }
 

@@ -4,7 +4,9 @@ use fencelock::postgres::{HOLD, Schema};
 use fencelock::{ErrorKind, Name};
 use fencelock_testbed::postgres::{OWNER, Settings};
 
-use crate::lab::{acquire, acquiring, client, connection, database, server, soon, until, until_queued, with};
+use crate::lab::{
+    acquire, acquiring, client, connection, database, patient_user, server, soon, until, until_queued, with,
+};
 
 /// Three rows in seven that a request writes make the server undo it: at once with `trouble`, at the commit with `late_trouble`.
 const TROUBLE: &str = "CREATE SEQUENCE public.row_number;
@@ -134,7 +136,7 @@ async fn each_connection_of_a_client_may_be_ended_at_the_server_and_no_lock_is_l
         let guard = acquire(&one, "job").await;
         let waiting = acquiring(&other, "job");
         until_queued(&looker, "job", 2).await;
-        let user = connection(&own.url()).await;
+        let user = patient_user(&own.url()).await;
         user.batch_execute("BEGIN").await.unwrap();
         user.execute(HOLD, &[&"job", &guard.token().unwrap().to_i64()]).await.unwrap();
         let releasing = tokio::spawn(guard.release());
