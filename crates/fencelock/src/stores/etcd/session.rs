@@ -110,7 +110,7 @@ impl EtcdSession {
             weak.upgrade().iter().for_each(|connection| self.received(connection, &answer));
         };
         let watching = connection.keep_watching(own, requests, received);
-        // Both run in one task: no event is handled between the answer to a look and what the look changes.
+        // Both run in one task: no event is handled between the last answer to a look and what the look changes.
         Ok(future::join(repair, watching).map(drop).boxed())
     }
 
@@ -243,9 +243,11 @@ impl EtcdSession {
     }
 
     async fn look(&self, connection: &Connection, asked: &PlacesByName) -> Result<Look> {
+        let lines = asked.iter().map(|(name, _)| self.read_line(connection, name));
+        let lines = future::try_join_all(lines).await?;
         let mut names = Vec::new();
-        for (name, ids) in asked {
-            let line = self.read_line(connection, name).await?;
+        // From here on the task does not wait: an event of a watch that this look sets comes after what the look changes.
+        for ((name, ids), line) in asked.iter().zip(lines) {
             let mut places = Vec::new();
             for id in ids {
                 let place = PlaceId { name: name.clone(), request: *id };
