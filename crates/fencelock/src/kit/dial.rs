@@ -27,7 +27,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
 /// How long an address, or the name server, may take before the next address, or the one that worked last, is dialled as well.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// What is wrong when a dialling was given up for its time while the name server had not answered.
+/// The error of a dialling that ran out of time before the name server answered.
 const UNRESOLVED: &str = "the name of the server was not resolved in time: the name server gave no answer";
 
 /// What is known of the addresses of servers. Shared by all who use one store URL.

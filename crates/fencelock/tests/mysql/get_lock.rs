@@ -7,7 +7,8 @@ use fencelock_testbed::{Proxy, Way};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
-use crate::lab::{acquire, acquiring, client, connection, database, refused, soon, until, until_refused_by, with};
+use crate::lab::{acquire, acquiring, client, connection, database, refused, soon, until, with};
+use crate::refused::until_refused_by;
 
 const LONG: u64 = 60_000;
 

@@ -11,6 +11,8 @@ mod kills;
 mod lab;
 mod limits;
 mod notes;
+#[path = "../refused/mod.rs"]
+mod refused;
 mod rights;
 mod shedlock;
 mod sticky;

@@ -7,9 +7,8 @@ use fencelock::{ErrorKind, Loss};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
-use crate::lab::{
-    OFTEN, acquire, acquiring, client, connection, database, refused, soon, until, until_refused_by, with,
-};
+use crate::lab::{OFTEN, acquire, acquiring, client, connection, database, refused, soon, until, with};
+use crate::refused::until_refused_by;
 
 /// As ShedLock's documentation has it.
 const TABLE: &str = "CREATE TABLE shedlock (name VARCHAR(64) NOT NULL, lock_until TIMESTAMP(3) NOT NULL, \

@@ -6,7 +6,8 @@ use fencelock::{Client, ErrorKind, Loss};
 use fencelock_testbed::postgres::KIND;
 use fencelock_testbed::{Proxy, Way};
 
-use crate::lab::{LONG, acquire, acquiring, client, connection, database, soon, until, until_refused_by, with};
+use crate::lab::{LONG, acquire, acquiring, client, connection, database, soon, until, with};
+use crate::refused::until_refused_by;
 
 /// A session of others: it takes the lock, or finds that it is held.
 async fn takes(user: &tokio_postgres::Client, key: &str) -> bool {

@@ -11,6 +11,8 @@ mod memory;
 mod notes;
 mod planted;
 mod pooled;
+#[path = "../refused/mod.rs"]
+mod refused;
 mod rights;
 mod schema;
 mod shedlock;

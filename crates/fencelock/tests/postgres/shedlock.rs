@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fencelock::postgres::{Migration, Schema};
 use fencelock::{Client, ErrorKind, Loss};
 
-use crate::lab::{LONG, OFTEN, acquire, acquiring, client, connection, database, soon, until, until_refused_by, with};
+use crate::lab::{LONG, OFTEN, acquire, acquiring, client, connection, database, soon, until, with};
+use crate::refused::until_refused_by;
 
 /// As ShedLock's documentation has it.
 const TABLE: &str = "CREATE TABLE shedlock (name varchar(64) NOT NULL, lock_until timestamp NOT NULL, locked_at timestamp NOT NULL, locked_by varchar(255) NOT NULL, PRIMARY KEY (name))";

@@ -149,14 +149,3 @@ pub(crate) async fn until_waits_in_vain(client: &Client, name: &str) {
     })
     .await;
 }
-
-/// Tries until a refusal names the holder. A refusal comes without the holder's name when the store takes longer than a tenth of a second to say it.
-pub(crate) async fn until_refused_by(holder: &str, client: &Client, name: &str) {
-    let mutex = client.mutex(name).unwrap();
-    until(&format!("a refusal names {holder}"), async || {
-        let error = soon(mutex.try_acquire()).await.expect_err("another program holds the lock");
-        assert!(error.is_contention(), "{error}");
-        error.to_string().contains(holder)
-    })
-    .await;
-}

@@ -42,6 +42,8 @@ mod redisson_shared;
 mod redisson_trouble;
 mod redlock;
 mod refusals;
+#[path = "../refused/mod.rs"]
+mod refused;
 mod sentinel;
 mod sticky;
 mod theirs;

@@ -6,7 +6,8 @@ use fencelock::{Client, ErrorKind, Guard, Loss, Name};
 use fencelock_testbed::redis::{Reply, Server, Settings};
 use fencelock_testbed::{Proxy, Way};
 
-use crate::lab::{PATIENCE, acquired, acquiring, client, server, soon, until, until_refused_by, until_waits_in_vain};
+use crate::lab::{PATIENCE, acquired, acquiring, client, server, soon, until, until_waits_in_vain};
+use crate::refused::until_refused_by;
 
 /// How another client releases and extends a lock: if the value is its own.
 const RELEASE: &str = "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) else return 0 end";

@@ -8,7 +8,8 @@ use fencelock::{Client, ErrorKind, Guard, Loss, Name};
 use fencelock_testbed::redis::Reply;
 use fencelock_testbed::{Proxy, Way};
 
-use crate::lab::{acquired, acquiring, client, soon, until, until_refused_by, until_waits_in_vain};
+use crate::lab::{acquired, acquiring, client, soon, until, until_waits_in_vain};
+use crate::refused::until_refused_by;
 use crate::theirs::*;
 
 #[tokio::test]

@@ -3,24 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fencelock::{Client, ErrorKind, Loss, Name};
+use fencelock::{ErrorKind, Loss, Name};
 use fencelock_zookeeper::{Acl, CreateMode};
 
 use crate::lab::{Lab, acquired, acquiring, observed, soon};
-
-/// Tries until a refusal names the holder. A refusal comes without the holder's name when the store takes longer than a tenth of a second to say it.
-async fn until_refused_by(holder: &str, client: &Client, name: &str) {
-    soon(async {
-        loop {
-            let busy = client.mutex(name).unwrap().try_acquire().await.unwrap_err();
-            assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
-            if busy.to_string().contains(holder) {
-                break;
-            }
-        }
-    })
-    .await;
-}
+use crate::refused::until_refused_by;
 
 /// One contender of every family, up to its number.
 const CONTENDERS: [&str; 5] = [

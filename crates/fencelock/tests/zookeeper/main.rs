@@ -37,6 +37,8 @@ mod late;
 mod line;
 mod notes;
 mod reach;
+#[path = "../refused/mod.rs"]
+mod refused;
 mod requests;
 mod sequence;
 mod sticky;
