@@ -1,4 +1,4 @@
-//! What `fencelock run` says when a lock ends before its command, where time plays no part.
+//! The message of `fencelock run` when a lock ends before its command for a reason other than time.
 
 #[path = "command/common/mod.rs"]
 mod common;
@@ -34,7 +34,7 @@ fn a_broken_lock_is_told_with_who_broke_it_and_why() {
     }
 }
 
-/// We are given the orphans of our descendants, and reap nobody.
+/// The test adopts the orphans of its descendants, and reaps none.
 #[test]
 fn processes_that_are_dead_and_that_nobody_reaps_are_not_said_to_be_left() {
     nix::sys::prctl::set_child_subreaper(true).unwrap();

@@ -1,6 +1,6 @@
-//! What a child does that a fork made without exec: it has a copy of every guard and client, and may end nothing of its parent's.
+//! A forked child without exec has a copy of every guard and client, and may end nothing of its parent's.
 //!
-//! One test alone in its process: whoever forks must have no other thread inside a lock.
+//! The test is alone in its process: when a process forks, no other thread may be inside a lock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -26,7 +26,7 @@ fn in_child(child: impl FnOnce()) {
     assert_eq!(status, Ok(0), "the child hung, or found something wrong (see above)");
 }
 
-/// What a child tries with the client and the guard of its parent, and with a client of its own.
+/// The child tries the client and the guard of its parent, and a client of its own.
 fn child(url: &str, (parent, held): (Client, Guard)) {
     assert_eq!(held.state(), GuardState::Lost(Loss::Closed));
     assert_eq!(parent.health(), Health::Closed);
@@ -55,7 +55,7 @@ fn a_child_of_a_fork_releases_nothing_of_its_parents_and_may_connect_anew() {
         let client = Client::connect(&url).unwrap();
         let held = client.mutex("job").unwrap().acquire().unwrap();
         let mut parents = Some((client, held));
-        // What the child takes, to its end, is its own copy.
+        // The child takes its own copy, which it keeps to its end.
         in_child(|| child(&url, parents.take().unwrap()));
         let (client, held) = parents.unwrap();
         held.check().unwrap();

@@ -1,4 +1,5 @@
-//! What the I/O thread is for, on the real clock: blocking code costs nobody a lock, and ends leave nothing.
+//! The purpose of the I/O thread, on the real clock: blocking code costs no client its lock, and no place outlives its
+//! owner.
 
 #[path = "thread_laws/caller.rs"]
 mod caller;
@@ -143,7 +144,7 @@ fn flush_waits_for_no_longer_than_it_is_told_to() {
     assert!(fencelock::flush(secs(180)));
 }
 
-/// Calls `flush` wherever it is told of a release.
+/// Calls `flush` on each event of a release.
 #[derive(Debug, Default)]
 struct Flushes(std::sync::Mutex<Vec<bool>>);
 
@@ -157,7 +158,8 @@ impl Observer for Flushes {
 
 #[test]
 fn an_observer_that_flushes_holds_nobody_up() {
-    // With a fault scripted, releases are made on the I/O thread: the one that is told of has not ended yet then.
+    // With a fault scripted, releases run on the I/O thread: the release has not ended yet when the observer sees its
+    // event.
     for (is_scripted, flushed) in [(false, true), (true, false)] {
         let (store, flushes) = (MemoryStore::new().another_process(), Arc::new(Flushes::default()));
         let options = Client::builder().observer(Arc::clone(&flushes) as Arc<dyn Observer>);
@@ -282,7 +284,7 @@ fn an_election_is_led_and_watched_on_any_executor() {
         let leader = election.campaign().await.unwrap();
         assert_eq!(leaders.next().await.unwrap().unwrap().unwrap().term, leader.term());
         let body = async |term| {
-            // Nobody wakes it at once: until then the leader waits for the time to step down.
+            // No event wakes the stream at once. Meanwhile the leader waits until it must step down.
             assert_eq!(leaders.next().now_or_never().map(|_| ()), None);
             client.mutex("other").unwrap().acquire().await.unwrap().release().await.unwrap();
             term
@@ -425,7 +427,7 @@ fn a_blocking_call_from_the_io_thread_is_an_error_and_not_a_deadlock() {
     let holder = blocking::Client::connect_store(Client::builder(), shared(&store)).unwrap();
     *caller.0.lock().unwrap() = Some(client.clone());
     let _held = holder.mutex("a").unwrap().acquire().unwrap();
-    // Who waits is told of on the I/O thread.
+    // The observer sees `Waiting` on the I/O thread.
     assert_eq!(client.mutex("a").unwrap().acquire_within(ms(20)).unwrap_err().kind(), ErrorKind::TimedOut);
     assert_eq!(told.recv().unwrap(), ErrorKind::Config);
     *caller.0.lock().unwrap() = None;

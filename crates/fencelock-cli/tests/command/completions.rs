@@ -2,7 +2,7 @@
 
 use crate::common::{PROGRAM, Place, binary, code, ended, output, stderr, stdout};
 
-/// Those that somebody may give.
+/// The verbs that a user may give.
 const VERBS: [&str; 20] = [
     "run",
     "jobs",

@@ -38,7 +38,7 @@ fn found(report: &Value, severity: &str, parts: &[&str]) -> bool {
 fn a_directory_that_a_cleaner_empties_is_warned_of_and_another_is_not() {
     let place = Place::new();
     let done = output(&mut place.fencelock(&["doctor", &patient(&place.url())]));
-    // It is made by whoever locks first.
+    // The directory is missing: the first client that locks makes it.
     assert_eq!((code(&done), stdout(&done).contains("/tmp")), (1, true), "{done:?}");
     assert!(stdout(&done).contains("why: cleaners") && stdout(&done).contains("round trip: "), "{done:?}");
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();

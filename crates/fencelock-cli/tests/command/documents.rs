@@ -139,14 +139,14 @@ fn table(stores: &[StoreInfo]) -> String {
     table
 }
 
-/// What is said of a family: once what its members share, and after each other what they do not.
+/// A cell of a family: equal cells of neighbours once, different ones after each other.
 fn each(family: &[&StoreInfo], cell: impl Fn(&StoreInfo) -> String) -> String {
     let mut cells: Vec<String> = family.iter().map(|info| cell(info)).collect();
     cells.dedup();
     cells.join("<br>")
 }
 
-/// What other layouts promise, a line for each. The same store over TLS or a socket file has the same ones.
+/// The promises of other layouts, a line for each. A store has the same layouts over TLS and over a socket file.
 fn layouts(stores: &[StoreInfo]) -> String {
     let heads =
         ["layout", "the same locks as", "order", "fencing tokens", "readers, writers, permits", "an idle name leaves"];
@@ -197,7 +197,8 @@ fn renewals(pace: &Pace) -> String {
     format!("{}{}", pace.renewals_per_ttl, most.unwrap_or_default())
 }
 
-/// What may stand in the URL of a store, a line for each that has something of its own; the same over TLS is told once.
+/// The options in the URL of a store, a line for each set of options. Schemes with the same options, as with TLS, share
+/// a line.
 fn options(stores: &[StoreInfo]) -> String {
     let mut lines: Vec<(&[&str], Vec<String>)> = Vec::new();
     for info in stores.iter().filter(|info| !info.options.is_empty()) {

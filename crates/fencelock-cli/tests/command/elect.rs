@@ -28,7 +28,7 @@ fn one_leads_and_is_followed(place: &Place) {
     let second = candidate(place, "second");
     place.queued("leader", 2);
     assert!(terms(place, "second").is_empty(), "a candidate does not run its command");
-    // Whose grant is broken stops its command, says why, and is a candidate again.
+    // A leader whose grant is broken stops its command, prints the reason, and is a candidate again.
     assert_eq!(ended(&mut place.fencelock(&["break", "leader", "--reason", "stuck", "--yes"])).0, 0);
     until("the next one leads", || (!terms(place, "second").is_empty()).then_some(()));
     place.queued("leader", 2);

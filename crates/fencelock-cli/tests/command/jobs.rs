@@ -1,4 +1,4 @@
-//! `fencelock run --once-per` and `fencelock jobs`: one run in each slot, and what became of it.
+//! `fencelock run --once-per` and `fencelock jobs`: a slot has one run, whose result is kept.
 
 use std::process::Stdio;
 
@@ -19,7 +19,7 @@ fn every_store() -> [Place; 5] {
     ]
 }
 
-/// What `jobs --json` tells of the job.
+/// The row of the job in `jobs --json`.
 fn last(place: &Place) -> serde_json::Value {
     until("`jobs` gets an answer", || {
         let shown = output(&mut place.fencelock(&["jobs", "--json", "job"]));

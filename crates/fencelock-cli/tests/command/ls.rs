@@ -1,4 +1,4 @@
-//! `fencelock ls`: every lock that somebody holds or waits for.
+//! `fencelock ls`: every lock with a holder or a waiter.
 
 use std::fs::File;
 use std::process::Stdio;

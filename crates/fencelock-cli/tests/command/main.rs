@@ -1,4 +1,4 @@
-//! The command from outside: one module for each verb, and for what is around it.
+//! The command from outside. Each verb has a module, and so has each part that verbs share.
 
 mod bench;
 mod break_;

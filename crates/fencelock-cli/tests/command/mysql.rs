@@ -1,4 +1,4 @@
-//! The command on MariaDB: what only this store has.
+//! The command on MariaDB: behaviour that only this store has.
 
 use crate::common::{PROGRAM, Place, Running, code, output, stderr, stdout};
 use fencelock_testbed::mysql::{KIND, Server, Settings};

@@ -139,7 +139,7 @@ fn a_grant_is_broken_by_the_keyboard_after_the_token_was_given() {
     let holder_pid = holder.pid();
     browser.shows("break-whose", &["job", &format!("held by pid {holder_pid}"), "to test"]);
     browser.types(&format!("stuck since noon{ENTER}"));
-    // It would end by itself when nobody types any more.
+    // The holder would end by itself if its stdin were closed.
     let _typed = holder.0.as_mut().unwrap().stdin.take();
     assert_eq!(holder.code(), 76);
     browser.shows("queue-note", &["nobody holds or waits for job"]);

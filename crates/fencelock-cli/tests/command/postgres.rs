@@ -1,4 +1,4 @@
-//! The command on PostgreSQL: what only this store has.
+//! The command on PostgreSQL: behaviour that only this store has.
 
 use crate::common::{PROGRAM, Place, code, output, stderr, stdout};
 use fencelock_testbed::postgres::KIND;
@@ -62,7 +62,7 @@ fn migrate_of_another_store_is_refused() {
 
 #[test]
 fn a_host_of_several_that_has_no_address_is_warned_of_by_name_and_the_others_serve() {
-    // No label of a name may be so long: nobody has to be asked.
+    // No label of a host name may be so long: the resolver fails without asking a server.
     let nobody = format!("{}:1", "x".repeat(64));
     let url = KIND.shared().url_with("sslmode=disable").replace("//", &format!("//{nobody},"));
     let done = output(&mut Place::with_store(url).run(&["job"], "true"));

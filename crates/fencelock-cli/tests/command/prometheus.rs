@@ -60,7 +60,7 @@ fn every_panel_of_the_board_of_stores_and_every_rule_has_data_from_serve_alone()
         .collect();
     assert_eq!(of_serve.len(), 7, "{of_serve:?}");
     for expression in of_serve {
-        // What is compared, without the bound.
+        // The left side of the comparison.
         let measured = expression.rsplit_once(" > ").or(expression.rsplit_once(" == ")).unwrap().0;
         until(measured, || has_data(measured).then_some(()));
     }

@@ -1,4 +1,4 @@
-//! What the command does with `redis:` alone, and every verb with `rediss:` and `redis+unix:`, against real servers.
+//! Behaviour that only `redis:` has, and every verb on `rediss:` and `redis+unix:`, against real servers.
 
 use std::fs;
 use std::path::Path;
@@ -40,7 +40,7 @@ fn every_verb_works(place: &Place) {
     assert_eq!(place.contenders("another").len(), 0);
 }
 
-/// What `bench` says of so many workers and sections.
+/// The JSON of `bench` with this many workers and sections.
 fn drilled(place: &Place, workers: &str, sections: &str) -> serde_json::Value {
     let drilled = output(&mut place.fencelock(&["bench", "--workers", workers, "--sections", sections, "--json"]));
     assert_eq!((code(&drilled), stderr(&drilled)), (0, String::new()));
@@ -93,7 +93,7 @@ fn every_verb_works_over_tls() {
     let server = Server::start(Settings { tls, ..Settings::default() }).unwrap();
     let address = server.secure_address().unwrap();
     every_verb_works(&Place::with_store(format!("rediss://{address}?ttl_ms=60000&tls_ca={ca}")));
-    // Whom nobody vouches for is not spoken to.
+    // The client refuses a server whose certificate no trusted authority signed.
     let stranger = Place::with_store(format!("rediss://{address}?ttl_ms=3000"));
     let (code, text) = ended(&mut stranger.run(&["--connect-wait", "0", "job"], "true"));
     assert_eq!((code, text.contains(&address.to_string())), (69, true), "{text}");
@@ -124,7 +124,7 @@ fn who_is_told_to_end_ends_though_the_server_does_not_take_the_lock_back() {
     server.hands().unwrap().send(&["EVAL", "while true do end", "0"]).unwrap();
     until("the server is busy", || server.ask(&["PING"]).is_err().then_some(()));
     drop(running.0.as_mut().unwrap().stdin.take());
-    // One that comes early ends the command.
+    // A signal before fencelock has seen the end of stdin ends the command.
     until("it ends", || {
         running.signal(Signal::SIGTERM);
         running.0.as_mut().unwrap().try_wait().unwrap()

@@ -154,7 +154,8 @@ fn a_name_that_moves_is_held_in_its_old_store_and_in_its_new_one() {
     );
     let store = |name: &str| format!("file://{}/{name}", place.directory.path().display());
     for name in ["old", "new"] {
-        // One that is still on the old configuration, or has finished. 73 is that this command holds the lock.
+        // A client that still uses the old configuration, or has finished moving. 73 means that this command holds the
+        // lock.
         let script = "for held in \"$FENCELOCK_HELD\" ''; do FENCELOCK_HELD=$held \"$0\" --store \"$1\" run --try -q pay/7 -- true; echo $?; done";
         let mut both =
             fencelock(&place, &["run", "pay/7", "--", "sh", "-c", script, crate::common::PROGRAM, &store(name)]);

@@ -299,7 +299,7 @@ fn who_is_left_of_a_command_that_was_told_to_end_is_killed_when_the_lock_is_lost
     assert_eq!(running.code(), 76);
 }
 
-/// Removes every file under `directory` whose name starts with `start`: somebody who tidies up.
+/// Removes every file under `directory` whose name starts with `start`, as a cleaner of directories does.
 fn remove_tickets(directory: &std::path::Path, start: &str) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
@@ -357,11 +357,11 @@ fn a_store_that_is_removed_ends_the_command_and_nobody_waits_for_ever() {
     place.queued("job", 1);
     let waiter = Running::start(place.run(&["--quiet", "job"], "true").stderr(Stdio::piped()));
     place.queued("job", 2);
-    // Somebody may be making a file in it at this moment: then once more.
+    // A client may create a file in the directory at this moment: then the removal is repeated.
     until("the store is gone", || std::fs::remove_dir_all(place.path("store")).ok());
     let waited = waiter.end();
-    // It goes on in a new store; or it was granted while the old one was half gone, and has then lost that grant; or it came to open what was
-    // half gone, and says so.
+    // The waiter gets the lock in a new store; or it was granted in the half-removed store, and lost that grant; or it opened the
+    // half-removed store, and prints that.
     let said = stderr(&waited);
     let half_gone = code(&waited) == 65 && said.contains("a part of the lock directory was removed");
     assert!([0, 76].contains(&code(&waited)) || half_gone, "{} {said}", code(&waited));

@@ -1,4 +1,4 @@
-//! What scripts have: `acquire` and `release`, `wait`, `note`.
+//! The verbs for scripts: `acquire` and `release`, `wait`, `note`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -88,7 +88,7 @@ fn a_lock_goes_with_the_script_that_is_killed_and_with_the_one_that_waits() {
     let first =
         Running::start(&mut script(&place, "fencelock acquire --quiet job --pid $$ > /dev/null; sleep 1000; true"));
     let kept_by = keeper(&place, "job");
-    // Who waits and is killed leaves nothing in the queue.
+    // A killed waiter leaves nothing in the queue.
     let waits = Running::start(&mut place.fencelock(&["acquire", "--quiet", "job", "--pid", &first.pid().to_string()]));
     assert_eq!(waits.code(), 73, "it is held for that process already");
     let process = std::process::id().to_string();
@@ -187,7 +187,7 @@ fn nobody_gives_back_the_lock_of_another_script() {
     let kept_by = keeper(&place, "job");
     assert_eq!(ended(&mut place.fencelock(&release)).0, 1);
     assert!(is_alive(kept_by) && place.contenders("job").len() == 1);
-    // With its number everybody of the same user may.
+    // With `--pid`, any process of the same user may release the lock.
     assert_eq!(
         ended(&mut place.fencelock(&["release", "job", "--pid", &script.pid().to_string()])),
         (0, String::new())

@@ -1,4 +1,4 @@
-//! `fencelock serve` over HTTP: who is answered, and what.
+//! `fencelock serve` over HTTP: which requests it answers, and how.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -241,7 +241,7 @@ fn a_grant_is_broken_only_where_that_is_allowed_and_only_the_one_that_is_meant()
     assert_eq!(post(&order(&first, &"x".repeat(20_000))).status, 413);
     assert_eq!(post(&order(&second, "stuck")).status, 404, "who waits has no grant");
     assert_eq!(post(&order(&first, "stuck since noon")).status, 200);
-    // It would end by itself when nobody types any more.
+    // The holder would end by itself if its stdin were closed.
     let _typed = holder.0.as_mut().unwrap().stdin.take();
     assert_eq!(holder.code(), 76);
     until("the next one holds", || (request(0) == second).then_some(()));

@@ -1,4 +1,4 @@
-//! What the command does the same way on every store that has servers, against real ones.
+//! Behaviour of the command that every store with servers shares, against real servers.
 
 use std::fs;
 use std::process::Stdio;
@@ -44,7 +44,7 @@ macro_rules! on_each {
 
 on_each!(etcd mysql postgres redis zookeeper);
 
-/// A session that no slowness of a test ends, in a part of the server that nobody else uses.
+/// A session that survives a slow test, in a part of the server that no other test uses.
 fn place(kind: &'static Kind) -> Place {
     Place::with_store(kind.shared().url_with("ttl_ms=60000")).made()
 }
@@ -133,7 +133,7 @@ fn a_killed_fencelock_takes_its_command_along_while_the_lock_is_still_held(kind:
     running.signal(Signal::SIGKILL);
     assert_eq!(running.0.take().unwrap().wait().unwrap().code(), None);
     until("the command is gone", || (!is_alive(child)).then_some(()));
-    // The session lives for a minute; nobody starts before the end of it.
+    // The session lives for a minute, and no other command starts before its end.
     assert_eq!(place.contenders("job").len(), 1);
     assert_eq!(ended(&mut place.run(&["--try", "--quiet", "job"], "true")).0, 75);
 }

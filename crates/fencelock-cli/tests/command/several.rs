@@ -16,7 +16,7 @@ fn the_command_holds_all_names_and_is_told_them_in_their_order_with_their_tokens
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines[..3], ["a b", "b", "c"], "{text}");
     assert!(lines[3..6].iter().all(|token| token.parse::<u64>().is_ok()), "{text}");
-    // 73: it is held around that command.
+    // 73: the outer command holds the lock.
     assert_eq!(lines[6..], ["0", "73", "73"], "{text}");
     for name in ["a b", "b", "c"] {
         assert_eq!(place.contenders(name).len(), 0);

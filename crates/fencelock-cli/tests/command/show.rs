@@ -1,4 +1,4 @@
-//! `fencelock show`: everybody in one queue, in order.
+//! `fencelock show`: the contenders of one queue, in order.
 
 use std::process::Stdio;
 

@@ -397,7 +397,7 @@ fn the_store_is_named_wherever_waiting_is_said_and_where_locks_are_shown() {
 #[test]
 fn a_password_is_warned_of_only_where_there_is_one() {
     let place = Place::new();
-    // Nobody is there, and nobody is waited for.
+    // No server listens there, and the command waits for none.
     let run = ["run", "--connect-wait", "0", "job", "--", "true"];
     let warned = |url: &str| ended(place.fencelock(&["--store", url]).args(run)).1.contains("list of processes");
     assert!(warned("zk://me:s3cret@127.0.0.1:1/x"));

@@ -1,4 +1,4 @@
-//! `fencelock stores`: what each store promises, as the code says it.
+//! `fencelock stores`: the promises of each store, from the capabilities in the code.
 
 use crate::common::{binary, output, stdout};
 

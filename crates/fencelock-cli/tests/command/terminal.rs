@@ -104,7 +104,7 @@ fn a_job_in_the_background_stops_when_it_reads_and_goes_on_in_front() {
     let mut screen = shell(&place);
     screen.types("\"$FL\" run job -- sh -c 'echo $$ > command; read line; echo \"<$line>\"' &\n");
     let command: i32 = written(&place.path("command")).trim().parse().unwrap();
-    // The shell (`-b`) says so once it has noticed; before that, its `fg` would continue nobody.
+    // The shell (`-b`) prints this once it has seen the stop. Before that, its `fg` would continue no process.
     screen.shows("Stopped");
     stopped(command);
     screen.types("fg\n");
@@ -131,7 +131,8 @@ fn a_stop_that_nobody_could_continue_is_undone() {
 #[test]
 fn a_stop_that_is_taken_back_while_the_command_is_stopped_stops_nobody() {
     let place = Place::new();
-    // It does not stop when it is asked to, which gives the time to take it back. It starts nobody who would, and ends with us.
+    // The script ignores the request to stop, which leaves time to take the request back. The script starts no child that would
+    // stop, and ends with the test.
     let script = "trap 'echo asked > asked' TSTP; trap 'echo goes on > continued' CONT; trap 'exit 3' USR1
         echo > ready; while :; do :; done";
     let running = Running::start(place.run(&["--close", "job"], script).process_group(0));
@@ -173,7 +174,8 @@ fn a_command_that_somebody_stopped_is_continued_with_fencelock_however_often_tha
 #[test]
 fn a_command_that_somebody_stopped_is_reported_once_and_keeps_the_lock() {
     let place = Place::new();
-    // It starts nobody: a shell that was stopped while it does (vfork(2)) stops, and is reported, only when it goes on.
+    // The script starts no child: a shell that is stopped within vfork(2) stops, and is reported as stopped, only after
+    // the vfork.
     let script = "trap 'exit 3' USR1; echo $$ > pid; while echo x >> log; do :; done";
     let told = place.path("told");
     let running = Running::start(place.run(&["job"], script).stderr(std::fs::File::create(&told).unwrap()));

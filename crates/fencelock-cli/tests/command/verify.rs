@@ -1,4 +1,4 @@
-//! `fencelock verify`: what it counts on a store that keeps its promises, and on one that does not.
+//! `fencelock verify`: its counts on a store that keeps its promises, and on one that breaks them.
 
 use fencelock_testbed::zookeeper::shared;
 use serde_json::Value;

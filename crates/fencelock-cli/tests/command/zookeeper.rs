@@ -1,4 +1,4 @@
-//! What the command does with `zk:` alone, against a real server.
+//! Behaviour that only `zk:` has, against a real server.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -36,7 +36,7 @@ fn a_command_whose_node_is_deleted_is_stopped() {
 #[test]
 fn a_command_whose_fencelock_died_before_it_began_does_not_begin() {
     let place = place();
-    // This test is not the process that it is told to be bound to.
+    // Process 1 is not the parent of the command, so that the command must not begin.
     let (code, text) = ended(&mut place.fencelock(&["bound", "1", "--", "touch", "begun"]));
     assert_eq!((code, text.as_str(), place.path("begun").exists()), (137, "", false));
 }
@@ -120,7 +120,7 @@ fn those_who_share_run_together_among_nodes_named_as_kazoo_does() {
 #[test]
 fn what_the_library_warns_of_is_said_as_often_as_was_asked() {
     let (server, parent) = (shared().address(), shared().namespace());
-    // What is sent to 127.0.0.1 is not warned of, whereas 0.0.0.0 is no address of this host alone.
+    // A password that is sent to 127.0.0.1 causes no warning; 0.0.0.0 is not an address of this host alone.
     let servers = format!("0.0.0.0:{0},0.0.0.0:{0}", server.port());
     let place = Place::with_store(format!("zk://me:s3cret@{servers}{parent}?tick_ms=500&ttl_ms=60000"));
     let here = Place::with_store(format!("zk://me:s3cret@{server}{parent}?tick_ms=500&ttl_ms=60000"));

@@ -1,5 +1,5 @@
-//! Contenders and locks of other clients on ZooKeeper: they are shown as what they are, and nobody is taken for a waiter
-//! who may hold the lock.
+//! Contenders and locks of other clients on ZooKeeper: `show` names each as what it is, and no possible holder is shown
+//! as a waiter.
 
 use std::process::Stdio;
 

@@ -1,4 +1,5 @@
-//! A lock that can lapse and a fencelock that is killed or stopped: nothing of its command runs beside the next holder.
+//! A lock that can lapse and a fencelock that is killed or stopped: no process of its command runs while the next
+//! holder has the lock.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
@@ -13,7 +14,7 @@ fn places(ttl_ms: u32) -> impl Iterator<Item = Place> {
     KINDS.iter().map(move |kind| Place::with_store(kind.shared().url_with(&format!("ttl_ms={ttl_ms}"))))
 }
 
-/// One of them.
+/// A place on the first kind of server.
 fn place(ttl_ms: u32) -> Place {
     places(ttl_ms).next().unwrap()
 }
@@ -34,14 +35,14 @@ fn family(place: &Place, options: &[&str]) -> Running {
     running
 }
 
-/// The next in the queue, which writes down that it was granted, and looks whether somebody else writes as well.
+/// The next command in the queue, which logs its grant and then leaves time for other writers to be seen.
 fn rival(place: &Place) -> Running {
     let rival = Running::start(&mut place.run(&["--quiet", "job"], "echo rival >> log; sleep 0.5"));
     place.queued("job", 2);
     rival
 }
 
-/// Nobody wrote anything after the rival did.
+/// No process wrote a line after the rival's.
 fn nobody_ran_beside(place: &Place, rival: Running) {
     assert_eq!(rival.code(), 0);
     let log = std::fs::read_to_string(place.path("log")).unwrap();
@@ -102,7 +103,7 @@ fn a_fencelock_stopped_with_its_command_leaves_nobody_running_when_both_are_cont
         running.signal(Signal::SIGSTOP);
         nix::sys::signal::killpg(Pid::from_raw(command), Signal::SIGSTOP).unwrap();
         nobody_ran_beside(&place, rival);
-        // The command first: it is gone.
+        // The command is continued first: the guardian has killed it.
         let _ = nix::sys::signal::killpg(Pid::from_raw(command), Signal::SIGCONT);
         running.signal(Signal::SIGCONT);
         assert_eq!(running.code(), 76);
@@ -158,7 +159,7 @@ fn a_killed_guardian_has_a_successor() {
             Some(the_guardian_of(&running, &place)).filter(|guardian| *guardian != first)
         });
         assert!(is_alive(second.as_raw()));
-        // It has to be told whom to guard before its worth is tried.
+        // The successor must have received its orders before the test kills fencelock.
         until("the successor waits for orders", || {
             let wait = std::fs::read_to_string(format!("/proc/{second}/stat")).ok()?;
             wait.rsplit(')').next()?.trim_start().starts_with('S').then_some(())

@@ -1,4 +1,4 @@
-//! What `fencelock run` says when a lock ends because of time.
+//! The message of `fencelock run` when a lock ends because of time.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ fn a_lock_whose_server_was_replaced_by_its_replica_is_told_once_and_as_that() {
     let way = Proxy::start(primary.address()).unwrap();
     let place = Place::with_store(format!("redis://{}?ttl_ms=4000", way.address()));
     let holder = warned(&place);
-    // It runs for longer than a session of this ttl can be without a renewal.
+    // The replica must run for longer than a session of this ttl lasts without a renewal.
     until("the replica ran for long enough and has the lock", || {
         let uptime: u64 = replica.info("uptime_in_seconds").unwrap().parse().unwrap();
         let sessions = replica.ask(&["KEYS", "fencelock:2:session:*"]).unwrap().items().len();

@@ -104,7 +104,7 @@ fn the_last_look_for_a_second_holder_does_not_wait_for_a_silent_server() {
     drop(holder.0.as_mut().unwrap().stdin.take());
     let code = holder.code();
     let took = started.elapsed();
-    // One request deadline for the release; a look that waited as well would take another one.
+    // The release takes one request deadline. A last look that waited too would take a second one.
     assert_eq!(code, 0);
     within(Duration::from_secs(10), took, "an end whose last look is not answered");
 }

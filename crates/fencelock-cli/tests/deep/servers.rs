@@ -1,4 +1,4 @@
-//! What the command does the same way on every store that has servers, where renewals fail and where a hundred workers contend.
+//! Behaviour that every store with servers shares where renewals fail and where a hundred workers contend.
 
 use std::fs;
 use std::process::Stdio;

@@ -15,7 +15,7 @@ const PASSPHRASE: &str = "pass phrase";
 struct Server {
     child: Child,
     ssh: String,
-    /// Nobody else here takes it meanwhile.
+    /// Reserves the port, so that no other test takes it.
     _port: Port,
 }
 

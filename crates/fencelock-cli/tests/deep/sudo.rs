@@ -17,7 +17,8 @@ const PASSWORD: &str = "pass word";
 const HASH: &str =
     "$6$fencelock$/NfJlC.81lnfK9uR1376X3D5qfp0dOrNFdFKOU9lyJgx6F.qK43tT7T8VKQtdWKs6as8YVnZbqEHqpF14Cjsf0";
 
-/// A place that belongs to the user, with a script that enters it as that user and then does as it is told.
+/// A place that belongs to the user, with a script that enters it as that user and then runs the command of its
+/// arguments.
 fn place() -> Place {
     SUDO.require();
     assert!(nix::unistd::geteuid().is_root(), "a user for one test needs root: run these tests as root");

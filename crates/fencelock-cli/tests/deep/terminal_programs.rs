@@ -48,7 +48,8 @@ fn interrupt_ends_the_loop_that_calls_us() {
 #[test]
 fn quit_ends_the_command_and_us_of_its_signal_and_bash_which_ignores_it_goes_on() {
     let place = Place::new();
-    // By a file: bash says of who died of QUIT what it was told to run, words that it would have shown included.
+    // The pid goes through a file: bash prints the command line of a job that QUIT killed, with any words that the
+    // command would have printed.
     let mut screen = script(&place, "echo $$ > command; exec sleep 600");
     for _ in 0..3 {
         pid(&place, "command");
@@ -135,7 +136,7 @@ fn an_editor_edits_is_suspended_and_comes_back() {
     assert_eq!(place.contenders("job").len(), 1);
     screen.types("fg\n");
     screen.shows("first line");
-    // What is typed while it takes the terminal back may be dropped, as anywhere.
+    // The editor may drop keys that are typed while it takes the terminal back, as any program may.
     let mut looks = 0;
     until("the editor obeys", || {
         if looks % 100 == 0 {
@@ -216,7 +217,8 @@ fn key_of(file: &Path) -> String {
 
 #[test]
 fn a_job_in_the_background_that_waits_for_the_terminal_can_be_ended() {
-    // It wants the terminal again as soon as it is continued to end: which of the two comes first is the scheduler's choice.
+    // A continued command reads the terminal again at once, although `kill` ends it. The scheduler decides which comes
+    // first.
     for _ in 0..10 {
         let place = Place::new();
         let mut screen = shell(&place);
@@ -224,7 +226,7 @@ fn a_job_in_the_background_that_waits_for_the_terminal_can_be_ended() {
         let command = pid(&place, "command");
         screen.shows("Stopped");
         stopped(command);
-        // Not `wait`: bash returns from it at once while it has not heard yet that the job goes on.
+        // Not `wait`: bash returns from it at once while bash has not yet seen that the job was continued.
         screen.types("kill %1\n");
         until("the command is ended", || (!is_alive(command)).then_some(()));
         until("the lock is given back", || place.contenders("job").is_empty().then_some(()));

@@ -1,4 +1,4 @@
-//! What breaks servers, judges real time or loads the machine: `cargo xtask deep`.
+//! Tests that break servers, judge real time or load the machine: `cargo xtask deep`.
 
 mod mysql;
 mod policies;

@@ -1,4 +1,4 @@
-//! Redis is killed and back under a hundred workers: what each policy for an outage costs, and what it gives.
+//! Redis is killed and back under a hundred workers: the cost and the benefit of each outage policy.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ enum End {
     Failed,
 }
 
-/// One acquire: when it began, how long it took, and what came of it.
+/// An acquire: its start, its duration, and its result.
 type Acquire = (Instant, Duration, End);
 
 #[derive(Default)]
@@ -65,7 +65,7 @@ async fn work(lock: fencelock::Mutex, number: usize, shared: Arc<Shared>) {
     }
 }
 
-/// What was seen of one policy: how long acquires took that began in the outage, in order.
+/// The results of one policy: the durations of the acquires that began in the outage, sorted.
 struct Outcome {
     away: Vec<Duration>,
     overlaps: usize,

@@ -1,5 +1,5 @@
-//! What a sticky lock gives: sections of a hundred tasks of one process, and how four processes share one lock. The figures are held to
-//! those of others in a release build alone (`cargo test --release --workspace --all-features --test deep -- sticky:: --nocapture`).
+//! The benefit of a sticky lock: sections of a hundred tasks of one process, and a lock that four processes share. The figures are held
+//! to those of others in a release build alone (`cargo test --release --workspace --all-features --test deep -- sticky:: --nocapture`).
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const TASKS: usize = 100;
 /// Sections a second of 32 tasks of one process on one name, as `docs/benchmarks.md` has them.
 const CURATOR: f64 = 421.0;
 const REDISSON: f64 = 1363.0;
-/// Where each of the four processes is told to go.
+/// The variable with the URL for each of the four processes.
 const URL: &str = "FENCELOCK_STICKY_URL";
 const SHARED_FOR: Duration = Duration::from_secs(10);
 
@@ -75,7 +75,7 @@ async fn a_hundred_tasks_of_one_process_on_redis() {
     a_hundred_tasks("redis", &server.url(), 50.0 * REDISSON).await;
 }
 
-/// One of four processes; does nothing unless it is told where.
+/// A process of the four. Without the variable, the test does nothing.
 #[tokio::test]
 async fn one_of_four() {
     let Ok(url) = std::env::var(URL) else { return };

@@ -1,4 +1,4 @@
-//! What nobody is surprised by who knows tokio, sqlx and redis-rs. That the drop of a client does not wait is in `thread_laws.rs`.
+//! Behaviour that users of tokio, sqlx and redis-rs expect. That the drop of a client does not wait is in `thread_laws.rs`.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -149,14 +149,14 @@ fn a_client_that_is_closed_or_dropped_while_a_session_is_opened_leaves_none() {
             }
             settle().await;
             slow.release();
-            // One that was on its way when it was given up lives as long as any that nobody renews.
+            // A session whose request was on its way at the close lives as long as any session without renewals.
             world.advance(secs(11)).await;
             assert_eq!(world.store.census(), Default::default());
         }
     });
 }
 
-/// A store that counts how often a session is asked of it, and panics or refuses then when it is told to.
+/// A store that counts the requests for a session, and panics or refuses them when a test says so.
 #[derive(Debug)]
 struct Opens {
     store: MemoryStore,

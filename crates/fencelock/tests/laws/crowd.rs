@@ -1,4 +1,4 @@
-//! What a crowd that gives up together asks of its store.
+//! The requests of a crowd that gives up together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use fencelock::{Client, ErrorKind, Io, Loss, Name, Result};
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::BoxStream;
 
-/// A store that counts how often somebody looks at a queue.
+/// A store that counts the reads of queues.
 #[derive(Debug)]
 struct Counting {
     store: MemoryStore,
@@ -278,5 +278,5 @@ fn who_does_not_queue_waits_a_moment_at_most_to_be_told_who_holds() {
     });
 }
 
-/// What a look may add to a wait.
+/// The longest time that a look may add to a wait.
 const LATEST: Duration = Duration::from_millis(100);

@@ -53,7 +53,7 @@ fn those_who_wait_for_one_session_share_what_becomes_of_it() {
             let lock = process.client.mutex(format!("lock-{number}")).unwrap();
             tokio::spawn(async move { lock.acquire().await });
         }
-        // One request deadline is 3.3 s.
+        // The request deadline is 3.3 s.
         world.advance(ms(3_400)).await;
         assert_eq!(process.events.count("Retried"), 5, "{:?}", process.events.all());
     });
@@ -66,7 +66,7 @@ fn only_a_renewal_sent_after_a_doubt_settles_it() {
         let process = world.process().await;
         let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
         process.store.slow_renewals(secs(3));
-        // One renewal is on its way from 2.5 s to 5.5 s; the keeper looks at the clock at 5 s, too.
+        // A renewal is on its way from 2.5 s to 5.5 s; the keeper looks at the clock at 5 s, too.
         world.advance(secs(4)).await;
         world.clock.jump_wall(secs(60));
         world.advance(ms(1_700)).await;

@@ -56,7 +56,7 @@ fn observers_see_each_leader_with_its_address_and_none_of_a_predecessor() {
         seen.push(look(&mut leaders).await);
         assert_eq!(seen[1].as_ref().unwrap().term, term);
         assert_eq!(seen[1].as_ref().unwrap().owner.as_ref(), Some(one.owner()));
-        // It goes without a word, and its address stays.
+        // The leader leaves without resigning, and its address stays.
         drop(first.into_guard());
         let second = election(&other).campaign().await.unwrap();
         seen.push(look(&mut leaders).await);

@@ -1,4 +1,4 @@
-//! The laws of jobs: one run in each slot, by the store's clock, whatever hosts believe.
+//! The laws of jobs: each slot has one run, by the store's clock, whatever hosts believe.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -150,7 +150,7 @@ fn a_run_that_dies_is_followed_by_another_one_for_its_slot() {
         let last = status(&other.client).await.last;
         assert_eq!((last.state, last.detail.as_deref(), last.attempt), (RunState::Succeeded, Some("7 rows"), 2));
         assert!(!asks(&waits).await);
-        // One that is dropped has died as well.
+        // A dropped run has died as well.
         world.clock.jump_wall(24 * HOUR);
         drop(begun(&waits).await);
         settle().await;

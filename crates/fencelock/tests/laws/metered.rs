@@ -1,4 +1,4 @@
-//! What the observer for the facade `metrics` counts, read by a recorder of the test's own.
+//! The figures of the observer for the facade `metrics`, read by a recorder of the test's own.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -109,7 +109,7 @@ fn waits_holds_and_hand_overs_are_counted_by_class_and_the_numbers_of_now_come_b
         settle().await;
         assert_eq!((now("holders"), now("waiters")), (0.0, 0.0));
         assert_eq!(seen.count(&format!("acquires_total {class} outcome=granted")), 2);
-        // Nobody of this process waited for it: no hand-over.
+        // No waiter of this process followed: no hand-over.
         assert_eq!(seen.times(&format!("hand_over_seconds {class}")).len(), 1);
     });
 }

@@ -15,7 +15,7 @@ fn abc(client: &Client) -> MultiLock {
     client.multi_lock(["c", "a", "b"]).unwrap()
 }
 
-/// Whether somebody can take `name` now.
+/// Whether a client can acquire `name` now.
 async fn is_free(client: &Client, name: &str) -> bool {
     client.mutex(name).unwrap().try_acquire().await.is_ok()
 }
@@ -226,7 +226,7 @@ fn locks_of_two_stores_are_taken_together_and_none_is_while_one_store_is_away() 
     on_one_thread(async {
         let world = World::new();
         let (one, other) = (world.process().await, world.process().await);
-        // Two clients of one clock; that their store is one store, nobody here minds.
+        // Two clients of one clock. Both have the same store, which does not matter here.
         let lock = MultiLock::new([other.client.mutex("b").unwrap(), one.client.mutex("a").unwrap()]).unwrap();
         lock.acquire().await.unwrap().release().await.unwrap();
         other.store.partition();

@@ -1,4 +1,4 @@
-//! The laws of the mutex: those of every exclusive claim.
+//! The laws of the mutex, which are the laws of every exclusive claim.
 
 #[path = "exclusive/acquire.rs"]
 mod acquire;

@@ -22,7 +22,7 @@ async fn process(world: &World, options: ClientBuilder) -> Process {
     Process { store, client, events }
 }
 
-/// One whose breaker opens at so many failures, for 20 s.
+/// A process whose breaker opens at this many failures, for 20 s.
 async fn with_breaker(world: &World, failures: u32) -> Process {
     process(world, Client::builder().breaker(Breaker::default().failures(failures).open_for(secs(20)))).await
 }
@@ -32,7 +32,7 @@ async fn timed<T: Send + 'static>(world: &World, call: impl Future<Output = T> +
     timed_on(world, &VirtualClock::new(), call).await
 }
 
-/// The same beside a store with a clock of its own.
+/// The same with a second store, which has a clock of its own.
 async fn timed_on<T, F>(world: &World, other: &VirtualClock, call: F) -> (T, Duration)
 where
     T: Send + 'static,
@@ -132,7 +132,7 @@ fn what_is_held_is_renewed_and_given_back_while_the_breaker_is_open() {
         // Longer than the ttl: without renewals the lock would be lost.
         world.advance(secs(15)).await;
         assert!(is_open(&process) && guard.check().is_ok(), "{:?}", process.events.all());
-        // A wait that is dropped is taken back, and one that goes on is granted.
+        // A dropped wait is withdrawn, and the other one is granted.
         assert_eq!(other.client.queue("awaited").await.unwrap().contenders.len(), 3);
         dropped.abort();
         settle().await;
@@ -339,7 +339,7 @@ fn who_degrades_to_another_store_is_excluded_there() {
         assert!(guard.is_degraded() && guard.token().is_none() && guard.remaining() > Duration::ZERO, "{guard:?}");
         let error = lock.try_acquire().await.unwrap_err();
         assert!(error.kind() == ErrorKind::Busy && error.to_string().contains("own_store"), "{error}");
-        // What is left of a wait limit is for the other store.
+        // The other store gets the rest of the wait limit.
         let late = lock.clone();
         let (error, took) = timed_on(&world, &clock, async move { late.acquire_within(secs(2)).await.map(drop) }).await;
         assert!(error.unwrap_err().kind() == ErrorKind::TimedOut && took < ms(2_500), "{took:?}");

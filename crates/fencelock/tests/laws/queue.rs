@@ -4,7 +4,7 @@
 
 use fencelock::queue::{Admission, Claim, Hear, admits, granted, hears, told, told_of_lightening};
 
-/// One departure: the contender at `position` leaves, or stays with a lighter claim.
+/// A departure: the contender at `position` leaves, or stays with a lighter claim.
 #[derive(Debug, Clone, Copy)]
 struct Departure {
     position: usize,
@@ -47,7 +47,7 @@ fn every_queue(claims: &[Claim], longest: usize) -> Vec<Vec<Claim>> {
     queues
 }
 
-/// Everybody may leave; a holder may stay with any lighter claim of those that the queue knows.
+/// Every contender may leave; a holder may stay with any lighter claim of those that the queue knows.
 fn every_departure(queue: &[Claim], claims: &[Claim]) -> Vec<Departure> {
     let holders = granted(queue);
     let mut departures = Vec::new();
@@ -170,7 +170,7 @@ fn no_wake_up_is_lost() {
     assert_eq!(departures, 717_201, "the families of queues changed");
 }
 
-/// Those that are told by `hears` alone, found by going round until nobody is added.
+/// The positions that are notified by `hears` alone: the loop repeats as often as an addition can cause another one.
 fn told_slowly(queue: &[Claim], departure: Departure) -> Vec<usize> {
     let granted_now = newly_granted(queue, departure);
     let mut told = vec![false; queue.len()];

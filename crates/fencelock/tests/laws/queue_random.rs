@@ -1,4 +1,4 @@
-//! The wake rule on long and mixed queues, in motion: a waiter looks at the queue only when it was told to.
+//! The wake rule on long and mixed queues, in motion: a waiter looks at the queue only after a notice.
 //!
 //! Notices are delivered in any order and as late as the schedule likes, while others arrive, leave and lighten their
 //! claims. A lost wake-up shows as a contender that the rule admits and that never learns of it.
@@ -6,7 +6,7 @@
 use fencelock::queue::{Admission, Claim, Hear, admits, granted, hears, told, told_of_lightening};
 use proptest::prelude::*;
 
-/// What a contender waits for, with contenders named by number rather than by position.
+/// The state of a contender in its own view; other contenders are named by number rather than by position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Belief {
     Granted,
@@ -46,7 +46,8 @@ impl World {
         self.look(self.queue.len() - 1);
     }
 
-    /// What a contender does when it is told: looks where it stands and says what it must hear of from now on.
+    /// The reaction of a contender to a notice. The contender reads its position, and names the events of which it
+    /// needs a notice from now on.
     fn look(&mut self, position: usize) {
         let claims = self.claims();
         let hears = hears(&claims, position).map(|hears| match hears {
@@ -97,7 +98,7 @@ impl World {
         }
     }
 
-    /// Nobody believes in a grant that the rule does not give.
+    /// No contender believes in a grant that the rule does not give.
     fn check_safety(&self) {
         let claims = self.claims();
         let holders = granted(&claims);
@@ -106,7 +107,7 @@ impl World {
         }
     }
 
-    /// Delivers everything; then everybody whom the rule admits knows it.
+    /// Delivers all notices. Then each contender that the rule admits has seen its grant.
     fn settle(&mut self) {
         while let Some(position) = self.queue.iter().position(|contender| contender.told) {
             self.look(position);
@@ -206,8 +207,8 @@ proptest! {
             let was = position + usize::from(position >= departed);
             prop_assert!(was < holders || told.contains(&was), "{was} is not told");
         }
-        // Permits of the unbounded capacity among readers and writers are no lock that anybody can ask for: a reader hears of
-        // a writer over their heads, whether or not they let it in.
+        // Permits of the unbounded capacity among readers and writers are no lock that a caller can ask for: a reader behind
+        // them is notified of a writer's departure, whether or not they let it in.
         let is_one_lock = queue.iter().all(|claim| claim.capacity() < Claim::UNBOUNDED || claim.is_reader() || claim.is_whole());
         prop_assert!(!is_one_lock || departed >= holders || told.len() <= granted(&after) + 2 - holders);
     }

@@ -121,7 +121,7 @@ fn during_a_move_who_has_one_store_and_who_has_both_exclude_each_other() {
     on_one_thread(async {
         let (old, new) = (World::new(), World::new());
         let router = move_of_all(&old, &new).await;
-        // One that is still on the old configuration, and one that has finished.
+        // A client that still uses the old configuration, and a client that has finished the move.
         let (before, after) = (old.process().await.client, new.process().await.client);
         let both = router.multi_lock(["b", "a"]).unwrap();
         for one_store in [&before, &after] {

@@ -1,4 +1,4 @@
-//! The laws of sticky locks: what is kept is given to whoever wants it, and is never taken again once it is lost.
+//! The laws of sticky locks: a kept lock is given to any contender that asks, and is never reused once it is lost.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -163,7 +163,7 @@ fn a_client_that_waited_goes_back_to_the_queue_in_time_though_word_of_others_is_
         }
         drop((rival.await.unwrap(), late));
         settle().await;
-        // Whom nobody is ahead of has no such limit.
+        // A client without a waiter has no such limit.
         let token = section(&lock).await;
         for _ in 0..600 {
             assert_eq!(section(&lock).await, token);
@@ -187,7 +187,7 @@ fn what_was_lost_while_it_was_kept_is_not_taken_again() {
         world.clock.advance(secs(3600));
         let third = section(&lock).await;
         assert!(third > second);
-        // A renewal is overdue: who could be told next that it is lost is not granted it first.
+        // A renewal is overdue: a lock that may prove lost next is not granted before.
         let lock = lock.sticky(secs(60));
         section(&lock).await;
         one.store.partition();
@@ -346,7 +346,7 @@ impl Crew {
         assert!(!believes, "{who} was granted beside a section that believes");
     }
 
-    /// One guard that outlived its body ends, in one of four ways, or stays.
+    /// A guard that outlived its body ends, in one of four ways, or stays.
     async fn end_one(&self) {
         let lent = {
             let mut handed_on = self.handed_on.borrow_mut();
@@ -541,7 +541,7 @@ fn an_outage_is_told_to_all_tasks_and_not_to_one_after_the_other() {
             .map(|_| sticky(&one.client))
             .map(|lock| tokio::spawn(async move { lock.acquire().await.map(drop) }))
             .collect();
-        // Some three times what one of them tries for; one after the other they would take ten times as long.
+        // Three times as long as a single task tries. Tasks in turn would take ten times as long.
         for _ in 0..100 {
             world.advance(secs(1)).await;
         }

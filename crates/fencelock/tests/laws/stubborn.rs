@@ -39,22 +39,22 @@ struct Stubborn {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum How {
-    /// It does as it should.
+    /// The store keeps its contract.
     Honest,
-    /// Every `enter` says that the session is over, and nothing else does.
+    /// Every `enter` reports the end of the session, and no other call does.
     NeverIn,
     /// Sessions live for a tenth of what was asked, and `close` is never answered.
     BriefAndSilent,
-    /// On the first session, `enter` is not answered before the session is over, and says then that it was closed.
+    /// On the first session, `enter` is not answered before the end of the session, and then reports `Closed`.
     ClosedOnceOver,
     /// Every session, also the first: a renewal proves no more than what was so a third of the default ttl before.
     ProvesThePast,
-    /// The first session is over once it is told to be: an `enter` finds that out, and no event tells of it.
+    /// A test ends the first session: an `enter` reports that, and no event does.
     TellsOnlyWhoAsks,
-    /// Every session, also the first: a contender that enters is taken out at once, before anybody hears of the place.
+    /// Every session, also the first: a contender that enters is removed at once, before the session reports its place.
     Evicts,
-    /// Every session, also the first: the first `enter` comes about and is not answered; the second one hears of the break of that
-    /// place, which is there nevertheless.
+    /// Every session, also the first: the first `enter` takes effect and is not answered; the second one reports a break of that
+    /// place, which still exists.
     BreaksUnanswered,
     /// Every session, also the first: the first `enter` says why nothing can be granted, and no other one is answered.
     SaysWhyOnce,
@@ -135,7 +135,7 @@ impl Session for StubbornSession {
     }
 }
 
-/// A place of which nothing is heard but that it is gone.
+/// A place that reports nothing but its loss.
 struct Gone(Box<dyn Place>, Loss);
 
 impl Place for Gone {
@@ -321,7 +321,7 @@ fn an_acquire_on_a_client_whose_runtime_is_gone_ends_in_an_error() {
 
 #[test]
 fn nothing_remains_certain_once_the_session_is_over() {
-    /// Looks at the second guard while the first one is told.
+    /// Looks at the second guard during the event of the first one's loss.
     struct Looker(std::sync::Mutex<Vec<fencelock::Guard>>, std::sync::Mutex<Vec<Duration>>);
     impl Observer for Looker {
         fn observe(&self, event: &Event<'_>) {

@@ -1,4 +1,4 @@
-//! What the law tests share: a store in memory, clients on one thread, a clock that the test owns.
+//! Helpers of the law tests: a store in memory, clients on one thread, a clock that the test owns.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -28,7 +28,7 @@ pub(crate) async fn settle() {
     }
 }
 
-/// Moves `clock` on by a tenth of a second at a time, each time until nobody can go on.
+/// Moves `clock` on in steps of a tenth of a second. After each, tasks run until none can proceed.
 pub(crate) async fn pass(clock: &VirtualClock, duration: Duration) {
     let end = clock.now().after(duration);
     settle().await;
@@ -63,7 +63,7 @@ impl World {
         Process { store, client, events }
     }
 
-    /// Moves the clock on, stopping wherever somebody wakes.
+    /// Moves the clock on, and stops at each moment at which a task wakes.
     pub(crate) async fn advance(&self, duration: Duration) {
         let end = self.clock.now().after(duration);
         settle().await;
@@ -88,7 +88,7 @@ pub(crate) struct Process {
     pub(crate) events: Events,
 }
 
-/// What an observer heard, as text.
+/// The events of an observer, as text.
 #[derive(Clone, Default)]
 pub(crate) struct Events(Arc<Mutex<Vec<String>>>);
 

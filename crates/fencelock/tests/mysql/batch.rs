@@ -1,4 +1,4 @@
-//! Batches of requests, called as a session calls them, beside the same requests one by one.
+//! Batches of requests, called as a session calls them, compared with the same requests one by one.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -266,7 +266,7 @@ async fn a_batch_answers_and_leaves_behind_what_the_same_requests_do_one_by_one(
     }
 }
 
-/// Every other row of the tables is locked by somebody else meanwhile.
+/// A transaction of another client locks every other row of the tables meanwhile.
 #[tokio::test]
 async fn a_batch_waits_for_no_row_of_another_name_or_session() {
     let mut conn = lab().await;

@@ -1,4 +1,5 @@
-//! Bad input and edges: modes and collations of the server, accounts that may too little, tables that somebody locked.
+//! Bad input and edges: modes and collations of the server, accounts that may too little, tables that another client
+//! locked.
 
 use fencelock::mysql::Schema;
 use fencelock::{Client, ErrorKind};
@@ -29,7 +30,7 @@ async fn layouts_of_others_are_the_same_under_every_mode_and_grant_nothing_on_a_
     let server = Server::start(Settings::default().with(modes).with("--autocommit=0")).unwrap();
     let layouts = ["layout=distributed_lock", "layout=shedlock", "layout=get_lock&key=exact"];
     for layout in &layouts[..2] {
-        // As somebody would who makes them by hand: in a session of the server's modes.
+        // As an administrator would make them by hand: in a session with the server's modes.
         server.sql(&Schema::of(&with(&server.url(), layout)).unwrap().statements(&[])).unwrap();
     }
     let name = "'x' \"y\" \\z `%_";
@@ -66,7 +67,7 @@ async fn statements_that_somebody_runs_in_a_session_of_other_modes_make_the_same
     acquire(&client(&server.url(), LONG).await, "job").await.release().await.unwrap();
 }
 
-/// What the collation of the key says of two names, the table says of two locks: fewer are held at once, never more.
+/// Names that are equal by the collation of the key are one lock: fewer locks are held at once, never more.
 #[tokio::test]
 async fn names_that_the_collation_of_the_table_takes_for_one_are_one_lock() {
     for (layout, ends, ddl) in [
@@ -105,7 +106,7 @@ async fn names_that_the_collation_of_the_table_takes_for_one_are_one_lock() {
     }
 }
 
-/// Somebody has locked a table whole, as some backups do: it is told, and costs no lock.
+/// A client has locked a whole table, as some backups do: other clients get an error, and no lock is lost.
 #[tokio::test]
 async fn tables_that_somebody_locked_are_waited_for_and_told() {
     let url = database();

@@ -1,4 +1,4 @@
-//! Named locks of the server, beside sessions of others that take them by `GET_LOCK`.
+//! Named locks of the server, and sessions of other clients that take them by `GET_LOCK`.
 
 use fencelock::mysql::Schema;
 use fencelock::{Client, ErrorKind, Loss};
@@ -17,7 +17,7 @@ fn prefix(url: &str) -> String {
     url.rsplit('/').next().unwrap().to_owned()
 }
 
-/// A session of others: it takes the lock, or finds that it is held.
+/// Tries to take the lock in a session of another client.
 async fn takes(user: &mut Conn, key: &str) -> bool {
     user.exec_first::<Option<i64>, _, _>("SELECT GET_LOCK(?, 0)", (key,)).await.unwrap() == Some(Some(1))
 }

@@ -134,7 +134,8 @@ async fn a_hold_that_fails_rolls_its_transaction_back_and_keeps_nobody_waiting()
     soon(waiting).await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// A release that waits for a transaction has the row at once when it ends: nobody behind it reads that row with a lock.
+/// A release that waits for a transaction has the row at once when it ends: no waiter behind it locks that row to read
+/// it.
 #[tokio::test]
 async fn a_reader_whose_grant_is_held_keeps_no_other_reader_waiting() {
     let url = database();

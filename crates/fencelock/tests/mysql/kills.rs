@@ -1,5 +1,5 @@
-//! Requests that somebody ends at the server (KILL QUERY), at each statement of each procedure. MariaDB may end a statement with an error, or
-//! report a read that found nothing, or a write that wrote nothing, as a success.
+//! Requests that an administrator ends at the server (KILL QUERY), at each statement of each procedure. MariaDB may end a statement with an
+//! error, or report a read that found nothing, or a write that wrote nothing, as a success.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use mysql_async::{Conn, Row};
 
 use crate::lab::{connection, database, until};
 
-/// A call: what is run before it, the procedure, and its arguments.
+/// A call: the statements before it, the procedure, and its arguments.
 type Step = (&'static str, &'static str, &'static str);
 type Rows = Vec<Vec<Option<String>>>;
 
@@ -159,7 +159,7 @@ fn at_fault(number: usize, statement: &str) -> String {
     format!("{trace} {between} {within} {silently}{statement}{end}\n")
 }
 
-/// A server's tables, and procedures that can be told to fail.
+/// A server's tables, and procedures that fail where a test asks.
 struct Lab {
     url: String,
     conn: Conn,

@@ -1,4 +1,4 @@
-//! What these tests share.
+//! Helpers of these tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -99,17 +99,17 @@ pub(crate) async fn until_queued(client: &Client, name: &str, count: usize) {
     until(&format!("{count} queue"), is_so).await;
 }
 
-/// How many transactions are so. The server looks anew only when nobody has asked for a tenth of a second: who asks all the time is told
-/// the same for ever.
+/// How many transactions are so. The server refreshes its list only after a tenth of a second without a query: a client that asks all
+/// the time gets the same list for ever.
 pub(crate) async fn transactions(admin: &mut Conn, condition: &str) -> u64 {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let count = format!("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE {condition}");
     admin.query_first(count).await.unwrap().unwrap()
 }
 
-/// Ends so many requests of clients in the midst of their cycles (KILL QUERY, and KILL CONNECTION for each twentieth), which may end a procedure
-/// between two of its statements, where it runs no handler. No lock is lost, nobody is admitted twice, only errors that another try helps with are told, and no
-/// transaction stays open.
+/// Ends so many requests of clients in the midst of their cycles (KILL QUERY, and KILL CONNECTION for each twentieth), which may end a
+/// procedure between two of its statements, where it runs no handler. No lock is lost, no two clients hold it at once, all errors are
+/// retryable, and no transaction stays open.
 pub(crate) async fn end_requests(clients: usize, names: usize, kills: usize) {
     let server = Server::start(Settings::default()).unwrap();
     let (one, other) = (client(&server.url(), 60_000).await, client(&server.url(), 60_000).await);
@@ -131,7 +131,7 @@ pub(crate) async fn end_requests(clients: usize, names: usize, kills: usize) {
                 }
                 tokio::task::yield_now().await;
                 inside[number % names].fetch_sub(1, Ordering::SeqCst);
-                // One that fails is done in the background.
+                // The client repeats a failed release in the background.
                 if let Err(error) = guard.release().await
                     && !error.is_retryable()
                 {

@@ -14,7 +14,7 @@ async fn requests_that_are_ended_at_the_server_leave_no_transaction_open_and_cos
     end_requests(2, 1, 40).await;
 }
 
-/// `ALTER TABLE` waits for whoever uses the table, and everybody behind it waits for `ALTER TABLE`.
+/// `ALTER TABLE` waits for the transactions that use the table, and later statements wait for `ALTER TABLE`.
 #[tokio::test]
 async fn an_alteration_that_waits_for_somebody_is_told_and_costs_no_lock() {
     let url = database();
@@ -56,7 +56,7 @@ async fn a_row_that_is_kept_for_longer_than_the_servers_limits_is_waited_for_all
     soon(waiting).await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// Somebody else has the named lock that the waiter would be woken by: it looks.
+/// A stranger has the named lock that would wake the waiter. The waiter polls instead.
 #[tokio::test]
 async fn a_waiter_that_is_refused_its_named_lock_looks_and_gets_the_lock() {
     let url = database();
@@ -73,7 +73,7 @@ async fn a_waiter_that_is_refused_its_named_lock_looks_and_gets_the_lock() {
     until_queued(&one, "job", 2).await;
     guard.release().await.unwrap();
     let guard = soon(waiting).await.unwrap().unwrap();
-    // Whoever takes it away is the one whose query is ended: it goes on.
+    // A release ends queries of the bell's owner: the stranger's connection survives that.
     let has: Option<u64> = stranger.exec_first("SELECT IS_USED_LOCK(?) = CONNECTION_ID()", (&bells[0],)).await.unwrap();
     assert_eq!(has, Some(1));
     drop(stranger);
@@ -104,7 +104,7 @@ async fn tables_that_somebody_else_seems_to_make_are_waited_for_and_told() {
     acquire(&client(&url, 60_000).await, "job").await.release().await.unwrap();
 }
 
-/// Who has a lock keeps and hands it on; who has no connection is told why.
+/// A holder keeps and hands on its lock; a client without a connection gets the reason.
 #[tokio::test]
 async fn a_server_without_a_connection_to_spare_is_told_as_that_and_costs_no_lock() {
     let server = Server::start(Settings::default().with("--max-connections=8")).unwrap();
@@ -125,7 +125,7 @@ async fn a_server_without_a_connection_to_spare_is_told_as_that_and_costs_no_loc
         }
     };
     assert!(error.kind() == ErrorKind::Exhausted && error.to_string().contains("max_connections"), "{error}");
-    // It cannot listen, and looks.
+    // The waiter has no connection to listen on, and polls.
     let waiting = acquiring(&other, "job");
     until_queued(&one, "job", 2).await;
     guard.check().unwrap();

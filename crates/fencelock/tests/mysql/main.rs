@@ -1,5 +1,5 @@
-//! The store `mysql:` on real servers: transactions that hold a lock, rights, servers in trouble, bad input. What kills servers or loads
-//! the machine is in `tests/deep/mysql`.
+//! The store `mysql:` on real servers: transactions that hold a lock, rights, servers in trouble, bad input. Tests that kill servers or
+//! load the machine are in `tests/deep/mysql`.
 //!
 //! Laws are in `fencelock-conformance`.
 

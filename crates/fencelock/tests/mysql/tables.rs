@@ -1,4 +1,4 @@
-//! Lock tables of others, beside programs that use them by hand.
+//! Lock tables of other clients, shared with programs that write them by hand.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
@@ -25,7 +25,8 @@ async fn with_table(ddl: &str) -> (String, String) {
     (url, layout)
 }
 
-/// A program of the tutorial: whether it has the lock, which it takes for a minute. What the server undoes it tries again.
+/// A program of the tutorial: whether it has the lock, which it takes for a minute. The program repeats a statement that
+/// the server rolled back.
 async fn takes(user: &mut Conn, key: &str, value: &str) -> bool {
     loop {
         let cleaned = user.query_drop("DELETE FROM distributed_lock WHERE expire_time < NOW()").await;
@@ -162,7 +163,7 @@ async fn ends_of_whole_seconds_never_say_less_than_the_holder_believes_and_renew
     }
 }
 
-/// Those that the server keeps as moments are the same in every session.
+/// Columns of type `TIMESTAMP` are moments, and are the same in every session.
 #[tokio::test]
 async fn times_are_those_of_the_zone_that_the_others_mean() {
     let (url, layout) = with_table(TABLE).await;

@@ -41,7 +41,7 @@ async fn a_server_that_keeps_no_time_of_its_own_for_a_row_that_waited_is_refused
     assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("--sysdate-is-now"), "{error}");
 }
 
-/// Also where the procedures belong to somebody who may write there.
+/// The same holds where the definer of the procedures may write on a read-only server.
 #[tokio::test]
 async fn a_server_that_is_read_only_grants_nothing_and_is_looked_at() {
     let server = Server::start(Settings::default()).unwrap();
@@ -133,7 +133,7 @@ async fn connections_that_are_ended_at_the_server_cost_no_lock_and_no_wake_up() 
     }
 }
 
-/// The definer may do more than whoever calls: it must not end the query of a stranger who has a named lock.
+/// The definer has more rights than the caller: a procedure must not end the query of a stranger that has a named lock.
 #[tokio::test]
 async fn a_bell_is_a_name_of_ours() {
     let url = database();
@@ -231,7 +231,7 @@ async fn where_the_memory_may_lack_a_holder_nobody_is_granted_and_tokens_rise_ov
     assert_eq!(one.queue(&Name::new("job").unwrap()).await.unwrap().closed, None);
 }
 
-/// One client of a day would else cost a day at each failover.
+/// Otherwise a client with a ttl of a day would cost a day at each failover.
 #[tokio::test]
 async fn a_session_that_ended_is_not_waited_for_after_a_failover() {
     let url = database();
@@ -252,7 +252,8 @@ async fn called(user: &mut Conn, call: &str) -> Vec<Option<i64>> {
     (0..row.len()).map(|at| row.get::<Option<i64>, _>(at).unwrap()).collect()
 }
 
-/// A request that is sent again for a place that waits is told when to look, as the first one was: when the holder could be found dead.
+/// A repeated request for a waiting place gets the time of the next look, as the first one did: the time at which the holder may be
+/// dead.
 #[tokio::test]
 async fn a_repeated_request_that_waits_is_told_when_to_look() {
     let url = database();
@@ -272,7 +273,7 @@ async fn a_repeated_request_that_waits_is_told_when_to_look() {
     }
 }
 
-/// A look that fails at its second name has told whom it let in at the first.
+/// A look that fails at its second name has notified the contender that it let in at the first.
 #[tokio::test]
 async fn a_look_that_fails_at_one_name_tells_whom_it_let_in_at_another() {
     let url = database();
@@ -299,7 +300,7 @@ async fn a_look_that_fails_at_one_name_tells_whom_it_let_in_at_another() {
     until("the listener sleeps", async || other.query_first::<u64, _>(&sleeps).await.unwrap() == Some(1)).await;
     let failed = user.query_drop(r#"CALL fencelock_look(78, '[["61", 1], ["62", 1]]')"#).await.unwrap_err();
     assert!(matches!(failed, mysql_async::Error::Server(error) if error.code == 1205));
-    // Whoever sleeps is ended by the ring, which MariaDB tells of as a success.
+    // The ring ends the sleep, which MariaDB reports as a success.
     let _ = soon(listens).await.unwrap();
     other.query_drop("ROLLBACK").await.unwrap();
 }

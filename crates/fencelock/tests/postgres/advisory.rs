@@ -1,4 +1,4 @@
-//! Advisory locks of the server, beside sessions of others that take them by key.
+//! Advisory locks of the server, and sessions of other clients that take them by key.
 
 use fencelock::postgres::Schema;
 use fencelock::recipes::MultiLock;
@@ -9,7 +9,7 @@ use fencelock_testbed::{Proxy, Way};
 use crate::lab::{LONG, acquire, acquiring, client, connection, database, soon, until, with};
 use crate::refused::until_refused_by;
 
-/// A session of others: it takes the lock, or finds that it is held.
+/// Tries to take the lock in a session of another client.
 async fn takes(user: &tokio_postgres::Client, key: &str) -> bool {
     user.query_one(&format!("SELECT pg_try_advisory_lock({key})"), &[]).await.unwrap().get(0)
 }

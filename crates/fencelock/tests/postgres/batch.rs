@@ -38,7 +38,7 @@ struct Request {
     again: bool,
 }
 
-/// One schema with three sessions, of which the last one is expired.
+/// A schema with three sessions, of which the last one is expired.
 struct Side {
     user: Client,
     schema: &'static str,

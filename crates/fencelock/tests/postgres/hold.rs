@@ -293,7 +293,7 @@ async fn a_lock_in_a_transaction_above_read_committed_is_refused_since_its_reads
     }
 }
 
-/// What tests of fences ask of a guard.
+/// A helper of the tests of fences.
 trait Token {
     async fn release_with_token(self) -> i64;
 }

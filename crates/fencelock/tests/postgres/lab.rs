@@ -1,4 +1,4 @@
-//! What these tests share.
+//! Helpers of these tests.
 
 use std::time::{Duration, Instant};
 
@@ -109,7 +109,7 @@ pub(crate) async fn connection(url: &str) -> tokio_postgres::Client {
     client
 }
 
-/// What the server refuses it with.
+/// The SQLSTATE of the server's refusal.
 pub(crate) fn code<T: std::fmt::Debug>(result: Result<T, tokio_postgres::Error>) -> String {
     result.unwrap_err().code().map(SqlState::code).unwrap_or_default().to_owned()
 }

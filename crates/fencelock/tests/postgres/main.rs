@@ -1,5 +1,5 @@
 //! The store `postgres:` on real servers: transactions that hold a lock, set-up and rights, servers in trouble, limits.
-//! What kills servers or judges time is in `tests/deep/postgres`.
+//! Tests that kill servers or judge time are in `tests/deep/postgres`.
 //!
 //! Laws are in `fencelock-conformance`; drills are played by `failures::postgres_drills` of `fencelock-torture`.
 

@@ -1,4 +1,4 @@
-//! Notes on locks, beside what their laws say.
+//! Notes on locks, as far as the laws do not cover them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What another role plants in a schema of the path is run by nobody else.
+//! No other role runs the objects that a role plants in a schema of the search path.
 
 use fencelock::postgres::{HOLD, Schema};
 use fencelock::{Client, ErrorKind, Name};

@@ -21,7 +21,7 @@ async fn granted(waiter: JoinHandle<Result<Guard, fencelock::Error>>) -> Guard {
 
 #[tokio::test]
 async fn behind_a_pooler_waiters_are_served_in_order_and_nothing_outlives_a_transaction() {
-    // One connection of the server for all clients: whatever one of them left there, the next one finds.
+    // All clients share a connection of the server: each finds the settings that the last one left there.
     let (_pooler, url) = behind("transaction\ndefault_pool_size = 1");
     let (one, other) = (client(&url, LONG).await, client(&url, LONG).await);
     let guard = acquire(&one, "job").await;

@@ -1,4 +1,4 @@
-//! Who may do what: a role that may call the functions and nothing else, and what it gains by nothing else.
+//! Rights: a role that may call the functions and nothing else, and its attempts to do more.
 
 use fencelock::ErrorKind;
 use fencelock::postgres::{Migration, Schema};
@@ -124,7 +124,8 @@ async fn the_functions_refuse_every_isolation_but_read_committed() {
     }
 }
 
-/// A release and a withdrawal need the session, which nobody is shown; whoever knows the request alone ends nothing.
+/// A release and a withdrawal need the session, which no reader is shown. A client that knows the request alone ends
+/// nothing.
 #[tokio::test]
 async fn what_is_shown_of_a_holder_does_not_suffice_to_give_up_its_lock() {
     let (url, _) = database();
@@ -152,7 +153,7 @@ async fn a_role_fills_an_empty_schema_of_its_own_without_the_right_to_make_anoth
     acquire(&app, "job").await.release().await.unwrap();
 }
 
-/// An operator or a function of somebody else there would run with the rights of the owner, in place of one of the server's.
+/// A stranger's operator or function there would run with the rights of the owner, in place of one of the server's.
 #[tokio::test]
 async fn a_schema_in_which_others_may_create_things_is_not_filled() {
     let (url, _) = database();
@@ -187,7 +188,7 @@ async fn what_others_are_given_by_default_they_are_not_given_here() {
     guard.release().await.unwrap();
 }
 
-/// Who made the schema is another one then, and has given it what it needs.
+/// Another role owns the schema then, and has granted this one its rights.
 #[tokio::test]
 async fn a_role_that_makes_the_tables_in_somebody_elses_schema_keeps_its_rights_to_them() {
     let (owner, database) = database();
@@ -198,7 +199,8 @@ async fn a_role_that_makes_the_tables_in_somebody_elses_schema_keeps_its_rights_
     acquire(&client(&url, 60_000).await, "job").await.release().await.unwrap();
 }
 
-/// Whoever knows it could tell a waiter that it is granted. What is logged of a statement, `pg_stat_activity` shows for as long as it is the last.
+/// A role that knows the bell could tell a waiter that it is granted. `pg_stat_activity` shows the text of a connection's last statement, as
+/// the log does.
 #[tokio::test]
 async fn the_statements_that_the_server_shows_do_not_name_the_bell_of_a_session() {
     let own = server(Settings::default().with("logging_collector = on").with("log_statement = 'all'"));

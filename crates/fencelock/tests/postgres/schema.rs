@@ -85,13 +85,13 @@ async fn a_migration_that_is_interrupted_leaves_nothing_and_is_made_up_for() {
 async fn whoever_waits_too_long_for_another_one_that_makes_the_schema_is_told_so() {
     let (url, _) = database();
     let user = connection(&url).await;
-    // What whoever makes it takes.
+    // The lock of a client that makes the schema.
     user.batch_execute("SELECT pg_advisory_lock(7378415037781730660)").await.unwrap();
     let error = Schema::of(&url).unwrap().migrate(&[]).await.unwrap_err();
     assert!(error.is_retryable() && error.to_string().contains("somebody else makes the schema"), "{error}");
     user.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
     client(&url, 60_000).await;
-    // Anybody may take it: where the schema is there, nobody waits for it.
+    // Any role may take that lock: where the schema exists, no client waits for it.
     user.batch_execute("SELECT pg_advisory_lock(7378415037781730660)").await.unwrap();
     Client::connect(&with(&url, "ttl_ms=60000")).await.unwrap();
 }
@@ -113,7 +113,7 @@ async fn a_look_while_another_client_makes_the_schema_shows_an_empty_queue() {
     assert_eq!(queued(&looker, "job").await, 1);
 }
 
-/// One that stands still then would keep everybody else from the database.
+/// A client that stops then would keep all other clients from the database.
 #[tokio::test]
 async fn a_client_that_makes_the_schema_is_never_idle_in_a_transaction() {
     let own = server(Settings::default());
@@ -162,7 +162,7 @@ async fn a_standby_and_a_read_only_role_take_no_locks_and_a_standby_shows_them()
     assert!(error.to_string().contains("read-only"), "{error}");
 }
 
-/// What a role or a database says of its sessions does not get in the way.
+/// Settings of a role or a database for its sessions change nothing.
 #[tokio::test]
 async fn settings_of_a_role_do_not_get_in_the_way() {
     let own = server(Settings::default());

@@ -1,4 +1,5 @@
-//! ShedLock's table, beside the statements of its provider for PostgreSQL with `usingDbTime`, in sessions that are not in UTC.
+//! ShedLock's table, shared with the statements of its provider for PostgreSQL with `usingDbTime`, in sessions that are not in
+//! UTC.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -83,7 +84,7 @@ async fn a_row_is_never_deleted_and_whoever_took_it_is_shown_and_not_ended() {
     let waiting = acquiring(&client, "nightly");
     assert!(releases(&user, "nightly", "vm-1").await);
     let guard = soon(waiting).await.unwrap().unwrap();
-    // Who is known by its host ends no lock of another process of that host.
+    // A client of ShedLock, which is known by its host, ends no lock of another process of that host.
     assert!(!releases(&user, "nightly", "vm-1").await && !extends(&user, "nightly", "vm-1").await);
     assert!(!takes(&user, "nightly", "vm-1").await, "it is held beside ours");
     assert_eq!(client.names("", None, 10).await.unwrap().len(), 1);

@@ -1,4 +1,4 @@
-//! Lock tables of others, beside programs that use them by hand.
+//! Lock tables of other clients, shared with programs that write them by hand.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 

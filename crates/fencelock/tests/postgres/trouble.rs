@@ -1,4 +1,5 @@
-//! A server in trouble: what it keeps, and what is told. Servers that end: `tests/deep/postgres/trouble.rs`.
+//! A server in trouble: its data that is kept, and the errors that clients get. Servers that end:
+//! `tests/deep/postgres/trouble.rs`.
 
 use fencelock::postgres::{Migration, Schema};
 use fencelock::{Client, ErrorKind};
@@ -104,7 +105,7 @@ async fn a_listener_that_lost_its_message_looks() {
     std::mem::forget(guard);
 }
 
-/// A departure grants no more than a thousand at once. Those behind them look.
+/// A departure grants no more than a thousand at once. The readers behind them poll.
 #[tokio::test]
 async fn a_crowd_of_readers_is_let_in_when_the_writer_leaves() {
     let (url, _) = database();
@@ -150,7 +151,7 @@ async fn a_sweep_does_not_walk_over_all_sessions_but_once_a_round() {
     let user = connection(&url).await;
     user.batch_execute("SET enable_seqscan = off; SET enable_bitmapscan = off").await.unwrap();
     let walked = "SELECT coalesce(sum(seq_scan), 0)::bigint FROM pg_stat_xact_user_tables WHERE relid = 'fencelock.session'::regclass";
-    // What earlier transactions of this connection counted may still be in it.
+    // Counts of earlier transactions of this connection may still be included.
     let so_far = async || user.query_one(walked, &[]).await.unwrap().get::<_, i64>(0);
     for (from, times) in [(0, 2), (256, 0), (1024, 0), (3840, 0)] {
         user.batch_execute("BEGIN").await.unwrap();

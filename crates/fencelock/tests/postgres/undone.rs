@@ -1,4 +1,4 @@
-//! Requests that the server undoes, cancels or never answers: they are sent again, and nobody loses a lock.
+//! Requests that the server undoes, cancels or never answers: the client sends them again, and no lock is lost.
 
 use fencelock::postgres::{HOLD, Schema};
 use fencelock::{ErrorKind, Name};
@@ -59,7 +59,7 @@ async fn what_the_server_undoes_at_a_statement_or_at_the_commit_is_sent_again() 
     }
 }
 
-/// Somebody ends all that takes long, as tools of administrators do. What was cancelled was not done, and is asked again.
+/// An administrator's tool cancels all slow statements. A cancelled request had no effect, and is sent again.
 #[tokio::test]
 async fn a_request_that_is_cancelled_while_it_waits_for_rows_is_asked_again() {
     let (url, _) = database();

@@ -108,7 +108,7 @@ async fn one_answer_lost_at_lighten_leaves_a_reader_or_a_writer_and_no_gap() {
     }
 }
 
-/// The message is on its way when the waiter's connection ends, so that nobody sends it again.
+/// The message is on its way when the waiter's connection ends, so that no message follows.
 #[tokio::test]
 async fn a_message_that_dies_with_its_connection_is_repaired() {
     let link = Link::new();
@@ -116,7 +116,7 @@ async fn a_message_that_dies_with_its_connection_is_repaired() {
     for cut in [Proxy::reset, Proxy::heal] {
         let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
         let waiting = acquiring(&waiter, "job");
-        // Asked by the waiter: what it was answered before has then reached it, and only the message can be lost.
+        // The waiter asks: earlier replies have reached it then, and only the message can be lost.
         until_queued(&waiter, "job", 2).await;
         link.proxy.hole(Way::Down);
         guard.release().await.unwrap();

@@ -18,7 +18,7 @@ async fn observers_see_each_leader_with_its_term_and_address() {
     let leader = soon(first.campaign()).await.unwrap();
     let seen = async |leaders: &mut std::pin::Pin<Box<_>>, address: &str| loop {
         let next: Option<fencelock::Result<Option<fencelock::recipes::Leading>>> = soon(StreamExt::next(leaders)).await;
-        // A moment before it told its address, a leader is seen without one.
+        // A leader is seen without an address until it has written one.
         match next.unwrap().unwrap() {
             Some(seen) if seen.address.as_deref() == Some(address.as_bytes()) => return seen,
             _ => {}

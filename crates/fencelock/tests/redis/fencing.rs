@@ -5,7 +5,7 @@ use fencelock_testbed::redis::{Server, Settings};
 
 use crate::lab::{client, server};
 
-/// What the script answers to these arguments.
+/// The reply of the script to these arguments.
 fn run(server: &Server, arguments: &[&str]) -> String {
     let request = [&["EVAL", REDIS_FENCE, "2", "{stock}:fence", "{stock}"], arguments].concat();
     server.ask(&request).map_or_else(|error| error.to_string(), |reply| reply.to_string())

@@ -1,4 +1,4 @@
-//! What the layout `plain` does for particular other clients, and what it says of strings that fencelock did not write.
+//! The layout `plain` with particular other clients, and with strings that fencelock did not write.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn a_release_and_a_break_wake_one_waiter_of_python_redis_lock() {
     let signals = || number(&server, &["LLEN", "lock-signal:job"]);
     let guard = acquired(acquiring(&client, "job")).await;
     assert_eq!(number(&server, &["EXISTS", "lock:job"]), 1);
-    // One that waits and is taken back signals nothing.
+    // A withdrawn waiter signals nothing.
     let limit = Duration::from_millis(300);
     client.mutex("job").unwrap().acquire_within(limit).await.expect_err("it is held");
     assert_eq!(signals(), 0);
@@ -36,7 +36,7 @@ async fn a_release_and_a_break_wake_one_waiter_of_python_redis_lock() {
     until("it waits", async || number(&server, &["EXISTS", "lock-signal:job"]) == 0 && blocked(&server) == 1).await;
     guard.release().await.unwrap();
     assert_eq!(waiter.answer().unwrap().items().len(), 2, "nobody signalled");
-    // A break is told as well, and what nobody waits for is gone after a second.
+    // A break signals as well, and a signal without a waiter expires after a second.
     let guard = acquired(acquiring(&client, "job")).await;
     let holder = shown(&client, "job").await;
     waiter.send(&["BLPOP", "lock-signal:job", "0"]).unwrap();
@@ -101,7 +101,7 @@ async fn a_name_whose_key_is_a_counter_is_refused_and_no_counter_is_listed() {
         assert_eq!(client.names("", None, 10).await.unwrap(), [job]);
         guard.release().await.unwrap();
     }
-    // It counted two acquisitions, and nothing else became of it.
+    // The counter counts two acquisitions, and has not changed otherwise.
     assert_eq!([number(&server, &["INCR", "job:fence"]), number(&server, &["INCR", "app:job:fence"])], [2, 2]);
 }
 

@@ -1,4 +1,4 @@
-//! What these tests share: clients of ours, ways to break the server under them, and patience.
+//! Helpers of these tests: clients of ours, ways to break the server under them, and patience.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ pub(crate) async fn patient(url: &str) -> Result<Client, Error> {
     Client::builder().connect_timeout(PATIENCE).connect(url).await
 }
 
-/// Acquires and holds, or says why not; as somebody does who never saw the server before.
+/// Acquires and holds with a new client, or returns the error.
 pub(crate) async fn taken(url: &str) -> Result<(Client, Guard), Error> {
     taken_within(url, PATIENCE).await
 }
@@ -66,12 +66,12 @@ async fn taken_within(url: &str, limit: Duration) -> Result<(Client, Guard), Err
     Ok((client, guard))
 }
 
-/// Why nobody gets a lock there.
+/// The error of an acquire that must fail.
 pub(crate) async fn refused(url: &str) -> Error {
     refused_within(url, Duration::from_secs(10)).await
 }
 
-/// The same of what is waited for until the limit is over.
+/// The same with a limit, for which the client waits.
 pub(crate) async fn refused_within(url: &str, limit: Duration) -> Error {
     match soon(taken_within(url, limit)).await {
         Ok(_) => panic!("a lock was granted by {url}"),
@@ -79,7 +79,7 @@ pub(crate) async fn refused_within(url: &str, limit: Duration) -> Error {
     }
 }
 
-/// Keeps the server busy with a script of somebody else until [`Server::heal`].
+/// Keeps the server busy with a script of another client until [`Server::heal`].
 pub(crate) fn busy(server: &Server) {
     server.hands().unwrap().send(&["EVAL", "while true do end", "0"]).unwrap();
 }
@@ -90,7 +90,7 @@ pub(crate) fn acquiring(client: &Client, name: &str) -> JoinHandle<Result<Guard,
     tokio::spawn(async move { mutex.acquire().await })
 }
 
-/// What an acquire in the background came to.
+/// The guard of an acquire in the background.
 pub(crate) async fn acquired(task: JoinHandle<Result<Guard, Error>>) -> Guard {
     soon(task).await.unwrap().unwrap()
 }

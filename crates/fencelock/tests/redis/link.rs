@@ -42,7 +42,7 @@ pub(crate) async fn a_message_is_dropped(waiter_ttl_ms: u64, holder_ttl_ms: u64)
     let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
     let waiting = acquiring(&waiter, "job");
     until_queued(&waiter, "job", 2).await;
-    // The holder's session goes without a word, as by its end: nobody is told.
+    // The holder's session vanishes, as if it had expired: no message is published.
     let mut hands = Hands::connect(shared().address()).unwrap();
     hands.ask(&["SELECT", &link.database[1..]]).unwrap();
     let sessions = hands.ask(&["KEYS", "fencelock:2:session:*"]).unwrap();

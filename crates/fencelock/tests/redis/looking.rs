@@ -1,4 +1,4 @@
-//! Who only looks writes nothing: where locks cannot be taken, it is seen all the same who has them.
+//! Reads write nothing: where no lock can be taken, the holders can still be read.
 
 use fencelock::store::Page;
 use fencelock::{Client, ErrorKind};
@@ -88,8 +88,8 @@ async fn who_only_looks_sees_locks_where_none_can_be_taken() {
     waiting.abort();
 }
 
-/// What a stranger does to the lock of that number, which one holds and another waits for; `{0}` is its bucket, `{1}` its order,
-/// `{2}` its name and `{3}` the id of its holder.
+/// The commands of a stranger against the lock of that number, which has a holder and a waiter. `{0}` is its bucket, `{1}` its
+/// order, `{2}` its name and `{3}` the id of its holder.
 const BREAKAGES: &[&[&str]] = &[
     &["HSET", "{0}", "{2}", "what no client wrote"],
     &["HSET", "{0}", "{2}", ""],
@@ -138,7 +138,7 @@ async fn whatever_a_stranger_writes_into_queues_all_names_are_listed_and_only_th
     for number in 0..BREAKAGES.len() {
         expected.push(broken(&server, &clients, number).await);
     }
-    // No names, beside those that are.
+    // Fields that are no names, among those that are.
     let mut hands = server.hands().unwrap();
     for bucket in server.ask(&["KEYS", "*:bucket"]).unwrap().items() {
         let bucket = bucket.to_string();
@@ -158,7 +158,7 @@ async fn whatever_a_stranger_writes_into_queues_all_names_are_listed_and_only_th
             assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Layout, false), "{name}: {error:?}");
         }
     }
-    // Keys of another type: who holds, and last of all a bucket, in which nobody can hold anything then.
+    // Keys of another type: the sessions of holders, and last a bucket, in which no lock can be held then.
     for session in server.ask(&["KEYS", "*:session:*"]).unwrap().items() {
         hands.ask(&["SET", &session.to_string(), "what no client wrote"]).unwrap();
     }

@@ -69,7 +69,7 @@ pub(crate) async fn refused(client: &Client, name: &str) -> fencelock::Error {
     soon(client.mutex(name).unwrap().try_acquire()).await.expect_err("it is refused")
 }
 
-/// A try that is refused because somebody has the lock.
+/// A try that is refused because the lock is held.
 pub(crate) async fn busy(client: &Client, name: &str) -> fencelock::Error {
     let error = refused(client, name).await;
     assert_eq!(error.kind(), ErrorKind::Busy, "{error}");

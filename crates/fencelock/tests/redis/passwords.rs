@@ -1,4 +1,5 @@
-//! A password that is changed on the server: who asks for it anew goes on, and who does not is told what is wrong.
+//! A password that is changed on the server: a client that reads it anew continues, and one with a fixed password gets
+//! the reason.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! The layout `plain` beside other clients, whose commands are given by hand here.
+//! The layout `plain` with other clients, whose commands are given by hand here.
 
 use std::time::{Duration, Instant};
 
@@ -104,7 +104,7 @@ async fn a_key_of_another_type_is_another_kind_of_lock_and_stays() {
     let error = client.queue(&Name::new("job").unwrap()).await.unwrap_err();
     assert!(error.to_string().contains("hash"), "{error}");
     assert_eq!(server.ask(&["HGET", "job", "uuid:1"]).unwrap().to_string(), "1");
-    // It may become one while somebody waits, and is free at no time.
+    // The key may become another kind of lock during a wait, and is free at no time.
     assert!(takes(&server, "page", "theirs", 60_000));
     let before = asked(&server);
     let waits = acquiring(&client, "page");
@@ -158,8 +158,8 @@ async fn a_hundred_that_wait_in_one_client_ask_as_often_as_one_and_are_served_in
     }
     until("it was tried many times", async || asked(&server) >= before + 30).await;
     let (tries, waited) = (asked(&server) - before, start.elapsed());
-    // One pause of a tenth of a second at least between two tries; what the first one asks, renewals, and what a busy machine
-    // makes us send again, besides. A hundred who try by themselves would be there at once.
+    // Between two tries is a pause of a tenth of a second at least. The rest are the requests of the first try, renewals, and
+    // repeats on a busy machine. A hundred separate waiters would exceed that at once.
     let most = i64::try_from(waited.as_millis() / 100).unwrap() + 20;
     let log = server.ask(&["SLOWLOG", "GET", "40"]).unwrap();
     assert!(tries <= most, "{tries} requests within {waited:?}, the newest first: {log}");
@@ -214,7 +214,7 @@ async fn what_was_held_up_on_its_way_lives_for_one_ttl_at_most() {
     guard.release().await.unwrap();
     let is_there = || server.ask(&["EXISTS", "job"]).unwrap() == Reply::Int(1);
     assert!(!is_there());
-    // What was held up comes now.
+    // The delayed request arrives now.
     proxy.release();
     until("it takes effect", async || is_there()).await;
     let left = server.ask(&["PTTL", "job"]).unwrap().number().unwrap();
@@ -222,7 +222,7 @@ async fn what_was_held_up_on_its_way_lives_for_one_ttl_at_most() {
     takes_ours(&other, "job").await.release().await.unwrap();
 }
 
-/// Somebody waits behind a proxy and leaves while a try is on its way; before its deletion is answered, the lock is free.
+/// A waiter behind a proxy leaves while a try is on its way. The lock becomes free before the deletion is answered.
 async fn leaves_slowly(layout: &str, holds: &[&str], releases: &[&[&str]]) {
     let server = server(Settings::default());
     let proxy = Proxy::start(server.address()).unwrap();
@@ -237,13 +237,13 @@ async fn leaves_slowly(layout: &str, holds: &[&str], releases: &[&[&str]]) {
     };
     tried(3).await;
     proxy.delay(Duration::from_secs(1));
-    // Those that were on their way undelayed, and one whose answer comes while the deletion goes.
+    // The tries that were sent undelayed, and one whose reply arrives during the deletion.
     tried(2).await;
     waits.abort();
     for release in releases {
         server.ask(release).unwrap();
     }
-    // Behind the one that leaves: it is granted once that one is gone for good.
+    // The next waiter is granted once the one that leaves is gone for good.
     acquired(acquiring(&client, "job")).await.release().await.unwrap();
     assert_eq!(server.ask(&["EXISTS", "job"]).unwrap(), Reply::Int(0), "{layout}");
 }
@@ -300,7 +300,7 @@ async fn locks_of_others_are_shown_listed_under_a_prefix_and_broken_by_their_val
     guard.release().await.unwrap();
 }
 
-/// The next renewal is minutes away: what tells the holder is the connection that was lost.
+/// The next renewal is minutes away: the lost connection notifies the holder.
 #[tokio::test]
 async fn a_server_that_forgot_everything_ends_all_locks_long_before_the_next_renewal() {
     for layout in ["plain", "redisson"] {

@@ -1,4 +1,4 @@
-//! The layouts `redisson` and `redisson-fenced` beside Redisson, whose steps are taken by hand here. `cargo xtask interop` has the
+//! The layouts `redisson` and `redisson-fenced` with Redisson, whose steps are taken by hand here. `cargo xtask interop` has the
 //! real one.
 
 use std::sync::{Arc, Mutex};
@@ -66,7 +66,7 @@ async fn who_waits_in_redisson_is_told_and_the_first_in_its_fair_queue_too() {
     server.ask(&["RPUSH", "redisson_lock_queue:{job}", THREAD, "another:2"]).unwrap();
     takes_ours(&client, "job").await.release().await.unwrap();
     assert_eq!([message(&mut waits), message(&mut waits)], [CHANNEL, &first].map(|c| (c.to_owned(), "0".to_owned())));
-    // A broken lock is free, and who waits is told, too.
+    // A broken lock is free, and its waiters are notified, too.
     let guard = takes_ours(&client, "job").await;
     let queue = client.queue(&Name::new("job").unwrap()).await.unwrap();
     assert!(client.break_grant(&queue.name, &queue.contenders[0], "it is stuck").await.unwrap());
@@ -121,9 +121,9 @@ async fn a_client_of_many_waiters_hands_the_lock_to_nobody_beside_those_who_wait
     assert_eq!(message(&mut others).1, "0");
     let next = acquired(waits).await;
     assert_eq!(next.token().unwrap().get(), 2);
-    // Released by one request, and taken by another: somebody who waits elsewhere could have it in between.
+    // Released by one request, and taken by another: a waiter elsewhere could acquire it in between.
     assert!(requests(&server) >= 2, "{}", requests(&server));
-    // Who waits for Redisson's fair lock hears on a channel of its own.
+    // A waiter of Redisson's fair lock listens on a channel of its own.
     drop(others);
     server.ask(&["RPUSH", "redisson_lock_queue:{job}", THREAD]).unwrap();
     let waits = waiting_behind(&client).await;
@@ -131,7 +131,7 @@ async fn a_client_of_many_waiters_hands_the_lock_to_nobody_beside_those_who_wait
     next.release().await.unwrap();
     let next = acquired(waits).await;
     assert!(requests(&server) >= 2, "{}", requests(&server));
-    // With nobody else it is one request for both, and a token is drawn for each.
+    // Without other waiters a single request does both, and draws a token for each grant.
     server.ask(&["DEL", "redisson_lock_queue:{job}"]).unwrap();
     let waits = waiting_behind(&client).await;
     next.release().await.unwrap();
@@ -142,7 +142,7 @@ async fn a_client_of_many_waiters_hands_the_lock_to_nobody_beside_those_who_wait
     assert_eq!(asked(&server, "EXISTS", "job"), "0");
 }
 
-/// Somebody who waits behind another contender of the same client. Nothing on the server tells of it; its task has run once.
+/// Waits behind another contender of the same client. The server has no trace of this waiter; its task has run once.
 async fn waiting_behind(client: &Client) -> tokio::task::JoinHandle<Result<Guard, fencelock::Error>> {
     let waits = acquiring(client, "job");
     for _ in 0..10 {
@@ -183,7 +183,7 @@ async fn who_heard_nothing_is_served_by_trying() {
         assert_eq!(locks(&server, "job", THREAD, 600_000), TAKEN);
         let waits = acquiring(&client, "job");
         until("it waits", async || is_heard(&server)).await;
-        // A spin lock, or a release of hand, tells nobody.
+        // A spin lock, or a release by hand, publishes nothing.
         unlocks(&server, "job", THREAD, if told { CHANNEL } else { "elsewhere" });
         acquired(waits).await.release().await.unwrap();
     }
@@ -275,7 +275,7 @@ async fn a_fenced_lock_has_tokens_that_rise_with_those_of_redisson_and_count_eac
         guard.release().await.unwrap();
         proxy.heal();
     }
-    // What counts nothing is an error before anything is taken.
+    // A counter that is no number is an error before anything is acquired.
     server.ask(&["SET", "redisson_lock_token:{odd}", "no number"]).unwrap();
     let error = refused(&client, "odd").await;
     assert!(!error.is_contention() && error.to_string().contains("integer"), "{error}");
@@ -334,7 +334,7 @@ async fn who_may_not_do_what_a_lock_needs_is_denied_before_one_is_taken() {
         ("deaf", "&nothing"),
         ("dumb", "&* -publish"),
         ("mute", "&* -evalsha"),
-        // A hash that is made and cannot be given an end would be held by nobody, for ever.
+        // A hash that is made and cannot get a ttl would stay for ever, without a holder.
         ("endless", "&* -pexpire"),
         ("dry", "&* -hset"),
     ];

@@ -1,4 +1,4 @@
-//! Readers and writers of the layout `redisson` beside those of Redisson's `RReadWriteLock`, whose steps are taken by hand here.
+//! Readers and writers of the layout `redisson` with those of Redisson's `RReadWriteLock`, whose steps are taken by hand here.
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ async fn readers_of_both_sides_hold_together_and_writers_of_both_are_excluded_by
     let (server, url) = redisson();
     let (client, theirs) = (client(&url, 30_000).await, Theirs(&server, THREAD));
     let page = client.rwlock("page").unwrap();
-    // Ours first, theirs first; whichever it is, the other may read and nobody writes.
+    // Ours first, theirs first; in both orders, the other may read and no client may write.
     let one = soon(page.read()).await.unwrap();
     assert_eq!(theirs.reads(60_000), DONE);
     let two = soon(page.try_read()).await.unwrap();
@@ -168,7 +168,7 @@ async fn what_is_written_is_what_redisson_writes_and_what_is_left_is_nothing() {
         one.release().await.unwrap();
         assert_eq!(fields(&server, name).len(), 2);
         two.release().await.unwrap();
-        // The first of them told nobody: there was nothing to be had.
+        // The first departure published nothing: the lock was not free.
         assert_eq!(message(&mut waits), (channel.clone(), "0".to_owned()));
         let writer = soon(lock.write()).await.unwrap();
         let hash = fields(&server, name);
@@ -197,13 +197,13 @@ async fn a_reader_that_leaves_leaves_to_the_others_what_they_hold_and_no_more() 
     assert_eq!((theirs.has_read(), theirs.has_read()), (0, 0));
     assert!((1..=30_000).contains(&left(&server, "page")), "theirs prolonged ours");
     assert!(theirs.writes(60_000) > 0);
-    // Ours leaves: what theirs counts is left alone, and its end is its own.
+    // Ours leaves: their count stays, and so does their ttl.
     assert_eq!((theirs.reads(600_000), theirs.reads(5_000)), (DONE, DONE));
     ours.release().await.unwrap();
     assert_eq!(fields(&server, "page")[1..], [(THREAD.to_owned(), "2".to_owned())]);
     assert!(left(&server, "page") > 500_000, "ours shortened theirs");
     assert_eq!((theirs.has_read(), theirs.has_read()), (0, 1));
-    // One that died is in the hash; its hold has run out. The last one to leave frees the lock.
+    // A dead reader is still in the hash; its hold has expired. The last one to leave frees the lock.
     let ours = soon(page.read()).await.unwrap();
     assert_eq!(dead.reads(1), DONE);
     until("its hold has run out", async || left(&server, &format!("{}:1", dead.holds())) == -2).await;
@@ -276,7 +276,7 @@ async fn who_waits_for_a_reader_or_a_writer_of_redisson_is_woken_by_its_release(
     is_heard(&server).await;
     assert_eq!(theirs.has_read(), 1);
     soon(waits).await.unwrap().unwrap().release().await.unwrap();
-    // A writer that goes on as a reader tells nobody in Redisson: readers find it by trying.
+    // A downgrade publishes nothing in Redisson: readers find out by trying.
     assert_eq!((theirs.writes(600_000), theirs.reads(600_000)), (DONE, DONE));
     assert_eq!(shown(&client).await.len(), 1);
     let waits = reading(&client);
@@ -348,7 +348,7 @@ async fn a_mutex_and_a_read_write_lock_refuse_each_others_names() {
         }
     }
     assert_eq!(theirs.has_read(), 1);
-    // Redisson's own lock, where a read-write lock would be granted beside it.
+    // Redisson's own lock, together with which a read-write lock would be granted.
     server.ask(&["HSET", "page", THREAD, "1"]).unwrap();
     is_refused(&page.try_read().await.unwrap_err());
     is_refused(&page.try_write().await.unwrap_err());
@@ -406,7 +406,7 @@ async fn permits_and_readers_that_would_outlive_redissons_renewals_are_refused_b
     takes_ours(&client, "job").await.release().await.unwrap();
 }
 
-/// What `docs/stores.md` says that users of this layout need.
+/// The ACL rule of `docs/stores.md` for users of this layout.
 const RULE: &str = "+hset +hget +hmget +hdel +hgetall +hkeys +hlen +hstrlen +hexists +set +getrange +del +type +pttl +pexpire \
     +lindex +publish +subscribe +unsubscribe +scan +lrange +rpush +ltrim +evalsha +script|load +ping +info +select";
 

@@ -1,4 +1,4 @@
-//! The layouts of Redisson on a server that refuses something, or holds what nobody expects there.
+//! The layouts of Redisson on a server that refuses something, or holds unexpected values.
 
 use fencelock::{Client, ErrorKind, Name};
 use fencelock_testbed::redis::{Reply, Server};

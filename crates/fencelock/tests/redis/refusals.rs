@@ -125,7 +125,7 @@ async fn a_server_that_may_evict_sessions_is_refused() {
         assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Config, false), "{error}");
         assert!(error.to_string().contains(policy) && error.to_string().contains("noeviction"), "{error}");
     }
-    // A limit may be set later, when nobody asks any more.
+    // A limit may be set later, when no client checks any more.
     for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random"] {
         let error = refused(&server(Settings::default().with(&format!("maxmemory-policy {policy}"))).url()).await;
         assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Config, false), "{error}");
@@ -221,8 +221,8 @@ async fn the_rules_that_the_documents_print_are_enough_for_everything() {
     two.close().await.unwrap();
 }
 
-/// Commands that no script needs to give up a lock: a connection goes on without the first three, and the others are missed by whoever
-/// needs them.
+/// Commands that no script needs to give up a lock: a connection works without the first three. Without the others, the operations
+/// that need them fail.
 const NOT_ASKED_FOR: [&str; 7] = ["+ping", "+info", "+select", "+time", "+hget", "+lrange", "+get"];
 
 #[tokio::test]

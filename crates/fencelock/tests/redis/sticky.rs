@@ -35,7 +35,7 @@ async fn who_comes_after_the_holders_connection_was_cut_is_seen_all_the_same() {
     until("nothing is left", async || other.queue("job").await.unwrap().queued == 0).await;
 }
 
-/// As if the message had been lost: the server knows no more that the holder wants to be told. Answers how many holders wanted to be.
+/// As if the message had been lost: the server has forgotten that the holder wants a message. Returns how many holders wanted one.
 const FORGET_TO_TELL: &str = "
     for _, key in ipairs(redis.call('KEYS', '*:bucket')) do
       local place, forgotten = string.gsub(redis.call('HGET', key, 'job'), '^(%S+ %S+ %S+ %S+ %S+ %S+) 1 ', '%1 0 ')

@@ -31,7 +31,7 @@ pub(crate) fn redisson() -> (Server, String) {
     with_layout("redisson")
 }
 
-/// What Redisson's lock step answers, for so long a lease.
+/// The reply of Redisson's lock step with this lease.
 pub(crate) fn locks(server: &Server, key: &str, thread: &str, lease_ms: u32) -> i64 {
     server.ask(&["EVAL", LOCK, "1", key, thread, &lease_ms.to_string()]).unwrap().number().unwrap()
 }
@@ -53,7 +53,7 @@ pub(crate) fn is_heard(server: &Server) -> bool {
     hear(server) > 0
 }
 
-/// Hears these channels as Redisson does.
+/// Subscribes to these channels as Redisson does.
 pub(crate) fn hears(server: &Server, channels: &[&str]) -> Hands {
     let mut hands = server.hands().unwrap();
     for channel in channels {

@@ -1,4 +1,4 @@
-//! A server in trouble: what it refuses for a while is waited for or told, and grants nothing twice.
+//! A server in trouble: clients wait out a refusal that passes, or get its reason, and no lock is granted twice.
 
 use std::time::Duration;
 
@@ -217,7 +217,7 @@ async fn a_primary_that_becomes_a_replica_is_left_at_the_first_word_of_it() {
     new.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();
     let address = new.address();
     old.ask(&["REPLICAOF", &address.ip().to_string(), &address.port().to_string()]).unwrap();
-    // What the old primary has of the session is what the new one has: it is asked on, and refuses for ever.
+    // The old primary has the session as the new one has it: a client that kept asking it would be refused for ever.
     let next = soon(client.mutex("next").unwrap().acquire()).await.unwrap();
     // Another server may not know all that the old one has granted.
     assert_eq!(soon(guard.lost()).await, Loss::Demoted);
@@ -225,8 +225,8 @@ async fn a_primary_that_becomes_a_replica_is_left_at_the_first_word_of_it() {
     next.check().unwrap();
 }
 
-/// Its run id is the same as before, and its data are those of the other one: the session that it had heard of, and not the
-/// grants that the other one made meanwhile to somebody else.
+/// Its run id is the same as before, and its data are those of the other one: the session that it had received, and not the
+/// grants that the other one made meanwhile to other clients.
 #[tokio::test]
 async fn locks_of_a_primary_that_was_a_replica_for_a_while_are_lost() {
     let one = server(Settings::default());

@@ -1,4 +1,4 @@
-//! What departures tell, by the server's own count of messages.
+//! The messages of departures, by the server's own count.
 
 use fencelock_testbed::redis::{Server, Settings};
 

@@ -14,7 +14,7 @@ type Authority = CertifiedIssuer<'static, KeyPair>;
 
 fn authority() -> Authority {
     let mut params = CertificateParams::default();
-    // OpenSSL takes a certificate whose issuer is called as it is itself for one that nobody signed.
+    // OpenSSL treats a certificate whose issuer has the name of its subject as self-signed.
     params.distinguished_name.push(DnType::CommonName, "an authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
@@ -59,12 +59,12 @@ async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
         assert!(error.to_string().contains(&address.to_string()), "{error}");
     }
-    // A certificate that is trusted, of somebody else.
+    // A trusted certificate of another host.
     let elsewhere = url("ours", &own).replace(&address.to_string(), &format!("localhost:{}", address.port()));
     let error = refused(&elsewhere).await;
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     assert!(error.to_string().contains("not valid for name"), "{error}");
-    // One side speaks TLS and the other does not.
+    // Either side speaks TLS and the other does not.
     for url in [
         format!("redis://:secret@{address}?ttl_ms=3000"),
         url("ours", &own).replace(&address.to_string(), &server.address().to_string()),
@@ -132,7 +132,7 @@ async fn databases_are_apart() {
         (client(&format!("{}/1", server.url()), 60_000).await, client(&format!("{}/2", server.url()), 60_000).await);
     let first = one.mutex("job").unwrap().acquire().await.unwrap();
     let second = two.mutex("job").unwrap().try_acquire().await.unwrap();
-    // What is said in one database is heard in all of them.
+    // A message of one database is delivered in all of them.
     let waiting = (acquiring(&one, "job"), acquiring(&two, "job"));
     until_queued(&one, "job", 2).await;
     until_queued(&two, "job", 2).await;

@@ -21,7 +21,7 @@ use lab::{PATIENCE, server, until};
 
 const CROWD: usize = 2000;
 
-/// What the server did since this was asked last.
+/// The work of the server since the last call.
 #[derive(Debug)]
 struct Work {
     commands: u64,
@@ -56,7 +56,7 @@ impl Work {
     }
 }
 
-/// Pings until it is told to stop: the longest time without an answer.
+/// Pings until `stop` is set; returns the longest time without a reply.
 fn longest_ping(mut hands: Hands, stop: &AtomicBool) -> Duration {
     let mut longest = Duration::ZERO;
     while !stop.load(Ordering::Acquire) {
@@ -90,7 +90,7 @@ async fn crowd(url: &str) -> Vec<Client> {
 
 type Waiting = Vec<JoinHandle<Result<Guard, Error>>>;
 
-/// Lets them wait, and returns once all of them do, or somebody has given up already.
+/// Starts an acquire in each client. Returns once all of them wait, or one has given up.
 async fn all_wait(clients: &[Client], bystander: &Client, limit: Duration) -> Waiting {
     let wait = |client: &Client| {
         let mutex = client.mutex("job").unwrap();
@@ -106,7 +106,8 @@ async fn all_wait(clients: &[Client], bystander: &Client, limit: Duration) -> Wa
     waiting
 }
 
-/// What the server does while they give up, and for how long a bystander hears nothing of it meanwhile.
+/// Waits until all have given up. Returns the work of the server, and the longest time without a reply to a bystander's
+/// ping.
 async fn give_up(server: &Server, waiting: Waiting) -> (Work, Duration) {
     let stop = Arc::new(AtomicBool::new(false));
     let (hands, told) = (server.hands().unwrap(), Arc::clone(&stop));
@@ -133,7 +134,7 @@ async fn two_thousand_clients_that_give_up_together_cost_a_few_commands_each_and
     let waiting = all_wait(&clients, &bystander, limit).await;
     let waited = Instant::now();
     Work::of(&server);
-    // Who waits asks for the holder's name a second before its end.
+    // A waiter asks for the holder's name a second before its limit.
     tokio::time::sleep((limit - Duration::from_millis(1500)).saturating_sub(start.elapsed())).await;
     println!("waiting for {:?}: {:?}", waited.elapsed(), Work::of(&server));
     let start = Instant::now();
@@ -168,7 +169,8 @@ async fn twenty_thousand_locks_of_one_client_are_renewed_by_short_scripts_and_al
     let kept = twenty_thousand(&client).await;
     Work::of(&server);
     until("it is renewed twice", async || calls(&server, "pexpire") >= 32).await;
-    // Each script of a renewal asks for so many buckets at most: nobody else waits for more than that.
+    // Each script of a renewal asks for so many buckets at most: a request of another client waits for no more than one
+    // script.
     let (scripts, buckets) = (calls(&server, "pexpire"), calls(&server, "hget"));
     println!("{scripts} scripts, {buckets} buckets: {:?}", Work::of(&server));
     assert!(buckets <= scripts * 256, "{buckets} buckets by {scripts} scripts");

@@ -43,7 +43,7 @@ pub(crate) async fn is_given_to_who_waits_elsewhere(one: &Client, other: &Client
         guard.release().await.unwrap();
         held(&sticky).await.release().await.unwrap();
     }
-    // Who waits already when the lock is granted, and who comes later.
+    // Waiters from before the grant of the sticky lock, and waiters that arrive later.
     let is_over = Arc::new(AtomicBool::new(false));
     let busy: Vec<_> = (0..3).map(|_| tokio::spawn(over_and_over(sticky.clone(), Arc::clone(&is_over)))).collect();
     for _ in 0..5 {

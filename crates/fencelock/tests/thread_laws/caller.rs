@@ -1,4 +1,4 @@
-//! What the caller's own thread does: an uncontended cycle, and nothing that has to wait.
+//! The work of the caller's own thread: an uncontended cycle, and nothing that has to wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -16,7 +16,7 @@ use futures_util::stream::BoxStream;
 use crate::support::{Events, World, ms, on_one_thread, secs};
 use crate::{shared, until_queued};
 
-/// On which threads grants and releases were told.
+/// The threads on which the observer saw grants and releases.
 #[derive(Debug, Default)]
 struct Tellers(Mutex<Vec<ThreadId>>);
 
@@ -85,7 +85,7 @@ fn a_try_whose_caller_stands_still_holds_up_nobody() {
     let mut tries = Box::pin(lock.try_acquire()).fuse();
     let first = (&mut tries).now_or_never();
     held.release().now_or_never().unwrap().unwrap();
-    // Who was refused is in nobody's way, wherever it stands still.
+    // A refused try that is not polled keeps no other contender from the lock.
     drop(holder.mutex("a").unwrap().acquire().now_or_never().unwrap().unwrap());
     let tried = first.unwrap_or_else(|| futures_executor::block_on(tries));
     assert_eq!(tried.unwrap_err().kind(), ErrorKind::Busy);

@@ -55,7 +55,7 @@ fn one_is_let_into_a_window_and_one_value_is_made() {
         held.release().unwrap();
         assert_eq!(same.get().unwrap(), None);
         assert!(made.get_or_make(|| -> Made<_> { Err("not yet".into()) }).is_err());
-        // What is made may lock something itself.
+        // The closure that makes the value may acquire a lock itself.
         let rows = made.get_or_make(|| one.mutex("rows")?.run(|_| b"rows".to_vec())).unwrap();
         assert_eq!(&*rows, b"rows");
         assert_eq!(same.get_or_make(|| -> Made<_> { Err("it is there".into()) }).unwrap(), rows);

@@ -1,4 +1,5 @@
-//! What departures cost, on any store whose server counts what it tells: whom they let in, and one more at most.
+//! The notifications of departures, on any store whose server counts them. A departure causes one for each contender
+//! that it lets in, and one more at most.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,7 +14,7 @@ const WATCHED: u32 = 64;
 /// Long enough for everything that is waited for, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What the server tells although nobody is woken by it.
+/// Notifications that wake no contender.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Besides {
     /// By each departure, to the contender that departs.
@@ -28,7 +29,7 @@ struct Line<'a> {
     name: Name,
     held: Vec<AnyGuard>,
     waiting: VecDeque<JoinHandle<Result<AnyGuard, Error>>>,
-    /// What all departures so far may have told.
+    /// The number of notifications that all departures so far may have caused.
     bound: u64,
     besides: Besides,
 }
@@ -88,7 +89,7 @@ impl<'a> Line<'a> {
         self.bound += lets_in as u64 + 1 + self.besides.departing;
     }
 
-    /// Everybody departs; the order in which they let each other in is the line's.
+    /// All contenders depart, in the order of the line.
     async fn empty(mut self, told: impl Fn() -> u64, before: u64) {
         while !self.held.is_empty() {
             self.release(0).await;
@@ -105,7 +106,7 @@ fn permits(count: u32, capacity: u32) -> Claim {
     Claim::new(count, capacity).unwrap()
 }
 
-/// Each of `clients` is a session of its own. `told` counts what the server told anybody so far.
+/// Each of `clients` is a session of its own. `told` returns the number of the server's notifications so far.
 pub(crate) async fn departures_tell_whom_they_let_in_and_one_more(
     clients: &[Client],
     told: impl Fn() -> u64,

@@ -46,7 +46,8 @@ async fn what_was_known_of_a_queue_is_not_believed_of_one_that_began_anew() {
     }
     lab.delete(&held).await;
     let _first = acquired(first).await;
-    // An operator clears the name, the last one first, so that nobody is granted meanwhile; and other clients come first.
+    // An operator clears the name, the last one first, so that no waiter is granted meanwhile; and other clients come
+    // first.
     proxy.hold(Way::Down);
     for node in lab.children("job").await.iter().rev() {
         lab.delete(&format!("job/{node}")).await;
@@ -62,7 +63,7 @@ async fn what_was_known_of_a_queue_is_not_believed_of_one_that_began_anew() {
         until_watched(&ensemble, &lab.path(&format!("job/{node}")), 1).await;
     }
     lab.delete(&one).await;
-    // What is told before an answer on the same connection has been heard by then.
+    // The client has received all events that precede a reply on the same connection.
     client.names("~", None, 1).await.unwrap();
     lab.delete(&two).await;
     for _ in 0..10 {

@@ -109,7 +109,7 @@ async fn the_last_hundred_records_of_a_name_are_kept_and_no_name_is_listed_for_t
 }
 
 /// Holds the lock `grants` times as one `Lock` object of kazoo does: always with the same id, and again as soon as its node is
-/// gone. Returns the transactions that made the nodes which somebody else deleted.
+/// gone. Returns the transactions that made the nodes which another client deleted.
 async fn kazoo_again_and_again(lab: &Lab, name: &str, grants: usize) -> BTreeSet<u64> {
     let prefix = lab.path(&format!("{name}/94b6e5cf49364b1f8706ee06e5d07c35__lock__"));
     let mut deleted = BTreeSet::new();
@@ -163,7 +163,7 @@ async fn a_break_takes_both_nodes_of_one_grant_and_nothing_else() {
     let writer = lab.put(&format!("page/{id}-__WRIT__"), CreateMode::EphemeralSequential).await;
     // As Curator from 5.5 on does for a writer that reads as well: another id, the same number.
     lab.put(&writer.replace(id, other).replace("__WRIT__", "__READ__"), CreateMode::Ephemeral).await;
-    // One thread may wait for two locks of one object: the same id, another number.
+    // A thread may wait for two locks of one object: the same id, another number.
     let again = lab.put(&format!("page/{other}-__READ__"), CreateMode::EphemeralSequential).await;
     assert!(break_at(&client, "page", 0, "stuck").await);
     assert_eq!(lab.children("page").await, [again.rsplit_once('/').unwrap().1]);

@@ -77,7 +77,7 @@ async fn a_permit_holder_that_dies_between_its_grant_and_its_mark_holds_nobody_u
     let lab = Lab::new().await;
     let far = lab.client("").await;
     let path = lab.path("seats");
-    // What a list takes on the wire: the mark comes after it.
+    // The bytes of a list request: the mark is sent after it.
     let list = (4 + 4 + 4 + 4 + path.len() + 1) as u64;
     for sent in [list, list + 30] {
         let proxy = Proxy::start(shared().address()).unwrap();
@@ -87,7 +87,7 @@ async fn a_permit_holder_that_dies_between_its_grant_and_its_mark_holds_nobody_u
         lab.until_queued("seats", 2).await;
         let next = taking(&far, "seats", 1, 2);
         let nodes = lab.until_queued("seats", 3).await;
-        // Both listen once they were told of what they asked for before this.
+        // Both clients listen once their earlier requests are answered.
         near.names("~", None, 1).await.unwrap();
         far.names("~", None, 1).await.unwrap();
         proxy.cut_after(sent, Way::Up);
@@ -103,8 +103,8 @@ async fn a_permit_holder_that_dies_between_its_grant_and_its_mark_holds_nobody_u
     }
 }
 
-/// Six readers whose nodes are deleted while they are cut off, before the writer goes that they waited for: whatever of that they are
-/// told first on the next connection, which is cut at another byte in each round, none of them is let in beside the next writer.
+/// The nodes of six readers are deleted while the readers are cut off, before their writer leaves. The next connection is cut at
+/// another byte in each round. Whichever event arrives first, no reader is let in together with the next writer.
 #[tokio::test]
 async fn whatever_is_told_first_after_a_cut_lets_no_reader_in_whose_node_is_gone() {
     let mut lab = Lab::new().await;
@@ -185,7 +185,7 @@ async fn a_password_is_read_anew_for_each_connection_and_the_session_goes_on() {
         }
     }
     second.release().await.unwrap();
-    // Whom another password let in is not let in by this one.
+    // The node of the other password is closed to this one.
     std::fs::write(&file, "one\n").unwrap();
     proxy.reset();
     soon(first.release()).await.unwrap();

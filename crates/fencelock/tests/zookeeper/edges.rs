@@ -138,7 +138,7 @@ async fn more_children_than_an_answer_holds_are_told_and_hide_no_other_name() {
     assert_eq!(refused.kind(), ErrorKind::Exhausted, "{refused}");
     assert!(refused.to_string().contains("max_answer_bytes"), "{refused}");
     assert_eq!(lab.children("job").await.len(), 61);
-    // A name whose queue cannot be listed is there all the same, and hides none of the others.
+    // A name whose queue cannot be listed is still listed itself, and hides no other name.
     lab.put("z/lock-", CreateMode::EphemeralSequential).await;
     let names = client.names("", None, 10).await.unwrap();
     assert_eq!(names.iter().map(fencelock::Name::as_str).collect::<Vec<_>>(), ["job", "z"]);

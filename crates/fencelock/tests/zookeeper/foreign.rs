@@ -9,7 +9,7 @@ use fencelock_zookeeper::{Acl, CreateMode};
 use crate::lab::{Lab, acquired, acquiring, observed, soon};
 use crate::refused::until_refused_by;
 
-/// One contender of every family, up to its number.
+/// A contender of every family, up to its number.
 const CONTENDERS: [&str; 5] = [
     "_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-lock-",
     "_c_9043e340783bca239f63470b2f5c0243-lock-",
@@ -86,7 +86,7 @@ async fn strangers_are_passed_over_and_listed() {
     let guard = client.mutex("job").unwrap().try_acquire().await.unwrap();
     let queue = client.queue(guard.name()).await.unwrap();
     assert_eq!(queue.contenders.len(), 1);
-    // A latch queues with its own kind alone: it is not ahead of anybody here.
+    // A latch queues with its own kind alone: no contender here waits for it.
     let latch = "_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-latch-0000000001";
     assert_eq!(queue.strangers, ["!config", latch, "x-144-0000000000"]);
     let names = client.names("", None, 10).await.unwrap();

@@ -1,4 +1,4 @@
-//! Downgrades that stop half-way, and somebody who deletes the writer's node meanwhile.
+//! Downgrades that stop half-way, and an operator that deletes the writer's node meanwhile.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

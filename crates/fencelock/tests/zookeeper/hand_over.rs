@@ -1,4 +1,4 @@
-//! What a hand-over costs.
+//! The requests of a hand-over.
 
 use fencelock::{Client, Io, Loss};
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
@@ -31,7 +31,7 @@ async fn requests_of_a_release(options: &str, waiters: usize) -> u64 {
     least
 }
 
-/// The two requests that tell that all of it is over, and the one that counts.
+/// The two requests that prove the end of the hand-over, and the one that counts.
 const COUNTING: u64 = 3;
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn a_reader_behind_two_writers_is_not_let_in_by_the_end_of_the_nearer_one(
     lab.until_queued("page", 3).await;
     second.abort();
     soon(async { while lab.children("page").await.contains(&nodes[1]) {} }).await;
-    // It heard of the end that it waited for, and listens to the other writer now.
+    // The reader has received the end of the nearer writer, and watches the other one now.
     client.names("~", None, 1).await.unwrap();
     assert!(!reads.is_finished() && first.check().is_ok());
     first.release().await.unwrap();

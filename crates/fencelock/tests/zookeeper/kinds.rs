@@ -1,4 +1,4 @@
-//! Read-write locks and semaphores beside nodes of other clients, and of operators.
+//! Read-write locks and semaphores among nodes of other clients, and of operators.
 
 use fencelock::inspect::Claim;
 use fencelock::{Client, ErrorKind, Loss, Name};
@@ -6,7 +6,7 @@ use fencelock_zookeeper::{Acl, CreateMode};
 
 use crate::lab::{Lab, granted, reading, soon, taking, writing};
 
-/// What a family calls its readers and its writers, up to the number.
+/// The names of a family's readers and writers, up to the number.
 pub(crate) const FAMILIES: [(&str, &str, &str); 2] = [
     ("", "_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-__READ__", "_c_1b230995-c2bc-4a6c-98b5-6f506fd9afae-__WRIT__"),
     ("&layout=kazoo", "94b6e5cf49364b1f8706ee06e5d07c35__rlock__", "14b6e5cf49364b1f8706ee06e5d07c35__lock__"),

@@ -1,4 +1,4 @@
-//! What these tests share: clients of ours, and hands that create and delete nodes as other clients do.
+//! Helpers of these tests: clients of ours, and hands that create and delete nodes as other clients do.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ pub(crate) async fn pause() {
     tokio::time::sleep(Duration::from_millis(2)).await;
 }
 
-/// A parent that nobody else uses, on one server, and hands of one's own.
+/// A parent that no other test uses, on one server, and hands of its own.
 pub(crate) struct Lab {
     pub(crate) server: SocketAddr,
     pub(crate) parent: String,
@@ -122,7 +122,7 @@ pub(crate) fn acquiring(client: &Client, name: &str) -> tokio::task::JoinHandle<
     tokio::spawn(async move { mutex.acquire().await })
 }
 
-/// What an acquire in the background came to.
+/// The guard of an acquire in the background.
 pub(crate) async fn acquired(task: tokio::task::JoinHandle<Result<Guard, Error>>) -> Guard {
     soon(task).await.unwrap().unwrap()
 }
@@ -167,7 +167,7 @@ pub(crate) async fn granted<G>(acquiring: Acquiring<G>) -> G {
     soon(acquiring).await.unwrap().unwrap()
 }
 
-/// Why a client is not connected; told in time.
+/// The error of a connect, which must come in time.
 pub(crate) async fn refused(url: &str) -> Error {
     let start = Instant::now();
     let error = soon(Client::builder().io(Io::CurrentRuntime).connect(url)).await.unwrap_err();

@@ -84,7 +84,7 @@ async fn relay(mut near: TcpStream, hears: Arc<Mutex<Welcome>>) -> std::io::Resu
     .map(drop)
 }
 
-/// What a node is called, without its number.
+/// The name of a node, without its number.
 fn node(letter: char, number: u64, mark: &str) -> String {
     format!("_c_{letter}0000000-0000-{number:04x}-0000-000000000007-{mark}")
 }

@@ -1,10 +1,9 @@
-//! The store `zk:` beside what other clients and operators do to the same nodes, on real servers.
+//! The store `zk:` while other clients and operators change the same nodes, on real servers.
 //!
-//! What is wrong with servers, networks and what is asked of them, and where it is shown to be a clear error, or none, with
-//! nothing left behind. Tests of the wire client are in `crates/fencelock-zookeeper/tests`.
+//! Faults of servers, networks and requests, and the test that proves a clear error, or none, with nothing left behind.
+//! Tests of the wire client are in `crates/fencelock-zookeeper/tests`.
 //!
-//! | what is wrong | here | in the wire client |
-//! |---|---|---|
+//! | fault | here | in the wire client | |---|---|---|
 //! | no server there | `edges::where_nobody_listens_the_error_names_the_servers` | `where_no_server_is_the_error_names_each_address_and_why` |
 //! | another service on the port | `reach::a_service_that_is_no_zookeeper_is_told_by_what_it_says` | `another_service_on_the_port_is_told_by_how_it_answers` |
 //! | garbage | the same | `garbage_ends_the_connection_and_not_the_session`, `a_malformed_answer_is_told_and_harms_nothing_else` |

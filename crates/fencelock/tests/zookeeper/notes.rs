@@ -1,4 +1,4 @@
-//! Notes: what a late holder writes never counts, and what is over leaves nothing.
+//! Notes: the write of a late holder never counts, and a name without holders leaves nothing.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,13 +8,13 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::lab::{Lab, refused, soon};
 
-/// Something that listens and says this to everybody.
+/// A service that sends this to every peer.
 async fn service(says: &'static [u8]) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
         while let Ok((mut peer, _)) = listener.accept().await {
-            // A peer that hangs up at once is not told.
+            // The write to a peer that hangs up at once may fail.
             let _ = peer.write_all(says).await;
             tokio::spawn(async move { while peer.read(&mut [0; 64]).await.is_ok_and(|read| read > 0) {} });
         }

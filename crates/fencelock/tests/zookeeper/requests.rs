@@ -1,4 +1,4 @@
-//! What acquires and releases cost, as the server counts.
+//! The requests of acquires and releases, as the server counts them.
 
 use fencelock::Client;
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
@@ -8,7 +8,7 @@ use crate::lab::{Lab, soon};
 
 const LANES: usize = 64;
 
-/// What the server has received.
+/// The number of packets that the server has received.
 fn received(server: &Ensemble) -> u64 {
     server.server(0).monitor("zk_packets_received").unwrap()
 }

@@ -27,7 +27,7 @@ async fn other_nodes_beside_a_kept_lock_do_not_end_the_keeping_and_other_familie
     guard.release().await.unwrap();
     lab.put("job/nested", CreateMode::Persistent).await;
     lab.put("job/other", CreateMode::Persistent).await;
-    // What the session was sent before has been heard by then.
+    // The session has received all earlier events by then.
     client.queue("job").await.unwrap();
     let guard = soon(sticky.acquire()).await.unwrap();
     assert_eq!(guard.token(), token);

@@ -8,7 +8,7 @@ use crate::lab::{Lab, acquired, acquiring, soon, stuff};
 async fn who_is_next_gets_the_lock_and_who_has_to_list_is_told_when_the_queue_does_not_fit_into_an_answer_any_more() {
     let lab = Lab::new().await;
     let url = lab.url("&max_answer_bytes=4096");
-    // Each with a session of its own: what is learned in one session is not known in the next.
+    // Each client has a session of its own, which knows nothing of the lists of the others.
     let mut clients = Vec::new();
     for _ in 0..4 {
         clients.push(Client::connect(&url).await.unwrap());
@@ -20,7 +20,7 @@ async fn who_is_next_gets_the_lock_and_who_has_to_list_is_told_when_the_queue_do
         lab.until_queued("job", number + 1).await;
     }
     stuff(&lab, "job", 60, 80).await;
-    // Nobody who comes now can know who is ahead, and nothing is left of it.
+    // A new contender cannot list the queue ahead of it, and its try leaves nothing.
     let refused = soon(clients[0].mutex("job").unwrap().try_acquire()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Exhausted, "{refused}");
     soon(held.release()).await.unwrap();

@@ -53,7 +53,7 @@ async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
         assert!(error.to_string().contains(&address.to_string()), "{error}");
     }
-    // What the system trusts is not ours; some systems trust nobody.
+    // The system does not trust our authority; some systems trust none.
     let error = Client::connect(&format!("zks://{address}/locks?tick_ms=500&ttl_ms=9000")).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Config), "{error}");
     let error = Client::connect(&url("127.0.0.1.key", "").replace(".key.pem", ".key")).await.unwrap_err();

@@ -67,7 +67,7 @@ impl Browser {
         self.post("/url", &json!({ "url": url }));
     }
 
-    /// What `expression` is in the page.
+    /// The value of `expression` in the page.
     pub(crate) fn is(&self, expression: &str) -> Value {
         self.post("/execute/sync", &json!({ "script": format!("return {expression}"), "args": [] }))
     }
@@ -106,7 +106,7 @@ impl Browser {
         });
     }
 
-    /// What the protocol of Chromium's own tools has and WebDriver has not.
+    /// Sends a command of Chromium's DevTools protocol, which WebDriver lacks.
     pub(crate) fn tool(&self, command: &str, parameters: &Value) {
         self.post("/goog/cdp/execute", &json!({ "cmd": command, "params": parameters }));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Place, Running, until};
 
-/// What a server answered.
+/// The reply of a server.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -26,7 +26,7 @@ impl Answer {
     }
 }
 
-/// One request on a connection of its own. `headers` are sent as they are, and a `Host` if there is none among them.
+/// Sends one request on a connection of its own, with `headers` unchanged, and a `Host` if they have none.
 pub(crate) fn ask(to: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     let mut stream = TcpStream::connect(to).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(180))).unwrap();
@@ -51,7 +51,7 @@ pub(crate) fn ask(to: SocketAddr, method: &str, path: &str, headers: &[(&str, &s
 pub(crate) struct Served {
     pub(crate) running: Running,
     pub(crate) address: SocketAddr,
-    /// What the figures are labelled with, besides what a test says.
+    /// A label that each figure has, besides those that a test names.
     store: String,
 }
 
@@ -64,7 +64,7 @@ impl Served {
         Self::of(command.args(options), place.url().split('?').next().unwrap())
     }
 
-    /// What `command` starts, whose figures are of `store` first.
+    /// Starts `command`. Its figures have the label of `store` until a test names another one.
     pub(crate) fn of(command: &mut Command, store: &str) -> Self {
         let mut running = Running::start(command.stdout(Stdio::piped()));
         let mut line = String::new();
@@ -96,7 +96,7 @@ impl Served {
     }
 }
 
-/// A token, and the file that it stands in.
+/// A token, and the file that contains it.
 pub(crate) fn token(place: &Place) -> (&'static str, String) {
     const TOKEN: &str = "0123456789abcdef0123456789abcdef";
     let file = place.path("token");

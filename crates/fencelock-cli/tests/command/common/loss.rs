@@ -1,11 +1,12 @@
-//! What `fencelock run` says when a lock ends before its command: one line, with the time, the store and who ended it.
+//! The message of `fencelock run` when a lock ends before its command. The message is one line with the time, the store
+//! and the cause.
 
 use std::process::{Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 use super::{Place, Running, code, stderr, written};
 
-/// A command that goes on for ever, under the lock `job`.
+/// A command that runs for ever, under the lock `job`.
 pub(crate) fn holder(place: &Place, options: &[&str]) -> Running {
     let script = "echo $$ > pid; while :; do sleep 0.02; done";
     let running = Running::start(place.run(&[options, &["--quiet", "job"]].concat(), script).stderr(Stdio::piped()));
@@ -28,7 +29,7 @@ pub(crate) fn said(place: &Place, output: &Output) -> String {
     words.collect()
 }
 
-/// A command that goes on for ever, under the lock `job`, without `--quiet`: that leaves out what the library warns of.
+/// A command that runs for ever, under the lock `job`, without `--quiet`, which hides the library's warnings.
 pub(crate) fn warned(place: &Place) -> Running {
     let script = "echo $$ > pid; while :; do sleep 0.02; done";
     let holder = Running::start(place.run(&["job"], script).stderr(Stdio::piped()));

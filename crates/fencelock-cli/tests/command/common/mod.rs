@@ -1,4 +1,4 @@
-//! What the tests of the command share: the real binary, a store of their own, and waiting on states.
+//! Helpers of the command's tests: the real binary, a store of their own, and waiting on states.
 
 #![allow(dead_code, reason = "every test file is a crate of its own and uses some of this")]
 
@@ -143,7 +143,7 @@ impl Place {
         assert_eq!(self.contenders("job").len(), 1);
     }
 
-    /// Who waits and is suspended gives its place back, and waits anew when it is continued.
+    /// A suspended waiter gives its place back, and waits anew when it is continued.
     pub(crate) fn passes_by_a_waiter_that_is_suspended(&self) {
         let mut holder = self.holder("job");
         // In a group of its own, which its parent could continue.
@@ -164,7 +164,8 @@ impl Place {
         assert!(self.path("ran").exists());
     }
 
-    /// Readers run together, permits as far as they go; who does not fit is refused, and all are shown as what they are.
+    /// Readers run together, permits until the capacity is used up. `--try` refuses a contender that does not fit, and
+    /// `show` names the kind of each.
     pub(crate) fn lets_those_who_share_run_together(&self) {
         let start = |options: &[&str]| Running::start(self.run(options, "cat").stdin(Stdio::piped()));
         let reader = start(&["--shared", "page"]);
@@ -251,7 +252,7 @@ pub(crate) fn ended(command: &mut Command) -> (i32, String) {
     (code(&output), stderr(&output))
 }
 
-/// A program that runs beside the test. Killed when dropped.
+/// A program that runs during the test. Dropping it kills the program.
 pub(crate) struct Running(pub(crate) Option<Child>);
 
 impl Running {
@@ -293,7 +294,7 @@ impl Drop for Running {
     }
 }
 
-/// What stands in the file at `path`, once it ends with a line break.
+/// The text of the file at `path`, once the text ends with a line break.
 pub(crate) fn written(path: &Path) -> String {
     until(&format!("a line in {}", path.display()), || {
         std::fs::read_to_string(path).ok().filter(|text| text.ends_with('\n'))

@@ -59,8 +59,8 @@ impl Screen {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until `text` is shown, after what was waited for before. What is typed is shown as well, before anybody has read it:
-    /// `text` must be something that only a program says.
+    /// Waits until the screen shows `text`, after the text of the call before. The screen echoes typed keys before a program
+    /// reads them: `text` must be something that only a program prints.
     pub(crate) fn shows(&mut self, text: &str) {
         let (seen, shown) = (self.seen, Arc::clone(&self.shown));
         self.seen = until(&format!("{text:?} on the screen"), || {
@@ -69,8 +69,8 @@ impl Screen {
         });
     }
 
-    /// Waits until somebody in front reads a line that is not to be shown. The prompt alone says less: it can be written by a program
-    /// that is stopped next, and throws away what was typed meanwhile when it asks again.
+    /// Waits until a program in the foreground reads a line without echo. The prompt alone proves less: a program can write a prompt,
+    /// be stopped, and discard the typed keys when it asks again.
     pub(crate) fn asks_for_a_secret(&self) {
         until("somebody reads a line that is not shown", || {
             let flags = tcgetattr(&self.keys).unwrap().local_flags;

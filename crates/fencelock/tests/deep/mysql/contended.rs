@@ -52,7 +52,8 @@ async fn cycles(url: &str, names: u64, count: u64, with_readers: bool) {
     }
 }
 
-/// No error of the server reaches anybody, and nobody waits for a look: hand-overs by looks alone would take half an hour.
+/// No error of the server reaches a caller, and no waiter depends on a look: hand-overs by looks alone would take half an
+/// hour.
 #[tokio::test(flavor = "multi_thread")]
 async fn contended_cycles_over_one_name_and_many_end_without_an_error_and_without_a_lost_ring() {
     for (names, with_readers, count) in [(1, true, 400), (1, false, 400), (64, false, 3000), (4, true, 800)] {

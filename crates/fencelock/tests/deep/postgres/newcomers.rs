@@ -1,4 +1,4 @@
-//! A server that takes few connections: those who hold come back before those who only want to.
+//! A server with few connections: holders reconnect before clients that only want a lock.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use fencelock_testbed::postgres::Settings;
 
 use super::lab::{server, soon, with};
 
-/// So many connections are taken: those of the holders, and three more.
+/// The server accepts this many connections: two for the holders, and three more.
 const LIMIT: usize = 5;
-/// What the server keeps for its superuser.
+/// Connections that the server reserves for its superuser.
 const RESERVED: usize = 3;
 const TTL: Duration = Duration::from_secs(20);
 
@@ -41,7 +41,7 @@ async fn after_a_restart_two_holders_get_the_few_connections_before_eight_who_kn
     while inside.len() < LIMIT - holders.len() {
         inside.push(soon(newcomers.recv()).await.unwrap().unwrap());
     }
-    // Whoever had not come back by now would lose its lock.
+    // A holder that has not reconnected by the end of this pause loses its lock.
     tokio::time::sleep(TTL).await;
     for (_, guard) in &holders {
         guard.check().unwrap();

@@ -1,4 +1,4 @@
-//! What befalls a server from outside: a gateway that ends idle connections, hosts that vanish without a word, a disk that is full.
+//! Faults around a server: a gateway that ends idle connections, hosts that vanish without a word, a disk that is full.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -44,7 +44,7 @@ async fn connections_that_are_cut_when_they_were_idle_for_two_seconds_cost_no_lo
     until_queued(&one, "job", 2).await;
     let mut last = proxy.bytes();
     for _ in 0..3 {
-        // Whoever looks every two seconds is not idle for that long.
+        // A client that polls every two seconds is never idle for two seconds.
         let cut = tokio::time::Instant::now() + Duration::from_secs(2);
         while tokio::time::Instant::now() < cut {
             let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fencelock'
@@ -63,10 +63,10 @@ async fn connections_that_are_cut_when_they_were_idle_for_two_seconds_cost_no_lo
     until_queued(&one, "job", 0).await;
 }
 
-/// Nothing is sent by such a host, and nothing says that it is gone. The server ends connections of clients soon, and with them what a
-/// request that was cut short keeps; a transaction of a user ends with the limit of `hold`.
+/// The host sends nothing, and no message reports its end. The server ends connections of clients soon, and with them what a request
+/// that was cut short keeps; a transaction of a user ends with the limit of `hold`.
 ///
-/// In a process of its own: whatever that starts is in the network, its servers too.
+/// The test runs in a process of its own, so that the servers that it starts are in its network namespace.
 #[test]
 fn a_host_that_vanishes_keeps_others_waiting_no_longer_than_its_lease_and_the_limit_of_its_transaction() {
     const PART: &str = "FENCELOCK_TEST_PART";

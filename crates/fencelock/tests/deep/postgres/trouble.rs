@@ -1,4 +1,5 @@
-//! A server that is killed, started again, replaced or copied, and whose clock jumps: what it forgets, what it keeps, and what is told.
+//! A server that is killed, started again, replaced or copied, and whose clock jumps: its data that is lost, its data that is kept, and
+//! the errors that clients get.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ async fn no_acknowledged_grant_is_lost_when_the_server_is_killed_and_no_lock_is_
         .await;
         let waiting = acquiring(&other, "job 7");
         until_queued(&other, "job 7", 2).await;
-        // Given up just before the crash: it may come back with the server, and is given up again.
+        // The release precedes the crash: the place may return with the server, and the client releases it again.
         let brief = acquire(&one, "brief").await;
         brief.release().await.unwrap();
         if is_killed {
@@ -41,7 +42,7 @@ async fn no_acknowledged_grant_is_lost_when_the_server_is_killed_and_no_lock_is_
     }
 }
 
-/// The tables are empty then. Whoever held may still be at work until its lease ends.
+/// The tables are empty then. A holder may still be at work until its lease ends.
 #[tokio::test]
 async fn a_crash_ends_every_lock_in_unlogged_tables_and_nobody_is_granted_before_the_holders_know() {
     let own = server(Settings::default());
@@ -62,7 +63,7 @@ async fn a_crash_ends_every_lock_in_unlogged_tables_and_nobody_is_granted_before
     }
 }
 
-/// Whoever was forgotten by the first may live longer than any session that the second has heard of.
+/// A session that the first crash forgot may live longer than any session that the server knows at the second.
 #[tokio::test]
 async fn the_time_without_grants_is_cut_short_by_no_second_crash_and_no_clearing_up() {
     let own = server(Settings::default());
@@ -80,7 +81,7 @@ async fn the_time_without_grants_is_cut_short_by_no_second_crash_and_no_clearing
         let busy = other.mutex("job").unwrap().try_acquire().await.unwrap_err();
         assert!(busy.is_contention(), "{busy}");
     }
-    // What the clock was ahead by counts for nobody.
+    // Clean-up caps a quiet time that a clock in the future has set.
     let user = connection(&own.url()).await;
     user.batch_execute(
         "UPDATE fencelock.layout SET quiet_until = quiet_until + interval '1 day'; SELECT fencelock.clear_up(0)",
@@ -91,7 +92,7 @@ async fn the_time_without_grants_is_cut_short_by_no_second_crash_and_no_clearing
     assert!(user.query_one(asked, &[]).await.unwrap().get::<_, bool>(0));
 }
 
-/// What a crash brings back of a lock that was given up, its client gives up again when it is back.
+/// A crash may restore a released place. Its client releases it again after the reconnect.
 #[tokio::test]
 async fn a_place_that_its_session_does_not_know_is_given_up_when_it_comes_back() {
     let own = server(Settings::default());
@@ -114,7 +115,7 @@ async fn a_place_that_its_session_does_not_know_is_given_up_when_it_comes_back()
     guard.release().await.unwrap();
 }
 
-/// As after a failover to a standby that had not heard of the grant.
+/// As after a failover to a standby that had not received the grant.
 #[tokio::test]
 async fn a_grant_that_the_server_forgot_is_told_to_its_holder_with_the_next_connection() {
     let own = server(Settings::default());
@@ -127,7 +128,7 @@ async fn a_grant_that_the_server_forgot_is_told_to_its_holder_with_the_next_conn
     kept.check().unwrap();
 }
 
-/// A standby that has the schema, and hears of nothing more.
+/// A standby that has the schema, and receives nothing more.
 async fn deaf_standby(primary: &Server) -> Server {
     let standby = Server::start(Settings { standby_of: Some(primary.address()), ..Settings::default() }).unwrap();
     until("the standby has it", async || {
@@ -181,7 +182,7 @@ async fn after_a_failover_nobody_is_granted_while_a_forgotten_holder_may_believe
     acquire(&other, "at once").await.release().await.unwrap();
 }
 
-/// What was read in from a dump lacks what was granted since, and what was held in it is held by nobody who could know of it.
+/// A restored dump lacks the grants since the dump, and its holders do not know of the restored server.
 #[tokio::test]
 async fn where_a_dump_was_read_in_nobody_is_granted_before_a_ttl_has_passed_and_no_token_falls() {
     let own = server(Settings::default());
@@ -250,7 +251,7 @@ async fn a_clock_that_went_back_keeps_nobody_for_longer_than_a_ttl_and_one_that_
     let guard = acquire(&dying, "job").await;
     let token = guard.token();
     own.set_clock(-3600).unwrap();
-    // It dies without a word: the row of its session stays as it is, an hour ahead.
+    // The client dies without a close: the row of its session stays, and expires in an hour.
     connection(&own.url())
         .await
         .batch_execute("UPDATE fencelock.session SET id = 7 WHERE id = (SELECT session FROM fencelock.place WHERE name = 'job'); UPDATE fencelock.place SET session = 7 WHERE name = 'job'")

@@ -29,7 +29,7 @@ async fn of_several_hosts_the_one_that_takes_writes_is_found_again_after_a_failo
     acquire(&other, "job").await.release().await.unwrap();
 }
 
-/// As after the death of the host on which the primary was: nothing there says that nobody listens.
+/// As after the death of the host on which the primary was: no reply says that no server listens.
 #[tokio::test]
 async fn a_host_that_is_silent_keeps_nobody_from_the_next_one() {
     let (silent, own) = (server(Settings::default()), server(Settings::default()));

@@ -1,4 +1,4 @@
-//! A server that is away for a while: what waits for it, and what says so.
+//! A server that is away for a while: calls that wait for it, and errors that report it.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ async fn a_client_whose_time_to_connect_is_up_names_the_server_that_it_did_not_r
     assert!(start.elapsed() >= limit, "{:?}", start.elapsed());
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     assert!(error.to_string().contains(&server.address().to_string()), "{error}");
-    // What no retry can help is told at once.
+    // An error that no retry can mend is returned at once.
     let secure = server_with_password();
     let error = Client::builder().connect_timeout(PATIENCE).connect(&secure.url()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied);
@@ -143,7 +143,7 @@ async fn a_waiter_that_was_told_of_an_outage_is_told_of_its_end_although_nothing
         way.reset();
         assert_eq!(soon(place.next(Moment::NEVER)).await.unwrap_err().kind(), ErrorKind::Unreachable);
         way.heal();
-        // Somebody else of the session is the first to be connected again.
+        // The keeper of the session is the first to use the new connection.
         until("the session is renewed", async || opened.session.renew(&[]).await.is_ok()).await;
         assert!(matches!(soon(place.next(Moment::NEVER)).await, Ok(Standing::Waiting(_))));
     }

@@ -42,7 +42,7 @@ async fn a_client_that_hears_nothing_any_more_is_told_before_a_rival_is_granted(
         link.proxy.hole(way);
         soon(guard.lost()).await;
         if way != Way::Down {
-            // With answers alone lost, the server goes on renewing, and the rival waits on.
+            // When only replies are lost, the server still renews, and the rival keeps waiting.
             assert!(!waiting.is_finished(), "a rival was granted before the holder was told");
         }
         link.proxy.heal();

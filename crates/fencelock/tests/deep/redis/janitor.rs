@@ -1,4 +1,4 @@
-//! Clearing up after the dead, which nobody waits for.
+//! Clean-up after dead sessions, for which no request waits.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -61,6 +61,6 @@ async fn a_renewal_does_not_wait_until_the_dead_are_cleared_away() {
     let opened = store.open(Opening::here(owner, PATIENCE, clock).unwrap()).await.unwrap();
     let start = Instant::now();
     soon(opened.session.renew(&[])).await.unwrap();
-    // It takes the client ten seconds to give up a connection that answers nothing.
+    // The client gives up a connection without replies after ten seconds.
     within(Duration::from_secs(5), start.elapsed(), "a renewal beside the janitor");
 }

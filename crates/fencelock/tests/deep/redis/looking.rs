@@ -8,7 +8,7 @@ use fencelock_testbed::redis::{Server, Settings};
 
 use super::lab::{client, queued, server};
 
-/// A session that nobody renews, and so many names of it.
+/// A session without renewals, and `names` places of it.
 fn crashed(server: &Server, names: usize) {
     let mut wire = std::net::TcpStream::connect(server.address()).unwrap();
     let mut mass = Vec::new();
@@ -47,7 +47,7 @@ async fn names_are_listed_at_the_first_time_beside_any_number_that_crashed_clien
     loop {
         let all = list(Duration::from_secs(60)).await.unwrap();
         // A request has less time than all of them take together on this machine, and far more than one portion takes. A machine that has
-        // become slower meanwhile is measured anew: who asked for all of them at once would never be told in time.
+        // become slower meanwhile is measured anew: a client that read all of them in one request would never be answered in time.
         match list((all / 2).max(Duration::from_millis(1500))).await {
             Ok(_) => return,
             Err(error) => failed.push((all, error)),

@@ -1,4 +1,4 @@
-//! Memory that the server loses: noticed, told to holders, and never a token twice.
+//! Memory that the server loses: clients notice it, holders are notified, and no token is granted twice.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,8 @@ fn token(guard: &Guard) -> FencingToken {
     guard.token().expect("a token")
 }
 
-/// Loses the memory in this way under a holder and a waiter; the holder is told, the waiter comes in, and tokens rise.
+/// Loses the memory in this way under a holder and a waiter; the holder is notified, the waiter is granted, and tokens
+/// rise.
 async fn is_noticed(settings: Settings, loss: Loss, lose: impl Fn(&Server)) {
     let server = server(settings);
     let (_holder, guard) = held(&server.url()).await;
@@ -68,7 +69,7 @@ async fn a_bucket_that_is_lost_costs_the_locks_in_it_and_they_are_told_and_no_ot
     soon(guard.lost()).await;
     granted.check().unwrap();
     let lost = others.iter().filter(|other| other.check().is_err()).count();
-    // Those that happen to share the bucket.
+    // The lost locks are those in the same bucket.
     assert!(lost < 10, "{lost} of 300 others were lost");
 }
 
@@ -104,13 +105,14 @@ fn number_after(key: &str, text: &str) -> u64 {
     number.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
-/// What the server says of the connection of that user.
+/// The server's line about the connection of that user.
 fn the_blind(server: &Server) -> String {
     let clients = server.ask(&["CLIENT", "LIST"]).unwrap().to_string();
     clients.lines().find(|line| line.contains("user=blind")).expect("it is connected").to_owned()
 }
 
-/// A connection that is made anew costs the locks there, and one on which somebody waits who stands still is not silent.
+/// A new connection costs the locks of the old one. A connection whose caller does not poll still answers pings, and is
+/// kept.
 #[tokio::test]
 async fn a_caller_that_looks_at_no_answer_costs_no_connection() {
     let server = server(Settings::default().with_user("blind", "on >p ~* &* +@all -info"));
@@ -137,13 +139,13 @@ async fn a_restart_with_persistence_grants_nothing_twice() {
     let waiting = acquiring(&rival, "job");
     until_queued(&rival, "job", 2).await;
     server.restart().unwrap();
-    // Either it goes on, beside nobody, or it is told.
+    // The holder keeps the lock alone, or is notified of the loss.
     let start = Instant::now();
     while guard.check().is_ok() && start.elapsed() < SOON_ENOUGH {
         assert!(!waiting.is_finished(), "a rival was granted beside the holder");
         tokio::task::yield_now().await;
     }
-    // Over already when it was told.
+    // The lock may be lost already: the result of the release does not matter.
     let before = token(&guard);
     let _ = guard.release().await;
     let granted = acquired(waiting).await;
@@ -176,7 +178,7 @@ async fn tokens_rise_over_a_failover_that_lost_the_last_grants() {
     let before = token(&first);
     first.release().await.unwrap();
     until("the replica has it", async || replica.ask(&["DBSIZE"]).unwrap().number().unwrap() > 0).await;
-    // What comes now is acknowledged by the primary, and never reaches the replica.
+    // From here on the primary acknowledges writes that never reach the replica.
     replica.pause();
     let (_client, last) = held(&primary.url()).await;
     primary.kill();

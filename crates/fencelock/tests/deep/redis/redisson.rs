@@ -1,4 +1,4 @@
-//! How soon a release that is told is heard of.
+//! How soon a waiter receives the message of a release.
 
 use std::time::{Duration, Instant};
 

@@ -162,7 +162,7 @@ async fn a_holder_keeps_its_lock_while_a_minority_is_gone_and_loses_it_with_the_
         masters.servers[gone].wait_until_serving().unwrap();
     }
     assert!(tokio::time::timeout(Duration::from_secs(9), guard.lost()).await.is_err(), "the lock was lost");
-    // They forgot it, or never had it, and are not given it: it is lost with one more.
+    // The restarted masters do not have the key, and renewals do not set it: the next restart loses the lock.
     assert_eq!(masters.having("job"), 3);
     masters.servers[1].restart_empty().unwrap();
     assert_eq!(soon(guard.lost()).await, Loss::Removed);
@@ -209,7 +209,7 @@ async fn a_lock_whose_value_is_gone_from_a_minority_is_held_and_from_a_majority_
     }
     assert_eq!(soon(guard.lost()).await, Loss::Removed);
     drop(guard);
-    // What is left of it is cleared away, and what is another's stays.
+    // The client deletes its own remaining keys, and keeps those of the other client.
     until("theirs is left", async || masters.having("job") == 3).await;
 }
 
@@ -295,7 +295,7 @@ async fn two_clients_never_both_hold_while_masters_of_a_minority_come_and_go() {
         if workers.iter().all(tokio::task::JoinHandle::is_finished) {
             break;
         }
-        // Two of five at a time: one loses its connections, one says nothing for a while.
+        // Two of five at a time: the first loses its connections, the second is silent for a while.
         masters.proxies[round % 5].reset();
         masters.proxies[(round + 2) % 5].hold(Way::Both);
         let last = inside.load(Ordering::SeqCst);

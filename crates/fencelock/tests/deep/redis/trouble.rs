@@ -96,7 +96,7 @@ async fn a_server_that_dies_in_the_middle_leaves_one_place_or_none() {
         let (client, other) =
             (client(&format!("redis://{}", way.address()), 4000).await, client(&server.url(), 4000).await);
         for round in 0..4 {
-            // What is asked for stands behind a script that does not end, or is answered by nobody any more.
+            // The request waits behind a script that does not end, or reaches a stopped server.
             if round % 2 == 0 {
                 busy(&server);
             } else {
@@ -111,7 +111,7 @@ async fn a_server_that_dies_in_the_middle_leaves_one_place_or_none() {
             assert!(count <= 1, "{count} in round {round}, durable: {durable}");
             if count == 0 {
                 // A busy machine may cost the session: then the guard said so before. Or the server answered just before it died, and
-                // nothing of that was on its disk: then the guard is told once the next connection is made.
+                // nothing of that was on its disk: then the guard is lost once the client has reconnected.
                 assert!(!durable || guard.check().is_err(), "nobody in round {round}, durable: {durable}");
                 soon(guard.lost()).await;
             }

@@ -12,7 +12,7 @@ use futures_util::future;
 
 use super::lab::{Lab, observed, reading, soon};
 
-/// One crowd at a time: two would wait for the machine, not for each other.
+/// Crowds run in turn: two would wait for the machine, not for each other.
 static ROOM: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// Waits until so many nodes are in the queue of `name`, without listing them; says how many requests it took.
@@ -117,7 +117,8 @@ async fn what_a_failed_acquire_and_a_page_of_the_queue_cost_does_not_depend_on_h
         assert_eq!(short.holder.and_then(|holder| holder.grant).and_then(|grant| grant.token), guard.token());
         assert_eq!((short.holders, short.queued), (1, WAITERS + 1));
     }
-    // A try creates, lists and deletes; who is in the queue is told by a sync, a list and a read. The rest is renewals.
+    // A try creates, lists and deletes; the contenders of the queue are read by a sync, a list and a read. The rest is
+    // renewals.
     let asked = count() - before;
     assert!(asked <= TIMES * 9 + 50, "{asked} requests");
     let before = count();
@@ -128,7 +129,7 @@ async fn what_a_failed_acquire_and_a_page_of_the_queue_cost_does_not_depend_on_h
     assert!(asked <= 10 + 2 + 50, "{asked} requests");
 }
 
-/// What the clients of 800 readers behind a writer and the server say to each other from its release to their last grant: bytes, and
+/// The traffic between the server and the clients of 800 readers behind a writer, from its release to their last grant: bytes, and
 /// requests. Once the server keeps so many `watches`, they all listen.
 async fn letting_readers_in(clients: usize, watches: u64) -> (u64, u64) {
     let server = Ensemble::start(Settings::default()).unwrap();
@@ -144,7 +145,7 @@ async fn letting_readers_in(clients: usize, watches: u64) -> (u64, u64) {
     until_many_queued(&lab, "page", READERS + 1).await;
     soon(async {
         while count("zk_watch_count") < watches {
-            // What they asked for is answered, so the next look is at something else.
+            // An answered request of each client proves that its earlier requests are answered.
             future::join_all(clients.iter().map(|client| client.names("~", None, 1))).await;
         }
     })

@@ -8,7 +8,7 @@ use fencelock_testbed::zookeeper::{Manner, hostile};
 
 use super::lab::soon;
 
-/// What a busy machine may take beyond what was said.
+/// The time that a busy machine may take beyond the configured limit.
 const BOUND: Duration = Duration::from_secs(5);
 
 const LIMIT: Duration = Duration::from_secs(1);

@@ -59,7 +59,7 @@ async fn a_client_with_as_many_contenders_as_fit_is_told_before_anything_is_sent
     // As the servers write the list: each path with four bytes before it.
     let path = lab.path("job").len() + "/_c_00000000-0000-0000-0000-000000000000-__READ__0000000000".len();
     assert!((held.len() + 1) * (4 + path) + 64 > 4096, "{} held", held.len());
-    // A waiter would need a node as well, and is told at once although no server can be reached.
+    // A waiter would need a node as well, and is refused at once although no server can be reached.
     proxy.refuse();
     proxy.reset();
     for _ in 0..3 {
@@ -68,7 +68,7 @@ async fn a_client_with_as_many_contenders_as_fit_is_told_before_anything_is_sent
     }
     proxy.heal();
     soon(held.pop().unwrap().release()).await.unwrap();
-    // What the second node of a downgrade needs for a moment fits into the extra size.
+    // The second node of a downgrade, which exists for a moment, fits into the extra size.
     let writer = soon(client.rwlock("log").unwrap().write()).await.unwrap();
     let reader = soon(writer.downgrade()).await.unwrap();
     assert_eq!(soon(lock.read()).await.unwrap_err().kind(), ErrorKind::Exhausted);

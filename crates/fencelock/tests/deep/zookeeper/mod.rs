@@ -1,4 +1,4 @@
-//! The store `zk:` beside crowds, strangers by the thousand, servers that say nothing or anything, and outages.
+//! The store `zk:` with crowds, thousands of foreign nodes, silent and hostile servers, and outages.
 
 #[allow(dead_code, reason = "a helper of the gate's tests that no test here needs")]
 #[path = "../../zookeeper/lab.rs"]

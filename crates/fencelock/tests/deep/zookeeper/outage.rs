@@ -1,4 +1,4 @@
-//! What a connection that breaks, and the one after it, do to holders and waiters.
+//! The effects of a broken connection, and of the next one, on holders and waiters.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -40,13 +40,13 @@ async fn a_holder_hears_of_the_end_of_its_node_after_an_outage_longer_than_a_req
     let client = Client::builder().observer(Arc::new(Retries(told))).connect(&lab.url("")).await.unwrap();
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
     let node = format!("job/{}", lab.children("job").await[0]);
-    // Its watch hears of the change, asks to be set again, and that takes the connection with it.
+    // The watch fires for the change, and the request that sets it again ends the connection.
     proxy.refuse();
     proxy.cut_after(0, Way::Up);
     lab.hands.set_data(&lab.path(&node), b"x", None).await.unwrap();
     let way = Arc::clone(&proxy);
     assert!(tokio::task::spawn_blocking(move || wait_until(PATIENCE, || way.cuts() > 0)).await.unwrap());
-    // What is asked later is given up later: then the watch has been, too.
+    // A later request is given up later: after its retry, the watch's request was given up, too.
     let other = client.mutex("other").unwrap();
     let other = tokio::spawn(async move { other.acquire().await });
     while !soon(retries.recv()).await.unwrap().contains("no server can be reached") {}
@@ -111,7 +111,7 @@ async fn a_session_that_goes_on_with_a_shorter_timeout_is_lost() {
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
     drop(cut);
     soon(guard.lost()).await;
-    // The client goes on with a session that is what it was asked to be, or with none.
+    // The client continues with a session of the timeout that it asked for, or with none.
     lab.until_queued("job", 0).await;
 }
 

@@ -20,7 +20,7 @@ async fn servers_without_a_quorum_that_serve_reads_are_refused_and_their_session
     assert!(guard.check().is_err());
     // The clients live on a thread of their own.
     assert!(wait_until(PATIENCE, || servers.server(alone).mode() == Some(Mode::Other)));
-    // It would answer reads with what was so when it was cut off.
+    // The isolated server would answer reads with data from before its isolation.
     let error = refused(&url(4000)).await;
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unreachable, true), "{error}");
     assert!(error.to_string().contains("the server serves reads only"), "{error}");

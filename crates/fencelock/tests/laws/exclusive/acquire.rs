@@ -1,4 +1,4 @@
-//! What an acquire promises: order, honest refusals, and nothing left behind whatever happens to its requests.
+//! The promises of an acquire: order, honest refusals, and nothing left behind whatever happens to its requests.
 
 use std::error::Error as _;
 use std::future::Future;
@@ -136,8 +136,8 @@ fn a_wait_that_ends_in_an_outage_is_no_contention() {
             let error = waiting.await.unwrap().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unreachable, "after {limit:?}: {error:?}");
             assert!(error.contention().is_none(), "{error:?}");
-            // The last request that failed is told: as the cause, or by itself where the limit passed in the pause after it, whose
-            // length is left to chance.
+            // The error names the last failed request: as its cause, or alone where the limit passed in the pause after the
+            // request, whose length is random.
             let tells = error.source().is_some() || error.to_string().contains("within the request deadline");
             assert!(tells, "{error:?}");
             away.store.heal();

@@ -1,4 +1,4 @@
-//! What a guard promises, on a clock that the test owns.
+//! The promises of a guard, on a clock that the test owns.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -425,7 +425,7 @@ fn run_says_so_when_the_lock_turns_out_to_be_gone() {
         let lock = whole(&process.client, "a").unwrap();
         let looks = world.store.another_process();
         let body = async |guard: fencelock::Guard<_>| {
-            // Nobody has told the holder yet when the body ends.
+            // The holder is not yet notified when the body ends.
             let queue = looks.queue(guard.name(), fencelock::inspect::Page::ALL).await.unwrap();
             let request = queue.contenders[0].id;
             looks.remove(&fencelock::store::PlaceId { name: guard.name().clone(), request });
@@ -524,7 +524,7 @@ fn a_release_that_finds_its_grant_broken_says_why() {
         let (holder, other) = (world.process().await, world.process().await);
         let guard = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
         let front = other.client.queue(guard.name()).await.unwrap().contenders[0].clone();
-        // Nobody has told the holder yet: nothing else ran.
+        // The holder is not yet notified: no other task has run.
         assert!(other.client.break_grant(guard.name(), &front, "stuck").now_or_never().unwrap().unwrap());
         let error = guard.release_or_keep().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Lost);

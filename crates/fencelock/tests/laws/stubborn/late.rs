@@ -1,4 +1,5 @@
-//! Grants that are told when their own validity is over, or all but over: none of them is used, and the store is not hammered.
+//! Grants that arrive at the end of their own validity, or shortly before: the client uses none of them, and does not hammer
+//! the store.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::validity::{MARGIN, VALID, World, world};
 use crate::support::{ms, on_one_thread, pass, secs, settle};
 
-/// Less than the margin, so that no grant is worth anything when it is told.
+/// Less than the margin, so that no grant is valid when it arrives.
 const TOO_SHORT: Duration = Duration::from_millis(500);
 
 impl World {
@@ -32,7 +33,7 @@ impl World {
         Client::builder().io(Io::CurrentRuntime).connect_store(process).await.unwrap()
     }
 
-    /// A rival that waits behind everybody who is in the queue now.
+    /// A rival that waits behind all contenders of the queue.
     async fn queued_rival(&self) -> JoinHandle<Result<Guard>> {
         let lock = self.rival().await.mutex("job").unwrap();
         let waiting = tokio::spawn(async move { lock.acquire().await });

@@ -1,4 +1,4 @@
-//! News of a grant is of that grant: a request that was granted twice is not ended by what is told of its first grant.
+//! News of a grant is of that grant: news of the first grant of a request does not end the second one.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::support::{Events, on_one_thread, pass, secs, settle};
 
-/// A memory store whose sessions are told what a test says.
+/// A memory store whose sessions receive the news that a test sends.
 #[derive(Debug)]
 struct Gossip {
     store: MemoryStore,
@@ -89,7 +89,7 @@ fn news_of_an_older_grant_ends_no_waiter_of_the_same_request() {
             settle().await;
             let id = client.queue("job").await.unwrap().contenders[1].id;
             let place = PlaceId { name: held.name().clone(), request: id };
-            // What is told before the grant is heard of may be of that very grant, or of one before it.
+            // News that arrives before the grant may be of that very grant, or of an earlier one.
             let token = held.token().unwrap();
             let told = if news_is_older { token } else { FencingToken::new(token.get() + 1).unwrap() };
             let told = GrantId { place: place.clone(), token: Some(told) };

@@ -15,7 +15,7 @@ use crate::support::{ms, on_one_thread, pass, secs, settle};
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// A clock after the next look at which something happens before the one that looked goes on.
+/// A clock that runs a hook after the next `now`, before the caller continues.
 #[derive(Clone)]
 struct Paused(VirtualClock, Arc<Mutex<Option<Hook>>>);
 

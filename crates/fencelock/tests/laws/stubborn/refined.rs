@@ -1,4 +1,4 @@
-//! What the servers turned out to allow: each session says it anew.
+//! Capabilities that are refined at connect: each session reports them anew.
 
 use std::sync::{Arc, Mutex};
 

@@ -20,7 +20,7 @@ use crate::support::{ms, on_one_thread, pass, secs, settle};
 
 /// How long each grant, and each renewal of one, is valid.
 pub(super) const VALID: Duration = Duration::from_secs(6);
-/// What guards stop before it, with the default times.
+/// The time before its end at which a guard stops, with the default times.
 pub(super) const MARGIN: Duration = Duration::from_secs(1);
 
 /// A memory store whose grants are valid for [`VALID`] (or what [`World::grants_for`] says) from when they are asked for, those of
@@ -32,7 +32,7 @@ struct Leases {
     terms: Arc<Terms>,
 }
 
-/// What a test changes, and what it counts.
+/// The settings of a test, and its counters.
 #[derive(Debug, Default)]
 struct Terms {
     /// From now on renewals grant half of the ttl.
@@ -66,7 +66,7 @@ impl Store for Leases {
     fn open(&self, mut opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         Box::pin(async move {
             let lessor = Lessor { clock: opening.clock.clone(), ttl: self.ttl, terms: Arc::clone(&self.terms) };
-            // What is underneath outlives every test.
+            // The session of the store beneath outlives every test.
             opening.ttl = secs(86_400);
             let opened = self.store.open(opening).await?;
             Ok(Opened { session: Arc::new(LeaseSession { session: opened.session, lessor }), ttl: self.ttl, ..opened })

@@ -26,7 +26,8 @@ async fn enters(session: &Arc<dyn Session>, number: u64, name: &str) -> Box<dyn 
     place
 }
 
-/// Asks for renewals until somebody connects to that master once more: the session knows then that it is away.
+/// Asks for renewals until the session connects to that master once more: the session has then noticed that the master
+/// is away.
 async fn until_missed(masters: &Masters, index: usize, session: &Arc<dyn Session>) {
     let before = masters.proxies[index].connections();
     masters.proxies[index].reset();
@@ -93,7 +94,8 @@ async fn a_vote_that_is_undecided_holds_up_no_other_lock() {
     let mut free = enters(&session, 2, "free").await;
     let next = enters(&session, 3, "free").await;
     until("nobody else has it", async || masters.having("split") == 2).await;
-    // One has it elsewhere, one grants it, and one says nothing, for the time that it is given stands still.
+    // The first master has another holder, the second grants the lock, and the third is silent, for the clock of its
+    // deadline is stopped.
     masters.servers[1].ask(&["DEL", "split"]).unwrap();
     masters.freed_by_another("free");
     masters.proxies[2].hold(Way::Both);

@@ -85,11 +85,11 @@ async fn a_grant_that_comes_after_the_lock_was_released_is_given_up() {
 #[tokio::test]
 async fn a_grant_of_a_server_that_was_taught_the_script_after_the_refusal_is_given_up() {
     let masters = Masters::new(5);
-    // What is left anywhere stays for longer than anybody here waits.
+    // A remaining key would outlive the test.
     let client = masters.client(600_000).await;
     masters.taken_by_another("job", [0, 1, 2]);
     masters.servers[4].ask(&["SCRIPT", "FLUSH"]).unwrap();
-    // It learns to delete, and not yet to try.
+    // The server learns the script that deletes, and not yet the one that tries.
     takes_ours(&client, "another").await.release().await.unwrap();
     masters.until_free("another").await;
     masters.proxies[4].hold(Way::Up);

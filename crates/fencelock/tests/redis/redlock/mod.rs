@@ -1,4 +1,4 @@
-//! Redlock over several real servers: beside other clients, and with answers that are lost or late. With masters that are gone, slow, silent or
+//! Redlock over several real servers: with other clients, and with replies that are lost or late. With masters that are gone, slow, silent or
 //! forgetful: `tests/deep/redis/redlock.rs`.
 
 mod away;

@@ -1,4 +1,4 @@
-//! Beside other clients, whose commands are given by hand here; and what is shown and broken.
+//! Other clients, whose commands are given by hand here; and locks that are shown and broken.
 
 use fencelock::inspect::Queue;
 use fencelock::{Client, ErrorKind, Loss, Name};
@@ -30,7 +30,7 @@ async fn whoever_has_a_quorum_excludes_the_other_and_a_minority_excludes_nobody(
     // A release is done once a quorum has answered.
     until("only the other's are left", async || masters.having("job") == 2).await;
     masters.taken_by_another("job", [4]);
-    // Who asks has little time to be told, and may hear nothing of the holder.
+    // A try waits only briefly for replies, and may not learn the holder.
     until("the refusal names the holder", async || busy(&client, "job").await.to_string().contains("theirs")).await;
     let waits = acquiring(&client, "job");
     masters.freed_by_another("job");
@@ -45,10 +45,10 @@ async fn a_try_that_got_fewer_than_a_quorum_leaves_nothing_behind() {
     masters.taken_by_another("job", [0, 2, 4]);
     for _ in 0..5 {
         busy(&client, "job").await;
-        // Before the refusal is told, those that granted have deleted it, unless they are slow.
+        // Before the refusal returns, the masters that granted have deleted the key, unless they are slow.
         until("only the others' are left", async || masters.having("job") == 3).await;
     }
-    // Somebody who waits tries again and again: for as long as it takes to be told once, on a machine that is busy.
+    // A waiter tries again and again. The limit grows until one try is answered on a busy machine.
     let mut limit = std::time::Duration::from_millis(700);
     loop {
         let error = client.mutex("job").unwrap().acquire_within(limit).await.expect_err("it is held");
@@ -86,7 +86,7 @@ async fn holders_are_shown_by_quorum_and_what_a_minority_has_beside_them() {
     let client = masters.client(60_000).await;
     let job = Name::new("job").unwrap();
     masters.taken_by_another("job", [0, 1]);
-    // Whoever looks waits a moment for the slowest, and no longer: on a busy machine it looks again.
+    // A look waits a moment for the slowest master, and no longer: on a busy machine the test looks again.
     let theirs_is_strange = |queue: &Queue| queue.strangers.len() == 1 && queue.strangers[0].contains("2 of 5");
     let queue = shown(&client, &job, theirs_is_strange).await;
     assert!(queue.contenders.is_empty(), "{queue:?}");
@@ -125,7 +125,7 @@ async fn until_listed(client: &Client, name: &Name) {
     until(&format!("{name} is listed"), async || names().await == std::slice::from_ref(name)).await;
 }
 
-/// Two clients without a ttl, each at one of three masters: nobody can ever have a quorum.
+/// Two clients without a ttl, each at one of three masters: no client can ever have a quorum.
 #[tokio::test]
 async fn keys_that_never_run_out_and_bar_everybody_are_shown_and_can_be_broken() {
     let masters = Masters::new(3);
