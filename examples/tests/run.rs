@@ -1,4 +1,4 @@
-//! Each program runs on a store of its own, and its resource objects to nothing. Those of the account and of the document are PostgreSQL.
+//! Each program runs on a store of its own, and its resource objects to nothing. The account and the document are in PostgreSQL.
 
 #[path = "run/alerts.rs"]
 mod alerts;
@@ -98,7 +98,7 @@ fn a_late_holder_writes_no_key_of_redis() {
     assert!(said.contains("the late write was refused") && said.contains("FENCED"), "{said}");
 }
 
-/// A program that goes on until the test is over.
+/// A program that runs until the end of the test.
 struct Service(Child);
 
 impl Drop for Service {
@@ -108,7 +108,7 @@ impl Drop for Service {
     }
 }
 
-/// What the service at `address` answers.
+/// The reply of the service at `address`.
 fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();

@@ -56,9 +56,9 @@ pub(crate) enum Contestant {
     Redisson,
     /// Redisson's fair lock.
     RedissonFair,
-    /// redsync's mutex, with its defaults: it tries again after 50 to 250 ms.
+    /// redsync's mutex, with its defaults: a retry after 50 to 250 ms.
     Redsync,
-    /// redis-py's `Lock`, with its defaults: it tries again after 100 ms.
+    /// redis-py's `Lock`, with its defaults: a retry after 100 ms.
     RedisPy,
     /// npm's `redlock`, with its defaults.
     NpmRedlock,

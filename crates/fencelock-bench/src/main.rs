@@ -1,7 +1,7 @@
 //! Measures fencelock against the bare system calls and against other locks, side by side in one run.
 //!
-//! `cargo xtask bench file` runs it in a release build. What is measured runs in processes of its own; they take turns,
-//! so that a noisy moment affects all of them. The result is a section of `docs/benchmarks.md`.
+//! `cargo xtask bench file` runs it in a release build. The contestants run in processes of their own, which take
+//! turns, so that a noisy moment affects all of them. The result is a section of `docs/benchmarks.md`.
 
 mod bench;
 mod contestant;
@@ -49,7 +49,7 @@ enum Command {
     Postgres(OnServer),
     /// The store `mysql:` on a server of its own, the bare statements, tables and named locks by hand.
     Mysql(OnServer),
-    /// What users get: nothing set, tokio's multi-thread runtime, any core; on every store.
+    /// The figures that users get: nothing set, tokio's multi-thread runtime, any core; on every store.
     Defaults(Defaults),
     /// The table by which textbooks choose a store, on every store with nothing set, and the code of tutorials.
     Stores(Options),
@@ -78,8 +78,8 @@ struct OnServer {
     /// Lets clients of other languages take part, which needs what `cargo xtask interop` needs.
     #[arg(long)]
     peers: bool,
-    /// On PostgreSQL and MariaDB, leaves the transaction of the row "beside an open transaction" open for so many seconds, under 200 cycles each: 600 are
-    /// the ten minutes that are promised. Else as many cycles come as fast as they can.
+    /// On PostgreSQL and MariaDB, keeps the open transaction of its row open for this many seconds, with 200 cycles in each: 600 are the
+    /// promised ten minutes. Without the option the same number of cycles run as fast as they can.
     #[arg(long, value_name = "SECONDS")]
     open_for: Option<u64>,
 }

@@ -111,7 +111,7 @@ impl Order {
     }
 }
 
-/// Not for people: `run` starts this beside a command whose lock can expire.
+/// Not for people: `run` starts this with a command whose lock can expire.
 #[derive(Debug, Args)]
 pub(crate) struct Guard {
     #[arg(long)]

@@ -43,7 +43,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// One process of a run, started by us only.
+    /// A process of a run, which only this program starts.
     #[command(hide = true)]
     Driver { servers: String, session_timeout_ms: u64, log: String },
     /// The same for the crate `rslock`.

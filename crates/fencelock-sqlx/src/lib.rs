@@ -73,8 +73,7 @@ impl<'a> Hold<'a> {
     ///
     /// Cancelled, it holds the grant, or does not; roll back.
     ///
-    /// # Errors
-    /// [`Error::NotHeld`] when the grant is not current: it was released, broken or lost, or, above READ COMMITTED, granted after the first
+    /// # Errors [`Error::NotHeld`] when the grant is not current: released, broken or lost, or, above READ COMMITTED, granted after the first
     /// statement of the transaction. [`Error::Database`] for all else: above READ COMMITTED also for a grant that ended since then (`40001`).
     /// The transaction is void either way.
     pub async fn run(self, transaction: &mut PgConnection) -> Result<(), Error> {
@@ -103,8 +102,8 @@ pub async fn fence(
 }
 
 /// Takes a lock that ends with the transaction, and waits for it as long as `lock_timeout` allows; `schema` is that of the locks, mostly
-/// `fencelock`. It excludes its own kind alone, and no lock that a client holds. Above READ COMMITTED it is refused:
-/// the transaction's reads would be older than the lock. There is no order among those who wait, and no token.
+/// `fencelock`. The lock excludes its own kind alone, and no lock that a client holds. Above READ COMMITTED it is refused: the
+/// transaction's reads would be older than the lock. There is no order among those who wait, and no token.
 ///
 /// # Errors
 /// [`Error::Database`].
@@ -126,7 +125,7 @@ async fn done(query: Query<'static, Postgres, PgArguments>, connection: &mut PgC
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The grant is not current (SQLSTATE `FL001`): what the lock protects may be somebody else's by now.
+    /// The grant is not current (SQLSTATE `FL001`): another client may hold the lock by now.
     NotHeld(sqlx::Error),
     /// The token is older than one that was seen (SQLSTATE `FL002`), by [`fence`] or by the trigger `fencelock.fenced`.
     Stale(sqlx::Error),
@@ -166,7 +165,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The error itself is told in our own words.
+        // `Display` has already shown the error itself.
         let (Self::NotHeld(error) | Self::Stale(error) | Self::Database(error)) = self;
         error.source()
     }

@@ -43,7 +43,7 @@ async fn a_grant_is_held_until_the_transaction_ends() {
             pool.begin_with(sqlx::AssertSqlSafe(format!("BEGIN ISOLATION LEVEL {level}"))).await.unwrap();
         Hold::of(&guard).unwrap().run(&mut transaction).await.unwrap();
         let releasing = tokio::spawn(guard.release());
-        // What comes and goes meanwhile shows that the release had its time.
+        // Twenty other cycles prove that the release had enough time.
         for _ in 0..20 {
             acquire(&one, "another").await.release().await.unwrap();
         }

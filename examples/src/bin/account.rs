@@ -8,7 +8,7 @@
 //! cargo run -p fencelock-examples --bin account -- postgres://user:password@localhost/database
 //! ```
 //!
-//! It makes the schema `fencelock_example` there, and removes it. It needs `kill`.
+//! The program makes the schema `fencelock_example` there, and removes it. `kill` must be installed.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write as _};
@@ -49,7 +49,7 @@ async fn main() -> Result {
 
 /// A connection of our own, for what the lock protects.
 async fn connect(url: &str) -> Result<tokio_postgres::Client> {
-    // What follows are options of the locks.
+    // Options of the locks follow the `?`.
     let (database, connection) = tokio_postgres::connect(url.split('?').next().unwrap_or(url), NoTls).await?;
     tokio::spawn(connection);
     Ok(database)
@@ -59,7 +59,7 @@ async fn connect(url: &str) -> Result<tokio_postgres::Client> {
 async fn run(url: &str) -> Result {
     let database = connect(url).await?;
     database.batch_execute(TABLES).await?;
-    // Whoever comes first would make it; here, eight come at once.
+    // The first client would make the schema; here, eight come at once.
     Schema::of(url)?.migrate(&[]).await?;
     let teller = |number: usize| {
         let mut command = Command::new(std::env::current_exe()?);
@@ -70,7 +70,7 @@ async fn run(url: &str) -> Result {
     let mut tellers = (0..TELLERS).map(teller).collect::<std::io::Result<Vec<_>>>()?;
     let stops = disturb(&database, &mut tellers[0]).await;
     if stops.is_err() {
-        // One that is stopped would stay for ever.
+        // A stopped teller would stay for ever.
         tellers.iter_mut().for_each(|teller| drop(teller.kill()));
     }
     let stops = stops?;
@@ -99,7 +99,7 @@ async fn disturb(database: &tokio_postgres::Client, teller: &mut Child) -> Resul
             return Ok(stops);
         }
         send("-STOP", teller)?;
-        // They wait until the server ends its transaction, and its lease is over.
+        // The others wait until the server ends its transaction and its lease expires.
         let enough = (made().await? + 10).min(i64::try_from(TELLERS - 1)? * CHANGES);
         while made().await? < enough {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -114,7 +114,7 @@ fn send(signal: &str, process: &Child) -> Result {
     if sent.success() { Ok(()) } else { Err("the teller could not be signalled".into()) }
 }
 
-/// One teller, until all of its changes are made.
+/// A teller, until all of its changes are made.
 async fn work(url: &str, teller: i64) -> Result {
     let client =
         Client::builder().ttl(Duration::from_secs(2)).connect_timeout(Duration::from_secs(30)).connect(url).await?;

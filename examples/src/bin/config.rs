@@ -1,7 +1,7 @@
 //! A configuration is loaded once for eight services, and once more whenever its version changes: each service watches for that.
 //!
-//! Its source objects: it gives out each version once. `cargo run -p fencelock-examples --bin config -- URL` runs it on any store that
-//! processes share and that keeps notes.
+//! Its source objects: a second load of a version fails. `cargo run -p fencelock-examples --bin config -- URL` runs it on any store
+//! that processes share and that keeps notes.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -31,7 +31,7 @@ async fn main() -> Outcome {
     let client = Client::connect(&url).await?;
     for version in 1..=VERSIONS {
         client.mutex(&name)?.run(async |guard| guard.write_note(version.to_string(), None).await).await??;
-        // One file says that it was loaded, and one of each service that it has it.
+        // A file marks the load of a version, and a file of each service marks that the service has it.
         while fs::read_dir(&source)?.count() < version * (1 + SERVICES) {
             assert!(services.iter_mut().all(|one| one.try_wait().is_ok_and(|end| end.is_none_or(|end| end.success()))));
             tokio::time::sleep(PAUSE).await;
@@ -43,7 +43,7 @@ async fn main() -> Outcome {
     Ok(client.close().await?)
 }
 
-/// One service: it looks for a new version again and again.
+/// A service, which looks for a new version again and again.
 async fn serve(url: &str, name: &str, source: &Path) -> Outcome {
     let (client, mut has) = (Client::connect(url).await?, 0);
     while has < VERSIONS {

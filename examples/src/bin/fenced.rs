@@ -13,7 +13,7 @@ use redis::aio::MultiplexedConnection;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
-/// What the lock protects: a key, and beside it the newest token that was seen.
+/// The resource that the lock protects: a key, and next to it the newest token that was seen.
 struct Stock {
     redis: MultiplexedConnection,
     fence: Script,
@@ -42,7 +42,7 @@ async fn main() -> Result {
     stock.run(token, &["SET", "41"]).await?;
     guard.release().await?;
 
-    // Somebody else takes the lock. The first one was paused, and believes that it holds the lock still.
+    // Another client acquires the lock. The first one was paused, and still believes that it holds the lock.
     let next = lock.acquire().await?;
     stock.run(next.require_token()?, &[]).await?;
     let late = stock.run(token, &["SET", "40"]).await.expect_err("a late holder is refused");

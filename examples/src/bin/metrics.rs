@@ -19,7 +19,7 @@ use fencelock::observe::Metrics;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
 
-/// Seconds: of a wait behind others, of a section, and of a grant that nobody was ahead of.
+/// Seconds: of a wait behind others, of a section, and of a grant without waiters ahead.
 const BUCKETS: [f64; 9] = [0.0001, 0.001, 0.01, 0.1, 1.0, 5.0, 10.0, 60.0, 600.0];
 
 #[tokio::main]
@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     Ok(axum::serve(listener, service).await?)
 }
 
-/// Does something to an order that nobody else may do at the same time.
+/// Changes an order; a second change must wait.
 async fn order(client: Client, id: String) -> Result<String, (StatusCode, String)> {
     let lock = client.mutex(format!("orders/{id}")).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
     let done = lock.run(|guard| async move { format!("order {id}, token {:?}\n", guard.token()) }).await;

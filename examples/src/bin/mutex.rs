@@ -71,7 +71,7 @@ async fn main() -> Result {
     Ok(())
 }
 
-/// One worker, with a client of its own as another process would have.
+/// A worker, with a client of its own as another process would have.
 async fn work(url: &str, resource: &Resource) -> Result {
     let client = Client::connect(url).await?;
     let lock = client.mutex("example")?.purpose("counting");

@@ -1,8 +1,8 @@
 //! Four editors add a line each, again and again, to one document in PostgreSQL, and no line is lost: without a lock. A `version` column
-//! lets a save change nothing when somebody saved in between, and that editor reads again.
+//! lets a save change nothing if another editor saved in between, and the first one reads again.
 //!
-//! The document objects: it counts its lines. `cargo run -p fencelock-examples --bin optimistic -- postgres://user:password@host/database`
-//! runs it. `docs/coming-from-a-lock-table.md` says when this serves and when a lock does.
+//! The document objects by the count of its lines. `cargo run -p fencelock-examples --bin optimistic --
+//! postgres://user:password@host/database` runs it. `docs/coming-from-a-lock-table.md` says when this serves and when a lock does.
 
 use std::error::Error;
 

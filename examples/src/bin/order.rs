@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     Ok(())
 }
 
-/// One shop: it receives every order, as all others do.
+/// A shop, which receives every order, as all others do.
 async fn receive(url: &str, book: &Path) -> Result<(), Box<dyn Error + Send + Sync>> {
     let client = Client::connect(url).await?;
     let load = async || {

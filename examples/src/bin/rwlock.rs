@@ -1,4 +1,4 @@
-//! A read-write lock over a resource that objects: a page in two halves, of which a reader beside a writer would see one
+//! A read-write lock over a resource that objects: a page in two halves, of which a reader during a write would see one
 //! old and one new.
 //!
 //! ```console
@@ -22,7 +22,7 @@ const EDITIONS: u32 = 40;
 /// A page that takes two steps to write. A reader in between makes it panic.
 struct Page {
     halves: [PathBuf; 2],
-    /// Who reads at this moment, so that a writer beside a reader is noticed, too.
+    /// The number of current readers, so that a write during a read is noticed, too.
     readers: AtomicUsize,
     /// The most that ever read together.
     most: AtomicUsize,
@@ -80,8 +80,8 @@ async fn main() -> Result {
     Ok(())
 }
 
-/// The writer, with a client of its own as another process would have. It proofreads as a reader: together with others,
-/// and with nobody having written in between.
+/// The writer, with a client of its own as another process would have. The writer proofreads as a reader: together with
+/// other readers, and without a write in between.
 async fn write(url: &str, page: &Page) -> Result {
     let client = Client::connect(url).await?;
     let lock = client.rwlock("example/page")?.purpose("writing");

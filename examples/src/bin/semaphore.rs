@@ -69,7 +69,7 @@ async fn main() -> Result {
     Ok(())
 }
 
-/// One guest, with a client of its own as another process would have; some bring company.
+/// A guest, with a client of its own as another process would have; some bring company.
 async fn dine(url: &str, table: &Table, number: u32) -> Result {
     let client = Client::connect(url).await?;
     let seats = client.semaphore("example/seats", SEATS)?.purpose("dining");

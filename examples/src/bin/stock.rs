@@ -1,7 +1,8 @@
 //! Stock that must not be oversold: eight processes sell from one shelf until it is empty.
 //!
-//! The shelf objects twice: it is a number in a file, read and written in two steps, so that two sellers at once lose a
-//! sale; and it refuses a token older than one it has seen, so that a seller who slept past its lock sells nothing.
+//! The shelf objects twice. Its number in a file is read and written in two steps, so that two sellers at once lose a
+//! sale. The shelf refuses a token older than one that it has seen, so that a seller that slept past its lock sells
+//! nothing.
 //!
 //! ```console
 //! cargo run -p fencelock-examples --bin stock                      # on a directory of its own, made for this run
@@ -90,7 +91,7 @@ fn run(url: Option<&String>) -> Result {
     Ok(())
 }
 
-/// One seller, until the shelf is empty.
+/// A seller, until the shelf is empty.
 async fn sell(url: &str, shelf: &Shelf) -> Result {
     let client = Client::connect(url).await?;
     let lock = client.mutex("example/stock")?.purpose("selling");

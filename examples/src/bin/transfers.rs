@@ -1,7 +1,7 @@
 //! Transfers between ten accounts by eight processes: each takes both accounts or none, and the sum stays the same.
 //!
-//! An account objects: it is a file that is read and written in two steps, and a folder beside it says that somebody is at it.
-//! `cargo run -p fencelock-examples --bin transfers -- URL` runs it on any store that processes share.
+//! An account objects. Its file is read and written in two steps, and a folder next to the file marks that a process uses the
+//! account. `cargo run -p fencelock-examples --bin transfers -- URL` runs it on any store that processes share.
 
 use std::error::Error;
 use std::fs;
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     Ok(())
 }
 
-/// One process: it takes its accounts in any order, and waits for nobody who waits for it.
+/// A process, which names its accounts in any order, and waits for no process that waits for it.
 async fn transfer(teller: u32, url: &str, bank: &Path) -> Result<(), Box<dyn Error + Send + Sync>> {
     let client = fencelock::Client::connect(url).await?;
     for number in 0..TRANSFERS {

@@ -1,4 +1,5 @@
-//! What is in `ops/`: Prometheus takes the alerts, they fire on what they are for, and have their sections; the board asks for what is counted.
+//! The files in `ops/`. Prometheus accepts the alerts, each fires on its fault and has its section, and the board asks for metrics that
+//! exist.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -56,7 +57,7 @@ fn every_panel_of_the_board_asks_prometheus_for_what_is_counted() {
     let (board, counted) = (read("ops/grafana.json"), read("crates/fencelock/src/metrics.rs"));
     let expressions = expressions(&board);
     assert!(expressions.len() > 11, "{expressions:?}");
-    // What Grafana puts in the place of its variables.
+    // The values that Grafana puts in the place of its variables.
     let asked: Vec<_> = expressions
         .iter()
         .map(|expression| expression.replace("$__rate_interval", "5m").replace("$class", ".*"))

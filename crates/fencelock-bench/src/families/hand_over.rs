@@ -83,7 +83,8 @@ fn shapes(run: &Run, network: Network) -> Vec<Shape> {
     shapes
 }
 
-/// As often as needed to see enough hand-overs. A first queue of few waiters is not looked at: it makes threads, watches and caches.
+/// Repeats until it has measured enough hand-overs. A first queue of few waiters warms up threads, watches and caches, and is not
+/// measured.
 fn round(run: &Run, contestant: Contestant, network: Network, shape: Shape) -> Result<Figures> {
     let mut crew = run.crew(contestant, shape.sessions, network, Placement::Dealt)?;
     run.warm(contestant, &mut crew)?;

@@ -28,19 +28,19 @@ struct Row {
 const DEFAULTS: &str = "What users get";
 const DEFAULT: &str = "fencelock, I/O thread apart";
 
-/// A figure of what users get, in its row; beside it `filelock`'s, where it takes part.
+/// A figure of the table for users, in its row, and the figure of `filelock`, where it takes part.
 const fn users(row: &'static str, filelock: bool) -> Place {
     let peer = if filelock { Some((row, "Python's `filelock`")) } else { None };
     Place { section: DEFAULTS, table: "what users get", ours: (row, "nothing set"), peer }
 }
 
-/// A figure of a store's own section, beside the peer's in the same column.
+/// A figure of a store's own section, and the peer's in the same column.
 const fn beside(section: &'static str, table: &'static str, column: &'static str, peer: &'static str) -> Place {
     Place { section, table, ours: (DEFAULT, column), peer: Some((peer, column)) }
 }
 
-/// What a reader wants to know first: each store as it is used when nothing is said, with 100 waiters, on loopback, beside a peer
-/// that was measured in the same run.
+/// The first figures for a reader: each store with its defaults, with 100 waiters, on loopback, and a peer that was measured in
+/// the same run.
 const ROWS: [Row; 5] = [
     Row {
         title: "`memory:`",
@@ -92,7 +92,7 @@ fn found(text: &str) -> Result<Vec<Found>> {
     ROWS.iter().map(|row| Ok(Found { row, cycle: pair(&row.cycle)?, hand_over: pair(&row.hand_over)? })).collect()
 }
 
-/// The median in that place, as it is written there; `None` for a dash, or where the run left that table or row out.
+/// The median in that place, in the text of that place; `None` for a dash, or where the run left that table or row out.
 fn figure(text: &str, place: &Place, (label, column): (&str, &str)) -> Result<Option<String>> {
     let missing = || format!("{BENCHMARKS} has no section {:?}", place.section);
     let section =

@@ -40,12 +40,12 @@ pub(crate) struct Acquire {
     /// The lock's name: 1 to 512 bytes of UTF-8.
     #[arg(value_parser = arguments::name())]
     name: Name,
-    /// The process that the lock is for, as in --pid $$: one of this user on this host.
+    /// The process that the lock is for, as in --pid $$. The process must be of this user, on this host.
     #[arg(long, value_name = "PID", allow_negative_numbers = true)]
     pid: i32,
     #[command(flatten)]
     pub(super) waiting: Waiting,
-    /// What the lock is taken for, as others see it.
+    /// The purpose of the lock, which other clients can read.
     #[arg(long, value_name = "TEXT", value_parser = arguments::purpose())]
     purpose: Option<String>,
 }
@@ -69,8 +69,8 @@ pub(super) struct Waiting {
 
 /// Give back a lock that `fencelock acquire` took for this script.
 ///
-/// It finds the holder in the background by the owner of the lock. That must hold it for --pid, or for a process that this one runs under: a
-/// lock that another script took is left alone. Exits with 1 when nothing was given back.
+/// The holder in the background is found by the owner of the lock. The holder must hold the lock for --pid, or for a process that this
+/// command runs under: a lock that another script took is kept. Exits with 1 when nothing was given back.
 #[derive(Debug, Args)]
 pub(crate) struct Release {
     /// The lock's name.

@@ -47,7 +47,7 @@ pub(crate) struct Bench {
     /// Stop after this many seconds.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// The lock's name; one of this run's own if not given.
+    /// The lock's name; by default a new name.
     #[arg(long, value_name = "NAME", value_parser = arguments::name())]
     name: Option<Name>,
     /// Print JSON: the same figures, times in microseconds.

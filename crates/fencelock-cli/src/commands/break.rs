@@ -16,20 +16,20 @@ use crate::show::Shown;
 /// Nothing was broken: the lock had no holder, the grant was gone already, or the answer was no.
 const NOTHING: u8 = 1;
 
-/// Break a lock that somebody holds.
+/// Break a held lock.
 ///
 /// Ends exactly the grant that it names, never a later one, and says whose it was. Asks first on a terminal, and needs
-/// --yes elsewhere. The holder is told, with the reason: `fencelock run` stops its command. A holder that cannot be told
-/// (stopped, cut off, or another client's) goes on: only what it writes to can refuse it, by the higher token of the next
-/// grant. The store keeps a record, which `fencelock show` shows.
+/// --yes elsewhere. The holder is notified, with the reason: `fencelock run` stops its command. A holder that cannot be
+/// notified (stopped, cut off, or another client's) continues: only the resource can refuse its writes, by the higher
+/// token of the next grant. The store keeps a record, which `fencelock show` shows.
 ///
-/// Exits with 1 when nothing was broken: nobody held it, the grant was gone already, or the answer was no.
+/// Exits with 1 when nothing was broken: the lock was free, the grant was gone already, or the answer was no.
 #[derive(Debug, Args)]
 pub(crate) struct Break {
     /// The lock's name.
     #[arg(value_parser = arguments::name())]
     name: Name,
-    /// Why: kept with the record, and told to the holder.
+    /// The reason, which the record and the holder get.
     #[arg(long, value_name = "TEXT", value_parser = arguments::reason())]
     reason: String,
     /// Break the grant with this token; needed where several hold the lock.
@@ -38,10 +38,11 @@ pub(crate) struct Break {
     /// Do not ask.
     #[arg(short, long)]
     yes: bool,
-    /// With --yes, break the grant of another client, too, which is not told and goes on.
+    /// With --yes, break the grant of another client, too, which is not notified and continues.
     #[arg(long)]
     untold: bool,
-    /// Break what another client wrote without a ttl, too: it may be no lock at all, but data, which is deleted.
+    /// Break a key that another client wrote without a ttl, too. The key may be no lock at all, but data, which is
+    /// deleted.
     #[arg(long)]
     endless: bool,
 }

@@ -14,10 +14,10 @@ use crate::output::{Outcome, code};
 
 /// Run a command only while leading.
 ///
-/// Of all that elect under one name, one leads at a time: it holds the lock of that name. A store must be named: the default is one of
-/// this host. The command is started when this one is elected, and told its term, which is the fencing token, in FENCELOCK_TOKEN. It is
-/// stopped, as `run` stops a command, before leadership becomes uncertain; then this one is a candidate again. It ends when the command
-/// ends by itself, with its exit code, or when it is told to end (TERM, INT, HUP, QUIT).
+/// Of all candidates of one name, one leads at a time, and holds the lock of that name. A store must be named: the default is one of
+/// this host. The command is started when this candidate is elected, and finds its term, which is the fencing token, in
+/// FENCELOCK_TOKEN. The command is stopped, as `run` stops a command, before leadership becomes uncertain; then the candidate waits
+/// again. `elect` ends with the exit code of a command that ends by itself, or on a signal (TERM, INT, HUP, QUIT).
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Elect {

@@ -11,7 +11,7 @@ use crate::output::{Failure, Outcome, say};
 use crate::settings::Chosen;
 use crate::show::{print_json, print_store, print_table};
 
-/// List the locks that somebody holds or waits for, in all stores where the configuration has routes.
+/// List the locks with holders or waiters, in all stores where the configuration has routes.
 ///
 /// A lock whose queue cannot be read is a row of its own, and the exit code is that of the first such fault; a store that cannot
 /// be reached any more ends the list. Exits with 1

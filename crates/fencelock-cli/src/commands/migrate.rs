@@ -9,10 +9,10 @@ use crate::libpq;
 use crate::output::{Failure, Outcome, code};
 use crate::show::print;
 
-/// Make what locks in PostgreSQL, MariaDB or MySQL are kept in, or print the statements that do.
+/// Make the tables and functions for locks in PostgreSQL, MariaDB or MySQL, or print the statements that do.
 ///
-/// A client makes it by itself when its role may. Where it may not, run this as a role that may, with --grant for each role of the clients;
-/// or give the output of --print to somebody who may. What is there already stays as it is.
+/// A client makes them by itself when its role may. Where the role may not, run this as a role that may, with --grant for each role of the
+/// clients; or give the output of --print to an administrator. Existing tables and functions stay unchanged.
 #[derive(Debug, Args)]
 pub(super) struct Migrate {
     /// The store, in the place of --store: postgres://user@host/database, mysql://user@host/database.

@@ -25,9 +25,9 @@ const NONE: u8 = 1;
 
 /// Show, write or delete the note on a lock.
 ///
-/// A note is up to 4096 bytes that only the holder of the lock writes and everybody reads; it stays when the lock is given back. Under
-/// `fencelock run` of the same name, or after `fencelock acquire`, it is written as the lock's that is held there; otherwise the lock is
-/// taken for the moment. Exits with 1 when there is none to show.
+/// A note is up to 4096 bytes that only the holder of the lock writes, and any client reads. The note stays when the lock is given back.
+/// Under `fencelock run` of the same name, or after `fencelock acquire`, the note is written under the lock that is held there;
+/// otherwise the lock is taken for the moment. Exits with 1 when there is none to show.
 ///
 /// With --json: an object with `name`, `store`, `value` (null if it is not UTF-8), `bytes`, `token` (a string), `host`, `pid`, `client` (who
 /// wrote it), `written`, `expires` and `now` (RFC 3339, by the store's clock).

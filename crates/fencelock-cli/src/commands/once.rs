@@ -34,7 +34,7 @@ pub(super) struct Once {
     #[arg(long, value_name = "TEXT", value_parser = arguments::named_slot(), group = "job",
           conflicts_with_all = ["shared", "exclusive", "permits", "hold_at_least"])]
     slot: Option<Slot>,
-    /// Run the command again, when somebody asks for the same slot, up to N times after it has failed.
+    /// Run the command again, when a later call asks for the same slot, up to N times after it has failed.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "job")]
     retries: u32,
 }

@@ -47,19 +47,19 @@ const TOKEN_VARIABLE: &str = "FENCELOCK_TOKEN";
 
 /// Run a command while holding a lock.
 ///
-/// Waits for the lock without limit unless --wait or --try is given. The lock is a mutex unless --shared, --exclusive or
-/// --permits makes it a read-write lock or a semaphore; a name is one of these at a time. Of several names all are held or none; they are
-/// mutexes. The command runs in a process group of its own,
-/// gets the terminal if there is one, and is told FENCELOCK_NAME, FENCELOCK_TOKEN and FENCELOCK_HELD. TERM, INT, HUP, QUIT, USR1,
-/// USR2 and WINCH are passed on to its group. A wait that is suspended gives its place back, and joins anew when it is continued.
-/// A lock inside itself is refused, but for --shared under --shared.
+/// Waits for the lock without limit unless --wait or --try is given. The lock is a mutex unless --shared, --exclusive or --permits makes
+/// it a read-write lock or a semaphore; a name is one of these at a time. Of several names all are held or none; they are mutexes. The
+/// command runs in a process group of its own, gets the terminal if there is one, and finds FENCELOCK_NAME, FENCELOCK_TOKEN and
+/// FENCELOCK_HELD in its environment. TERM, INT, HUP, QUIT, USR1, USR2 and WINCH are passed on to its group. A wait that is suspended
+/// gives its place back, and joins anew when it is continued. A lock inside itself is refused, but for --shared under --shared.
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Run {
     /// The lock's name: 1 to 512 bytes of UTF-8. Of several (up to 100), the command runs while it holds all of them.
     #[arg(required = true, value_name = "NAME", value_parser = arguments::name())]
     pub(super) names: Vec<Name>,
-    /// Take a read-write lock for reading: together with others that do, and never beside one with --exclusive.
+    /// Take a read-write lock for reading: together with other readers, and never while another command holds it with
+    /// --exclusive.
     #[arg(long, conflicts_with_all = ["exclusive", "permits"])]
     pub(super) shared: bool,
     /// Take a read-write lock for writing: alone, where others take it with --shared.
@@ -103,7 +103,7 @@ pub(crate) struct Run {
 /// The command of `run` and of `elect`.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Task {
-    /// What the lock is taken for, as others see it; the command's name if not given.
+    /// The purpose of the lock, which other clients can read; by default the command's name.
     #[arg(long, value_name = "TEXT", value_parser = arguments::purpose())]
     pub(super) purpose: Option<String>,
     /// A command that is stopped is sent TERM, and KILL after this time, or earlier if the lock would expire.

@@ -21,17 +21,16 @@ const BREAKS: usize = 5;
 /// Exits with 1 if another client's contender does not wait for those ahead of it, or may not, so that the lock can be
 /// held twice: its row and a warning say so.
 ///
-/// With --json: an object with `name`, `store`, `queued` (how many are in the queue), `contenders` (those on the page),
-/// `beside` (locks of other clients that may be held at the same time: `what`, `contenders`, and `waits`, "no" or
-/// "perhaps"), `strangers` (things in the store that only look like contenders), `closed` (until when the store grants no lock, and why, or null),
-/// `note` (only where there is one: `value`, null if it is not UTF-8, and the `token` of who wrote it) and
-/// `breaks` (grants that `fencelock break` ended, as far as the store keeps them: `at`, `token`, `claim`, `host`, `pid`,
-/// `by_host`, `by_pid`, `reason`). A contender has `position` (from 1), `state` ("holder", "waiter", or of another client
-/// "holds too" or "waits or holds too"), `kind` ("mutex", "reader", "writer" or "permits"), `permits` and `capacity`
-/// (numbers, of permits), `claim` (all of that in words), `host` (or what another client calls itself),
-/// `pid`, `client`, `request`, `purpose`, `since` (RFC 3339, by the store's clock), `token` (a string, as it does not
-/// fit a double), `foreign` (which lock of which other client it is), and on `file:` `process` ("stopped" or "gone", if its
-/// process is) and `kept_by` (the processes that keep the session of one that is gone); what the store does not tell is null.
+/// With --json: an object with `name`, `store`, `queued` (how many are in the queue), `contenders` (those on the page), `beside` (locks of
+/// other clients that may be held at the same time: `what`, `contenders`, and `waits`, "no" or "perhaps"), `strangers` (things in the store
+/// that only look like contenders), `closed` (until when the store grants no lock, and why, or null), `note` (only where there is one:
+/// `value`, null if it is not UTF-8, and the `token` of who wrote it) and `breaks` (grants that `fencelock break` ended, as far as the store
+/// keeps them: `at`, `token`, `claim`, `host`, `pid`, `by_host`, `by_pid`, `reason`). A contender has `position` (from 1), `state` ("holder",
+/// "waiter", or of another client "holds too" or "waits or holds too"), `kind` ("mutex", "reader", "writer" or "permits"), `permits` and
+/// `capacity` (numbers, of permits), `claim` (all of that in words), `host` (or what another client calls itself), `pid`, `client`,
+/// `request`, `purpose`, `since` (RFC 3339, by the store's clock), `token` (a string, as it does not fit a double), `foreign` (which lock of
+/// which other client it is), and on `file:` `process` ("stopped" or "gone", if its process is) and `kept_by` (the processes that keep the
+/// session of one that is gone); a value that the store does not keep is null.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// The lock's name.

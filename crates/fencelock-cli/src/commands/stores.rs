@@ -14,7 +14,7 @@ const COMPARED: &str = concat!(include_str!("stores/measured.md"), "\n", include
 
 /// List the stores that this program knows, and what each promises.
 ///
-/// With --compare: what textbooks compare of each kind of store, and which one to take for what.
+/// With --compare: the table by which textbooks compare stores, and a choice for each purpose.
 ///
 /// With --json: an array of objects with `scheme`, `example`, `options` (of its URL, besides those that every store
 /// takes), `feature`, `compiled_in`, and `capability` (null when it is not compiled in) with `layout`, `liveness`,

@@ -16,11 +16,11 @@ use crate::settings::Chosen;
 const LOOK: Duration = Duration::from_millis(50);
 const LOOK_LATER: Duration = Duration::from_secs(1);
 
-/// Wait until nobody holds a lock.
+/// Wait until a lock is free.
 ///
 /// Looks every second at most, and holds nothing when it ends: another client may hold the lock by then. A sticky lock that an idle client
-/// keeps is acquired through its queue, and released at once. Exits with 75 when the limit has passed, and stderr says who holds it. Without a limit, a wait
-/// for a lock that this command runs under exits with 73.
+/// keeps is acquired through its queue, and released at once. Exits with 75 when the limit has passed, and stderr names the holder. Without a
+/// limit, a wait for a lock that this command runs under exits with 73.
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// The lock's name.

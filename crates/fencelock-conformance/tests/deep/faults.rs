@@ -22,7 +22,7 @@ fn drill(directory: &Path, worker: &str) -> Drill {
 fn a_lock_that_nobody_is_granted_is_found_out() {
     let directory = directory("stuck");
     let drill = drill(&directory, env!("CARGO_BIN_EXE_fencelock-conformance-worker"));
-    // What it waits for never comes.
+    // The drill waits for a grant that never comes.
     let drill = Drill { patience: Duration::from_secs(2), ..drill };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = runtime.block_on(Client::connect(&drill.site.url(0))).unwrap();

@@ -1,4 +1,4 @@
-//! What judges real time, loads a server or hurts processes: `cargo xtask deep`.
+//! Tests that judge real time, load a server or kill processes: `cargo xtask deep`.
 
 #[path = "../fixtures/mod.rs"]
 mod fixtures;
@@ -21,7 +21,7 @@ mod judge;
 mod processes_file;
 mod scenes_file;
 
-/// What a capability declares is held here.
+/// The deep tier allows no slack beyond the declared capability.
 const SLACK: std::time::Duration = std::time::Duration::ZERO;
 
 use judge::judge_again;

@@ -4,13 +4,13 @@ use fencelock::inspect::Claim;
 use fencelock_lab::history::{Answer, History, Law, Laws, Section, check};
 use proptest::prelude::*;
 
-/// One operation of a history, between its call and its answer.
+/// An operation of a history, between its call and its answer.
 #[derive(Debug, Clone, Copy)]
 struct Operation {
     section: usize,
     is_release: bool,
     called: u64,
-    /// `None` when it was never answered: it may have taken effect at any time, or never.
+    /// `None` when the operation was never answered: its effect may have come at any time, or never.
     answered: Option<u64>,
 }
 
@@ -107,7 +107,7 @@ fn sections() -> impl Strategy<Value = Vec<Section>> {
     claims().prop_flat_map(|claim| prop::collection::vec(section(claim), 1..6))
 }
 
-/// Who is refused without a witness, found by trying every moment at which each can have come.
+/// The number of refusals without a witness, found by trying every moment at which each can have come.
 fn refused_without_witness(presences: &[(u64, u64)], refusals: &[(u64, u64)]) -> usize {
     let mut came: Vec<Option<u64>> = vec![None; refusals.len()];
     // Each round explains those whose witness is explained already, as early as they can have come.

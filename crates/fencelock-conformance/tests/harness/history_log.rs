@@ -1,4 +1,4 @@
-//! Logs: what was written is read back, also from a process that was killed in the middle of a line.
+//! Logs are read back as they were written, also from a process that was killed in the middle of a line.
 
 use std::fs;
 use std::io::Write;

@@ -186,7 +186,7 @@ fn a_refused_contender_can_be_the_one_ahead_only_if_somebody_was_ahead_of_it() {
     let mut history = holders(&[(Claim::MUTEX, 0, 5)]);
     history.sections.extend([refused(4, 9), refused(8, 12)]);
     assert_clean(&history);
-    // Two who are refused because of each other, and nobody else.
+    // Two contenders that are refused because of each other alone.
     let mut history = holders(&[(Claim::MUTEX, 0, 3)]);
     history.sections.extend([refused(4, 9), refused(8, 12)]);
     assert_broken(&history, Law::BusyHasAWitness);
@@ -284,8 +284,7 @@ fn an_overlap_is_excused_only_between_a_grant_before_a_lapse_and_one_after() {
 /// From 100 to 105; answers are read by 110.
 const LAPSE: Lapse = Lapse { from: 100, over: 105, by: 110, believed_until: 150 };
 
-/// Two that read of their grants one after the other, each with its place taken as told, and a token; `true` is whether a
-/// lapse lies there.
+/// Two clients that read of their grants in this order, each with its enqueueing and a token. `is_excused` adds a lapse.
 fn read_of(first: (Enqueue, u64, i64), second: (Enqueue, u64, i64), is_excused: bool) -> History {
     let mut history = history();
     for ((enqueue, at, token), client) in [(first, 0), (second, 1)] {
@@ -303,19 +302,19 @@ fn read_of(first: (Enqueue, u64, i64), second: (Enqueue, u64, i64), is_excused: 
 fn order_and_tokens_are_excused_only_between_a_grant_before_a_lapse_and_one_after() {
     let place = |called, returned| Enqueue { called, returned };
     let broken = |first, second, is_excused| laws_broken(&read_of(first, second, is_excused));
-    // Granted before it, and read of after somebody was served who came after it.
+    // Granted before the lapse, and logged after the grant of a later contender.
     let before = (place(90, 95), 109, 1);
-    // Or who waited all the while, in a session that the clock did not end.
+    // Or of a contender that waited all the while, in a session that the clock did not end.
     for after in [(place(106, 107), 108, 2), (place(97, 98), 108, 2)] {
         assert_eq!(broken(after, before, true), []);
         assert_eq!(broken(after, before, false), [Law::TokensRise, Law::Order]);
     }
     for (first, second) in [
-        // Both asked once it was over, however soon.
+        // Both asked after the lapse, however soon.
         ((place(108, 108), 109, 2), (place(106, 107), 110, 1)),
-        // Both were served before it.
+        // Both were granted before the lapse.
         ((place(92, 93), 96, 2), (place(90, 91), 97, 1)),
-        // Nobody reads so late of what was granted before it.
+        // No client reads so late of a grant from before the lapse.
         ((place(106, 107), 108, 2), (place(90, 95), 111, 1)),
     ] {
         assert_eq!(broken(first, second, true), [Law::TokensRise, Law::Order], "{first:?} {second:?}");

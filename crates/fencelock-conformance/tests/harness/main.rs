@@ -1,4 +1,5 @@
-//! What judges locks is judged: the checker of histories, the resource that objects, and the laws by stores that break them.
+//! The judges of locks are judged: the checker of histories, the resource that objects, and the laws by stores that break
+//! them.
 
 mod history_differential;
 mod history_log;

@@ -93,7 +93,7 @@ impl Store for Partly {
 
 const SEED: u64 = 0x71e5;
 
-/// What is wrong with a store that offers `has` and says that it offers `says`, by each law.
+/// The failed laws of a store that offers `has` and claims to offer `says`.
 fn wrong(has: Tier, says: Tier) -> Vec<(Tier, String)> {
     let judged = laws().iter().filter(|law| has == says || law.tier() == Tier::Break).map(|law| {
         let store = Arc::new(Offers { memory: MemoryFixture::default(), has, says });

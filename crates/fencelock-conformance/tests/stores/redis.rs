@@ -4,7 +4,7 @@ use crate::fixtures;
 
 fencelock_conformance::suite!("redis", || fixtures::redis(""), laws = untimed);
 
-/// Beside Redisson: no order and no token, and a channel; readers and writers, too.
+/// The layout of Redisson: no order and no token, and a channel; readers and writers, too.
 mod redisson {
     fencelock_conformance::suite!(
         "redis redisson",

@@ -1,5 +1,5 @@
--- What a role with CREATE on `public` can plant there against roles whose path has it: operators, functions, tables and types by the names of
--- the server's own. Whatever runs of it counts in the sequence `public.planted`, and fails.
+-- The objects that a role with CREATE on `public` can plant there against roles whose path has it: operators, functions, tables and types by
+-- the names of the server's own. Each of them, if it runs, counts in the sequence `public.planted`, and fails.
 SET search_path = pg_catalog;
 CREATE SEQUENCE public.planted;
 GRANT ALL ON SEQUENCE public.planted TO PUBLIC;

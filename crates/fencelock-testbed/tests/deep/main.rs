@@ -1,4 +1,4 @@
-//! Servers of several processes, and of hosts of their own: they break and come back as they are told to.
+//! Servers of several processes, and of hosts of their own: they break and come back on command.
 
 mod redis;
 mod zookeeper;

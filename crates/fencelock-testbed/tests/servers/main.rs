@@ -1,4 +1,4 @@
-//! The servers and the proxy start, serve, break and come back as they are told to.
+//! The servers and the proxy start, serve, break and come back on command.
 
 mod mysql;
 mod postgres;

@@ -1,4 +1,4 @@
-//! The servers start, serve, break and come back as they are told to.
+//! The servers start, serve, break and come back on command.
 
 use fencelock_testbed::postgres::{Server, Settings, shared};
 use fencelock_testbed::{PATIENCE, wait_until};

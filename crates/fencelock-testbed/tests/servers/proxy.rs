@@ -1,4 +1,4 @@
-//! The proxy does to bytes what it is told to, and nothing else.
+//! The proxy changes bytes on command, and never otherwise.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

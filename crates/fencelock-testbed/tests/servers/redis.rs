@@ -1,4 +1,4 @@
-//! The servers start, serve, break and come back as they are told to.
+//! The servers start, serve, break and come back on command.
 
 use std::os::unix::net::UnixStream;
 use std::time::SystemTime;

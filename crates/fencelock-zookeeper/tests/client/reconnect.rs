@@ -79,7 +79,7 @@ async fn a_request_that_nobody_answers_ends_at_its_deadline() {
     for error in [soon(first).await.unwrap_err(), soon(second).await.unwrap_err()] {
         assert_eq!((error.kind(), error.outcome_unknown()), (ErrorKind::Deadline, true), "{error}");
     }
-    // The answers still come, and find nobody; what is asked later is answered as ever.
+    // The late replies still arrive, and no caller waits for them. Later requests are answered as ever.
     proxy.release();
     soon(async { while client.exists("/").await.is_err() {} }).await;
     assert_eq!(client.connection_epoch(), 1);
@@ -142,7 +142,7 @@ async fn more_watches_than_one_frame_holds_survive() {
 #[tokio::test]
 async fn expiry_is_told_to_everybody() {
     let (observer, parent) = client_and_parent().await;
-    // Its end is waited for; it lives on until the connection is cut.
+    // The test waits for the end of the session, which lives until the connection is cut.
     let (proxy, client, mut events) = through(Duration::from_secs(20)).await;
     let path = format!("{parent}/e");
     put(&client, &path, CreateMode::Ephemeral).await;

@@ -119,7 +119,7 @@ fn requests_come_from_threads_without_a_runtime() {
 #[tokio::test]
 async fn an_answer_dropped_at_once_takes_its_request_out_of_the_line() {
     let (client, parent) = client_and_parent().await;
-    // The connection's task shares this thread: it cannot have written anything yet.
+    // The connection's task shares this thread, and cannot have written anything yet.
     drop(client.create(&format!("{parent}/a"), b"", CreateMode::Persistent, &[Acl::open()]));
     assert!(client.get_children(&parent).await.unwrap().0.is_empty());
 }

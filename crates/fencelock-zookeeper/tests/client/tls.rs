@@ -108,7 +108,7 @@ async fn a_server_is_known_by_the_name_in_its_certificate_and_no_other() {
     let right = right.session_timeout(LASTING).connect_deadline(PATIENCE);
     let (client, _events) = soon(Client::connect(right)).await.unwrap();
     client.close().await.unwrap();
-    // The server has shaken hands once: it takes no longer to begin.
+    // The server has completed a handshake, and answers fast now.
     let brief = config(&address, &authority, &authority).connect_deadline(Duration::from_secs(10));
     let error = soon(Client::connect(brief)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable);

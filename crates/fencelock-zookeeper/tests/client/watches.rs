@@ -47,7 +47,7 @@ async fn all_watches_of_one_node_hear() {
     for _ in 0..10 {
         watches.push(client.get_data_watched(&parent).await.unwrap().2);
     }
-    // One of them does not want to hear any more.
+    // The fourth watch is dropped.
     watches.swap_remove(3);
     client.set_data(&parent, b"x", None).await.unwrap();
     for mut watch in watches {
@@ -77,7 +77,7 @@ async fn a_closed_session_ends_all_watches() {
     assert_eq!(soon(watch.fired()).await, WatchEvent::SessionOver);
 }
 
-/// What the server answers to one of its words of four letters.
+/// The reply of the server to a command of four letters.
 fn four_letters(address: std::net::SocketAddr, word: &str) -> String {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(address).unwrap();

@@ -1,4 +1,4 @@
-//! Servers that mean harm: whatever they send, limits hold.
+//! Hostile servers: limits hold for any bytes that they send.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use fencelock_testbed::within;
 use fencelock_testbed::zookeeper::{Manner, hostile};
 use fencelock_zookeeper::{Client, Config, Event};
 
-/// What a busy machine may take beyond what was said.
+/// The time that a busy machine may take beyond the configured limit.
 const BOUND: Duration = Duration::from_secs(5);
 
 const LIMIT: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! What `confirm` proves, on three real servers.
+//! The proof of `confirm`, on three real servers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const CAREFUL: usize = 12;
 const CREDULOUS: usize = 2;
 
-/// What became of one session.
+/// The fate of a session.
 struct Fate {
     /// When others saw that its node was gone.
     gone: Duration,
@@ -28,8 +28,8 @@ struct Fate {
     is_careful: bool,
 }
 
-/// Reads all the time, and asks for evidence every sixth of the timeout if it is careful, until told to stop. A `sync` that hangs holds up the
-/// reads behind it.
+/// Reads until `stop` is set, and asks for evidence every sixth of the timeout if it is careful. A `sync` that hangs holds up the reads
+/// behind it.
 async fn stay_alive(client: Client, is_careful: bool, stop: Arc<AtomicBool>) -> Duration {
     let (mut due, mut newest_read) = (SystemClock.now(), Duration::ZERO);
     while !stop.load(Ordering::Relaxed) {
@@ -50,7 +50,7 @@ async fn fate(follower: Config, observer: Client, number: usize) -> Fate {
     let (client, _events) = Client::connect(follower).await.unwrap();
     assert_eq!(client.session().timeout, TIMEOUT);
     let path = put(&client, &format!("/e{number}"), CreateMode::Ephemeral).await;
-    // What a follower has answered for, the leader itself may still have to apply.
+    // The leader may still have to apply a write that a follower has answered.
     observer.sync(&path).await.unwrap();
     let (_, _, mut watch) = observer.get_data_watched(&path).await.unwrap();
     let is_careful = number < CAREFUL;
@@ -59,7 +59,7 @@ async fn fate(follower: Config, observer: Client, number: usize) -> Fate {
     assert_eq!(soon(watch.fired()).await, WatchEvent::Deleted);
     let gone = SystemClock.now();
     if is_careful {
-        // What might be confirmed after the node was gone counts as well.
+        // A confirmation after the end of the node would count as well.
         let _ = soon(client.confirm()).await;
     }
     stop.store(true, Ordering::Relaxed);

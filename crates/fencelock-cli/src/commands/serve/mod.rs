@@ -39,16 +39,16 @@ const SHORTEST_TOKEN: usize = 16;
 
 /// Serve a page, metrics and JSON about the locks of the store.
 ///
-/// The page at / shows the locks, each queue, the grants seen since the start, and whether the store answers. /metrics has the
-/// figures of the store in Prometheus' format. /healthz answers 200 while the store can be read, else 503.
-/// /api/locks?prefix=&contains=&class=&urgent=&skip=&limit= lists locks (urgent=true: those that most wait for first), /api/locks/NAME shows a queue as `show --json` does (the first
-/// 100; slashes in NAME may be written %2F), /api/events streams what the page shows, and POST /api/locks/NAME/break with
-/// {"request": "…", "reason": "…"} ends a grant, where --allow-break is given.
+/// The page at / shows the locks, each queue, the grants seen since the start, and whether the store answers. /metrics has the figures of the
+/// store in Prometheus' format. /healthz answers 200 while the store can be read, else 503.
+/// /api/locks?prefix=&contains=&class=&urgent=&skip=&limit= lists locks (urgent=true: the most waited for first), /api/locks/NAME shows a
+/// queue as `show --json` does (the first 100; slashes in NAME may be written %2F), /api/events streams what the page shows, and POST
+/// /api/locks/NAME/break with {"request": "…", "reason": "…"} ends a grant, where --allow-break is given.
 ///
 /// The store is looked at once per --every, however many look at the page. Up to 10000 locks are shown. With routes in the configuration,
 /// all its stores are served; ?store=URL, as the list gives it, chooses among locks of one name.
 ///
-/// Everybody on this host can open 127.0.0.1, and sees the names of locks, their holders and purposes. Another address and
+/// Any user of this host can open 127.0.0.1, and sees the names of locks, their holders and purposes. Another address and
 /// --allow-break need --token-file. There is no TLS: put a proxy before an address that others reach.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {

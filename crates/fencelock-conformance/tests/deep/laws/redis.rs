@@ -22,12 +22,12 @@ mod plain {
     );
 }
 
-/// Beside Redisson's fenced lock: with tokens.
+/// The layout of Redisson's fenced lock: with tokens.
 mod fenced {
     fencelock_conformance::suite!("redis fenced", || super::fixtures::redis("layout=redisson-fenced"), only = mutexes);
 }
 
-/// Beside bsm/redislock with its `FenceKey`: with tokens.
+/// The keys of bsm/redislock with its `FenceKey`: with tokens.
 mod counted {
     fencelock_conformance::suite!(
         "redis plain with a counter",
@@ -36,7 +36,7 @@ mod counted {
     );
 }
 
-/// Beside python-redis-lock: whose waiters are woken.
+/// The keys of python-redis-lock: its waiters are woken.
 mod signalled {
     fencelock_conformance::suite!(
         "redis plain with a signal",

@@ -13,7 +13,7 @@ use futures_core::future::BoxFuture;
 
 use self::mutant::{Flaw, Mutant};
 
-/// What each mutant does wrong, and the laws that must notice it; others may.
+/// The flaw of each mutant, and the laws that must notice it; other laws may.
 const MUTANTS: &[(Flaw, &[&str])] = &[
     (Flaw::ForgetsDepartures, &["next_returns_within_its_bound_of_the_grant", "every_schedule_agrees_with_the_rule"]),
     (
@@ -193,7 +193,7 @@ fn an_excuse_must_be_needed_and_say_what_is_so() {
     judge("x", LAW, kept(), &excused, SEED).unwrap_err();
     judge("x", LAW, broken(), none, SEED).unwrap_err();
     judge("x", LAW, broken(), &excused, SEED).unwrap_err();
-    // What the capability says needs no excuse.
+    // A law that the capability rules out needs no excuse.
     judge("x", LAW, inapplicable(), none, SEED).unwrap();
     judge("x", "a_request_whose_reply_was_lost_is_found_again", Arc::new(Untroubled), none, SEED).unwrap_err();
     judge("x", LAW, inapplicable(), &admitted, SEED).unwrap_err();

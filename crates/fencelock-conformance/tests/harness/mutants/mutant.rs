@@ -18,7 +18,7 @@ use futures_core::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 use tokio::sync::watch;
 
-/// What a mutant does wrong.
+/// The flaw of a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {
     None,
@@ -83,11 +83,11 @@ pub(crate) struct Mutant {
 
 struct Shared {
     flaw: Flaw,
-    /// Whom each session saw last under each name, for a flaw that confuses names with places.
+    /// The last request under each name, for a flaw that confuses names with places.
     names: Mutex<HashMap<Name, RequestId>>,
     departures: watch::Sender<u64>,
     requests: AtomicU64,
-    /// Until when nobody else is served.
+    /// The end of the pause of all other requests.
     stands_still: Mutex<Moment>,
     /// The next request is polled on the thread of its caller.
     is_inline: AtomicBool,
@@ -319,7 +319,7 @@ struct MutantSession {
 }
 
 impl MutantSession {
-    /// What the sound store is asked instead.
+    /// The request that the sound store gets instead.
     fn flawed(&self, entry: &Entry) -> Entry {
         let mut flawed = Entry { name: self.shared.inner(&entry.name), ..entry.clone() };
         match self.shared.flaw {
@@ -406,7 +406,7 @@ impl Session for MutantSession {
             let inner = self.shared.inner(name);
             let ignored = match self.shared.flaw {
                 Flaw::IgnoresWithdrawals => true,
-                // It looks before it withdraws: what is still on its way is not there yet.
+                // The mutant looks before it withdraws: a request on its way is not in the queue yet.
                 Flaw::LetsWithdrawnRequestsIn => {
                     self.store.queue(&inner, Page::ALL).await?.contenders.iter().all(|contender| contender.id != id)
                 }
@@ -484,7 +484,7 @@ impl MutantPlace {
         Ok(())
     }
 
-    /// Waits for `until` and hears nothing.
+    /// Waits for `until`, and misses every event.
     async fn hear_nothing(&mut self, until: Moment) {
         if until == Moment::NEVER {
             std::future::pending::<()>().await;
@@ -492,7 +492,7 @@ impl MutantPlace {
         self.clock.sleep_until(until).await;
     }
 
-    /// Whether this wait hears nothing.
+    /// Whether this wait misses every event.
     async fn hears_nothing(&mut self) -> Result<bool> {
         let now = self.clock.now();
         let waits = matches!(self.sound.next(now).await?, Standing::Waiting(_));

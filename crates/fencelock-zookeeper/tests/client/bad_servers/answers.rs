@@ -1,4 +1,4 @@
-//! What a server says that it should not: on a connection with a session.
+//! Bad replies of a server on a connection with a session.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use tokio::io::AsyncWriteExt;
 use crate::common::fake::{Fake, header};
 use crate::common::{event, soon};
 
-/// What a server says on a connection with a session of `timeout_ms`, and what is told of it.
+/// A server that sends `said` on a connection with a session of `timeout_ms` loses the connection, and the event names
+/// `told`.
 async fn ends_the_connection(timeout_ms: i32, said: &[u8], told: &str) {
     let fake = Fake::new().await;
     let timeout = Duration::from_millis(timeout_ms.unsigned_abs().into());
@@ -22,7 +23,7 @@ async fn ends_the_connection(timeout_ms: i32, said: &[u8], told: &str) {
     assert!(error.outcome_unknown(), "{error}");
     let event = event(&mut events, |event| matches!(event, Event::Disconnected { .. })).await;
     assert!(format!("{event:?}").contains(told), "{event:?}");
-    // The session goes on with the next connection.
+    // The session continues on the next connection.
     let _peer = soon(fake.welcome(7, timeout_ms)).await;
     crate::common::event(&mut events, |event| matches!(event, Event::Reconnected { .. })).await;
 }

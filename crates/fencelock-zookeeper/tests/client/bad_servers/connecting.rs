@@ -1,4 +1,5 @@
-//! Who is no server, refuses, or answers too late: what a client that connects is told, and leaves behind.
+//! Peers that are no server, refuse, or answer too late: the error of a client that connects, and the state that it
+//! leaves.
 
 use std::io;
 use std::net::SocketAddr;
@@ -90,7 +91,7 @@ async fn three_wrong_hosts_do_not_keep_a_client_from_the_right_one() {
     task.abort();
 }
 
-/// Resolves every name to some addresses that nobody has and one that somebody has.
+/// Resolves every name to addresses without a server and one with a server.
 #[derive(Debug)]
 struct Names;
 
@@ -220,7 +221,7 @@ async fn the_code_of_a_server_that_refuses_a_session_or_credentials_is_in_the_er
     assert_eq!((error.kind(), error.code()), (ErrorKind::AuthFailed, Some(-124)), "{error}");
 }
 
-/// Resolves a name once, and never again: it says that there is none, or nothing.
+/// Resolves a name once. Later it reports that there is no such name, or never answers.
 #[derive(Debug, Default)]
 struct Once {
     was_asked: std::sync::atomic::AtomicBool,

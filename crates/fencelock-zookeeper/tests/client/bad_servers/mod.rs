@@ -13,7 +13,7 @@ use crate::common::soon;
 use fencelock_testbed::Port;
 use fencelock_zookeeper::{Client, Config, Error};
 
-/// An address where nobody listens as long as this process lasts.
+/// An address without a listener for as long as this process lasts.
 pub(crate) fn nobody() -> SocketAddr {
     static RESERVED: Mutex<Vec<Port>> = Mutex::new(Vec::new());
     let port = Port::reserve().unwrap();

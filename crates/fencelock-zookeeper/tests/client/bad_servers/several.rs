@@ -132,7 +132,7 @@ async fn a_server_that_owes_the_answer_to_a_write_is_not_asked_while_another_one
     let (client, left, other) = left_owing_a_write(HOUR_MS, HOUR).await;
     let mut slow = soon(other.accept()).await;
     soon(slow.read()).await;
-    // One that owes nothing would be asked after a fifth of it.
+    // A server that owes no reply would be asked after a fifth of that time.
     let asked = tokio::time::timeout(Duration::from_secs(1), left.accept()).await;
     assert!(asked.is_err(), "it would take the session back, and the write would take effect");
     slow.write(&welcome(7, HOUR_MS, false)).await;

@@ -13,7 +13,7 @@ pub(crate) struct Fake {
     pub(crate) address: SocketAddr,
 }
 
-/// One connection to a fake server.
+/// A connection to a fake server.
 pub(crate) struct Peer(pub(crate) TcpStream);
 
 impl Fake {
@@ -61,12 +61,12 @@ impl Fake {
 }
 
 impl Peer {
-    /// One frame, without its length.
+    /// Reads a frame, without its length.
     pub(crate) async fn read(&mut self) -> Vec<u8> {
         self.try_read().await.expect("a frame")
     }
 
-    /// One frame, unless the client has hung up.
+    /// Reads a frame, unless the client has hung up.
     pub(crate) async fn try_read(&mut self) -> Option<Vec<u8>> {
         let length = self.0.read_u32().await.ok()?;
         let mut frame = vec![0; length as usize];
@@ -74,7 +74,7 @@ impl Peer {
         Some(frame)
     }
 
-    /// One frame; adds the length.
+    /// Writes a frame after its length.
     pub(crate) async fn write(&mut self, frame: &[u8]) {
         self.try_write(frame).await.unwrap();
     }

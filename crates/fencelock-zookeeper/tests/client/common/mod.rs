@@ -1,4 +1,4 @@
-//! What the tests against real servers have in common.
+//! Helpers of the tests against real servers.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod fake;
@@ -50,7 +50,7 @@ pub(crate) async fn client() -> (Client, Events) {
     Client::connect(config()).await.unwrap()
 }
 
-/// A session, and a node of its own below which nobody else works.
+/// A session, and a node of its own, below which no other test works.
 pub(crate) async fn client_and_parent() -> (Client, String) {
     let (client, _) = client().await;
     let parent = shared().namespace();
@@ -63,7 +63,7 @@ pub(crate) async fn put(client: &Client, path: &str, mode: CreateMode) -> String
     client.create(path, b"", mode, &[Acl::open()]).await.unwrap().path
 }
 
-/// Creates a node although connections come and go; it may be there already when an earlier attempt made it.
+/// Creates a node although connections come and go. An earlier attempt may have made the node already.
 pub(crate) async fn put_stubbornly(client: &Client, path: &str, mode: CreateMode) {
     loop {
         match client.create(path, b"", mode, &[Acl::open()]).await.map_err(|error| error.kind()) {
