@@ -208,7 +208,7 @@ impl Watch {
     fn end(&self) -> bool {
         let killed = self.group.map(|group| killpg(group, Signal::SIGKILL));
         if killed == Some(Err(Errno::EPERM)) {
-            say("the guardian cannot kill the command, which runs as another user and goes on without the lock");
+            say("the guardian cannot kill the command, which runs as another user and continues without the lock");
         }
         killed == Some(Ok(()))
     }

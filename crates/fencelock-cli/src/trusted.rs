@@ -43,7 +43,7 @@ pub(crate) fn read(path: &Path, user: u32) -> Outcome<Option<String>> {
     }
     not_a_strangers("the file", &metadata, user).map_err(|fault| wrong(&fault))?;
     if metadata.mode() & 0o002 != 0 {
-        return Err(wrong(&"everybody may write to it, so it is not obeyed: chmod o-w"));
+        return Err(wrong(&"every user may write to it, so it is ignored: chmod o-w"));
     }
     let mut text = String::new();
     let read = file.take(LONGEST + 1).read_to_string(&mut text).map_err(|error| wrong(&error))?;

@@ -294,7 +294,7 @@ impl Release {
         let has_ended = timeout(GIVING_BACK, keeper.process.ended()).await.is_ok();
         let held = holders(&client, &self.name).await.map_err(|error| error.with("store from", &chosen.origin))?;
         if !has_ended || held.iter().any(|other| other.id == holder.id) {
-            return nothing("the process that keeps the lock was told to give it back, and still holds".to_owned());
+            return nothing("the process that keeps the lock was asked to give it back, and still holds".to_owned());
         }
         Ok(0)
     }

@@ -90,9 +90,9 @@ impl Break {
             );
             return Err(Failure::new(code::USAGE, message));
         }
-        let untold = holder
-            .foreign
-            .map(|foreign| format!("{} does not hear of it: this holder goes on, beside the next one", foreign.what));
+        let untold = holder.foreign.map(|foreign| {
+            format!("{} is not notified: this holder continues, while the next one holds too", foreign.what)
+        });
         if let Some(untold) = untold.as_ref().filter(|_| self.yes && !self.untold) {
             let message = format!("{untold}; give --untold as well to break it: {whose}");
             return Err(Failure::new(code::USAGE, message));

@@ -103,6 +103,6 @@ pub(super) async fn note_the_end(run: Box<Run>, ended: &Outcome<Ending>, told: &
         Some(Err(error)) => {
             say(format_args!("the end of the run is not noted, and others may run it again: {}", chain(&error)))
         }
-        None => say("the end of the run is not noted, and others may run it again: we were told to end"),
+        None => say("the end of the run is not noted, and others may run it again: we received a signal to end"),
     }
 }

@@ -426,7 +426,7 @@ impl Run {
         let is_of_permits = |(key, claim): (&str, &str)| key == "theirs" && claim.contains(" of ");
         let hint = match self.permits {
             Some(Permits { capacity, .. }) if error.context().any(is_of_permits) => format!(
-                "; to change the number of permits, wait until everybody has left the queue, and then start all with {capacity}"
+                "; to change the number of permits, wait until the queue is empty, and then start all with {capacity}"
             ),
             _ => String::new(),
         };
@@ -543,7 +543,7 @@ impl Run {
             Err(_) | Ok(Some(Ok(()))) => ended,
             Ok(None) => {
                 *is_given_back = false;
-                say(format_args!("{} not given back: we were told to end", self.were()));
+                say(format_args!("{} not given back: we received a signal to end", self.were()));
                 ended
             }
             Ok(Some(Err(failed))) => {

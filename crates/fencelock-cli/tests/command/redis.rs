@@ -131,7 +131,7 @@ fn who_is_told_to_end_ends_though_the_server_does_not_take_the_lock_back() {
     });
     let ended = running.end();
     assert!([3, 143].contains(&code(&ended)), "{ended:?}");
-    assert!(stderr(&ended).contains("was not given back: we were told to end"), "{ended:?}");
+    assert!(stderr(&ended).contains("was not given back: we received a signal to end"), "{ended:?}");
     server.hands().unwrap().ask(&["SCRIPT", "KILL"]).unwrap();
 }
 

@@ -329,7 +329,7 @@ fn a_configuration_that_everybody_may_write_is_not_obeyed() {
     open(&path);
     let run = || ended(binary().current_dir(place.directory.path()).args(RUN));
     let (code, said) = run();
-    assert_eq!((code, said.contains("fencelock.toml: everybody may write to it")), (78, true), "{said}");
+    assert_eq!((code, said.contains("fencelock.toml: every user may write to it")), (78, true), "{said}");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(run(), (0, String::new()));
 }

@@ -88,15 +88,15 @@ fn a_holder_that_will_not_be_told_is_broken_only_when_that_is_said() {
         let order = ["break", "job", "--reason", "stuck"];
         let (code, said) = ended(&mut place.fencelock(&[&order[..], &["--yes"]].concat()));
         assert_eq!(code, 64, "{said}");
-        assert!(said.contains("Curator InterProcessMutex does not hear of it") && said.contains("--untold"), "{said}");
+        assert!(said.contains("Curator InterProcessMutex is not notified") && said.contains("--untold"), "{said}");
         assert_eq!(place.contenders("job").len(), 1);
         let mut screen = Screen::start(&place.fencelock(&order));
-        screen.shows("does not hear of it");
+        screen.shows("is not notified");
         screen.shows("[y/N]");
         screen.types("n\n");
         assert_eq!(screen.code(), 1);
         let (code, said) = ended(&mut place.fencelock(&[&order[..], &["--yes", "--untold"]].concat()));
-        assert!(code == 0 && said.contains("does not hear of it"), "{said}");
+        assert!(code == 0 && said.contains("is not notified"), "{said}");
         assert_eq!(place.contenders("job").len(), 0);
     });
 }

@@ -261,7 +261,7 @@ async fn broken(client: &Client, name: &str, order: &Meant) -> Result<(), (Statu
     let meant = holding.iter().find(|holder| holder.id.to_string() == order.request);
     let holder = meant.ok_or((StatusCode::NOT_FOUND, GONE.to_owned()))?;
     if let Some(foreign) = holder.foreign {
-        let why = format!("{} does not hear of it and goes on: use `fencelock break --untold`", foreign.what);
+        let why = format!("{} is not notified and continues: use `fencelock break --untold`", foreign.what);
         return Err((StatusCode::CONFLICT, why));
     }
     match client.break_grant(&name, holder, &order.reason).await {

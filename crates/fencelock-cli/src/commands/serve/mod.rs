@@ -107,9 +107,7 @@ impl Serve {
     fn refuse_what_anybody_could_reach(&self, has_token: bool) -> Outcome<()> {
         let why = match (has_token, self.allow_break, self.listen.ip().is_loopback()) {
             (true, ..) | (_, false, true) => return Ok(()),
-            (_, true, _) => {
-                "--allow-break needs --token-file: else everybody on this host could break locks".to_owned()
-            }
+            (_, true, _) => "--allow-break needs --token-file: else any user of this host could break locks".to_owned(),
             (_, _, false) => format!("others can reach {}: give --token-file, or listen on 127.0.0.1", self.listen),
         };
         Err(Failure::new(code::USAGE, why))
