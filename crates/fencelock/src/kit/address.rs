@@ -1,18 +1,18 @@
-//! Where a server listens, as a store URL names it.
+//! A server's host and port, from a store URL.
 
 use std::fmt;
 
-/// A host, by its name or address, and a port. An IPv6 address stands in brackets in a URL and here without.
+/// A host, by its name or address, and a port. A URL has brackets around an IPv6 address; `host` is without them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct HostPort {
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
-/// What is wrong with the name of a server.
+/// Why a text names no server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoServer {
-    /// It is not a host, nor a host, a colon and a port.
+    /// The text is neither a host nor a host, a colon and a port.
     Form,
     Port,
 }

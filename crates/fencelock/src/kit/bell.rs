@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// What one task at a time is woken by. A ring is never lost: it stays until it is taken.
+/// Wakes one task at a time. A ring is never lost: the bell keeps a ring until a task takes it.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     rung: AtomicBool,

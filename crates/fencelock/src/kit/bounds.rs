@@ -1,4 +1,4 @@
-//! What connections to a server go by, for a session or for somebody who only looks.
+//! The clock and the time limits of connections to a server, for a session or for a client that only looks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,23 +6,23 @@ use std::time::Duration;
 use crate::store::{Opening, Tasks};
 use crate::time::{Clock, SystemClock};
 
-/// A connection that takes longer to be made, or is silent for longer, is given up, however long a session may live.
+/// The client gives up a connection that takes longer to make, or is silent for longer, even if the session may live longer.
 pub(crate) const MOST_PATIENCE: Duration = Duration::from_secs(10);
-/// The ttl that the patience with a connection of no session goes by.
+/// The ttl that bounds a connection without a session.
 const READER_TTL: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
 pub(crate) struct Bounds {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) patience: Duration,
-    /// How long it may give no answer.
+    /// How long a connection may give no answer.
     pub(crate) silence: Duration,
     /// Where the connections' tasks run; `None` for wherever one is made.
     pub(crate) tasks: Option<Tasks>,
 }
 
 impl Bounds {
-    /// Those of the session that is opened with `opening`; without one, of somebody who only looks.
+    /// The bounds of the session of `opening`; without it, of a client that only looks.
     pub(crate) fn of(opening: Option<&Opening>) -> Self {
         let ttl = opening.map_or(READER_TTL, |opening| opening.ttl);
         Self {

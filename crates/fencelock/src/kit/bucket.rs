@@ -12,8 +12,8 @@ pub(crate) fn bucket_of(name: &Name) -> u16 {
     u16::from(digest[0]) << 4 | u16::from(digest[1] >> 4)
 }
 
-/// With which bucket the session of this number begins to clear up. Sessions begin at one of sixteen, so that together they soon have been
-/// everywhere; who begins at the first one also does what is done once a round, and most commands end after one step.
+/// The bucket at which the session of this number begins to clear up. Sessions begin at sixteen different buckets, so that together they
+/// soon visit all. A session at the first bucket also does the work of a round, and most commands end after one step.
 #[allow(dead_code, reason = "databases alone clear up so")]
 pub(crate) fn first_to_clear(session: u64) -> u16 {
     (session % 16) as u16 * (BUCKETS / 16)

@@ -1,5 +1,5 @@
-//! The addresses of a server's name, dialled side by side, each a moment after the one before: an address that is silent keeps nobody from
-//! the others (RFC 8305). A name that cannot be resolved is dialled where its server was last.
+//! Dials the addresses of a server's name concurrently, each a moment after the one before: a silent address does not delay the others (RFC
+//! 8305). For a name that cannot be resolved, the client dials the last known address.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Display;
@@ -30,14 +30,14 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// The error of a dialling that ran out of time before the name server answered.
 const UNRESOLVED: &str = "the name of the server was not resolved in time: the name server gave no answer";
 
-/// What is known of the addresses of servers. Shared by all who use one store URL.
+/// Known addresses of servers, shared by all clients of a store URL.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
-    /// Those that worked last.
+    /// The address of each server that worked last.
     last: Mutex<HashMap<HostPort, SocketAddr>>,
-    /// Names of which it was said that they cannot be resolved.
+    /// Names that a warning reported as not resolvable.
     nameless: Mutex<HashSet<HostPort>>,
-    /// Whether the newest question for the addresses of a name has no answer yet.
+    /// Whether the newest lookup of a name has no answer yet.
     is_unresolved: AtomicBool,
 }
 
@@ -105,7 +105,7 @@ impl Addresses {
                     }
                     Err(error) => {
                         next_start = clock.now();
-                        // An address that is not to be used at all is told rather than one that is away.
+                        // A permanent error is reported rather than the error of an address that is away.
                         if failed.as_ref().is_none_or(Error::is_retryable) {
                             failed = Some(error);
                         }
@@ -144,20 +144,20 @@ impl Addresses {
         }
     }
 
-    /// Of several hosts another one may serve, and nobody would hear of this one.
+    /// If another host serves, this warning is the only report of the unresolved name.
     fn warn_once(&self, server: &HostPort, error: &io::Error) {
         if self.nameless.lock().unwrap_or_else(PoisonError::into_inner).insert(server.clone()) {
             tracing::warn!(%server, cause = %error, "the name of a server cannot be resolved");
         }
     }
 
-    /// What answered at the address that worked last is not a server that is wanted.
+    /// Forgets the last address of `server`: a wrong server answered there.
     pub(crate) fn forget(&self, server: &HostPort) {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(server);
     }
 }
 
-/// Which of several servers accepted the last connection: the next one is dialled there first.
+/// The server that accepted the last connection, and receives the next one first.
 #[derive(Debug, Default)]
 pub(crate) struct LastServer(AtomicUsize);
 
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use crate::stores::memory::VirtualClock;
 
-    /// Two addresses of one name: whoever connects to the first hears nothing, and to the second a word.
+    /// Two addresses of one name: the first is silent, the second sends a byte.
     struct Servers {
         silent: TcpListener,
         addresses: [SocketAddr; 2],
@@ -262,7 +262,7 @@ mod tests {
         io::ErrorKind::NotFound.into()
     }
 
-    /// Lets everybody go on who can, and the clock by one stagger.
+    /// Runs every task that is ready, and advances the clock by one stagger.
     async fn goes_on(servers: &Servers) {
         for _ in 0..100 {
             tokio::task::yield_now().await;
@@ -277,10 +277,10 @@ mod tests {
         let (found, ()) = join(servers.dial(ready(Ok(servers.addresses.to_vec()))), goes_on(&servers)).await;
         assert_eq!(found.unwrap(), well);
         servers.silent.accept().await.unwrap();
-        // The one that worked comes first from now on: the clock stands still, so that the silent one is never dialled.
+        // The address that worked is first from now on: the clock stands still, so that the client never dials the silent address.
         assert_eq!(servers.dial(ready(Ok(servers.addresses.to_vec()))).await.unwrap(), well);
         assert!(servers.silent.accept().now_or_never().is_none());
-        // Unless a server answered there that is not wanted.
+        // After `forget`, the client dials the silent address again.
         servers.known.forget(&servers.name);
         let (found, ()) = join(servers.dial(ready(Ok(servers.addresses.to_vec()))), goes_on(&servers)).await;
         assert_eq!(found.unwrap(), well);
@@ -299,7 +299,7 @@ mod tests {
         let (found, ()) = join(servers.dial(pending()), goes_on(&servers)).await;
         assert_eq!(found.unwrap(), well);
         assert!(servers.known.is_unresolved.load(Ordering::Relaxed));
-        // An address that moved is not dialled any more: who answers there may be somebody else.
+        // The client does not dial an address that moved: another server may answer there.
         let moved = pin!(servers.dial(ready(Ok(vec![silent]))));
         let later = pin!(async {
             goes_on(&servers).await;

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind};
 
-/// What an error means.
+/// The meaning of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meaning {
     pub(crate) kind: ErrorKind,
@@ -11,12 +11,12 @@ pub(crate) struct Meaning {
     pub(crate) message: &'static str,
 }
 
-/// No other try helps, and nothing was done.
+/// No other try helps, and the request changed nothing.
 pub(crate) const fn refused(kind: ErrorKind, message: &'static str) -> Meaning {
     Meaning { kind, retryable: false, unknown: false, message }
 }
 
-/// Nothing was done, and it may be done later.
+/// The request changed nothing, and may succeed later.
 pub(crate) const fn passing(kind: ErrorKind, message: &'static str) -> Meaning {
     Meaning { kind, retryable: true, unknown: false, message }
 }

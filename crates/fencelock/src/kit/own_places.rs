@@ -1,4 +1,4 @@
-//! What a session says of its own places, whatever it knows them by.
+//! Answers about a session's own places, the same for every store.
 
 use crate::error::{Error, ErrorKind};
 use crate::name::Name;
@@ -13,7 +13,7 @@ pub(crate) fn not_there() -> Error {
     Error::new(ErrorKind::Lost, "downgrade", "the place is gone")
 }
 
-/// Which of `places` the session does not have any more, and why.
+/// Returns the `places` that the session has lost, and why.
 pub(crate) fn gone(places: &dyn PlaceList, why: impl Fn(&Name, RequestId) -> Option<Loss>) -> Vec<(PlaceId, Loss)> {
     let mut gone = Vec::new();
     places.each(&mut |name, request| {

@@ -1,6 +1,6 @@
-//! The way to a server: a connection that is made when it is needed, one at a time, with pauses after failures.
+//! The connection to a server: made on demand, one at a time, with pauses after failures.
 //!
-//! This part waits: after a failure for a pause, and for a new connection as long as its user's patience lasts. It starts no task.
+//! `Reconnect` pauses after a failure, and waits for a new connection up to the user's patience. No task is started here.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,23 +16,23 @@ use crate::time::{Clock, Moment};
 /// The pause after the first failure; each further one is twice as long. Short, for holders: the engine pauses between openings itself.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
-/// How a connection is made, and what is one.
+/// Makes connections of one type.
 pub(crate) trait Dial: Send + Sync + 'static {
     type Connection: Send + Sync + 'static;
 
-    /// Makes a connection, the one with this number: all that were tried are counted, from 1.
+    /// Makes a connection. `number` counts the tries, from 1.
     fn dial(&self, number: u64) -> BoxFuture<'_, Result<Arc<Self::Connection>>>;
 
-    /// The error of a connection that was not made within this time.
+    /// The error of a connection that took longer than this.
     fn too_slow(&self, within: Duration) -> Error;
 
     fn is_alive(connection: &Self::Connection) -> bool;
 
-    /// Closes it, where its last drop does not do that.
+    /// Closes a connection whose last drop does not close it.
     fn hang_up(_connection: &Self::Connection) {}
 }
 
-/// The way to one server, for one user.
+/// The connection of one user to a server, made again when it ended.
 pub(crate) struct Reconnect<D: Dial> {
     dial: D,
     pub(crate) clock: Arc<dyn Clock>,
@@ -71,7 +71,7 @@ impl<D: Dial> Reconnect<D> {
         current.into_iter().for_each(|current| D::hang_up(&current));
     }
 
-    /// The connection; makes one when there is none. Those who come while one is being made share the outcome.
+    /// The connection; makes one when there is none. Callers that arrive while one is being made share the outcome.
     pub(crate) async fn connection(self: &Arc<Self>) -> Result<Arc<D::Connection>> {
         if let Some(current) = self.current() {
             return Ok(current);
@@ -84,7 +84,7 @@ impl<D: Dial> Reconnect<D> {
     }
 
     async fn make(&self) -> Result<Arc<D::Connection>> {
-        // One that was under way when this one was asked for may have been made meanwhile.
+        // An earlier call may have made a connection meanwhile.
         if let Some(current) = self.current() {
             return Ok(current);
         }

@@ -15,7 +15,7 @@ use crate::token::FencingToken;
 /// The version of the format. Records of other versions are passed over.
 const VERSION: u32 = 1;
 
-/// What a store keeps of a broken grant. The name of the lock is not in it: the store says beside the record whose it is.
+/// A store's record of a broken grant. The record is without the name of the lock: the store keeps the record under that name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     fencelock: u32,
@@ -47,7 +47,7 @@ impl Record {
         }
     }
 
-    /// The order that it is the record of; `None` for what this release does not understand.
+    /// The order of this record; `None` for a record that this release does not understand.
     pub(crate) fn order(&self, name: &Name) -> Option<Break> {
         if self.fencelock != VERSION {
             return None;

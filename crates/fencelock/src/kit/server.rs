@@ -1,4 +1,4 @@
-//! A store over a server: sessions, each with its own way there, and looks at everybody's locks.
+//! A store over a server: sessions, each with its own connection, and looks at the locks of all clients.
 
 mod place;
 mod session;
@@ -26,7 +26,7 @@ use crate::store::{
 };
 use crate::time::{Clock, Moment};
 
-/// A session of such a store, on whichever connection: how its server is asked about it and about its places.
+/// A session of such a store, independent of its connection: its requests about itself and its places.
 pub(crate) trait ServerSession: Send + Sync + Sized + 'static {
     type Dial: Dial;
     /// The record of one place in the session.
@@ -34,7 +34,7 @@ pub(crate) trait ServerSession: Send + Sync + Sized + 'static {
 
     fn state(&self) -> &SessionState;
 
-    /// Refuses an operation that needs a living session.
+    /// Returns an error if the session has ended.
     fn alive(&self, operation: &'static str) -> Result<()> {
         self.state().alive(operation)
     }
@@ -60,7 +60,7 @@ pub(crate) trait ServerSession: Send + Sync + Sized + 'static {
 
     fn standing(&self, slot: &Self::Slot) -> Standing;
 
-    /// Ready once the place does not wait any more, or when its task has to look around; with an error if the place has trouble.
+    /// Ready once the place stopped waiting, or when its task has to check the session; with an error if the place has trouble.
     fn poll_news(&self, slot: &Self::Slot, cx: &Context<'_>) -> Poll<Result<()>>;
 
     /// Sleeps for as long as a place waits; an error says that the server did not answer.
@@ -77,14 +77,14 @@ pub(crate) trait ServerSession: Send + Sync + Sized + 'static {
     fn dropped(&self, _slot: &Self::Slot) {}
 }
 
-/// What a session and its places share.
+/// The state that a session and its places share.
 pub(crate) struct Core<S: ServerSession> {
     pub(crate) link: Arc<Reconnect<S::Dial>>,
     pub(crate) session: Arc<S>,
     pub(crate) waited: tokio::sync::Mutex<Waited>,
 }
 
-/// The last look at the grants that others may wait behind, for a server that is asked about all of them at once.
+/// The last look for waiters behind grants, for a server that answers about all grants at once.
 #[derive(Default)]
 pub(crate) struct Waited {
     /// When the next look is due; `None` at first.
@@ -97,37 +97,37 @@ pub(crate) struct Waited {
 
 pub(crate) type Events = mpsc::UnboundedSender<SessionEvent>;
 
-/// What such a store asks its server about everybody's locks, and how it gets there.
+/// Such a store's requests about the locks of all clients, and its connections.
 pub(crate) trait Server: fmt::Debug + Send + Sync + Sized + 'static {
     type Session: ServerSession;
     type Listed: Default + Send;
 
     fn capability(&self) -> &Capability;
 
-    /// The clock that everybody must use with it; by default the system's.
+    /// The clock that every client of the store must use; by default the system's.
     fn clock(&self) -> Option<Arc<dyn Clock>> {
         None
     }
 
-    /// A session that is not open yet, and the way on which its first connection opens it.
+    /// A session that is not open yet, and its link, whose first connection opens it.
     fn session(&self, opening: Opening, events: Events) -> Result<SessionOnLink<Self>>;
 
-    /// What the store promises after what the session learned of the server; `None` for what it promises anyway.
+    /// The capability, refined at connect; `None` if it is that of the store.
     fn learned(&self, _session: &Self::Session) -> Option<Arc<Capability>> {
         None
     }
 
-    /// A way for looking, which belongs to no session.
+    /// The link for requests outside of any session.
     fn reader(&self) -> Arc<Link<Self>>;
 
-    /// Whether nobody took a lock there yet, so that there is nothing to look at.
+    /// Whether no client took a lock there yet, so that there is nothing to look at.
     fn is_unused(&self, _connection: &Wire<Self>) -> bool {
         false
     }
 
     fn queue(&self, connection: &Wire<Self>, name: &Name, page: Page) -> impl Future<Output = Result<Queue>> + Send;
 
-    /// A queue in short; by default read off the whole one.
+    /// The outline of a queue; by default computed from the whole queue.
     fn contention(
         &self,
         connection: &Wire<Self>,
@@ -137,7 +137,7 @@ pub(crate) trait Server: fmt::Debug + Send + Sync + Sized + 'static {
         async move { Ok(Outline::of(&self.queue(connection, name, Page::ALL).await?.contenders, mine)) }
     }
 
-    /// One portion of the names that begin with `prefix`, and how far that came; `None` at the end.
+    /// A page of the names that begin with `prefix`, and where the next page begins; `None` at the end.
     fn names(
         &self,
         connection: &Wire<Self>,
@@ -150,7 +150,7 @@ pub(crate) trait Server: fmt::Debug + Send + Sync + Sized + 'static {
         None
     }
 
-    /// Breaks a grant: whether it was there. By default there is no place for the record that every break leaves.
+    /// Breaks a grant, and returns whether it was there. By default the store has no room for the record that every break needs.
     fn break_grant(&self, _connection: &Wire<Self>, order: &Break) -> impl Future<Output = Result<bool>> + Send {
         ready(Err(breaks_nothing("break", &order.place.name)))
     }
@@ -159,7 +159,7 @@ pub(crate) trait Server: fmt::Debug + Send + Sync + Sized + 'static {
         ready(Err(breaks_nothing("breaks", name)))
     }
 
-    /// Writes a note if its grant is current: whether it was. By default the store keeps none.
+    /// Writes a note if its grant is current, and returns whether it was. By default the store keeps no notes.
     fn write_note(&self, _connection: &Wire<Self>, order: &NoteOrder) -> impl Future<Output = Result<bool>> + Send {
         ready(Err(keeps_no_notes(&order.grant.place.name)))
     }
@@ -169,16 +169,16 @@ pub(crate) trait Server: fmt::Debug + Send + Sync + Sized + 'static {
     }
 }
 
-/// A session, and its way to the server.
+/// A session, and its link to the server.
 pub(crate) type SessionOnLink<S> = (Arc<<S as Server>::Session>, Arc<Link<S>>);
 pub(crate) type Link<S> = Reconnect<<<S as Server>::Session as ServerSession>::Dial>;
 pub(crate) type Wire<S> = <<<S as Server>::Session as ServerSession>::Dial as Dial>::Connection;
 
 pub(crate) struct ServerStore<S: Server> {
     server: S,
-    /// The session opened last: queues are looked at on its connection.
+    /// The session opened last, whose connection serves looks.
     newest: Mutex<Weak<Core<S::Session>>>,
-    /// On what queues are looked at when there is no session.
+    /// The link for looks while there is no session.
     reader: Mutex<Option<Arc<Link<S>>>>,
 }
 
@@ -209,7 +209,7 @@ impl<S: Server> ServerStore<S> {
         Ok(Opened { session: Arc::new(SessionHandle(core)), events, ttl: Some(ttl), confirmed, capability })
     }
 
-    /// The connection of the session opened last, or, if there is none any more, one that serves no session.
+    /// The connection of the session opened last, or of the link without a session if that session has ended.
     pub(crate) async fn connection(&self) -> Result<Arc<Wire<S>>> {
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
         if let Some(core) = newest.filter(|core| !core.session.state().is_over()) {
@@ -223,7 +223,7 @@ impl<S: Server> ServerStore<S> {
         Arc::clone(reader.get_or_insert_with(|| self.server.reader()))
     }
 
-    /// The same; `None` where nobody took a lock yet. The next one looks again whether somebody did.
+    /// The same; `None` if no client took a lock yet. The next connection checks again.
     async fn used(&self) -> Result<Option<Arc<Wire<S>>>> {
         let connection = self.connection().await?;
         if self.server.is_unused(&connection) {

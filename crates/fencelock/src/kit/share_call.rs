@@ -1,4 +1,4 @@
-//! One call for all who ask for the same thing while it is under way.
+//! A single call for all callers that ask for the same thing while the call is under way.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,10 +6,10 @@ use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
 use futures_util::future::{Shared, WeakShared};
 
-/// A call as everybody has it who shares it. It goes on while one of them waits for it, and ends with the last.
+/// A caller's part of the call. The call continues while one caller waits, and ends with the last.
 pub(crate) type Joined<T> = Shared<BoxFuture<'static, T>>;
 
-/// Where those meet who ask for the same thing.
+/// Shares a call between the callers that ask for the same thing.
 pub(crate) struct SharedCall<T: Clone>(Mutex<Option<WeakShared<BoxFuture<'static, T>>>>);
 
 impl<T: Clone> Default for SharedCall<T> {

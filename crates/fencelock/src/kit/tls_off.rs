@@ -1,4 +1,4 @@
-//! What stands in for TLS in a build without it.
+//! Refuses TLS options in a build without TLS.
 
 use std::convert::Infallible;
 

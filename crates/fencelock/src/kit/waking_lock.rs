@@ -1,10 +1,10 @@
-//! A lock that notes whom to wake, and wakes them once it is given back: a waker may run anything, even code that takes the lock again.
+//! A lock that collects wakers, and wakes them after its release: a waker may run any code, even code that takes the lock again.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker;
 
-/// The lock of what notes whom to wake. A panic under it harms no other caller: each single step leaves what it guards usable.
+/// The lock of a state that collects wakers. A panic under the lock harms no other caller: each single step leaves the state usable.
 #[derive(Debug, Default)]
 pub(crate) struct WakingLock<T>(Mutex<T>);
 
@@ -13,7 +13,7 @@ impl<T: AsMut<Vec<Waker>>> WakingLock<T> {
         Locked { state: self.0.lock().unwrap_or_else(PoisonError::into_inner), noted: Noted::default() }
     }
 
-    /// The same if nobody has it.
+    /// Takes the lock if no caller holds it.
     pub(crate) fn lock_now(&self) -> Option<Locked<'_, T>> {
         let state = match self.0.try_lock() {
             Ok(state) => state,
@@ -31,7 +31,7 @@ pub(crate) struct Locked<'a, T: AsMut<Vec<Waker>>> {
     noted: Noted,
 }
 
-/// Those who were noted. They are woken when this is dropped.
+/// The collected wakers. Dropping this wakes them.
 #[derive(Debug, Default)]
 struct Noted(Vec<Waker>);
 

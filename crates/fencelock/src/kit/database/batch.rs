@@ -1,4 +1,5 @@
-//! Requests of a session that arrive while a call of its connection is on its way. They gather, and go together: one call, one commit.
+//! Requests of a session that arrive while a call of its connection is on its way. They gather, and go together in a single call with a
+//! single commit.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -50,10 +51,10 @@ impl Request {
     }
 }
 
-/// Where the requests of one connection gather. The answer is the numbers that a function says.
+/// The gathered requests of one connection. An answer is the numbers that a function returns.
 pub(crate) type Batches = Gathering<Request, crate::error::Result<Vec<i64>>>;
 
-/// A request, and where its answer goes. Without the caller at the other end, the request is not sent.
+/// A request, and the channel of its answer. A request whose caller is gone is not sent.
 pub(crate) type Gathered<R, A> = (R, oneshot::Sender<A>);
 pub(crate) type Receiver<R, A> = mpsc::UnboundedReceiver<Gathered<R, A>>;
 
@@ -71,8 +72,8 @@ impl<R, A> Default for Gathering<R, A> {
 }
 
 impl<R, A> Gathering<R, A> {
-    /// Hands a request to the task that sends. Returns where the answer arrives, which fails if the connection ends before, or the request if
-    /// no task sends on this connection.
+    /// Hands a request to the task that sends. Returns the receiver of the answer, which fails if the connection ends before. Returns the
+    /// request if no task sends on this connection.
     pub(crate) fn hand_over(&self, request: R) -> Result<oneshot::Receiver<A>, R> {
         if self.receiver.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
             return Err(request);

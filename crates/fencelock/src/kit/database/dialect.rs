@@ -1,4 +1,4 @@
-//! In what the databases differ that keep our own layout.
+//! The differences between databases with our own layout.
 
 use std::future::{Future, ready};
 use std::sync::Arc;
@@ -39,9 +39,9 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
     const NOTES_SAY_TTL: bool;
     const SHOWN_PER_CALL: usize;
     const BREAK: &'static str;
-    /// In which column `unknown` has the number of a place.
+    /// The column of `unknown` with the number of a place.
     const UNKNOWN_SEQ: usize;
-    /// A transaction keeps the row of a grant.
+    /// The error message of a grant whose row a transaction keeps.
     const KEPT: &'static str;
     /// Whether an answer lists the session's places that the request granted.
     const LISTS_GRANTS: bool;
@@ -90,7 +90,7 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
 
     fn look<'a>(asked: &'a PlacesByName, seqs: &[Vec<u64>]) -> Vec<Param<'a>>;
 
-    /// The answer to `look`: for each name the time until the next look, and the state of each place. `None` if the session is over.
+    /// The answer to `look`: for each name the time until the next look, and the state of each place. `None` if the session has ended.
     fn looked(rows: &[Row]) -> Result<Option<Vec<i64>>>;
 
     /// The parameters of `show`: up to `limit` contenders after the first `skip` of those behind the number `after`.
@@ -102,15 +102,15 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
 
     fn now(connection: &Self::Connection) -> impl Future<Output = Result<Row>> + Send;
 
-    /// When the session looks at a place again, by its ear and by the server.
+    /// The time until the next look at a place, from its ear's state and the server's answer.
     fn look_in(_session: &FairSession<Self>, said: Option<Duration>) -> Option<Duration> {
         said
     }
 
     fn mark(session: &FairSession<Self>, connection: &Self::Connection) -> u64;
 
-    /// Has the session be woken: it has a place that waits. Returns when to look at the place, which the server would have looked at in
-    /// `look_in`. A grant since `mark` may have come before anything listened.
+    /// Prepares the session to be woken for its waiting place. Returns the time until the next look at the place; the server asked for
+    /// `look_in`. A grant since `mark` may have come before the session listened.
     fn hear(
         session: &FairSession<Self>,
         connection: &Self::Connection,
@@ -118,7 +118,7 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
         look_in: Option<Duration>,
     ) -> impl Future<Output = Option<Duration>> + Send;
 
-    /// Listens while the session needs it, and not for longer. The sweeper calls this.
+    /// Starts or stops to listen, as the session needs. The sweeper calls this.
     fn settle_ear(
         _session: &FairSession<Self>,
         _connection: &Self::Connection,
@@ -126,7 +126,7 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
         ready(Ok(()))
     }
 
-    /// Listens until the connection ends, where that takes a task.
+    /// Listens until the connection ends, if listening takes a task.
     fn listen(_session: &Arc<FairSession<Self>>, _connection: &Arc<Self::Connection>) -> Chores {
         Box::pin(ready(()))
     }

@@ -1,5 +1,5 @@
 //! A session of our own layout. The session is a row of the database: a client opens it once, resumes it on each new connection, and renews
-//! it until its end. What databases differ in is [`Dialect`].
+//! it until its end. [`Dialect`] has the differences between databases.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -61,7 +61,7 @@ pub(crate) struct FairSession<D: Dialect> {
     sweep: Notify,
     /// Buckets that other programs' transactions kept locked when the session asked last.
     stuck: Mutex<HashSet<u16>>,
-    /// One request at a time waits for such a bucket, on a connection of its own.
+    /// A single request at a time waits for such a bucket, on a connection of its own.
     patient: tokio::sync::Mutex<()>,
 }
 
@@ -127,8 +127,8 @@ impl<D: Dialect> FairSession<D> {
         if is_new { Ok(()) } else { self.reconcile(connection).await }
     }
 
-    /// Compares the server's places with the client's. After a crash or a failover the server may have an older state: a place that was given
-    /// up may be back, and a granted place may be missing.
+    /// Compares the server's places with the client's. After a crash or a failover the server may have an older state: a place given up may
+    /// be back, and a granted place may be missing.
     async fn reconcile(&self, connection: &D::Connection) -> Result<()> {
         let places = &self.places;
         let known = places.by_name().into_values().flatten().map(|id| id.number).collect();
@@ -178,7 +178,7 @@ impl<D: Dialect> FairSession<D> {
         Ok(Look { alive: true, names })
     }
 
-    /// Renews the session. Returns the broken grants whose numbers are not in `heard`; `None` if the session is over.
+    /// Renews the session. Returns the broken grants whose numbers are not in `heard`; `None` if the session has ended.
     async fn ask_to_renew(&self, connection: &D::Connection, heard: &[u64]) -> Result<Option<Vec<Broken>>> {
         let heard = heard.iter().copied().collect();
         let rows = connection.call("renew", "renew", vec![self.session.into(), self.ttl().into(), heard]).await?;
@@ -280,7 +280,7 @@ impl<D: Dialect> FairSession<D> {
             {
                 let answer = match &all {
                     Some(Ok(answers)) => Ok(answers[at].clone()),
-                    // One of those before waited in vain for this bucket.
+                    // An earlier request of the batch waited in vain for this bucket.
                     Some(Err(error)) if error.outcome() == Outcome::Unknown || self.is_stuck(request) => {
                         Err(error.again())
                     }

@@ -116,7 +116,7 @@ impl<D: Dialect> Server for DatabaseStore<D> {
         Ok((names, last))
     }
 
-    /// The break has a connection of its own: it may wait for a transaction that keeps the grant, and a reader may be on a replica.
+    /// The break has a connection of its own: a break may wait for a transaction that keeps the grant, and a reader may be on a replica.
     async fn break_grant(&self, _: &D::Connection, order: &Break) -> Result<bool> {
         let record = record::text("break", &Record::of(order))?;
         // No grant of ours is without a token.

@@ -1,4 +1,4 @@
-//! What a server answers that keeps queues for its clients.
+//! The answers of a server that keeps queues for its clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::queue::Claim;
 use crate::store::{Ahead, PlaceId};
 
-/// A grant that somebody broke.
+/// A grant that a user broke.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Broken {
     pub(crate) place: PlaceId,
@@ -19,52 +19,52 @@ pub(crate) struct Broken {
 pub(crate) enum Enter {
     /// The place is granted; this is its number.
     Granted(u64),
-    /// It waits.
+    /// The place waits.
     Waiting {
-        /// Its number, which its grant will have.
+        /// The number of the place, and of its grant later.
         seq: u64,
         ahead: Option<Ahead>,
-        /// In what time somebody ahead could be found dead.
+        /// The time until the server could find a contender ahead dead.
         look_in: Option<Duration>,
     },
-    /// Somebody is ahead, and nothing was left behind.
+    /// A contender is ahead. The request left nothing in the store.
     Busy,
-    /// All who were looked at are dead, and gone now; there are more. To be sent again.
+    /// The server removed the contenders that it looked at, for all were dead. There are more: the client sends the request again.
     Again,
-    /// Somebody ahead believes in another capacity; nothing was left behind.
+    /// A contender ahead believes in another capacity. The request left nothing in the store.
     Conflict(Claim),
-    /// The session has this higher epoch; nothing was done.
+    /// The session has this higher epoch. The request changed nothing.
     Stale(u64),
-    /// The session is over; nothing was done.
+    /// The session has ended. The request changed nothing.
     Gone,
 }
 
 /// The answer to `look`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Look {
-    /// Whether the session lives; if not, nothing else is told.
+    /// Whether the session lives. Without it the answer has no names.
     pub(crate) alive: bool,
-    /// What was asked for, in the same order.
+    /// The names of the request, in the same order.
     pub(crate) names: Vec<Looked>,
 }
 
-/// How the places under one name stand.
+/// The standing of the places under one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Looked {
-    /// In what time somebody could be found dead who keeps others waiting; `None` when nobody waits.
+    /// The time until the server could find a contender dead that keeps others waiting; `None` if no contender waits.
     pub(crate) look_in: Option<Duration>,
-    /// The places asked for, in the same order.
+    /// The places of the request, in the same order.
     pub(crate) places: Vec<Seen>,
 }
 
-/// How one place stands.
+/// The standing of one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// It is granted, with this number.
+    /// The place is granted, with this number.
     Granted(u64),
-    /// It waits with this number; who is ahead, if that was asked for.
+    /// The place waits with this number. `Ahead` is there only if the request asked for it.
     Waiting(u64, Option<Ahead>),
-    /// It is not there.
+    /// The store has no such place.
     Missing,
 }
 
@@ -80,7 +80,7 @@ pub(crate) enum Lightened {
 /// The answer to `withdraw`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Withdrawn {
-    /// The epoch that requests need from now on; `None` when the session is over, which lets none in.
+    /// The epoch that requests need from now on; `None` if the session has ended, which admits no request.
     pub(crate) epoch: Option<u64>,
     pub(crate) was_there: bool,
 }

@@ -1,4 +1,4 @@
-//! Joining a queue: one request.
+//! Joins a queue with a single request.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::kit::own_places::over;
 use crate::kit::server::{AskedPlace, Core, ServerSession};
 use crate::store::{Entered, Entry, Loss};
 
-/// How often a request is sent that was overtaken by the withdrawal of another one.
+/// How often the client sends a request that the withdrawal of another one overtook.
 const TRIES: usize = 8;
 
 pub(crate) async fn enter<S: Served>(core: &Arc<Core<S>>, entry: Arc<Entry>) -> Result<Entered> {
@@ -21,7 +21,7 @@ pub(crate) async fn enter<S: Served>(core: &Arc<Core<S>>, entry: Arc<Entry>) -> 
         let reply = match ask(core, &entry, std::mem::replace(&mut again, true)).await {
             Ok(reply) => reply,
             Err(error) => {
-                // A request that certainly did nothing need not be withdrawn. Of one that was sent before, this says nothing.
+                // A request that certainly changed nothing need not be withdrawn. An error of this try says nothing of an earlier try.
                 if !was_sent_before && error.outcome() == Outcome::NotApplied && slot.seq().is_none() {
                     core.session.places().forget(entry.id);
                 }
@@ -42,7 +42,7 @@ pub(crate) async fn enter<S: Served>(core: &Arc<Core<S>>, entry: Arc<Entry>) -> 
                 core.session.places().forget(entry.id);
                 return Ok(Entered::Conflict(claim));
             }
-            // Each time a thousand of the dead are gone, so this ends.
+            // Each answer removed a thousand dead contenders, so this ends.
             Enter::Again => continue,
             Enter::Stale(epoch) => {
                 core.session.places().raise(epoch);
@@ -62,7 +62,7 @@ pub(crate) async fn enter<S: Served>(core: &Arc<Core<S>>, entry: Arc<Entry>) -> 
 
 async fn ask<S: Served>(core: &Core<S>, entry: &Entry, again: bool) -> Result<Enter> {
     let connection = core.link.connection().await?;
-    // Connecting may have told that it is over.
+    // Connecting may have found that the session has ended.
     core.session.alive("enter")?;
     Served::enter(&*core.session, &connection, entry, again).await
 }

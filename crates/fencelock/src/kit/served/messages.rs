@@ -1,18 +1,18 @@
-//! What a server tells the sessions that it concerns.
+//! The messages of a server to its sessions.
 
 use std::sync::Arc;
 
 use crate::name::Name;
 use crate::store::{PlaceId, RequestId};
 
-/// One thing that a session is told. A hint: the standing is what a look shows.
+/// An item of a message. A message is a hint: only a look shows the standing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum News {
-    /// A waiting place was granted, with this number.
+    /// The server granted a waiting place, with this number.
     Granted(PlaceId, u64),
-    /// Somebody broke the grant with this number.
+    /// A user broke the grant with this number.
     Broken(PlaceId, u64, Arc<str>),
-    /// Somebody came to wait behind a grant whose holder asked to be told.
+    /// A waiter arrived behind a grant whose holder asked for this notification.
     WaitedFor(PlaceId),
 }
 
@@ -43,14 +43,14 @@ fn one(name: &Name, kind: &str, about: &str) -> Option<News> {
     }
 }
 
-/// A request id as it stands in keys and messages.
+/// Reads a request id from a key or a message.
 pub(crate) fn request_id(text: &str) -> Option<RequestId> {
     let (client, number) = text.split_once('-')?;
     let hexadecimal = |text| u64::from_str_radix(text, 16).ok();
     Some(RequestId { client: hexadecimal(client)?, number: hexadecimal(number)? })
 }
 
-/// A name and a request id, as the fields of places are called.
+/// Reads a name and a request id from the field of a place.
 pub(crate) fn place_id(field: &str) -> Option<PlaceId> {
     let (name, id) = field.split_once('\n')?;
     Some(PlaceId { name: Name::new(name).ok()?, request: request_id(id)? })

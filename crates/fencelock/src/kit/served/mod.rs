@@ -1,6 +1,6 @@
-//! The client's half of a store whose server keeps the queues: one request joins a queue and brings the standing, one leaves it, and the
-//! server tells a session that it was granted, or broken. What a session knows of its own places, how it waits and how it looks at them
-//! anew are the same whatever language the server's half is written in.
+//! The client's half of a store whose server keeps the queues: a request joins a queue and brings the standing, another request leaves it.
+//! The server notifies a session of its grants and breaks. This module keeps a session's places, waits, and looks again, for server halves
+//! in every language.
 //!
 //! A store says how it asks its server: about a session and its places in [`Served`], about queues in [`Server`](super::server::Server). The way there is a
 //! [`Reconnect`](super::reconnect::Reconnect). Everything else of the contract is here, once.
@@ -29,12 +29,12 @@ use crate::queue::Claim;
 use crate::store::{Entry, PlaceId, RequestId};
 use crate::time::{Clock, Moment};
 
-/// A session of such a store: what lives as long as it does, on whichever connection, and what its server is asked.
+/// A session of such a store, which outlives its connections, and its requests to the server.
 pub(crate) trait Served: Send + Sync + 'static {
-    /// How a connection to the server is made.
+    /// The way in which the session connects to its server.
     type Dial: Dial;
 
-    /// What it knows of its own places.
+    /// The places of the session.
     fn places(&self) -> &Arc<Places>;
 
     /// The bucket of a name.
@@ -45,8 +45,8 @@ pub(crate) trait Served: Send + Sync + 'static {
         false
     }
 
-    /// Sleeps for as long as a place waits; an error says that nothing was heard of the server. A server without a thread of its own uses
-    /// the time to end what is due.
+    /// Sleeps for as long as a place waits; an error reports that the server sent nothing. A server without a thread of its own meanwhile
+    /// ends what is due.
     fn wait_until(&self, clock: &dyn Clock, until: Moment) -> impl Future<Output = Result<()>> + Send {
         async move {
             clock.sleep_until(until).await;
@@ -62,7 +62,7 @@ pub(crate) trait Served: Send + Sync + 'static {
         again: bool,
     ) -> impl Future<Output = Result<Enter>> + Send;
 
-    /// Gives up a place, that with the number `seq` unless it is `None`: whether it was there.
+    /// Gives up a place, only with the number `seq` unless that is `None`. Returns whether the place was there.
     fn leave(
         &self,
         connection: &Connection<Self>,
@@ -79,27 +79,27 @@ pub(crate) trait Served: Send + Sync + 'static {
         claim: Claim,
     ) -> impl Future<Output = Result<Lightened>> + Send;
 
-    /// Takes a request back, so that it has no effect from now on, whenever it arrives.
+    /// Withdraws a request: from now on it has no effect, even if it arrives later.
     fn withdraw(
         &self,
         connection: &Connection<Self>,
         place: &PlaceId,
     ) -> impl Future<Output = Result<Withdrawn>> + Send;
 
-    /// Prolongs the session and all that it holds: whether it lives. Its places are told what was broken or lost; the server need not tell
-    /// again of the broken grants that are `known`.
+    /// Prolongs the session and its places, and returns whether the session lives. Passes breaks and losses on to the places. The server
+    /// need not report the broken grants in `known` again.
     fn renew(
         &self,
         connection: &Connection<Self>,
         known: &[(PlaceId, u64)],
     ) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Whether a session is told of the first who comes to wait behind a grant, where that was asked for. By default it is not.
+    /// Whether the server notifies a session of the first waiter behind a grant, on request. By default it does not.
     fn tells_of_waiters(&self) -> bool {
         false
     }
 
-    /// Asks to be told of the first who comes to wait behind the grant `seq`. Says whether somebody waits, or the grant is gone.
+    /// Asks for a notification of the first waiter behind the grant `seq`. Returns whether a waiter is there already, or the grant is gone.
     fn watch(
         &self,
         connection: &Connection<Self>,
@@ -110,7 +110,7 @@ pub(crate) trait Served: Send + Sync + 'static {
         async { Ok(true) }
     }
 
-    /// Which of these grants others wait behind, where the session is not told.
+    /// Returns the grants that have waiters, from a server that sends no notification of waiters.
     fn waited_for(
         &self,
         connection: &Connection<Self>,
@@ -120,13 +120,13 @@ pub(crate) trait Served: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
-    /// Has some of what the dead left be cleared away, soon. Nobody waits for it.
+    /// Starts to clear away some remains of dead sessions. No caller waits for the end.
     fn tidy_up(&self);
 
-    /// Ends the session and all of its places. What was given up is forgotten: it is not asked for again when this is cut off and tried
-    /// once more.
+    /// Ends the session and all of its places. Forgets each place that it gave up, so that a second try after a cut does not repeat that
+    /// request.
     fn close(&self, connection: &Connection<Self>) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// What requests of a session are sent on.
+/// The connection of a session.
 pub(crate) type Connection<S> = <<S as Served>::Dial as Dial>::Connection;

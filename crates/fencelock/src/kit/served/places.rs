@@ -1,8 +1,8 @@
-//! What a session knows of its own places, and the messages that change it.
+//! The places of a session, and the messages that change them.
 //!
-//! A message says that a place was granted, with its number: the request that granted it sent it, so that nothing has to be
-//! asked. It counts only on the connection of the moment, and only for the number that the place has. Messages may be lost;
-//! every so often, and whenever a lease of somebody ahead may be over, waiting places are looked at anew.
+//! A message reports the grant of a place, with its number. The server sends it with the grant, so that the client need not ask. A message
+//! counts only on the current connection, and only for the number that the place has. Messages may be lost: the session looks at its
+//! waiting places at intervals, and when a lease ahead may have expired.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use crate::store::{Ahead, GrantId, Loss, PlaceId, PlaceList, RequestId, SessionE
 use crate::time::Moment;
 use crate::token::FencingToken;
 
-/// A waiting place is looked at this often, and so is who waits behind a place that is kept: a message that was lost delays a grant by no more.
+/// The interval of looks at a waiting place, and for waiters behind a kept place: a lost message delays a grant by no more.
 pub(crate) const REPAIR: Duration = Duration::from_secs(2);
 
 /// A bucket in which a session holds places, and the lowest and the highest number of them.
@@ -46,9 +46,9 @@ pub(crate) struct Places {
 struct Inner {
     slots: HashMap<RequestId, Arc<PlaceSlot>>,
     waiting: HashMap<RequestId, Arc<PlaceSlot>>,
-    /// Broken grants, by place and number, that the server goes on telling of until it hears that we know.
+    /// Broken grants, by place and number. The server repeats them until the session acknowledges them.
     broken: Vec<(PlaceId, u64)>,
-    /// When somebody is looked at next, once that is planned.
+    /// The time of the next look at a waiting place, if one is planned.
     planned: Option<Moment>,
 }
 
@@ -75,7 +75,7 @@ impl Places {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the session, and returns whether it lived until now. All who wait look around.
+    /// Ends the session, and returns whether it lived until now. Every waiting task checks its standing.
     pub(crate) fn end(&self, loss: Loss) -> bool {
         let is_first = self.session.end(loss);
         self.wake_all();
@@ -87,12 +87,12 @@ impl Places {
         waiting.iter().filter_map(|slot| slot.change(|_| true)).for_each(Waker::wake);
     }
 
-    /// From now on the messages of this connection count, and no others'.
+    /// From now on only the messages of this connection count.
     pub(crate) fn connected(&self, connection: u64) {
         self.connection.store(connection, Ordering::Release);
     }
 
-    /// This connection ended: its messages may have been lost, and so may have been what the server knew.
+    /// This connection ended: its messages may be lost, and so may be the state of the server.
     pub(crate) fn disconnected(&self, connection: u64) {
         let ended = self.connection.compare_exchange(connection, 0, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if ended && !self.session.is_over() {
@@ -124,12 +124,12 @@ impl Places {
         drop(slot);
     }
 
-    /// The place was granted, as its own request was told.
+    /// The answer to its own request granted the place.
     pub(crate) fn granted(&self, slot: &PlaceSlot, seq: u64) {
         self.set(slot, PlaceState::Granted { seq });
     }
 
-    /// The place waits, as its own request was told; a message that came before may know better.
+    /// The answer to its own request says that the place waits. An earlier message may be newer.
     pub(crate) fn waits(&self, slot: &Arc<PlaceSlot>, seq: u64, ahead: Option<Ahead>, due: Moment) {
         self.lock().waiting.insert(slot.place.request, Arc::clone(slot));
         let mut settled = None;
@@ -156,14 +156,14 @@ impl Places {
         }
     }
 
-    /// Nobody asks for the place any more. One that is gone will not be left, so nobody else would forget it.
+    /// The client dropped the place. No caller leaves a place that is gone, so this forgets it.
     pub(crate) fn dropped(&self, slot: &PlaceSlot) {
         if matches!(slot.stand(), PlaceState::Gone(_)) {
             self.forget(slot.place.request);
         }
     }
 
-    /// The place was left, and is of no interest any more.
+    /// The client left the place, and forgets it.
     pub(crate) fn left(&self, slot: &PlaceSlot) {
         slot.change(|state| {
             state.stand = PlaceState::Gone(Loss::Removed);
@@ -172,7 +172,7 @@ impl Places {
         self.forget(slot.place.request);
     }
 
-    /// The place does not wait any more. A place that is gone stays so: the message of it may be read before the answer with the grant.
+    /// The place stopped waiting. A place that is gone stays gone: the client may read that message before the answer with the grant.
     fn set(&self, slot: &PlaceSlot, stand: PlaceState) {
         self.lock().waiting.remove(&slot.place.request);
         let waker = slot.change(|state| {
@@ -200,7 +200,7 @@ impl Places {
         held.into_values().collect()
     }
 
-    /// The bucket of these places is gone; `born` is the first number of the next one. Places granted since the count are not meant.
+    /// The bucket of these places is gone; `born` is the first number of the next bucket. Places granted since the count stay.
     pub(crate) fn lost_bucket(&self, counted: HeldIn, born: Option<u64>) {
         let is_lost = |slot: &&Arc<PlaceSlot>| {
             let PlaceState::Granted { seq } = slot.stand() else { return false };
@@ -230,7 +230,7 @@ impl Places {
         self.lock().slots.get(&id).cloned()
     }
 
-    /// Somebody came to wait behind a grant of ours whose holder asked to be told.
+    /// A waiter arrived behind a grant whose holder asked for this notification.
     pub(crate) fn told_waited_for(&self, id: RequestId) {
         if let Some(slot) = self.slot(id) {
             slot.ring(Ring::Waiter);
@@ -295,7 +295,7 @@ impl Places {
         }
     }
 
-    /// Somebody broke a grant of ours, as a message or a renewal tells.
+    /// A message or a renewal reports that a user broke a grant of this session.
     pub(crate) fn told_broken(&self, broken: Broken) {
         let known = (broken.place, broken.grant);
         let mut inner = self.lock();
@@ -328,17 +328,17 @@ impl Places {
         }
     }
 
-    /// The broken grants that the server may stop to tell of.
+    /// The broken grants that the server need not report again.
     pub(crate) fn broken(&self) -> Vec<(PlaceId, u64)> {
         self.lock().broken.clone()
     }
 
-    /// The server heard of these.
+    /// The server received the acknowledgement of these grants.
     pub(crate) fn acknowledged(&self, grants: &[(PlaceId, u64)]) {
         self.lock().broken.retain(|grant| !grants.contains(grant));
     }
 
-    /// Whom to look at now, by name; or when to do so. `all` says that whatever was heard so far may be too old.
+    /// The waiting places to look at now, by name, or the time of the next look. With `all`, every known standing may be out of date.
     pub(crate) fn due(&self, now: Moment, all: bool) -> Result<HashMap<Name, Vec<RequestId>>, Moment> {
         let mut inner = self.lock();
         let names = by_name(inner.waiting.values().filter(|slot| all || slot.lock().due <= now));
@@ -347,7 +347,7 @@ impl Places {
         if names.is_empty() { Err(next) } else { Ok(names) }
     }
 
-    /// The waiting places of this name are to be looked at now.
+    /// Makes the waiting places of this name due for a look now.
     pub(crate) fn look_at(&self, name: &Name) {
         let inner = self.lock();
         let slots = inner.waiting.values().filter(|slot| slot.place.name == *name);
@@ -356,14 +356,14 @@ impl Places {
         self.session.bell.notify_one();
     }
 
-    /// A look at these told nothing; there is to be another one then.
+    /// A look at these places failed; the next one is at `due`.
     pub(crate) fn put_off(&self, asked: &[(Name, Vec<RequestId>)], due: Moment) {
         let inner = self.lock();
         let slots = asked.iter().flat_map(|(_, ids)| ids).filter_map(|id| inner.waiting.get(id));
         slots.for_each(|slot| slot.lock().due = due);
     }
 
-    /// What a look at `asked` told; `at` is when the answer came.
+    /// Takes in a look at the places `asked`, whose answer arrived at `at`.
     pub(crate) fn looked(&self, asked: &[(Name, Vec<RequestId>)], look: Look, at: Moment) {
         if !look.alive {
             self.end(Loss::Expired);
@@ -385,7 +385,7 @@ impl Places {
             Seen::Waiting(_, ahead) => {
                 let ahead = ahead.or(known_ahead);
                 slot.change(|state| {
-                    // A message may have come since.
+                    // A message may have arrived since.
                     if matches!(state.stand, PlaceState::Waiting { seq, .. } if seq == known) {
                         state.stand = PlaceState::Waiting { seq: known, ahead };
                         state.due = due;
@@ -397,7 +397,8 @@ impl Places {
     }
 }
 
-/// When to look at a waiter again whose queue had this boundary at `at`. Looks that only repair come on full seconds, so that they are few.
+/// The time of the next look at a waiter whose queue had this boundary at `at`. Looks that only repair fall on full seconds, so that
+/// requests are few.
 pub(crate) fn due(at: Moment, boundary: Option<Duration>) -> Moment {
     let repair = Moment::from_nanos(at.after(REPAIR).as_nanos() / 1_000_000_000 * 1_000_000_000);
     boundary.map_or(repair, |boundary| at.after(boundary).min(repair))

@@ -50,7 +50,7 @@ pub(crate) async fn repair<C: Send + Sync>(
     }
 }
 
-/// Says whether the server answered. What is wrong with one name is of no consequence for the others.
+/// Returns whether the server answered. An error of one name does not affect the others.
 async fn look_at<C>(
     connection: &C,
     places: &Places,

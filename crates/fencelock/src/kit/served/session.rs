@@ -17,7 +17,7 @@ use crate::queue::Claim;
 use crate::store::{Entered, Entry, Loss, PlaceId, PlaceList, Renewal, Standing};
 use crate::time::{Clock, Moment};
 
-/// How often a session looks where its server tells of no waiters.
+/// How often a session looks for waiters if its server sends no notification of them.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 impl<S: Served> ServerSession for S {
@@ -151,7 +151,7 @@ impl<S: Served> Core<S> {
         }
     }
 
-    /// Looks every [`LOOK`] until others wait behind the place. One look is for all grants of the session that are looked after.
+    /// Looks every [`LOOK`] until others wait behind the place. The session sends a single request for all of its kept grants.
     async fn looked_for(&self, place: &PlaceId) -> Result<()> {
         let clock = &self.link.clock;
         loop {

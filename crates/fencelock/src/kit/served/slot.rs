@@ -1,4 +1,4 @@
-//! One place of a session: what is known of it, and who waits to hear more.
+//! A place of a session: its state, and the waker of the task that waits for news.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -7,15 +7,15 @@ use crate::store::{Ahead, Grant, Loss, PlaceId, Standing};
 use crate::time::Moment;
 use crate::token::FencingToken;
 
-/// What one place is known to be.
+/// The state of a place, as far as the client knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PlaceState {
-    /// It was sent and not answered; messages may have told of a grant already, and of the break of this or another one.
+    /// The request was sent and has no answer. Messages may have reported a grant, or the break of this grant or another one.
     Sent {
         told: Option<u64>,
         broken: Option<u64>,
     },
-    /// It waits, under this number; who is ahead, where the server tells.
+    /// The place waits, under this number. `ahead` is there if the server says it.
     Waiting {
         seq: u64,
         ahead: Option<Ahead>,
@@ -23,19 +23,19 @@ pub(crate) enum PlaceState {
     Granted {
         seq: u64,
     },
-    /// It is gone, unasked.
+    /// The place is gone, unasked.
     Gone(Loss),
 }
 
-/// Why the holder of a place is rung that asked to be told of waiters.
+/// Why the session wakes a holder that asked for notifications of waiters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Ring {
-    /// The connection ended on which it was to be told.
+    /// The connection ended that was to carry the notification.
     Disconnected,
     Waiter,
 }
 
-/// One place of the session, shared with the task that waits for it.
+/// A place of the session, shared with the task that waits for it.
 pub(crate) struct PlaceSlot {
     pub(crate) place: PlaceId,
     pub(crate) bucket: u16,
@@ -45,7 +45,7 @@ pub(crate) struct PlaceSlot {
 pub(crate) struct SlotState {
     pub(crate) stand: PlaceState,
     pub(crate) waker: Option<Waker>,
-    /// When to look at it again, while it waits.
+    /// When to look at the place again, while it waits.
     pub(crate) due: Moment,
     pub(crate) rung: Option<Ring>,
 }
@@ -91,7 +91,7 @@ impl PlaceSlot {
         }
     }
 
-    /// Ready once the place does not wait any more, or when its task has to look around.
+    /// Ready once the place stopped waiting, or when its task has to check the session.
     pub(crate) fn poll_news(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if !matches!(state.stand, PlaceState::Waiting { .. } | PlaceState::Sent { .. }) {
@@ -119,7 +119,7 @@ impl PlaceSlot {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Changes the state; gives back whom to wake.
+    /// Changes the state; returns the waker to wake.
     pub(crate) fn change(&self, change: impl FnOnce(&mut SlotState) -> bool) -> Option<Waker> {
         let mut state = self.lock();
         if change(&mut state) { state.waker.take() } else { None }

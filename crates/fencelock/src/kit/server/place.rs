@@ -1,4 +1,4 @@
-//! A place: how it waits, and how it is left.
+//! A place: waits for its grant, and leaves.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl<S: ServerSession> AskedPlace<S> {
                 return Ok(self.standing());
             }
             let (core, slot) = (&self.core, &self.slot);
-            // Registered first and looked around then: the end of the connection or the session wakes us afterwards.
+            // Registers first and checks then: after that, the end of the connection or the session wakes this task.
             poll_fn(|cx| {
                 let news = core.session.poll_news(slot, cx);
                 let is_alone = !core.link.is_connected() || core.session.alive("next").is_err();

@@ -1,4 +1,4 @@
-//! A session over a server, as the engine sees it.
+//! The engine's side of a session over a server.
 
 use std::sync::Arc;
 

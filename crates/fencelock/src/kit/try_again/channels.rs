@@ -1,4 +1,4 @@
-//! The channels on which a session hears of releases: one for each name that it waits for, however many wait.
+//! The channels on which a session receives releases: a channel for each name with waiters of the session.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -7,22 +7,22 @@ use crate::name::Name;
 use crate::queue::Claim;
 use crate::time::Moment;
 
-/// How long a channel is heard after the last one waited for its name. A client that waits for a lock often waits for it again, and to
-/// subscribe each time would cost two requests a hand-over. After so long a channel that was refused is asked for again, too.
+/// How long a subscription outlives the last waiter of its name. A client that waits for a lock often waits for it again, and to subscribe
+/// each time would cost two requests a hand-over. The session repeats a refused subscription after the same time.
 const LINGER: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 pub(super) struct Channels {
     of: HashMap<Name, Channel>,
-    /// Several names may have one channel: `job` and `{job}` are two locks, and what belongs to them is called the same.
+    /// Several names may have one channel: `job` and `{job}` are two locks whose keys share the hash tag.
     names: HashMap<String, HashSet<Name>>,
 }
 
 struct Channel {
     channel: String,
-    /// The claim's, for which releases are told there.
+    /// The claim whose releases this channel publishes.
     claim: Claim,
-    /// When somebody waited for the name last; of a channel that is not heard, when it was asked for.
+    /// When a caller waited for the name last; of a channel without a subscription, the time of the request.
     used: Moment,
     hearing: Hearing,
 }
@@ -35,7 +35,7 @@ enum Hearing {
 }
 
 impl Channels {
-    /// From now on messages of `channel` concern `name`. Returns the channel of its former kind of lock, which has no use any more.
+    /// From now on messages of `channel` concern `name`. Returns the channel of its former kind of lock if no name needs that channel.
     pub(super) fn begin(&mut self, name: &Name, channel: &str, claim: Claim, now: Moment) -> Option<String> {
         let is_known = self.of.get(name).is_some_and(|known| known.channel == channel);
         let replaced = if is_known { None } else { self.end(name) };
@@ -45,7 +45,7 @@ impl Channels {
         replaced
     }
 
-    /// Whether the server took the subscription for this name.
+    /// Takes in whether the server accepted the subscription for this name.
     pub(super) fn is_answered(&mut self, name: &Name, is_heard: bool, now: Moment) {
         if let Some(channel) = self.of.get_mut(name) {
             channel.hearing = if is_heard { Hearing::Heard } else { Hearing::Refused };
@@ -53,12 +53,12 @@ impl Channels {
         }
     }
 
-    /// Whether the channel of this name and kind of lock is heard.
+    /// Whether the session is subscribed to the channel of this name and kind of lock.
     pub(super) fn has(&self, name: &Name, claim: Claim) -> bool {
         self.of.get(name).is_some_and(|channel| channel.is_for(claim) && channel.hearing == Hearing::Heard)
     }
 
-    /// Whether it is heard, or soon will be, or need not be asked for yet, for somebody who waits for it now.
+    /// Whether a subscription is active, pending or not yet due, for a waiter of now.
     pub(super) fn is_used(&mut self, name: &Name, claim: Claim, now: Moment) -> bool {
         let channel = self.of.get_mut(name).filter(|channel| channel.is_for(claim));
         channel.is_some_and(|channel| {
@@ -70,12 +70,12 @@ impl Channels {
         })
     }
 
-    /// Whose release a message on `channel` may tell.
+    /// The names that a message on `channel` may concern.
     pub(super) fn names(&self, channel: &[u8]) -> impl Iterator<Item = &Name> {
         std::str::from_utf8(channel).ok().and_then(|channel| self.names.get(channel)).into_iter().flatten()
     }
 
-    /// Forgets idle channels, adds those without a need to `ignored`, and returns when the next one will be idle for as long.
+    /// Forgets idle channels, adds the unneeded channels to `ignored`, and returns when the next channel becomes idle.
     pub(super) fn idle(&mut self, now: Moment, ignored: &mut Vec<String>) -> Moment {
         let mut next = Moment::NEVER;
         let mut idle = Vec::new();
@@ -91,7 +91,7 @@ impl Channels {
         next
     }
 
-    /// Messages concern this name no more. Says which channel concerns nobody then.
+    /// Ends the messages of this name. Returns its channel if that concerns no name any more.
     fn end(&mut self, name: &Name) -> Option<String> {
         let channel = self.of.remove(name)?.channel;
         let others = self.names.get_mut(&channel)?;
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(channels.begin(&name("job"), "told:{job}", Claim::MUTEX, NOW), None);
         assert_eq!(channels.begin(&name("{job}"), "told:{job}", Claim::MUTEX, NOW), None);
         assert_eq!(concerned(&channels, "told:{job}"), ["job", "{job}"]);
-        // As another kind of lock one of them has another channel: the other one goes on hearing the first.
+        // As another kind of lock one name has another channel: the other name keeps the first.
         assert_eq!(channels.begin(&name("job"), "rw:{job}", Claim::WRITER, NOW), None);
         assert_eq!(
             (concerned(&channels, "told:{job}"), concerned(&channels, "rw:{job}")),

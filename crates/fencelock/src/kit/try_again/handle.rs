@@ -15,10 +15,10 @@ use crate::queue::Claim;
 use crate::store::{Entered, Entry, Loss, PlaceId, PlaceList, Renewal, Standing};
 use crate::time::Moment;
 
-/// How many locks one request renews or gives up; the requests for all of them are on their way at once.
+/// How many locks one request renews or gives up; requests for more locks are in flight concurrently.
 const LOCKS_PER_CALL: usize = 256;
 
-/// What a session and its places share.
+/// The state that a session and its places share.
 type Core<A> = server::Core<TryAgainSession<A>>;
 
 impl<A: UnqueuedBackend> ServerSession for TryAgainSession<A> {
@@ -29,7 +29,7 @@ impl<A: UnqueuedBackend> ServerSession for TryAgainSession<A> {
         &self.places.session
     }
 
-    /// A session that was not renewed for its ttl holds nothing any more.
+    /// A session without a renewal for its ttl holds nothing any more.
     fn alive(&self, operation: &'static str) -> Result<()> {
         let state = self.state();
         if state.is_open() && self.opening.clock.now() >= state.confirmed().after(self.opening.ttl) {
@@ -104,7 +104,7 @@ impl<A: UnqueuedBackend> ServerSession for TryAgainSession<A> {
                 }
             }
         }
-        // They are lost, whether or not the server knows a reason.
+        // These locks are lost, even if the server knows no reason.
         let reasons = lost.iter().map(|place| {
             let token = session.places.token(place.request);
             backend.broken(&connection, place, token)
@@ -189,7 +189,7 @@ impl<A: UnqueuedBackend> ServerSession for TryAgainSession<A> {
 }
 
 impl<A: UnqueuedBackend> Core<A> {
-    /// Asks the server. Returns until when a grant is valid.
+    /// Asks the server. Returns its answer, and until when a grant is valid.
     async fn ask(&self, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
         let connection = self.link.connection().await?;
         // The session may have ended while it connected.
@@ -198,19 +198,19 @@ impl<A: UnqueuedBackend> Core<A> {
         Ok((self.session.backend.take(&connection, due, is_new).await?, valid_until))
     }
 
-    /// Leaves, and tries for the next one of the line with the same request.
+    /// Leaves, and tries for the next place of the line with the same request.
     async fn pass(&self, connection: &Wire<A>, place: &PlaceId, next: Next<'_>) -> Result<usize> {
         let valid_until = self.session.valid_until(self.link.clock.now());
         let passed = self.session.backend.pass(connection, place, &next).await?;
         let follower = next.place.clone();
-        // Without a grant it is due as soon as this place is forgotten.
+        // Without a grant, the next place is due as soon as this place is forgotten.
         if next.answered(Ok(passed.1.unwrap_or(Tried::Busy(None))), valid_until, self.link.clock.now()) {
             self.session.give_back(connection, &[follower]).await;
         }
         Ok(passed.0)
     }
 
-    /// The connection on which locks are given up.
+    /// The connection for releases.
     async fn to_leave(&self) -> Result<Arc<Wire<A>>> {
         match self.session.backend.at_hand() {
             Some(connection) => Ok(connection),

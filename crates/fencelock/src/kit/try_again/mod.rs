@@ -1,8 +1,8 @@
-//! Locks without a queue: the client that finds a lock free has it. Contenders of one session line up among themselves, and the first of
-//! them tries again until it has it. Lines, tries, renewals, losses and releases are the same whatever the server is.
+//! Locks without a queue: the client that finds a lock free acquires it. Contenders of one session form a line, and the first of the line
+//! tries until it holds the lock. Lines, tries, renewals, losses and releases are the same for all servers.
 //!
-//! A layout says how it asks its server: about locks of a session in [`UnqueuedBackend`], about everybody's in [`Server`](super::server::Server). The way there is a
-//! [`Reconnect`](super::reconnect::Reconnect). Everything else of the contract is here, once.
+//! A layout implements its requests: [`UnqueuedBackend`] for the locks of a session, [`Server`](super::server::Server) for the locks of all
+//! clients. [`Reconnect`](super::reconnect::Reconnect) makes the connection. Everything else of the contract is here, once.
 
 mod channels;
 mod handle;
@@ -21,20 +21,20 @@ use crate::queue::Claim;
 use crate::store::{Entry, PlaceId};
 use crate::token::FencingToken;
 
-/// How long the first of a line sleeps at most beside a lock that is free: a pause and a request.
+/// How long the first of a line sleeps at most while the lock is free: a pause and a request.
 pub(crate) const WAKE_BOUND: Duration = Duration::from_secs(2);
 
-/// How long after the end of a lock it is tried: also of one that is prolonged by a few milliseconds for ever.
+/// How long after the end of a lock's lease the next try begins: also of a lock that its holder prolongs by a few milliseconds for ever.
 const AFTER_THE_END: Duration = Duration::from_millis(20);
 
-/// What became of a try.
+/// The result of a try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Tried {
-    /// With a token, where the layout has one.
+    /// Granted, with a token if the layout has tokens.
     Granted(Option<FencingToken>),
-    /// Somebody's, for so long at least unless it is given up; `None` for a lock without an end, or where nobody knows.
+    /// Another client holds the lock, for so long at least unless it releases. `None` for a lock without an end, or with an unknown end.
     Busy(Option<Duration>),
-    /// What this type of thing holds is no lock of this layout.
+    /// The key has this type, and is no lock of this layout.
     Other(String),
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Tried {
 #[derive(Debug, Default)]
 pub(crate) struct Prolonged {
     pub(crate) lost: Vec<usize>,
-    /// Nobody can tell of these: they keep the end that they have.
+    /// No answer says whether these locks were prolonged: they keep their end.
     pub(crate) unknown: Vec<usize>,
 }
 
@@ -52,59 +52,59 @@ impl Prolonged {
     }
 }
 
-/// How the lines of a session are tried for.
+/// How a session tries for its lines.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trying {
     /// The shortest time between two tries for one lock. The longest is three times as much, by chance.
     pub(crate) pause: Duration,
-    /// Whether releases are told.
+    /// Whether the server publishes releases.
     pub(crate) hears: bool,
     /// Whether one request can release a lock and take it for the next of the line.
     pub(crate) passes: bool,
-    /// What the locks of this layout are in the server.
+    /// The type of this layout's locks in the server.
     pub(crate) kind: &'static str,
 }
 
 impl Trying {
-    /// How long the first of a line waits until its next try, for a lock that lives so long unless it is given up sooner.
+    /// The pause of the first of a line before its next try. `left` is the rest of the lock's lease.
     fn pause_of(&self, left: Option<Duration>) -> Duration {
         let most = u64::try_from(2 * self.pause.as_millis()).unwrap_or(u64::MAX).max(1);
         let pause = self.pause + Duration::from_millis(getrandom::u64().unwrap_or_default() % most);
         left.map_or(pause, |left| pause.min(left + AFTER_THE_END + pause / 8))
     }
 
-    /// The lock is taken by something that is no lock of this layout, for which nobody can wait. The caller adds the name.
+    /// The error of a name that holds no lock of this layout, so that waiting is impossible. The caller adds the name.
     pub(crate) fn other_kind(&self, operation: &'static str, kind: &str) -> Error {
         let message = "the name is held by another kind of lock, or is no lock: use another name or prefix, or the layout of that lock";
         Error::new(ErrorKind::Layout, operation, message).with("type", kind).with("known", self.kind)
     }
 }
 
-/// What the server is asked about the locks of one session.
+/// The requests about the locks of one session.
 pub(crate) trait UnqueuedBackend: Send + Sync + 'static {
-    /// How a connection to the server is made.
+    /// The way in which the session connects to its server.
     type Dial: Dial;
 
-    /// Refuses what this layout cannot do, and says what others are to see of who holds the lock.
+    /// Refuses an entry that this layout does not support. Returns the text about the holder for other clients.
     fn check(&self, entry: &Entry) -> Result<String>;
 
-    /// Takes a lock that is free, or finds that this request has it. `is_new`: it was never sent before.
+    /// Takes a lock that is free, or finds that this request holds the lock. `is_new` says that the request was never sent before.
     fn take(&self, connection: &Wire<Self>, due: &Try, is_new: bool) -> impl Future<Output = Result<Tried>> + Send;
 
-    /// How long what is granted is good for, from before it was asked for.
+    /// How long a grant is valid, counted from before its request.
     fn validity(&self, ttl: Duration) -> Duration {
         ttl
     }
 
-    /// Prolongs these locks by a ttl. With none of them it says that the session can do that.
+    /// Prolongs these locks by a ttl. Without locks, success confirms that the session could renew.
     fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> impl Future<Output = Result<Prolonged>> + Send;
 
-    /// What locks are given up on in a layout that reaches a part of its servers also where those are missing that it takes for all else.
+    /// The connection for releases, in a layout that may release on a part of its servers while all other requests need more of them.
     fn at_hand(&self) -> Option<Arc<Wire<Self>>> {
         None
     }
 
-    /// Gives up these locks: how many were there.
+    /// Gives up these locks. Returns how many of them were there.
     fn leave(
         &self,
         connection: &Wire<Self>,
@@ -112,7 +112,8 @@ pub(crate) trait UnqueuedBackend: Send + Sync + 'static {
         places: &[PlaceId],
     ) -> impl Future<Output = Result<usize>> + Send;
 
-    /// Gives up a lock and takes it for the next one: how many were there, and the grant if it was made; `None` where nobody can do that.
+    /// Gives up a lock and takes it for the next of the line. Returns how many locks were given up, and the result of the try; `None` if
+    /// the layout made none.
     fn pass(
         &self,
         _connection: &Wire<Self>,
@@ -122,7 +123,7 @@ pub(crate) trait UnqueuedBackend: Send + Sync + 'static {
         async { Ok((0, None)) }
     }
 
-    /// Makes a lock that is held a lighter one: whether it was there.
+    /// Gives a held lock a lighter claim. Returns whether the lock was there.
     fn lighten(
         &self,
         _connection: &Wire<Self>,
@@ -133,7 +134,7 @@ pub(crate) trait UnqueuedBackend: Send + Sync + 'static {
         async { Ok(false) }
     }
 
-    /// Why a lock that is lost is gone, if somebody broke it.
+    /// The reason of the break, if a user broke this lost lock.
     fn broken(
         &self,
         _connection: &Wire<Self>,
@@ -143,7 +144,7 @@ pub(crate) trait UnqueuedBackend: Send + Sync + 'static {
         async { Ok(None) }
     }
 
-    /// Has releases be told, and told no more, as `work` says.
+    /// Subscribes and unsubscribes to channels of releases, as `work` says.
     fn hear(&self, _connection: &Wire<Self>, _places: &Places, _work: &Work) -> impl Future<Output = ()> + Send {
         async {}
     }

@@ -1,4 +1,4 @@
-//! The places of one session: those of one name line up in the order of their calls, and only the first of a line asks the server.
+//! The places of one session. Places of one name form a line in the order of their calls, and only the first of a line asks the server.
 
 mod due;
 mod leave;
@@ -24,7 +24,7 @@ pub(crate) use self::next::Next;
 use super::channels::Channels;
 use super::{Tried, Trying};
 
-/// How many locks are tried at once, if they become due together. Others are tried for once fewer are under way.
+/// How many tries are under way at once, if many become due together. Others follow once fewer are under way.
 pub(super) const TRIES: usize = 64;
 
 pub(crate) struct Places {
@@ -37,9 +37,9 @@ pub(crate) struct Places {
 struct PlacesState {
     slots: HashMap<RequestId, LineSlot>,
     lines: HashMap<Name, VecDeque<RequestId>>,
-    /// Names for which somebody waits, and perhaps some for which nobody does any more.
+    /// Names with waiters, and perhaps names whose waiters are gone.
     contended: HashSet<Name>,
-    /// Where releases are heard, in a layout that tells them.
+    /// Channels of releases, in a layout that publishes them.
     channels: Channels,
 }
 
@@ -48,12 +48,12 @@ struct LineSlot {
     claim: Claim,
     said: Arc<str>,
     stand: LineState,
-    /// Whether a request for it may take effect of which nobody has heard yet.
+    /// Whether a request for this place without an answer yet may take effect.
     asked: bool,
-    /// It is being deleted: what is sent for it now would take effect after that.
+    /// The place is being deleted: a request for it now would take effect after the deletion.
     is_leaving: bool,
     due: Moment,
-    /// A release was heard since it was sent.
+    /// A release arrived since the request was sent.
     again: bool,
     trouble: Option<Error>,
     waker: Option<Waker>,
@@ -61,10 +61,10 @@ struct LineSlot {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LineState {
-    /// Its caller asks for it.
+    /// The caller's own request is under way.
     Entering,
     Waiting,
-    /// The session asks for it.
+    /// A try of the session is under way.
     Trying,
     Granted(Grant),
     Gone(Loss),
@@ -79,14 +79,14 @@ impl Places {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the session. All who wait look around.
+    /// Ends the session. Every waiting task checks its standing.
     pub(crate) fn end(&self, loss: Loss) {
         if self.session.end(loss) {
             self.lock().slots.values_mut().for_each(LineSlot::wake);
         }
     }
 
-    /// Something may have happened to places that only a renewal can find out.
+    /// Places may have been lost: only a renewal can find out.
     pub(crate) fn doubt(&self) {
         self.session.notify(SessionEvent::Doubtful);
     }
@@ -116,8 +116,8 @@ impl Places {
         Ok((is_first, true))
     }
 
-    /// Takes in the server's answer to a request, whose grant is valid until then. Returns whether the place has to be deleted in the server:
-    /// the server granted it, and the client may have given it up before.
+    /// Takes in the server's answer to a request; `valid_until` is the end of a grant. Returns whether the caller has to delete the place
+    /// in the server, since the client gave it up before the grant.
     pub(crate) fn answered(&self, id: RequestId, tried: Result<Tried>, valid_until: Moment, now: Moment) -> bool {
         let is_granted = matches!(tried, Ok(Tried::Granted(_)));
         let mut state = self.lock();
@@ -145,7 +145,7 @@ impl Places {
             slot.due = if is_heard_of { now } else { now.after(self.trying.pause_of(left)) };
             contended.insert(slot.name.clone());
         }
-        // Behind a reader that was let in there may be more. The wake-up is spared where a lock was free.
+        // Behind an admitted reader there may be more readers. A lock that was free needs no wake-up.
         if slot.stand == LineState::Waiting || slot.claim.is_reader() {
             self.session.bell.notify_one();
         }
@@ -165,7 +165,7 @@ impl Places {
         }
     }
 
-    /// Ready with what is wrong, or with nothing when its task has to look around.
+    /// Ready with the place's error, or with `Ok` when its task has to check the standing.
     pub(crate) fn poll_news(&self, id: RequestId, cx: &Context<'_>) -> Poll<Result<()>> {
         let mut state = self.lock();
         let is_over = self.session.is_over();
@@ -178,12 +178,12 @@ impl Places {
         if waits && !is_over { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
-    /// Before a channel of this name is subscribed to. Says which one need not be heard any more.
+    /// Call this before the session subscribes to the channel of this name. Returns the channel that needs no subscription any more.
     pub(crate) fn will_hear(&self, name: &Name, channel: &str, claim: Claim, now: Moment) -> Option<String> {
         self.lock().channels.begin(name, channel, claim, now)
     }
 
-    /// Its channel is heard now, or the server refused that. What happened before is not known, so the first of its line is due.
+    /// The server accepted or refused the subscription for this name. A release may have come before, so the first of the line is due.
     pub(crate) fn hears(&self, name: &Name, is_heard: bool, now: Moment) {
         let mut state = self.lock();
         state.channels.is_answered(name, is_heard, now);
@@ -192,7 +192,7 @@ impl Places {
         }
     }
 
-    /// Somebody released a lock.
+    /// A release was published on this channel.
     pub(crate) fn heard(&self, channel: &[u8]) {
         let mut state = self.lock();
         let names: Vec<Name> = state.channels.names(channel).cloned().collect();
@@ -205,10 +205,10 @@ impl Places {
         }
     }
 
-    /// What was asked for on an earlier connection is asked for again.
+    /// Repeats the tries of the earlier connection.
     pub(crate) fn connected(&self) {
         let mut state = self.lock();
-        // Nothing is subscribed to there yet.
+        // The new connection has no subscriptions yet.
         state.channels = Channels::default();
         for slot in state.slots.values_mut().filter(|slot| slot.stand == LineState::Trying) {
             (slot.stand, slot.due) = (LineState::Waiting, Moment::ORIGIN);
@@ -216,19 +216,19 @@ impl Places {
         self.session.bell.notify_one();
     }
 
-    /// Those that wait have to see to a connection.
+    /// Wakes every task, so that waiting tasks ask for a connection.
     pub(crate) fn disconnected(&self) {
         self.lock().slots.values_mut().for_each(LineSlot::wake);
     }
 
-    /// What a place that is held is and says of itself.
+    /// The claim of a held place, and its text about the holder.
     pub(crate) fn held_as(&self, id: RequestId) -> Option<(Claim, Arc<str>)> {
         let state = self.lock();
         let slot = state.slots.get(&id).filter(|slot| matches!(slot.stand, LineState::Granted(_)))?;
         Some((slot.claim, Arc::clone(&slot.said)))
     }
 
-    /// A place that is held has this claim now. Who waits behind it may be let in.
+    /// A held place has this claim now. Waiters behind it may be admitted.
     pub(crate) fn lightened(&self, id: RequestId, claim: Claim) {
         if let Some(slot) = self.lock().slots.get_mut(&id) {
             slot.claim = claim;
@@ -241,7 +241,7 @@ impl Places {
         self.standing(id).grant()?.token
     }
 
-    /// What of these is in the server as ours, and what is not known.
+    /// Splits `places` into held ones and gone or unknown ones; waiting places are in neither list.
     pub(crate) fn held_of(&self, places: Vec<PlaceId>) -> (Vec<PlaceId>, Vec<PlaceId>) {
         let state = self.lock();
         let (mut held, mut gone) = (Vec::new(), Vec::new());
@@ -263,7 +263,7 @@ impl Places {
         }
     }
 
-    /// A place was taken from us, or broken for this reason. Its line goes on at once.
+    /// The place is lost, or broken for this reason. The next of its line is due at once.
     pub(crate) fn lost(&self, place: &PlaceId, reason: Option<Arc<str>>) {
         let mut state = self.lock();
         let Some(slot) = state.slots.get_mut(&place.request) else { return };

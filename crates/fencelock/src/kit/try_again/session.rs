@@ -1,4 +1,4 @@
-//! What lives as long as a session does, on whichever connection, and the tries for those who wait.
+//! The state of a session, which outlives its connections, and the tries for waiters.
 
 use std::future::pending;
 use std::sync::{Arc, Weak};
@@ -13,10 +13,10 @@ use crate::kit::reconnect::Dial;
 use crate::store::{Opening, PlaceId, SessionEvent};
 use crate::time::Moment;
 
-/// What requests of a session are sent on.
+/// The connection of a session.
 pub(crate) type Wire<A> = <<A as UnqueuedBackend>::Dial as Dial>::Connection;
 
-/// What lives as long as a session does. Nothing in the server stands for the session itself.
+/// The state of a session. The server keeps no record of the session itself.
 pub(crate) struct TryAgainSession<A> {
     pub(crate) backend: A,
     pub(crate) opening: Opening,
@@ -41,12 +41,12 @@ impl<A: UnqueuedBackend> TryAgainSession<A> {
         self.places.session.confirm(sent);
     }
 
-    /// Until when a grant is valid whose request was sent then.
+    /// The end of a grant whose request was sent at `sent`.
     pub(super) fn valid_until(&self, sent: Moment) -> Moment {
         sent.after(self.backend.validity(self.opening.ttl))
     }
 
-    /// Tries for those who are first in their lines, when they are due, until the connection ends. Nobody waits for the answer to another.
+    /// Tries for the first of each line, when due, until the connection ends. No try waits for the answer to another one.
     pub(crate) fn tries(self: &Arc<Self>, connection: &Arc<Wire<A>>) -> BoxFuture<'static, ()> {
         let (weak, session) = (Arc::downgrade(connection), Arc::clone(self));
         Box::pin(async move {
@@ -55,7 +55,7 @@ impl<A: UnqueuedBackend> TryAgainSession<A> {
                 while under_way.len() >= TRIES {
                     under_way.next().await;
                 }
-                // First, so that nobody is marked as tried for whom nothing is sent.
+                // Checks the connection first, so that no place is marked as tried without a request.
                 let Some(connection) = Weak::upgrade(&weak) else { return };
                 match session.places.due(session.opening.clock.now()) {
                     Ok(mut work) => {
@@ -90,7 +90,7 @@ impl<A: UnqueuedBackend> TryAgainSession<A> {
         }
     }
 
-    /// Deletes what was granted to waiters that had left: their own deletions may have come before these tries.
+    /// Deletes grants to waiters that had left: their own deletions may have come before these tries.
     pub(super) async fn give_back(&self, connection: &Wire<A>, places: &[PlaceId]) {
         if let Err(error) = self.backend.leave(connection, "withdraw", places).await {
             tracing::warn!(%error, ?places, "a lock was granted to a waiter that had left: it is free when its ttl is over");

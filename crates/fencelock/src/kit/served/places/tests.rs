@@ -1,4 +1,4 @@
-//! What messages may do, and what they may not.
+//! Messages, and their limits.
 
 use super::*;
 use crate::store::Standing;
@@ -175,7 +175,7 @@ fn the_break_of_an_earlier_grant_of_a_request_without_an_answer_is_not_that_of_a
     heard.places.waits(&waits, 9, AHEAD, Moment::NEVER);
     assert_eq!(granted.seq(), Some(8));
     assert_eq!(waits.standing(), Standing::Waiting(AHEAD));
-    // Both are grants that the server goes on telling of, and each is known by itself.
+    // The server repeats both grants, and the client acknowledges each by itself.
     heard.places.heard(1, format!("n job\nb {} 8 again", granted.place.request).as_bytes());
     assert_eq!(granted.standing(), Standing::Lost(Loss::Broken));
     heard.places.acknowledged(&[(granted.place.clone(), 7)]);

@@ -1,4 +1,4 @@
-//! Who of a line asks the server, and when: the first one, and beside a reader that reads the readers right behind it.
+//! The places of a line that ask the server, and when: the first place, and the readers right behind a reader that holds.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use crate::queue::Claim;
 use crate::store::{PlaceId, RequestId};
 use crate::time::Moment;
 
-/// One try that is due.
+/// A try that is due.
 pub(crate) struct Try {
     pub(crate) place: PlaceId,
     pub(crate) claim: Claim,
     pub(crate) said: Arc<str>,
 }
 
-/// What is to be done now.
+/// The requests that are due now.
 #[derive(Default)]
 pub(crate) struct Work {
     pub(crate) tries: Vec<Try>,
-    /// Names whose releases are to be heard from now on, and by whom.
+    /// Names whose releases need a subscription now, and the claims of their waiters.
     pub(crate) listen: Vec<(Name, Claim)>,
-    /// Channels that are to be heard no more.
+    /// Channels that need no subscription any more.
     pub(crate) ignore: Vec<String>,
 }
 
@@ -34,14 +34,14 @@ impl Work {
 
 type Slots = HashMap<RequestId, LineSlot>;
 
-/// How many at the front of this line the server may be asked for. Who waits behind them would be refused.
+/// How many places at the front of this line may ask the server. The server would refuse the places behind them.
 fn askers(line: &VecDeque<RequestId>, slots: &Slots) -> usize {
     let reads = |id: &&RequestId| slots.get(id).is_some_and(|slot| slot.claim.is_reader());
     let first_reads = line.front().and_then(|id| slots.get(id)).is_some_and(LineSlot::reads);
     if first_reads { line.iter().take_while(reads).count() } else { line.len().min(1) }
 }
 
-/// Whether somebody who comes to the end of this line asks at once: alone, or as a reader behind readers of whom none was refused.
+/// Whether a new place at the end of this line asks at once: alone, or as a reader behind readers of which none was refused.
 pub(super) fn asks_at_once(claim: Claim, line: &VecDeque<RequestId>, slots: &Slots) -> bool {
     line.iter().all(|id| {
         let ahead = slots.get(id);
@@ -51,7 +51,7 @@ pub(super) fn asks_at_once(claim: Claim, line: &VecDeque<RequestId>, slots: &Slo
 }
 
 impl Places {
-    /// What is to be done, or when there will be something.
+    /// The work that is due, or the time of the next work.
     pub(crate) fn due(&self, now: Moment) -> Result<Work, Moment> {
         let mut state = self.lock();
         if self.session.is_over() {
@@ -85,8 +85,7 @@ impl Places {
 }
 
 impl PlacesState {
-    /// Those of the line for `name` who may ask are to be tried at once, and once more if they are being tried; says whether somebody
-    /// waits for that.
+    /// Makes the places of the line that may ask due at once, and once more if a try is under way. Returns whether one of them waits.
     pub(super) fn make_due(&mut self, name: &Name) -> bool {
         let Self { slots, lines, .. } = self;
         let Some(line) = lines.get(name) else { return false };
@@ -103,12 +102,12 @@ impl PlacesState {
 }
 
 impl LineSlot {
-    /// Whether it holds the lock as a reader.
+    /// Whether this place holds the lock as a reader.
     fn reads(&self) -> bool {
         self.claim.is_reader() && matches!(self.stand, LineState::Granted(_))
     }
 
-    /// The session asks for it from now on.
+    /// Begins a try of the session for this place.
     pub(super) fn begin_try(&mut self, request: RequestId) -> Try {
         (self.stand, self.asked, self.again) = (LineState::Trying, true, false);
         let place = PlaceId { name: self.name.clone(), request };

@@ -6,8 +6,8 @@ use crate::store::RequestId;
 use crate::time::Moment;
 
 impl Places {
-    /// The place is given up: it is not tried for any more. Says whether it can be in the server. A waiter that was never tried for is
-    /// given up without a request.
+    /// Gives the place up: the session makes no more tries for it. Returns whether the place can be in the server. A waiter without a try
+    /// needs no request.
     pub(crate) fn leaves(&self, id: RequestId) -> bool {
         let mut state = self.lock();
         let Some(slot) = state.slots.get_mut(&id) else { return true };
@@ -26,7 +26,7 @@ impl Places {
 }
 
 impl PlacesState {
-    /// Takes a place out of its line, whose next one is due then. Returns whether others are in the line: a writer that left may have kept
+    /// Takes a place out of its line; the next place is due then. Returns whether others are in the line: a writer that left may have kept
     /// readers from asking.
     pub(super) fn leave_line(&mut self, name: &Name, id: RequestId) -> bool {
         let Some(line) = self.lines.get_mut(name) else { return false };

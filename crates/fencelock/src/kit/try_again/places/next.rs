@@ -1,4 +1,5 @@
-//! The next of a line, for whom the one before it asks as it leaves: one request for both, where nobody else waits for the lock.
+//! The next of a line: the release of the place before it also asks for the next place. If no other client waits for the lock, a single
+//! request does both.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,18 +11,18 @@ use crate::queue::Claim;
 use crate::store::PlaceId;
 use crate::time::Moment;
 
-/// Somebody who is being tried for with the release of the one before it. Dropped without an answer, it is due.
+/// A place whose try is part of the release of the place before it. Dropped without an answer, the place is due.
 pub(crate) struct Next<'a> {
     places: &'a Places,
     pub(crate) place: PlaceId,
     pub(crate) said: Arc<str>,
-    /// How many subscriptions to the channel of the name are this session's.
+    /// This session's number of subscriptions to the channel of the name.
     pub(crate) ours: usize,
     is_answered: bool,
 }
 
 impl Places {
-    /// Who comes after `place`, which is held and about to be left, in a layout where one request can do both.
+    /// The place after `place`, which is held and about to be left, in a layout that releases and takes in one request.
     pub(crate) fn next_after(&self, place: &PlaceId) -> Option<Next<'_>> {
         let mut state = self.lock();
         if !self.trying.passes || self.session.is_over() {
