@@ -1,11 +1,12 @@
-//! Locks on one Redis server. By default (`fair`) in a queue of our own: first come, first served, at one script to acquire and one to
-//! release. With `plain` and `redisson` on the keys of other clients, without an order.
+//! Locks on one Redis server. The default layout `fair` keeps a queue: first come, first served, with a script to acquire and a script to
+//! release. The layouts `plain` and `redisson` use the keys of other clients, without an order.
 //!
-//! A lock lives as long as the lease of its session does, and only the server's clock judges that. What a server forgets
-//! (a crash without a saved state, a failover) nobody holds any more. `NOTES.md` beside this file has keys, scripts and states.
+//! A lock lives as long as the lease of its session, by the server's clock alone. If a server forgets its keys (a crash without a saved
+//! state, a failover), their locks are lost. `NOTES.md` in this folder has keys, scripts and states.
 //!
-//! `wire/` is the way to a server, whatever the layout, and `sentinel/` finds the primary that Sentinels watch. `fair/` is our own layout, `try_again/` what all layouts without a queue have in common,
-//! `plain/` and `redisson/` are those, and `redlock/` is `plain/` over several servers; sessions and readers implement `wire::LinkUser`, which is all that the wire knows of them.
+//! `wire/` connects to a server, for all layouts, and `sentinel/` finds the primary that Sentinels watch. `fair/` is our own layout.
+//! `try_again/` has the common part of the layouts without a queue, `plain/` and `redisson/`; `redlock/` is `plain/` over several servers.
+//! Sessions and readers implement `wire::LinkUser`, their whole interface to the wire.
 
 mod fair;
 mod plain;
@@ -23,7 +24,7 @@ use futures_core::future::BoxFuture;
 use crate::error::Result;
 use crate::store::{Store, StoreInfo, StoreUrl};
 
-/// What the registry knows of this store over TCP.
+/// The registry's entry for this store over TCP.
 pub(crate) const INFO: StoreInfo = StoreInfo {
     scheme: "redis",
     feature: "redis",

@@ -1,4 +1,4 @@
-//! What a `redis:`, `rediss:` or `redis+unix:` URL may say of the layout. What it says of the server, the wire reads.
+//! Reads the layout from a `redis:`, `rediss:` or `redis+unix:` URL. The wire reads the server.
 
 use super::plain::{Extra, SIGNALLED};
 use super::sentinel;
@@ -15,16 +15,16 @@ pub(crate) const TLS_OPTIONS: &[&str] =
 pub(crate) const UNIX_OPTIONS: &[&str] =
     &["layout", "prefix", "signal", "fence", "min_replicas", "password_file", "db"];
 
-/// The layouts that there are.
+/// The layouts of this store.
 const KNOWN: &str = "fair, plain, redisson, redisson-fenced";
 
-/// What every key of our own layout starts with unless told otherwise.
+/// The default prefix of our own layout's keys.
 const PREFIX: &str = "fencelock";
 
 /// The longest prefix, in bytes.
 const PREFIX_MOST: usize = 64;
 
-/// How locks are written on the server.
+/// A layout of locks on the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Layout {
     Fair,
@@ -35,7 +35,7 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    /// What every key starts with unless told otherwise. Most other clients take the bare name.
+    /// The default prefix of keys. Most other clients use the bare name as the key.
     fn prefix(&self) -> &'static str {
         match self {
             Self::Fair => PREFIX,
@@ -45,7 +45,7 @@ impl Layout {
     }
 }
 
-/// The server that `url` names, the layout, and what every key starts with.
+/// The server that `url` names, the layout, and the prefix of keys.
 pub(super) fn read(mut url: StoreUrl) -> Result<(Config, Layout, String)> {
     let beside = beside(url.take("signal"), url.take("fence"))?;
     let layout = layout(url.take("layout"), beside)?;
@@ -81,7 +81,7 @@ pub(super) fn prefix(given: Option<String>) -> Result<Option<String>> {
     Ok(Some(given))
 }
 
-/// What stands beside a lock of the layout `plain`.
+/// The further key of a lock in the layout `plain`.
 fn beside(signal: Option<String>, fence: Option<String>) -> Result<Extra> {
     match (signal.as_deref(), fence) {
         (None, None) => Ok(Extra::Nothing),
@@ -97,7 +97,7 @@ fn beside(signal: Option<String>, fence: Option<String>) -> Result<Extra> {
     }
 }
 
-/// Braces would move the hash tag; the rest is what glob patterns and people stumble over.
+/// Braces would move the hash tag, and glob patterns and people stumble over the rest.
 fn is_part_of_keys(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');
     !text.is_empty() && text.len() <= PREFIX_MOST && text.chars().all(is_plain)

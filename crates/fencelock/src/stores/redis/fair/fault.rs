@@ -1,14 +1,14 @@
-//! Why the layout's scripts refuse.
+//! The refusals of the layout's scripts.
 
 use redis::RedisError;
 
 use crate::error::{Error, ErrorKind};
 use crate::kit::fault::{Meaning, refused};
 
-/// Why a script refused, beyond what any command can be refused for.
+/// A refusal that only scripts of this layout make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// A key under our names holds what is not ours, or is of another type.
+    /// A key under our prefix holds foreign content, or is of another type.
     Layout,
     /// The numbers of a bucket are used up.
     Limit,
@@ -16,18 +16,18 @@ pub(super) enum Refusal {
 
 /// Whether an error of the server is one that the scripts raise.
 pub(super) fn refusal(error: &RedisError) -> Option<Refusal> {
-    // Some servers put words of their own before those of a script, and other ones in each version.
+    // Some servers put words of their own before the script's error, and other words in each version.
     let text = error.to_string();
     let words = [("WRONGTYPE", Refusal::Layout), ("FLLAYOUT", Refusal::Layout), ("FLLIMIT", Refusal::Limit)];
     words.into_iter().find(|(word, _)| text.contains(word)).map(|(_, refusal)| refusal)
 }
 
-/// What an error of the server means, if one of the scripts raised it.
+/// The meaning of a server's error, if a script raised it.
 pub(super) fn meaning(error: &RedisError) -> Option<Meaning> {
     refusal(error).map(raised)
 }
 
-/// What a script of ours refused. It may have done something before it found out.
+/// The meaning of a script's refusal. The script may have written before it found the fault.
 fn raised(refusal: Refusal) -> Meaning {
     let (kind, message) = match refusal {
         Refusal::Layout => {
@@ -38,7 +38,7 @@ fn raised(refusal: Refusal) -> Meaning {
     Meaning { unknown: true, ..refused(kind, message) }
 }
 
-/// The server answered with something that no release of ours makes it answer with.
+/// The error of an answer that no known script gives.
 pub(super) fn nonsense(operation: &'static str, answer: &redis::Value) -> Error {
     let shown: String = format!("{answer:?}").chars().take(200).collect();
     Error::new(ErrorKind::Layout, operation, "a script answered with what this release does not understand")

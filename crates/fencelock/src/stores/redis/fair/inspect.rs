@@ -1,4 +1,4 @@
-//! Reading queues and names, and breaking grants: what needs no session.
+//! Requests without a session: reads queues and names, and breaks grants.
 
 use futures_util::future;
 
@@ -12,11 +12,11 @@ use crate::store::{Break, Contender, Grant, Outline, Page, Queue, RequestId};
 use crate::stores::redis::wire::Connection;
 use crate::token::FencingToken;
 
-/// How many requests for names are on their way at once.
+/// How many requests for names are in flight concurrently.
 const BATCH: usize = 16;
 
-/// A page of a queue, front first, in portions: the server does something else in between, and a contender that leaves or comes
-/// meanwhile may be shown or not.
+/// A page of a queue, front first, in portions. The server serves other clients in between, so a contender that leaves or arrives meanwhile
+/// may be shown or not.
 pub(super) async fn queue(connection: &Connection, layout: &KeySpace, name: &Name, page: Page) -> Result<Queue> {
     let (mut contenders, mut skip, mut after, mut dead) = (Vec::new(), page.skip, None, 0);
     loop {
@@ -33,7 +33,7 @@ pub(super) async fn queue(connection: &Connection, layout: &KeySpace, name: &Nam
     }
 }
 
-/// A queue in short: no more is looked at than its head and those who are asked for.
+/// The outline of a queue: the server looks only at its head and at the requested places.
 pub(super) async fn contention(
     connection: &Connection,
     layout: &KeySpace,
@@ -61,17 +61,17 @@ fn contender(shown: Shown) -> Contender {
     }
 }
 
-/// Buckets whose names were not all listed yet: from where on, and up to which.
+/// The part of the buckets that is not listed yet.
 struct Unlisted {
     from: Swept,
     upto: u16,
 }
 
-/// What is left of the buckets.
+/// The parts that are left.
 pub(super) struct Listed(Vec<Unlisted>);
 
 impl Default for Listed {
-    /// All buckets, in parts that are listed side by side.
+    /// All buckets, in parts that are listed concurrently.
     fn default() -> Self {
         let starts = (0..bucket::BUCKETS).step_by(usize::from(SWEPT_PER_CALL.0));
         let part = |bucket| Unlisted {
@@ -82,8 +82,8 @@ impl Default for Listed {
     }
 }
 
-/// Names in some of these buckets, and what is left of them. One request for each part is on its way at once, and looks at a
-/// bounded number of names, whether or not anybody lives there.
+/// Names in some of these buckets, and the parts that are left. Each part has a request in flight, which looks at a bounded number of
+/// names, living and dead.
 pub(super) async fn names(
     connection: &Connection,
     layout: &KeySpace,

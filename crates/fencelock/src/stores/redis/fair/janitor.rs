@@ -1,4 +1,4 @@
-//! Clears away what dead sessions left, a little with each renewal. Nothing waits for it, and nothing depends on it.
+//! Clears away remains of dead sessions, a little with each renewal. Nothing waits for the janitor, and nothing depends on it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -9,21 +9,21 @@ use super::scripts::{self, Swept};
 use crate::kit::bucket::BUCKETS;
 use crate::stores::redis::wire::Connection;
 
-/// The one of a session.
+/// The janitor of a session.
 pub(super) struct Janitor {
-    /// Where to go on.
+    /// The position of the next request.
     swept: Mutex<Swept>,
     wanted: Notify,
 }
 
 impl Janitor {
-    /// Clients begin anywhere, so that together they soon have been everywhere.
+    /// Clients begin at different buckets, so that together they soon visit all.
     pub(super) fn new(session: u64) -> Self {
         let swept = Swept { bucket: (session % u64::from(BUCKETS)) as u16, cursor: "0".to_owned() };
         Self { swept: Mutex::new(swept), wanted: Notify::new() }
     }
 
-    /// Asks for one request, on the connection of the moment. Asked twice before it is sent, it is sent once.
+    /// Asks for a request on the current connection. Two calls before it is sent cause a single request.
     pub(super) fn call(&self) {
         self.wanted.notify_one();
     }
@@ -33,7 +33,7 @@ impl Janitor {
     }
 }
 
-/// Clears away some whenever it is asked to. Ends with the connection.
+/// Clears away a part at each call of the janitor. Ends with the connection.
 pub(super) async fn clear_up(connection: Weak<Connection>, layout: Arc<KeySpace>, janitor: Arc<Janitor>) {
     loop {
         janitor.wanted.notified().await;

@@ -1,4 +1,4 @@
-//! The keys of the layout `fair`, version 2. What is in them, NOTES.md says; who writes it, `scripts/`.
+//! The keys of the layout `fair`, version 2. NOTES.md has their content, and `scripts/` writes them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,30 +7,30 @@ use crate::kit::bucket::bucket_of;
 use crate::name::Name;
 use crate::store::RequestId;
 
-/// The version that the layout key holds, and that every other key carries in its name.
+/// The version in the layout key, and in the name of every other key.
 pub(super) const VERSION: &str = "2";
 /// The name of the layout in the capability table.
 pub(super) const LAYOUT_NAME: &str = "fencelock redis fair layout 2";
 
-/// How many names are remembered with their buckets.
+/// How many names the client remembers with their buckets.
 const KNOWN: usize = 1024;
 
-/// Where a layout begins in the key space of a server.
+/// The prefix of a layout in the key space of a server.
 #[derive(Debug, Clone)]
 pub(super) struct KeySpace {
     root: Box<str>,
-    /// The buckets of names that were asked for lately: a digest takes as long as all the rest of a request.
+    /// The buckets of recent names: a digest takes as long as all the rest of a request.
     known: Arc<Mutex<HashMap<Name, u16>>>,
 }
 
-/// The keys of one name. They share a hash tag, so that a script may touch all of them wherever they are.
+/// The keys of one name. They share a hash tag, so that a script may use all of them in a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct NameKeys {
     /// The number of the bucket, below [`BUCKETS`](crate::kit::bucket::BUCKETS).
     pub(super) bucket: u16,
     /// The hash of the bucket: its counter, and the records and places of its names.
     pub(super) bucket_key: String,
-    /// The order of the places, where there are several.
+    /// The order of the places, if there are several.
     pub(super) queue_key: String,
 }
 
@@ -46,12 +46,12 @@ impl KeySpace {
         Self { root: root.into(), known: Arc::default() }
     }
 
-    /// The key that says which version the keys beside it are of.
+    /// The key with the version of all other keys.
     pub(super) fn layout_key(&self) -> String {
         format!("{}:layout", self.root)
     }
 
-    /// What the keys of all sessions begin with; 16 hexadecimal digits follow.
+    /// The prefix of all sessions' keys; 16 hexadecimal digits follow.
     pub(super) fn session_prefix(&self) -> String {
         format!("{}:{VERSION}:session:", self.root)
     }
@@ -63,7 +63,7 @@ impl KeySpace {
         key
     }
 
-    /// What the keys of one bucket begin with.
+    /// The prefix of a bucket's keys.
     fn tag(&self, bucket: u16, room: usize) -> String {
         let mut key = self.with_root(":2:{", 5 + room);
         push_hex(&mut key, bucket.into(), 3);
@@ -90,12 +90,12 @@ impl KeySpace {
         NameKeys { bucket, bucket_key: self.bucket_key(bucket), queue_key }
     }
 
-    /// A key that is there for a moment after a client cleared away what dead ones left.
+    /// A key that exists for a moment after a client cleared away remains of dead sessions.
     pub(super) fn janitor_key(&self) -> String {
         self.with_root(":2:janitor", 0)
     }
 
-    /// Keys such as those of queues, where there is nothing: bucket, order and breaks of no name.
+    /// Keys like the keys of a queue, but always empty: bucket, order and breaks of no name.
     pub(super) fn empty_keys(&self) -> [String; 3] {
         let tag = |rest| self.tag(0, 8) + rest;
         [tag("bucket"), tag("queue:"), tag("breaks:")]
@@ -126,14 +126,14 @@ impl KeySpace {
     }
 }
 
-/// Writes a number in hexadecimal digits, at least as many as that. What `write!` does takes ten times as long.
+/// Writes a number with at least so many hexadecimal digits. `write!` takes ten times as long.
 pub(super) fn push_hex(text: &mut String, number: u64, digits: u32) {
     let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(digits);
     let digit = |place| char::from(b"0123456789abcdef"[(number >> (4 * place) & 15) as usize]);
     text.extend((0..digits).rev().map(digit));
 }
 
-/// Writes a request id as it stands in keys, fields and messages.
+/// Writes a request id in the form of keys, fields and messages.
 pub(super) fn push_id(text: &mut String, id: RequestId) {
     push_hex(text, id.client, 16);
     text.push('-');
@@ -144,7 +144,7 @@ pub(super) fn push_id(text: &mut String, id: RequestId) {
 mod tests {
     use super::*;
 
-    /// What a cluster hashes of a key: what is between the first brace and the next closing one.
+    /// The part of a key that a cluster hashes, from the first opening brace to the next closing one.
     fn hashed(key: &str) -> &str {
         let (_, after) = key.split_once('{').unwrap();
         after.split_once('}').unwrap().0

@@ -1,4 +1,4 @@
-//! The layout of our own: queues that scripts keep, one record for each name. `NOTES.md` in the folder above has keys, scripts and states.
+//! Our own layout: scripts keep queues, with a record for each name. `NOTES.md` in the folder above has keys, scripts and states.
 
 mod fault;
 mod inspect;
@@ -36,10 +36,10 @@ pub(super) static CAPABILITY: Capability = Capability {
     permits: true,
     notes: true,
     waiters: Waiters::Told,
-    // Keys of sessions go on time, by the millisecond; who waits looks within the wake bound.
+    // Keys of sessions expire on time, by the millisecond; a waiter looks within the wake bound.
     detection_slack: Duration::from_millis(100),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
-    // Their layouts keep no queue: the client that finds the key absent has it.
+    // Other clients' layouts keep no queue: the client that finds the key absent acquires the lock.
     same_as: &[],
     residue: &[Residue::Buckets(4096), Residue::Notes, Residue::BreaksForDays(30), Residue::LeftByCrashed],
     pace: Pace::DEFAULT,

@@ -1,6 +1,6 @@
-//! Notes on locks: a string beside the queue, written by the script that looks whether the grant is current.
+//! Notes on locks: a key of its own for each note. The script that writes a note checks first that the grant is current.
 //!
-//! Its text: when (seconds`:`microseconds), for how many ms (0 without an end), the number of the grant, the owner in JSON, a line feed,
+//! Its text: the time (seconds`:`microseconds), the ttl in ms (0 without an end), the number of the grant, the owner in JSON, a line feed,
 //! and the value.
 
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! The scripts, what they are given and what they answer. No I/O: each function here makes a [`Call`] that somebody else
-//! sends.
+//! The scripts, their arguments and their answers. No I/O: each function here makes a [`Call`], and its caller sends it.
 
 mod answers;
 mod replies;
@@ -22,7 +21,7 @@ macro_rules! scripts {
     ($($constant:ident = $name:literal of $($part:literal)+;)+) => {
         $(static $constant: LazyLock<Script> =
             LazyLock::new(|| Script::new($name, concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+)));)+
-        /// All of them, to be loaded when a connection is made.
+        /// All scripts, which each new connection loads.
         pub(super) fn all() -> impl Iterator<Item = &'static Script> {
             [$(&$constant),+].into_iter().map(|script: &'static LazyLock<Script>| &**script)
         }
@@ -54,14 +53,14 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX >> 11).clamp(1, u64::MAX >> 11)
 }
 
-/// The version of the layout that is in the server, or nothing before the first session.
+/// Reads the version of the layout in the server; nil before the first session.
 pub(super) fn version(layout: &KeySpace) -> Cmd {
     let mut command = redis::cmd("GET");
     command.arg(layout.layout_key());
     command
 }
 
-/// Opens a session that nobody had before, or again when the answer was lost. Refuses a user who may not run all commands that write.
+/// Opens a new session, or the same one again after a lost answer. Refuses a user who may not run all commands of the scripts.
 pub(super) fn open(layout: &KeySpace, session: u64, ttl: Duration, owner: &Owner) -> Call<Open> {
     let ([bucket, order, breaks], session) = (layout.empty_keys(), layout.session_key(session));
     let layout_key = layout.layout_key();
@@ -74,16 +73,16 @@ pub(super) fn open(layout: &KeySpace, session: u64, ttl: Duration, owner: &Owner
         .arg(format!("{:016x}", owner.client))
 }
 
-/// Goes on with a session on another connection: the epoch from now on, or `None` when the session is over.
+/// Resumes a session on another connection. Returns the epoch from now on, or `None` if the session has ended.
 pub(super) fn resume(layout: &KeySpace, session: u64, ttl: Duration) -> Call<Option<u64>> {
     Call::new(&RESUME, &[&layout.session_key(session)], replies::resumed).arg(milliseconds(ttl))
 }
 
-/// How many buckets [`renew`] should be given at most, so that no script takes long.
+/// The most buckets for a call of [`renew`], so that no script takes long.
 pub(super) const BUCKETS_PER_CALL: usize = 256;
 
-/// Keeps a session alive with everything that hangs on it, and asks whether these buckets are still those in which it
-/// holds. `acknowledged` are broken grants that an answer told before.
+/// Prolongs a session with all its places, and asks whether these buckets are still the ones in which it holds. `acknowledged` are broken
+/// grants that an earlier answer reported.
 pub(super) fn renew(
     layout: &KeySpace,
     session: u64,
@@ -108,7 +107,7 @@ pub(super) fn enter(layout: &KeySpace, session: u64, epoch: u64, entry: &Entry) 
     push_id(&mut text, entry.id);
     let call = Call::new(&ENTER, &keys, replies::enter).arg(entry.name.as_str()).arg(text.as_str()).arg(epoch);
     text.clear();
-    // In the place of the 0, earlier releases wrote how long the lock was wanted at most.
+    // Earlier releases wrote the longest time to hold the lock in the place of the 0.
     for number in [entry.claim.weight(), entry.claim.capacity(), 0] {
         text.push_str(&u32::to_string(&number));
         text.push(' ');
@@ -120,7 +119,7 @@ pub(super) fn enter(layout: &KeySpace, session: u64, epoch: u64, entry: &Entry) 
     if entry.wait { call } else { call.arg("try") }
 }
 
-/// Keys and arguments of scripts that take the places of one session under any number of names.
+/// Keys and arguments of scripts for places of one session under any number of names.
 fn places<R>(
     script: &'static Script,
     read: fn(Value) -> Result<R>,
@@ -143,7 +142,7 @@ fn places<R>(
     call
 }
 
-/// How places of a session stand; with `exact`, also how many are ahead of each.
+/// Asks for the standing of places of a session; with `exact`, also for the number of contenders ahead of each.
 pub(super) fn look(layout: &KeySpace, session: u64, asked: &[(Name, Vec<RequestId>)], exact: bool) -> Call<Look> {
     places(&LOOK, replies::look, layout.session_key(session), layout, exact, asked)
 }
@@ -176,7 +175,8 @@ pub(super) fn lighten(
     on_name(&LIGHTEN, replies::lightened, layout, session, place).arg(seq).arg(claim.weight())
 }
 
-/// Marks the grant `seq`, so that its session is told of the first who comes to wait behind it: whether somebody does, or it is gone.
+/// Marks the grant `seq`, so that its session receives a message about the first waiter behind it. Returns whether a waiter is there
+/// already, or the grant is gone.
 pub(super) fn watch(layout: &KeySpace, (name, id): (&Name, RequestId), seq: u64) -> Call<bool> {
     let slot = layout.slot(name);
     Call::new(&WATCH, &[&slot.bucket_key, &slot.queue_key], replies::yes)
@@ -186,7 +186,7 @@ pub(super) fn watch(layout: &KeySpace, (name, id): (&Name, RequestId), seq: u64)
         .arg(layout.session_prefix())
 }
 
-/// Gives up one place, that with the number `seq` unless it is `None`: whether it was there.
+/// Gives up a place, only with the number `seq` unless that is `None`. Returns whether the place was there.
 pub(super) fn leave(layout: &KeySpace, (name, id): (&Name, RequestId), seq: Option<u64>) -> Call<bool> {
     let mut beginning = String::with_capacity(64);
     push_id(&mut beginning, id);
@@ -199,13 +199,13 @@ pub(super) fn leave(layout: &KeySpace, (name, id): (&Name, RequestId), seq: Opti
     Call::new(&LEAVE, &[&bucket_key], replies::yes).arg(name.as_str()).arg(beginning)
 }
 
-/// Takes a request back, so that it has no effect from now on, whenever it arrives.
+/// Withdraws a request: from now on it has no effect, even if it arrives later.
 pub(super) fn withdraw(layout: &KeySpace, session: u64, place: (&Name, RequestId)) -> Call<Withdrawn> {
     on_name(&WITHDRAW, replies::withdrawn, layout, session, place)
 }
 
-/// Breaks exactly the grant that `order` names and keeps `record` of it: whether it was there, or this record is kept
-/// already. `None` for an order without a token, which no grant here is without.
+/// Breaks exactly the grant that `order` names and keeps `record` of it. Returns whether the grant was there, or this record is kept
+/// already. `None` for an order without a token: every grant here has one.
 pub(super) fn break_grant(layout: &KeySpace, order: &Break, record: &str) -> Option<Call<bool>> {
     let (name, token) = (&order.place.name, order.token?);
     let slot = layout.slot(name);
@@ -227,8 +227,8 @@ pub(super) fn breaks(layout: &KeySpace, name: &Name) -> Cmd {
     command
 }
 
-/// Writes or deletes the note on a lock, if the grant that `order` names is current: whether it was. `None` for an order without a token,
-/// which no grant here is without.
+/// Writes or deletes the note on a lock, if the grant that `order` names is current. Returns whether it was. `None` for an order without a
+/// token: every grant here has one.
 pub(super) fn write_note(layout: &KeySpace, order: &NoteOrder, owner: &str) -> Option<Call<bool>> {
     let (place, token) = (&order.grant.place, order.grant.token?);
     let slot = layout.slot(&place.name);
@@ -247,11 +247,10 @@ pub(super) fn note(layout: &KeySpace, name: &Name) -> Call<Value> {
     Call::new(&NOTE_READ, &[&layout.note_key(name)], Ok)
 }
 
-/// How many places [`show`] should be asked for, and [`contention`] about, at most.
+/// The most places for a call of [`show`] or [`contention`].
 pub(super) const SHOWN_PER_CALL: usize = 256;
 
-/// Part of a queue, front first: up to `limit` places of those who live, after the first `skip` of those behind the number
-/// `after`.
+/// Part of a queue, front first: up to `limit` living places, after the first `skip` places behind the number `after`.
 pub(super) fn show(layout: &KeySpace, name: &Name, skip: usize, after: Option<u64>, limit: usize) -> Call<Page> {
     let slot = layout.slot(name);
     Call::new(&SHOW, &[&slot.bucket_key, &slot.queue_key], replies::shown)
@@ -263,7 +262,7 @@ pub(super) fn show(layout: &KeySpace, name: &Name, skip: usize, after: Option<u6
         .arg(limit)
 }
 
-/// A queue in short, and where these requests stand in it.
+/// The outline of a queue, and the positions of these requests.
 pub(super) fn contention(layout: &KeySpace, name: &Name, ids: &[RequestId]) -> Call<InShort> {
     let slot = layout.slot(name);
     let call = Call::new(&CONTENTION, &[&slot.bucket_key, &slot.queue_key], replies::in_short)
@@ -272,8 +271,8 @@ pub(super) fn contention(layout: &KeySpace, name: &Name, ids: &[RequestId]) -> C
     ids.iter().fold(call, |call, id| call.arg(id.to_string()))
 }
 
-/// Names that begin with `prefix`, in no order, from a bucket on, and where it was left off there. A thousand names take the
-/// server some milliseconds, however many are dead.
+/// Names that begin with `prefix`, in no order, from a bucket on, and the position of the next call. A thousand names take the server some
+/// milliseconds, dead ones included.
 pub(super) fn names(layout: &KeySpace, from: &Swept, upto: u16, prefix: &str) -> Call<Named> {
     let (buckets, fields) = SWEPT_PER_CALL;
     let keys: Vec<String> =
@@ -282,10 +281,10 @@ pub(super) fn names(layout: &KeySpace, from: &Swept, upto: u16, prefix: &str) ->
     Call::new(&NAMES, &keys, replies::names).arg(prefix).arg(layout.session_prefix()).arg(&from.cursor).arg(fields)
 }
 
-/// How many buckets [`janitor`] and [`names`] go through at most, and how many names and places they look at.
+/// The most buckets for a call of [`janitor`] or [`names`], and the most names and places.
 pub(super) const SWEPT_PER_CALL: (u16, usize) = (64, 1000);
 
-/// Clears away what dead sessions left from a bucket on, and where it was left off there.
+/// Clears away remains of dead sessions from a bucket on. Returns the position of the next call.
 pub(super) fn janitor(layout: &KeySpace, from: &Swept) -> Call<Swept> {
     let (buckets, fields) = SWEPT_PER_CALL;
     let upto = crate::kit::bucket::BUCKETS.min(from.bucket + buckets);
@@ -295,7 +294,7 @@ pub(super) fn janitor(layout: &KeySpace, from: &Swept) -> Call<Swept> {
     Call::new(&JANITOR, &keys, replies::swept).arg(layout.session_prefix()).arg(&from.cursor).arg(fields)
 }
 
-/// A moment that a script wrote down: seconds, `:`, microseconds.
+/// Reads a moment that a script wrote: seconds, `:`, microseconds.
 pub(super) fn moment(text: &str) -> Option<std::time::SystemTime> {
     let (seconds, micros) = text.split_once(':')?;
     let since = Duration::from_secs(seconds.parse().ok()?).checked_add(Duration::from_micros(micros.parse().ok()?))?;

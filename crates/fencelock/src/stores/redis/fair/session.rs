@@ -1,4 +1,4 @@
-//! A session of this layout as the wire sees it, and a reader without one: what they say first on a connection, and what they hear there.
+//! A session of this layout, and a reader without a session: their greetings on a connection, and the messages that they receive.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId, RequestId};
 use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, RestartWatch, Script, Server};
 
-/// How many requests of a session that is closed are on their way at once. The server serves others in between: of one client it
-/// takes in a few of these at a time, at 8 KiB and a millisecond each.
+/// How many requests of a closing session are in flight concurrently. The server takes in a few of these requests at a time, at 8 KiB and a
+/// millisecond each, and serves other clients in between.
 const CLOSES: usize = 8;
 
 /// A client that looks at queues without a session.
@@ -66,7 +66,7 @@ impl LinkUser for Reader {
     }
 }
 
-/// A session: what lives as long as it does, on whichever connection.
+/// The state of a session, which outlives its connections.
 pub(super) struct FairSession {
     pub(super) layout: Arc<KeySpace>,
     /// Drawn at random.
@@ -93,8 +93,8 @@ impl FairSession {
         self.restarts.sees_restarts()
     }
 
-    /// A server that was started anew, or another one, may have forgotten what it confirmed, or remember what is over: the session ends.
-    /// It also ends where nobody may ask whether the server was started anew.
+    /// Ends the session if the server restarted, or is another one, which may have forgotten grants or remember ended ones. Ends it, too,
+    /// if the user may not ask whether the server restarted.
     fn end_if_restarted(&self, server: &Server, connection: &Connection) {
         let ago = self.opening.clock.now().since(self.places.session.confirmed());
         let Some(loss) = self.restarts.met(server, ago).filter(|_| self.places.epoch() != 0) else { return };
@@ -102,7 +102,7 @@ impl FairSession {
         self.places.end(loss);
     }
 
-    /// Opens the session, or goes on with it on a new connection: whatever is still on its way on an older one is refused.
+    /// Opens the session, or resumes it on a new connection. The server then refuses requests that are still on their way on an older one.
     async fn open_or_resume(&self, connection: &Connection) -> Result<()> {
         if self.places.session.is_over() {
             return Ok(());
@@ -128,7 +128,7 @@ impl FairSession {
         Ok(())
     }
 
-    /// Renews, and asks for some of the buckets in which the session holds; says whether it lives.
+    /// Renews, and asks about some of the buckets in which the session holds. Returns whether the session lives.
     async fn renew_portion(&self, connection: &Connection, held: &[HeldIn], known: &[(PlaceId, u64)]) -> Result<bool> {
         let renew = scripts::renew(&self.layout, self.session, self.opening.ttl, held, known);
         let Renewed::Alive { broken, lost } = connection.run("renew", &renew).await? else { return Ok(false) };
@@ -142,8 +142,7 @@ impl FairSession {
         Ok(true)
     }
 
-    /// Gives up these places, and the session with the last of them. What was given up is not asked for again when this is cut off and
-    /// tried once more.
+    /// Gives up these places, and the session with the last of them. A second try after a cut does not repeat finished requests.
     async fn give_up(&self, connection: &Connection, mut left: Vec<PlacesByName>) -> Result<()> {
         let last = left.pop().unwrap_or_default();
         for batch in left.chunks(CLOSES) {
@@ -152,7 +151,7 @@ impl FairSession {
         self.give_up_portion(connection, &last, true).await
     }
 
-    /// A name that somebody broke is passed over: without the session, nobody holds it.
+    /// Passes over a name with damaged keys: without the session, no client holds it.
     async fn give_up_portion(
         &self,
         connection: &Connection,
@@ -162,7 +161,7 @@ impl FairSession {
         let close = scripts::close(&self.layout, self.session, portion, last);
         match connection.run("close session", &close).await {
             Ok(()) => portion.iter().flat_map(|(_, ids)| ids).for_each(|id| self.places.forget(*id)),
-            // The script went on with the other names.
+            // The script continued with the other names.
             Err(error) if error.kind() == ErrorKind::Layout => {
                 tracing::warn!(%error, "Some locks of a session that closes cannot be released, because their keys are not whole.");
             }
@@ -171,7 +170,7 @@ impl FairSession {
         Ok(())
     }
 
-    /// Looks after the waiting places, and clears away what dead sessions left.
+    /// Looks at the waiting places, and clears away remains of dead sessions.
     fn chores(&self, connection: &Arc<Connection>) -> Chores {
         let weak = Arc::downgrade(connection);
         let clear_up = clear_up(weak.clone(), Arc::clone(&self.layout), Arc::clone(&self.janitor));
@@ -197,7 +196,7 @@ impl Served for FairSession {
         self.layout.bucket_of(name)
     }
 
-    /// The script looks whether the request is there already, in any case.
+    /// The script always checks whether the request is there already.
     async fn enter(&self, connection: &Connection, entry: &Entry, _again: bool) -> Result<Enter> {
         connection.run("enter", &scripts::enter(&self.layout, self.session, self.places.epoch(), entry)).await
     }
@@ -222,7 +221,7 @@ impl Served for FairSession {
         if portions.is_empty() {
             portions.push(&[]);
         }
-        // All of it is on its way at once, so that it takes one round trip.
+        // All requests are in flight concurrently, so that a renewal takes one round trip.
         let calls = portions.iter().map(|portion| self.renew_portion(connection, portion, known));
         Ok(!future::try_join_all(calls).await?.contains(&false))
     }
@@ -274,7 +273,7 @@ impl LinkUser for FairSession {
         self.places.disconnected(connection);
     }
 
-    /// Nothing of the session can be relied on any more, not even if this server is made the primary again, with the other one's data.
+    /// The session is lost, even if this server becomes the primary again, with the other server's data.
     fn demoted(&self) {
         if self.places.end(Loss::Demoted) {
             tracing::warn!(loss = %Loss::Demoted, "The session and its locks are lost.");

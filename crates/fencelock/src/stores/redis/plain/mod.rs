@@ -1,5 +1,5 @@
-//! The layout of everybody: one string under the name, set if it is absent, with a ttl; the client whose value it is holds the lock.
-//! `../try_again/NOTES.md` says which clients have it, too.
+//! The layout of most Redis clients: a string with a ttl under the name, set if absent. The client that set the value holds the lock.
+//! `../try_again/NOTES.md` lists clients with this layout.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -54,17 +54,17 @@ pub(super) static COUNTING: LazyLock<Capability> = LazyLock::new(|| Capability {
     ..CAPABILITY.clone()
 });
 
-/// What stands beside each lock.
+/// The further key of each lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Extra {
     Nothing,
     /// The list on which python-redis-lock waits.
     Signal,
-    /// A counter: its key is that of the lock with this after it.
+    /// A counter: its key is the lock's key with this ending.
     Counter(String),
 }
 
-/// How the keys of python-redis-lock begin, and those of its signals.
+/// The prefixes of python-redis-lock, for keys and for signals.
 pub(super) const SIGNALLED: &str = "lock:";
 const SIGNALS: &str = "lock-signal:";
 
@@ -73,14 +73,14 @@ pub(super) fn new(config: Config, prefix: String, beside: Extra) -> Arc<dyn Stor
     try_again::new(config, dialect(prefix, beside))
 }
 
-/// The layout, on whichever and however many servers it is.
+/// The layout, for one server and for several.
 pub(super) fn dialect(prefix: String, beside: Extra) -> Dialect {
     let (capability, scripts): (&Capability, _) = match beside {
         Extra::Nothing => (&CAPABILITY, &SCRIPTS),
         Extra::Signal => (&SIGNALLING, &SIGNALLING_SCRIPTS),
         Extra::Counter(_) => (&COUNTING, &COUNTING_SCRIPTS),
     };
-    // A counter is counted in the script that takes the lock.
+    // The script that takes the lock raises the counter, so a single command is not enough.
     let quick: Option<try_again::Quick> = if matches!(beside, Extra::Counter(_)) { None } else { Some(quick) };
     let counters = if let Extra::Counter(ending) = &beside { Some(ending.clone()) } else { None };
     let beside = move |key: &str| match &beside {
@@ -104,10 +104,10 @@ pub(super) fn dialect(prefix: String, beside: Extra) -> Dialect {
 
 const DENIED: &str = "the access control list does not allow it: the user needs scripts and the commands in them, on the keys of the locks, on what stands beside them (`signal`, `fence`), and on `fencelock:breaks:*`; docs/stores.md has the rule";
 
-/// So a session asks for a busy lock some five times a second, however many wait.
+/// With this pause, a session asks for a busy lock some five times a second, for any number of waiters.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How the value of a fencelock begins.
+/// The beginning of a fencelock's value.
 pub(super) const OURS: &str = "fl1:";
 
 pub(super) static MARKS: Marks = Marks {
@@ -119,27 +119,28 @@ pub(super) static MARKS: Marks = Marks {
     listed: OURS,
 };
 
-/// The request that a value of ours begins with, and what follows.
+/// Reads the request at the beginning of a fencelock's value, and the text after it.
 fn ours(held: &Held) -> Option<(RequestId, &[u8])> {
     let (id, said) = std::str::from_utf8(&held.by).ok()?.strip_prefix(OURS)?.split_once(':')?;
     Some((request_id(id)?, said.as_bytes()))
 }
 
-/// How everybody takes the lock. It takes effect or finds somebody's key, and then says nothing of it.
+/// The command with which every client takes the lock. If the key is there, the command changes nothing, and its answer says nothing of the
+/// holder.
 fn quick(key: &str, head: &str, said: &str, ttl: Duration) -> Cmd {
     let mut command = redis::cmd("SET");
     command.arg(key).arg(format!("{head}{said}")).arg("NX").arg("PX").arg(try_again::milliseconds(ttl));
     command
 }
 
-/// The scripts, which are told first what stands beside a lock.
+/// The scripts, each with a first line about the further key of a lock.
 macro_rules! scripts {
     ($beside:literal) => {
         LazyLock::new(|| Scripts {
             acquire: scripts!($beside, "try.lua"),
             renew: scripts!($beside, "renew.lua"),
             leave: scripts!($beside, "leave.lua"),
-            // Nothing tells whether somebody else waits.
+            // The layout does not show whether another client waits.
             pass: None,
             shared: None,
             show: scripts!($beside, "show.lua"),

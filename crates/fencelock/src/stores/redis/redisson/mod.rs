@@ -1,5 +1,5 @@
-//! The layout of Redisson's `RLock`: a hash under the name, with one field for who holds the lock. Who waits hears of a release on
-//! Redisson's channel. Its read-write lock is such a hash, too. `../try_again/NOTES.md` has the bytes, and says what excludes what.
+//! The layout of Redisson's `RLock`: a hash under the name, with a field for the holder. Waiters receive releases on Redisson's channel.
+//! Its read-write lock is such a hash, too. `../try_again/NOTES.md` has the bytes, and which locks exclude each other.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(super) fn new(config: Config, prefix: String, is_fenced: bool) -> Arc<dyn St
             quick: None,
             marks: &MARKS,
             beside: Box::new(beside),
-            // They begin as no lock of these layouts does.
+            // Counter keys begin unlike every lock of these layouts.
             counters: None,
             channel: Some(|key, claim| of(if claim == Claim::MUTEX { CHANNEL } else { SHARED_CHANNEL }, key)),
             pause: PAUSE,
@@ -54,25 +54,25 @@ pub(super) fn new(config: Config, prefix: String, is_fenced: bool) -> Arc<dyn St
 
 const DENIED: &str = "the access control list does not allow it: the user needs scripts and the commands in them, SUBSCRIBE, UNSUBSCRIBE and PUBLISH, on the keys of the locks, on `*:rwlock_timeout:*`, `redisson_lock_queue:*`, `redisson_lock_token:*` and `fencelock:breaks:*`, and on the channels `redisson_lock__channel:*` and `redisson_rwlock:*`; docs/stores.md has the rule";
 
-/// A message may be lost, and a spin lock tells nobody of its release.
+/// A message may be lost, and a spin lock publishes no release.
 const PAUSE: Duration = Duration::from_millis(500);
 
 const QUEUE: &str = "redisson_lock_queue";
 const COUNTER: &str = "redisson_lock_token";
 const CHANNEL: &str = "redisson_lock__channel";
-/// That of the read-write lock.
+/// The channel of the read-write lock.
 const SHARED_CHANNEL: &str = "redisson_rwlock";
 
-/// Redisson's `lockWatchdogTimeout` by default. Each of its readers sets the end of the whole lock to that from now on, also where ours
-/// would live longer.
+/// Redisson's default `lockWatchdogTimeout`. Each of its readers sets the whole lock's ttl to that, even if a fencelock's reader would live
+/// longer.
 const SHARED_TTL: Duration = Duration::from_secs(30);
 
-/// What belongs to the lock under `key`, as Redisson calls it: in one slot of a cluster with the lock.
+/// Redisson's name for a further key of the lock under `key`, in the same slot of a cluster.
 fn of(what: &str, key: &str) -> String {
     if key.contains('{') { format!("{what}:{key}") } else { format!("{what}:{{{key}}}") }
 }
 
-/// How the ids of fencelocks begin: as a UUID of version 8, which leaves all other bits to us. Redisson's are of version 4.
+/// The beginning of a fencelock's id: a UUID of version 8, whose other bits are ours to choose. Redisson's ids are of version 4.
 const OURS: &str = "666c3100-0000-8";
 
 static MARKS: Marks = Marks {
@@ -84,7 +84,7 @@ static MARKS: Marks = Marks {
     listed: "",
 };
 
-/// Redisson's field is its client's UUID and a thread; ours a UUID that has our client in it, and the request.
+/// Redisson's field is its client's UUID and a thread; a fencelock's is a UUID with the client's number, and the request.
 fn field(id: RequestId) -> String {
     let client = format!("{:016x}", id.client);
     format!("{OURS}{}-8{}-00{}:{}", &client[..3], &client[3..6], &client[6..], id.number)
@@ -99,7 +99,7 @@ fn ours(held: &Held) -> Option<(RequestId, &[u8])> {
     (field(id) == by).then_some((id, &*held.said))
 }
 
-/// A script with what all of them begin with.
+/// A script after the common beginning of all.
 macro_rules! script {
     ($file:literal) => {
         Script::new(

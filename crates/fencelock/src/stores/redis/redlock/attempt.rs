@@ -1,6 +1,7 @@
-//! One attempt at a lock: it is asked for at every server, and held where a majority granted it. Else it is given up at all of them.
+//! An attempt at a lock: the session asks every server, and holds the lock if a majority granted it. Otherwise the session gives the
+//! attempt up at all servers.
 //!
-//! Each attempt writes a value of its own. So a deletion that is late deletes nothing of a later attempt of the same request.
+//! Each attempt writes a value of its own, so a late deletion does not delete a later attempt of the same request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,17 +18,17 @@ use crate::stores::redis::try_again::dialect::{At, Dialect};
 use crate::stores::redis::wire::{Call, Connection};
 use crate::time::Moment;
 
-/// One attempt of a request.
+/// An attempt of a request.
 #[derive(Debug)]
 pub(super) struct RedlockAttempt {
     pub(super) place: PlaceId,
-    /// What the value says of the holder.
+    /// The value's text about the holder.
     pub(super) said: Arc<str>,
-    /// Which attempt of its session it is.
+    /// The number of the attempt in its session.
     pub(super) number: u64,
-    /// The attempt of the same request before this one, if nobody knows what became of it.
+    /// The attempt of the same request before this one, if its outcome is unknown.
     pub(super) earlier: Option<u64>,
-    /// Nobody asks for it any more.
+    /// The session gave the attempt up.
     is_given_up: AtomicBool,
 }
 
@@ -36,28 +37,28 @@ impl RedlockAttempt {
         Self { place, said, number, earlier, is_given_up: AtomicBool::new(false) }
     }
 
-    /// Gives up the attempt of the same request with that number, and no other one.
+    /// Gives up only the attempt of the same request with that number.
     fn give_up(&self, dialect: &Dialect, number: u64) -> Call<usize> {
         dialect.leave(vec![at(dialect, &self.place, number)])
     }
 }
 
-/// A place, and how the value of that attempt begins, and no other one.
+/// The name of a place, and the beginning of the value of that attempt alone.
 pub(super) fn at<'a>(dialect: &Dialect, place: &'a PlaceId, number: u64) -> At<'a> {
     let (name, head) = dialect.at(place);
     (name, format!("{head}{number:x}:"))
 }
 
-/// What one server said of an attempt.
+/// A server's answer to an attempt.
 pub(super) struct Answer {
     tried: Tried,
-    /// Whether the server has a vote: it was not started anew a moment ago.
+    /// Whether the server has a vote: a server that restarted lately has none.
     counts: bool,
 }
 
 impl RedlockSession {
-    /// Asks every server for the lock, and says what a majority said. A grant is of no use after `until`. A server that is slower than
-    /// a majority goes on being asked for a lock that is granted. An attempt that is not granted is given up everywhere.
+    /// Asks every server for the lock, and returns the decision of the majority. A grant after `until` is too late. If a majority grants
+    /// the lock, requests to slower servers stay under way. The session gives up an attempt without a grant at all servers.
     pub(super) async fn attempt(
         self: &Arc<Self>,
         servers: &Servers,
@@ -94,7 +95,7 @@ impl RedlockSession {
         is_new: bool,
     ) -> Result<Answer> {
         let (dialect, ttl) = (&self.dialect, self.opening.ttl);
-        // Looked at right before each request: what deletes the lock is sent later then, and so arrives later on the same connection.
+        // Checked right before each request: a deletion of the lock is then sent later, and so arrives later on the same connection.
         let is_wanted = || {
             let is_wanted = self.has(attempt) && !attempt.is_given_up.load(Ordering::Acquire);
             if is_wanted { Ok(()) } else { Err(withdrawn()) }
@@ -114,8 +115,8 @@ impl RedlockSession {
             is_wanted()?;
             connection.run("enter", &dialect.acquire(at, Claim::MUTEX, &attempt.said, ttl)).await?
         };
-        // The request can be sent after what deletes the lock all the same: right after the look, and again to a server that did not know
-        // the script.
+        // The deletion can still be sent before this request: right after the check, or when a server that did not know the script needs
+        // the request again.
         if matches!(tried, Tried::Granted(_))
             && let Err(unwanted) = is_wanted()
         {
@@ -125,8 +126,8 @@ impl RedlockSession {
         Ok(Answer { tried, counts: self.votes.counts(index, sent) })
     }
 
-    /// Deletes an attempt wherever it may be, and waits for those servers that had granted it. A server that cannot be reached keeps it
-    /// for a ttl.
+    /// Deletes an attempt at all servers that may have it, and waits for the servers that had granted it. A server that cannot be reached
+    /// keeps the key for a ttl.
     async fn give_up(&self, servers: &Servers, attempt: &Arc<RedlockAttempt>, given: &Given<Answer>) {
         attempt.is_given_up.store(true, Ordering::Release);
         let is_granted = |answer: &Answer| matches!(answer.tried, Tried::Granted(_));
@@ -148,14 +149,14 @@ impl RedlockSession {
     }
 }
 
-/// The answers to an attempt, counted.
+/// Counts the answers to an attempt.
 #[derive(Default)]
 struct Count {
     granted: usize,
-    /// Granted by servers that have no vote.
+    /// Grants by servers without a vote.
     uncounted: usize,
     refused: usize,
-    /// The types of keys that are no locks.
+    /// The types of keys that are no locks of the layout.
     others: Vec<String>,
     open: usize,
 }
@@ -175,7 +176,7 @@ impl Count {
     }
 
     fn is_decided(&self, quorum: usize) -> bool {
-        // What is refused is said of a majority.
+        // A refusal needs the answers of a majority.
         let heard = self.granted + self.uncounted + self.refused + self.others.len();
         let is_told = heard >= quorum || heard + self.open < quorum;
         self.granted >= quorum || (self.granted + self.open < quorum && is_told)
@@ -200,7 +201,7 @@ impl RedlockSession {
         Err(self.too_few_votes(operation, servers, given, count.uncounted))
     }
 
-    /// Enough servers answered, and too few of them have a vote. Says of each that has none when it will.
+    /// The error if enough servers answered and too few of them have a vote. Names when each of the others will have a vote.
     fn too_few_votes(
         &self,
         operation: &'static str,

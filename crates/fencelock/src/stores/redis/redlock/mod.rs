@@ -1,5 +1,5 @@
-//! Redlock: the layout `plain` at several servers that know nothing of each other. Who has the key at a majority of them has the lock. What
-//! goes wrong at a minority costs no lock. `../try_again/NOTES.md` has the rest.
+//! Redlock: the layout `plain` at several independent servers. A client with the key at a majority of them holds the lock. Faults of a
+//! minority cost no lock. `../try_again/NOTES.md` has the rest.
 
 mod attempt;
 mod servers;
@@ -21,7 +21,7 @@ use crate::kit::served::request_id;
 use crate::kit::server::ServerStore;
 use crate::store::{Capability, Peer, Presumption, Store, StoreInfo, StoreUrl};
 
-/// What the registry knows of this store over TCP.
+/// The registry's entry for this store over TCP.
 pub(crate) const INFO: StoreInfo = StoreInfo {
     scheme: "redlock",
     feature: "redis",
@@ -65,10 +65,10 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     })
 }
 
-/// What may be said of the times of a lock at several servers.
+/// The options for the times of a lock at several servers.
 #[derive(Debug, Clone, Copy, Default)]
 struct Times {
-    /// How much sooner than the ttl a grant ends, for clocks that do not go at one rate; `None` for a hundredth of the ttl and 2 ms.
+    /// How much sooner than the ttl a grant ends, for clocks of different rates; `None` for a hundredth of the ttl and 2 ms.
     drift: Option<Duration>,
     /// How long after its start a server has no vote; `None` for the ttl.
     rejoin: Option<Duration>,
@@ -80,7 +80,7 @@ impl Times {
     }
 }
 
-/// What is promised to a user who may not run INFO, which tells the `run_id`, at every server.
+/// The capability for a user who may not run INFO, which has the `run_id`, at every server.
 fn without_info(capability: &Capability) -> Capability {
     Capability {
         presumes: &[
@@ -97,7 +97,7 @@ fn without_info(capability: &Capability) -> Capability {
 /// As in `plain`, but that the number of the attempt follows the request's.
 static MARKS: Marks = Marks { head: |id| format!("{}{id}.", plain::OURS), ours, ..plain::MARKS };
 
-/// The request that a value of ours begins with, whichever attempt of it, and what follows.
+/// Reads the request at the beginning of a fencelock's value, without its attempt, and the text after it.
 fn ours(held: &Held) -> Ours<'_> {
     let (id, said) = std::str::from_utf8(&held.by).ok()?.strip_prefix(plain::OURS)?.split_once(':')?;
     Some((request_id(id.split_once('.')?.0)?, said.as_bytes()))

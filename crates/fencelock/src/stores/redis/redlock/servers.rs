@@ -1,4 +1,4 @@
-//! Several servers that are asked at once. A majority of the answers decides.
+//! Asks several servers concurrently. A majority of the answers decides.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,26 +16,26 @@ use crate::store::Tasks;
 use crate::stores::redis::wire::{Connection, Link};
 use crate::time::{Clock, Moment};
 
-/// Once a majority has answered, the others are waited for where their word may still decide: for this part of the ttl, within bounds.
+/// Once a majority has answered, the session waits for further answers that may decide: for this part of the ttl, within bounds.
 const PART_OF_TTL: u32 = 20;
 const LEAST_GRACE: Duration = Duration::from_millis(250);
 const MOST_GRACE: Duration = Duration::from_secs(1);
 
-/// The ways to all servers, for one session or for those who only look.
+/// The links to all servers, for a session or for a reader.
 pub(super) struct Servers {
     links: Vec<Arc<Link>>,
     /// The URLs of the servers, without secrets.
     pub(super) names: Arc<[String]>,
     pub(super) clock: Arc<dyn Clock>,
-    /// How long a server is waited for at most.
+    /// How long the session waits for a server at most.
     patience: Duration,
-    /// How long the rest is waited for once a majority has answered.
+    /// How long the session waits for the rest once a majority has answered.
     pub(super) grace: Duration,
-    /// Where servers are asked; `None` for wherever somebody wants to know.
+    /// The runtime of the requests; `None` for the caller's.
     tasks: Option<Tasks>,
-    /// Which servers did not answer when somebody was last warned of that.
+    /// The servers that did not answer at the last warning.
     missed: Box<[AtomicBool]>,
-    /// What tries for those who wait. It ends with this.
+    /// The task that tries for waiters, which ends when this is dropped.
     tries: OnceLock<AbortHandle>,
 }
 
@@ -53,7 +53,7 @@ impl Servers {
         Self { links, names: names.into(), clock, patience, grace, tasks, missed, tries: OnceLock::new() }
     }
 
-    /// From now on those who wait are tried for.
+    /// Starts the tries for waiters.
     pub(super) fn try_for(self: &Arc<Self>, session: &Arc<TryAgainSession<Asking>>) -> Result<()> {
         let tries = self.start(session.tries(self))?;
         self.tries.get_or_init(|| tries);
@@ -65,17 +65,17 @@ impl Servers {
         self.links.len()
     }
 
-    /// How many of them decide.
+    /// How many answers decide.
     pub(super) fn quorum(&self) -> usize {
         self.size() / 2 + 1
     }
 
-    /// Starts a task beside those who ask.
+    /// Starts a task that outlives its caller.
     fn start(&self, task: impl Future<Output = ()> + Send + 'static) -> Result<AbortHandle> {
         Ok(self.tasks.clone().map_or_else(Tasks::here, Ok)?.spawn(task))
     }
 
-    /// Asks every server for `what`, each on a task of its own, which goes on when nobody waits for the answers any more.
+    /// Asks every server for `what`, each on a task of its own, which continues when the caller stops waiting for answers.
     pub(super) fn ask<W: Clone + Send + 'static, T: Send + 'static>(
         &self,
         what: W,
@@ -84,7 +84,7 @@ impl Servers {
         self.ask_those(|_| true, what, ask)
     }
 
-    /// The same of those servers alone.
+    /// The same for those servers only.
     pub(super) fn ask_those<W: Clone + Send + 'static, T: Send + 'static>(
         &self,
         those: impl Fn(usize) -> bool,
@@ -120,7 +120,7 @@ impl Servers {
         })
     }
 
-    /// Connects to all servers, content with a majority. For the first time none of those that answer may be one that keeps no locks.
+    /// Connects to all servers; a majority is enough. At the first time, an answer that makes a server unfit for locks is an error.
     async fn connect(&self, is_first: bool) -> Result<()> {
         let mut answers = self.ask((), |(), _, _| Box::pin(async { Ok(()) }))?;
         let is_unfit = |answer: &Option<Result<()>>| matches!(answer, Some(Err(error)) if !error.is_retryable());
@@ -135,7 +135,7 @@ impl Servers {
         answers.of_quorum("connect")
     }
 
-    /// Warns of servers that did not answer, where a majority did: of each once, until it is heard again.
+    /// Warns of servers that did not answer if a majority did. Each server is named once, until it answers again.
     pub(super) fn warn_of_silent<T>(&self, answers: &Answers<T>) {
         for ((missed, server), given) in self.missed.iter().zip(&*self.names).zip(&answers.given) {
             let is_missed = !matches!(given, Some(Ok(_))) && heard(&answers.given) >= self.quorum();
@@ -153,10 +153,10 @@ impl Drop for Servers {
     }
 }
 
-/// The way to a majority of the servers. Each connection to one of them is made anew by itself.
+/// The connection to a majority of the servers. Each server's own connection reconnects by itself.
 pub(super) struct ToMajority {
     pub(super) servers: Arc<Servers>,
-    /// `None` for those who only look.
+    /// `None` for a reader.
     pub(super) session: Option<Arc<TryAgainSession<Asking>>>,
 }
 
@@ -190,33 +190,33 @@ fn no_answer(server: &str) -> Error {
     error.with("server", server).retryable().outcome_unknown()
 }
 
-/// What each server answered so far, in their order.
+/// The answers so far, in the order of the servers.
 pub(super) type Given<T> = [Option<Result<T>>];
 
-/// How many answered what can be used.
+/// The number of servers that answered without an error.
 pub(super) fn heard<T>(given: &Given<T>) -> usize {
     given.iter().filter(|answer| matches!(answer, Some(Ok(_)))).count()
 }
 
-/// How many have not answered yet.
+/// The number of servers without an answer yet.
 pub(super) fn open<T>(given: &Given<T>) -> usize {
     given.iter().filter(|answer| answer.is_none()).count()
 }
 
-/// The answers of all servers, as they come.
+/// The answers of all servers, as they arrive.
 pub(super) struct Answers<T> {
     receiver: mpsc::UnboundedReceiver<(usize, Result<T>)>,
     pub(super) given: Vec<Option<Result<T>>>,
     names: Arc<[String]>,
     quorum: usize,
     clock: Arc<dyn Clock>,
-    /// Nobody is waited for after this.
+    /// The wait for answers ends then.
     limit: Moment,
     grace: Duration,
 }
 
 impl<T> Answers<T> {
-    /// Waits until that is so, or all have answered, or a majority has and the rest takes too long, or all take too long.
+    /// Waits until `is_decided` holds, or all have answered, or the time is up: the grace after a majority's answers, or the patience.
     pub(super) async fn until(&mut self, is_decided: impl Fn(&Given<T>) -> bool) -> &Given<T> {
         let mut has_majority = false;
         while open(&self.given) > 0 && !is_decided(&self.given) {
@@ -235,18 +235,18 @@ impl<T> Answers<T> {
         &self.given
     }
 
-    /// From now on the servers are waited for no longer than those that are slower than a majority.
+    /// Limits the further wait to the grace that slow servers have after a majority's answers.
     pub(super) fn not_for_long(&mut self) {
         self.limit = self.limit.min(self.clock.now().after(self.grace));
     }
 
-    /// Refuses what too few answered.
+    /// Returns an error if too few servers answered.
     pub(super) fn of_quorum(&self, operation: &'static str) -> Result<()> {
         let is_enough = heard(&self.given) >= self.quorum;
         if is_enough { Ok(()) } else { Err(no_quorum(operation, self.quorum, &self.names, &self.given)) }
     }
 
-    /// What was answered, with the number of each server.
+    /// The answers without errors, each with the number of its server.
     pub(super) fn taken(self) -> Vec<(usize, T)> {
         let told = self.given.into_iter().enumerate();
         told.filter_map(|(index, answer)| Some((index, answer?.ok()?))).collect()
@@ -258,16 +258,16 @@ fn why_missing<T>(answer: Option<&Result<T>>) -> String {
     error.map_or_else(|| "no answer so far".to_owned(), |error| error.said_without("server"))
 }
 
-/// The servers that did not answer, or not what can be used, each with why.
+/// The servers without a usable answer, each with the reason.
 pub(super) fn missing<'a, T>(names: &'a [String], given: &'a Given<T>) -> impl Iterator<Item = (&'a String, String)> {
     let silent = names.iter().zip(given).filter(|(_, answer)| !matches!(answer, Some(Ok(_))));
     silent.map(|(name, answer)| (name, why_missing(answer.as_ref())))
 }
 
-/// The error of a request that too few servers answered. It names those that did not, and says why.
+/// The error of a request that too few servers answered. Names the servers without an answer, with the reasons.
 pub(super) fn no_quorum<T>(operation: &'static str, quorum: usize, names: &[String], given: &Given<T>) -> Error {
     let faults: Vec<&Error> = given.iter().filter_map(|answer| answer.as_ref()?.as_ref().err()).collect();
-    // What does not pass by itself is said as it is, when it is what is wrong with so many.
+    // Reports a permanent error if enough servers share it.
     let is_final = faults.iter().filter(|fault| !fault.is_retryable()).count() > given.len() - quorum;
     let first = faults.iter().find(|fault| !is_final || !fault.is_retryable());
     let kind = first.filter(|_| is_final).map_or(ErrorKind::Unreachable, |fault| fault.kind());

@@ -1,4 +1,4 @@
-//! A session over several servers: how they are asked for its locks. Its lines and places are those of `kit/try_again/`.
+//! A session over several servers: its requests about its locks. `kit/try_again/` keeps its lines and places.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::stores::redis::try_again::dialect::Dialect;
 use crate::stores::redis::try_again::inspect::reason;
 use crate::token::FencingToken;
 
-/// What lives as long as the session does.
+/// The state of a session.
 pub(super) struct RedlockSession {
     pub(super) dialect: Arc<Dialect>,
     pub(super) opening: Opening,
@@ -29,10 +29,10 @@ pub(super) struct RedlockSession {
     pub(super) servers: OnceLock<Weak<Servers>>,
 }
 
-/// The newest attempt of a request, unless it was refused.
+/// The newest attempt of a request, unless the servers refused it.
 enum Latest {
     Attempt(Arc<RedlockAttempt>),
-    /// The place is given up: there is no further one.
+    /// The session gave the place up: no further attempt follows.
     Leaving,
 }
 
@@ -47,7 +47,7 @@ impl RedlockSession {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An attempt, which is the newest one of its request from now on; not when its place is being given up.
+    /// Begins an attempt, the newest of its request from now on. Fails if the session gave up the place.
     fn begin(&self, due: &Try) -> Result<Arc<RedlockAttempt>> {
         let (place, id, mut attempts) = (due.place.clone(), due.place.request, self.attempts());
         let earlier = match attempts.get(&id) {
@@ -67,7 +67,7 @@ impl RedlockSession {
         matches!(attempts.get(&attempt.place.request), Some(Latest::Attempt(newest)) if Arc::ptr_eq(newest, attempt))
     }
 
-    /// The number of the attempt that has this place; one that none has where there is none.
+    /// The number of the attempt of this place; without an attempt, a number that no attempt has.
     fn number_of(&self, place: &PlaceId) -> u64 {
         match self.attempts().get(&place.request) {
             Some(Latest::Attempt(attempt)) => attempt.number,
@@ -76,7 +76,7 @@ impl RedlockSession {
     }
 }
 
-/// The session as `kit/try_again/` has it. What is asked on tasks of its own shares it.
+/// The session for `kit/try_again/`, shared with the tasks of its requests.
 pub(super) struct Asking(pub(super) Arc<RedlockSession>);
 
 impl UnqueuedBackend for Asking {
@@ -86,7 +86,7 @@ impl UnqueuedBackend for Asking {
         self.0.dialect.check_entry(entry, &self.0.opening)
     }
 
-    /// For clocks that do not go at one rate, a grant ends sooner than the ttl.
+    /// For clocks of different rates, a grant ends sooner than the ttl.
     fn validity(&self, ttl: Duration) -> Duration {
         ttl.saturating_sub(self.0.times.drift(ttl))
     }
@@ -101,7 +101,7 @@ impl UnqueuedBackend for Asking {
         tried
     }
 
-    /// A lock lives as long as a majority confirms it. What is left of others is deleted, without waiting for that.
+    /// A lock lives as long as a majority confirms it. Remains of lost locks are deleted, without a wait for the answers.
     async fn renew(&self, servers: &Servers, places: &[PlaceId]) -> Result<Prolonged> {
         let asked: Arc<[_]> = places.iter().map(|place| (place.clone(), self.0.number_of(place))).collect();
         let mut answers = servers.ask((Arc::clone(&self.0), asked), |(session, asked), index, connection| {
@@ -130,14 +130,14 @@ impl UnqueuedBackend for Asking {
         Ok(Prolonged { unknown: unknown(given), lost })
     }
 
-    /// Also where no majority is connected: what a minority keeps can keep others from a majority.
+    /// Releases need no connected majority: keys at a minority can keep other clients from a majority.
     fn at_hand(&self) -> Option<Arc<Servers>> {
         self.0.servers.get()?.upgrade()
     }
 
-    /// Of one place it is told whether a majority may have had it, where that does not take long.
+    /// For a single place, waits shortly to learn whether a majority may have had it.
     async fn leave(&self, servers: &Servers, operation: &'static str, places: &[PlaceId]) -> Result<usize> {
-        // No attempt that is under way may keep what it is granted.
+        // An attempt that is under way must not keep a grant.
         self.0.attempts().extend(places.iter().map(|place| (place.request, Latest::Leaving)));
         let mut answers = self.delete(servers, places.into())?;
         let (all, quorum, is_one) = (servers.size(), servers.quorum(), places.len() == 1);
@@ -154,7 +154,7 @@ impl UnqueuedBackend for Asking {
         Ok(if was_there { places.len() } else { 0 })
     }
 
-    /// The locks that are still held wait for this to be told as renewed.
+    /// The renewal of the locks that are still held waits for this answer.
     async fn broken(
         &self,
         servers: &Servers,
@@ -172,7 +172,7 @@ impl UnqueuedBackend for Asking {
 }
 
 impl Asking {
-    /// Deletes what these have at every server, whichever attempts of them.
+    /// Deletes all attempts of these places at every server.
     fn delete(&self, servers: &Servers, places: Arc<[PlaceId]>) -> Result<Answers<usize>> {
         servers.ask((Arc::clone(&self.0.dialect), places), |(dialect, places), _, connection| {
             let leave = dialect.leave(places.iter().map(|place| dialect.at(place)).collect());
@@ -181,15 +181,15 @@ impl Asking {
     }
 }
 
-/// What one server said of the locks that it was asked to prolong.
+/// A server's answer to a renewal.
 struct RenewalReply {
-    /// By their numbers among all.
+    /// The indices of the lost locks.
     gone: Vec<usize>,
     /// Whether the server has a vote.
     counts: bool,
 }
 
-/// Whether a lock lives; `None` where too few answered to tell.
+/// Whether a lock lives; `None` if too few servers answered.
 fn outcome(given: &Given<RenewalReply>, lock: usize, quorum: usize) -> Option<bool> {
     let (gone, there): (Vec<_>, Vec<_>) = given.iter().flatten().flatten().partition(|said| said.gone.contains(&lock));
     if there.iter().filter(|said| said.counts).count() >= quorum {

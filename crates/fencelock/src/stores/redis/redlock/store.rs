@@ -1,4 +1,4 @@
-//! The store: its sessions, who holds a lock as the servers tell it, and breaking a grant at all of them.
+//! The store: its sessions, the holders of a lock from the servers' answers, and breaks at all servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::stores::redis::try_again::dialect::{Dialect, Found, Marks};
 use crate::stores::redis::try_again::inspect::{self, contender};
 use crate::stores::redis::wire::{Config, Link, link};
 
-/// How long those are given who look without a session.
+/// The ttl that bounds a look without a session.
 const LOOKING: Duration = Duration::from_secs(10);
 
 /// The store.
@@ -42,7 +42,7 @@ impl Redlock {
         Arc::new(Servers::new(names.zip(links).collect(), ttl, patience, tasks))
     }
 
-    /// What is under the key at the servers that answered until that is decided, or until all have.
+    /// Reads the key at every server, until `is_decided` holds or all have answered.
     async fn found(
         &self,
         servers: &Servers,
@@ -103,7 +103,7 @@ impl Server for Redlock {
         let links = self.servers.iter().enumerate().map(|(index, config)| {
             link(config, Arc::new(ServerUser { session: Arc::clone(&session), index }), Some(opening))
         });
-        // Longer than a connection may take to be made, which then says what was wrong, and less long than the engine waits.
+        // Longer than a connection may take, so that its error arrives first, and shorter than the engine waits.
         let patience = opening.request_deadline * 19 / 20;
         let servers = self.servers(links.collect(), ttl, patience, Some(opening.tasks.clone()));
         servers.try_for(&session)?;
@@ -120,8 +120,8 @@ impl Server for Redlock {
         to_majority(self.servers(links, LOOKING, LOOKING / 3, None), None)
     }
 
-    /// The holder, if the servers that answered leave it open that somebody has a majority, or one whose key keeps everybody from one for
-    /// ever; what others have is strange.
+    /// The clients that may hold the lock, from the answers: with a possible majority, or with keys that prevent every majority for ever.
+    /// Other clients' keys are listed as strangers.
     async fn queue(&self, servers: &Servers, name: &Name, page: Page) -> Result<Queue> {
         self.dialect.check_name("queue", name)?;
         let answers = self.found(servers, name, |_| false).await?;
@@ -129,7 +129,7 @@ impl Server for Redlock {
         self.read(servers, name, page, answers.taken())
     }
 
-    /// As soon as a majority names the same holder: those who wait have no time for silent servers.
+    /// Returns as soon as a majority names the same holder: waiters have no time for silent servers.
     async fn contention(&self, servers: &Servers, name: &Name, mine: &[RequestId]) -> Result<Outline> {
         let is_named = |given: &Given<Found>| {
             let found = given.iter().flatten().flatten();
@@ -140,7 +140,7 @@ impl Server for Redlock {
         Ok(Outline::of(&self.read(servers, name, Page::ALL, given)?.contenders, mine))
     }
 
-    /// The names that have a key at a majority of the servers, or may have one if silent servers have it. Each server lists all of its keys
+    /// The names with a key at a majority of the servers, counting silent servers as if they had the key. Each server lists all of its keys
     /// within the time of one request.
     async fn names(&self, servers: &Servers, (): (), prefix: &str) -> Result<(Vec<Name>, Option<()>)> {
         let what = (Arc::clone(&self.dialect), prefix.to_owned());
@@ -165,7 +165,7 @@ impl Server for Redlock {
         Ok((at.into_iter().filter(|(_, number)| *number >= needed).map(|(name, _)| name).collect(), None))
     }
 
-    /// At every server; says whether it was at one of them.
+    /// Breaks the grant at every server. Returns whether a server had it.
     async fn break_grant(&self, servers: &Servers, order: &Break) -> Result<bool> {
         let what = (Arc::clone(&self.dialect), order.clone());
         let mut answers = servers.ask(what, |(dialect, order), _, connection| {
@@ -187,16 +187,17 @@ fn to_majority(servers: Arc<Servers>, session: Option<Arc<TryAgainSession<Asking
     Reconnect::new(ToMajority { servers, session }, clock, Duration::MAX)
 }
 
-/// One of those whose value is at some servers.
+/// A client whose value is at some servers.
 struct Claimant {
     by: Vec<u8>,
     contender: Contender,
-    /// Which servers have it.
+    /// The servers that have the value.
     at: Vec<usize>,
 }
 
-/// Takes those out of `claimants` who may hold: who have a majority if silent servers have theirs as well; or, when nobody has one for
-/// certain and keys that do not run out are at so many servers that nobody can have one, one of these, so that it can be broken.
+/// Takes the possible holders out of `claimants`: the ones that have a majority if silent servers have their value, too. If keys without an
+/// end leave no server majority free, and no claimant has a majority for certain, the holder is a claimant with such a key, so that a user
+/// can break it.
 fn take_holders(servers: &Servers, given: &[(usize, Found)], claimants: &mut Vec<Claimant>) -> Vec<Claimant> {
     let (all, quorum) = (servers.size(), servers.quorum());
     let silent = all - given.len();
@@ -213,7 +214,7 @@ fn take_holders(servers: &Servers, given: &[(usize, Found)], claimants: &mut Vec
     }
 }
 
-/// Those whose values are there, the one with most masters first.
+/// The clients whose values are there, most servers first.
 fn claimants(marks: &Marks, given: &[(usize, Found)]) -> Result<Vec<Claimant>> {
     let mut claimants: Vec<Claimant> = Vec::new();
     for (index, held) in given.iter().flat_map(|(index, found)| found.holders().iter().map(move |held| (index, held))) {
@@ -228,7 +229,7 @@ fn claimants(marks: &Marks, given: &[(usize, Found)]) -> Result<Vec<Claimant>> {
     Ok(claimants)
 }
 
-/// The breaks that any of the servers knows of.
+/// The breaks that one server at least has recorded.
 pub(super) async fn breaks(servers: &Servers, dialect: &Arc<Dialect>, name: &Name) -> Result<Vec<Break>> {
     let mut answers = servers.ask((Arc::clone(dialect), name.clone()), |(dialect, name), _, connection| {
         Box::pin(async move { inspect::breaks(&connection, &dialect, &name).await })

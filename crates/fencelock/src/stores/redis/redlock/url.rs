@@ -1,4 +1,4 @@
-//! What a `redlock:` or `redlocks:` URL may say: the servers, what stands before names in keys, and the times of the protocol.
+//! The parts of a `redlock:` or `redlocks:` URL: the servers, the prefix of keys, and the times of the protocol.
 
 use std::collections::HashSet;
 
@@ -14,10 +14,10 @@ pub(super) const OPTIONS: &[&str] = &["prefix", "drift_ms", "rejoin_ms", "passwo
 pub(super) const TLS_OPTIONS: &[&str] =
     &["prefix", "drift_ms", "rejoin_ms", "password_file", "tls_ca", "tls_cert", "tls_key"];
 
-/// So many are needed for one to be able to fail.
+/// With fewer servers, no server may fail.
 const LEAST: usize = 3;
 
-/// What a URL says.
+/// A URL, taken apart.
 pub(super) struct RedlockUrl {
     pub(super) servers: Vec<Config>,
     pub(super) prefix: String,

@@ -1,4 +1,4 @@
-//! Which servers have a vote: one that was started a moment ago may have forgotten what it granted.
+//! Which servers have a vote: a server that restarted lately may have forgotten its grants.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,22 +13,22 @@ use crate::kit::try_again::TryAgainSession;
 use crate::stores::redis::wire::{Chores, Connection, LinkUser, Script, Server};
 use crate::time::{Clock, Moment};
 
-/// What is known of the servers.
+/// The servers that the session has met.
 pub(super) struct Votes {
     met: Mutex<Vec<Met>>,
-    /// How long a server that was started anew has no vote.
+    /// How long a restarted server has no vote.
     rejoin: Duration,
     clock: Arc<dyn Clock>,
 }
 
-/// What is known of one server.
+/// A server that the session has met.
 #[derive(Default)]
 struct Met {
-    /// The `run_id` that was met last; `Some(None)` when it may not be asked for.
+    /// The last `run_id` of the server; `Some(None)` if the user may not ask for it.
     run_id: Option<Option<String>>,
-    /// Which stream of changes it sends to its replicas.
+    /// The id of the server's replication stream.
     replication: Option<String>,
-    /// From when on it has a vote.
+    /// The time from which the server has a vote.
     counts_from: u64,
 }
 
@@ -41,22 +41,22 @@ impl Votes {
         self.met.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this server has a vote on what it was asked for at `sent`.
+    /// Whether this server has a vote on a request sent at `sent`.
     pub(super) fn counts(&self, index: usize, sent: Moment) -> bool {
         self.met()[index].counts_from <= sent.as_nanos()
     }
 
-    /// How long it is until this server has a vote.
+    /// The time until this server has a vote.
     pub(super) fn counts_in(&self, index: usize) -> Duration {
         Moment::from_nanos(self.met()[index].counts_from).since(self.clock.now())
     }
 
-    /// Whether every server that was met tells its `run_id`.
+    /// Whether every server that the session met says its `run_id`.
     pub(super) fn sees_all_restarts(&self) -> bool {
         self.met().iter().all(|met| met.run_id.as_ref().is_none_or(Option::is_some))
     }
 
-    /// Notes that `server` answers there. Says whether it may have forgotten what it knew.
+    /// Notes that `server` answers there. Returns whether it may have forgotten its keys.
     fn meet(&self, index: usize, server: &Server) -> bool {
         let met = &mut self.met()[index];
         let before = met.run_id.replace(server.run_id.clone());
@@ -70,7 +70,7 @@ impl Votes {
         before.is_some()
     }
 
-    /// Refuses one server under two names, and one that has the same data as another.
+    /// Refuses a server with two names, and a server with the same data as another.
     fn is_another(&self, index: usize, server: &Server) -> Result<()> {
         let wrong = |message| Err(Error::new(ErrorKind::Config, "connect", message));
         for (_, met) in self.met().iter().enumerate().filter(|(other, _)| *other != index) {
@@ -87,10 +87,10 @@ impl Votes {
     }
 }
 
-/// A session as the wire to one server sees it.
+/// A session's side of the link to one server.
 pub(super) struct ServerUser {
     pub(super) session: Arc<TryAgainSession<Asking>>,
-    /// Which of the servers it is.
+    /// The number of the server.
     pub(super) index: usize,
 }
 
@@ -109,12 +109,12 @@ impl LinkUser for ServerUser {
             if session.votes.meet(self.index, server) {
                 let server = connection.server_name();
                 tracing::warn!("Redis {server} was started anew, or is another server. It has no vote for a while.");
-                // A renewal tells which locks it forgot.
+                // A renewal finds the locks that the server forgot.
                 self.session.places.doubt();
             }
-            // Noted first and compared then: of two that are greeted at once, one at least sees the other.
+            // Noted first and compared then: if two servers are greeted concurrently, one greeting at least sees the other server.
             session.votes.is_another(self.index, server)?;
-            // As locks are renewed: a user that may not do that is told now, and not once a lock is held.
+            // Sends a renewal without locks: a user without the right to renew receives the error now, and not while it holds a lock.
             connection.run("open session", &session.dialect.renew(Vec::new(), session.opening.ttl)).await?;
             Ok(None)
         })
@@ -124,7 +124,7 @@ impl LinkUser for ServerUser {
         self.session.places.disconnected();
     }
 
-    /// Another server decides from now on in its place, and may not know of what this one granted.
+    /// Another server grants locks in its place from now on, and may not have this server's grants.
     fn demoted(&self) {
         self.session.places.doubt();
     }

@@ -1,5 +1,4 @@
--- Raises a counter of grants, or says only what it stands at. Answers its number, or nothing and why it counts nothing: then nothing has
--- changed.
+-- Raises a counter of grants, or only reads it. Answers its number, or nothing and why it is no counter: then nothing has changed.
 local function count(counter, raises)
   local function ask(call)
     if raises then
@@ -16,7 +15,7 @@ local function count(counter, raises)
       return nil, fault == 'WRONGTYPE' and 'a ' .. redis.call('TYPE', counter).ok or fault
     end
   end
-  -- What is wrong with the server or the user is told as it is.
+  -- Other errors concern the server or the user, and reach the client.
   return ask(redis.call)
 end
 

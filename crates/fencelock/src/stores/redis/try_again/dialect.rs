@@ -1,4 +1,4 @@
-//! What a layout without a queue is: data. Its scripts are asked alike, and answer alike.
+//! The data of a layout without a queue. The scripts of all layouts have the same arguments and answers.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -16,62 +16,63 @@ use crate::store::{Break, Capability, Entry, Expiry, Opening, Owner, PlaceId, Re
 use crate::stores::redis::wire::{Call, Script, is_denied};
 use crate::token::FencingToken;
 
-/// A layout in which the client that finds the key absent has the lock.
+/// A layout in which the client that finds the key absent acquires the lock.
 pub(crate) struct Dialect {
     pub(crate) capability: &'static Capability,
-    /// What stands before a name in its key.
+    /// The text before a name in its key.
     pub(crate) prefix: String,
-    /// The command that takes a free lock: it answers `OK`, or nil for a lock that is not free. `None` where that takes a script.
+    /// The command that takes a free lock, with the answer `OK`, or nil for a held lock. `None` if taking a lock needs a script.
     pub(crate) quick: Option<Quick>,
     pub(crate) marks: &'static Marks,
-    /// The keys that belong to a lock besides its own, which the scripts for that lock are given after it.
+    /// The further keys of a lock, which its scripts receive after its own key.
     pub(crate) beside: OtherKeys,
-    /// How the keys of counters end, where nothing else tells them from those of locks.
+    /// The ending of counter keys, if nothing else distinguishes them from keys of locks.
     pub(crate) counters: Option<String>,
-    /// The channel on which releases of this key are told, where there is one. A session subscribes to those of the names that it waits
-    /// for.
+    /// The channel on which clients publish releases of this key, if there is one. A session subscribes to the channels of the names that
+    /// it waits for.
     pub(crate) channel: Option<fn(key: &str, claim: Claim) -> String>,
     /// The shortest time between two tries for one lock. The longest is three times as much, by chance.
     pub(crate) pause: Duration,
-    /// What a user is told who may not do all of that.
+    /// The error message for a user without the rights for these commands.
     pub(crate) denied: &'static str,
     pub(crate) scripts: &'static LazyLock<Scripts>,
 }
 
-/// The command for this key that makes it `head` and `said` for so long.
+/// The command that sets this key to `head` and `said`, with this ttl.
 pub(crate) type Quick = fn(key: &str, head: &str, said: &str, ttl: Duration) -> Cmd;
 
 /// The other keys that belong to the lock under this key.
 pub(crate) type OtherKeys = Box<dyn Fn(&str) -> Vec<String> + Send + Sync>;
 
-/// The lock of a name, and how its holder is known.
+/// The name of a lock, and the mark of its holder.
 pub(crate) type At<'a> = (&'a Name, String);
 
-/// The request and what it says of itself, of a fencelock.
+/// A fencelock's request, and its text about itself.
 pub(crate) type Ours<'a> = Option<(RequestId, &'a [u8])>;
 
-/// How a holder is known in the server.
+/// The marks of holders in the server.
 pub(crate) struct Marks {
-    /// What no other request has. Scripts compare it with what is under the key.
+    /// The mark of a request, unlike every other. Scripts compare the mark with the value of the key.
     pub(crate) head: fn(RequestId) -> String,
-    /// The request of a fencelock that holds the lock, and what it says of itself; `None` for another client.
+    /// The request of a fencelock that holds the lock, and its text about itself; `None` for another client.
     pub(crate) ours: fn(&Held) -> Ours<'_>,
-    /// What another client's lock is called.
+    /// The words of a listing for another client's lock.
     pub(crate) foreign: &'static str,
     /// The same without an end.
     pub(crate) endless: &'static str,
     /// The type of the keys.
     pub(crate) kind: &'static str,
-    /// With which keys those of fencelocks alone begin, where nothing tells other clients' locks from other keys of that type.
+    /// The beginning of fencelocks' own values, if nothing distinguishes other clients' locks from other keys of that type.
     pub(crate) listed: &'static str,
 }
 
-/// What a dialect teaches the server. `plain/scripts/` says what each is given and answers.
+/// The scripts of a dialect. `plain/scripts/` documents the arguments and answers of each.
 pub(crate) struct Scripts {
     pub(crate) acquire: Script,
     pub(crate) renew: Script,
     pub(crate) leave: Script,
-    /// Releases a lock, and takes it for the next one of the session if nobody else waits; `None` where nobody knows that.
+    /// Releases a lock, and takes it for the next place of the session if no other client waits; `None` if the layout does not show
+    /// waiters.
     pub(crate) pass: Option<Script>,
     /// Readers and writers, in a layout that has them. `renew`, `leave`, `show` and `end` are for these, too.
     pub(crate) shared: Option<Sharing>,
@@ -80,13 +81,13 @@ pub(crate) struct Scripts {
     pub(crate) names: Script,
 }
 
-/// What a dialect of readers and writers teaches the server besides.
+/// The further scripts of a dialect with readers and writers.
 pub(crate) struct Sharing {
-    /// As [`Scripts::acquire`], and told whether to `read` or to `write`.
+    /// As [`Scripts::acquire`], with `read` or `write` as the last argument.
     pub(crate) acquire: Script,
     /// Makes a writer a reader.
     pub(crate) lighten: Script,
-    /// The longest ttl that other clients' renewals leave to a reader.
+    /// The longest ttl of a reader: other clients' renewals end longer ones.
     pub(crate) most_ttl: Duration,
 }
 
@@ -108,7 +109,7 @@ const ONLY_MUTEXES: &str =
 const NO_PERMITS: &str = "this layout knows mutexes, readers and writers: permits need `layout=fair`";
 const LONG_TTL: &str = "read-write locks of this layout need a shorter `ttl_ms`, as renewals of other clients end the whole lock sooner than that";
 
-/// What is under a key.
+/// The content of a key.
 pub(crate) enum Found {
     /// The holders of a lock: none of a free one, several readers.
     Held(Vec<Held>),
@@ -135,11 +136,11 @@ impl Found {
 /// A lock that is held.
 pub(crate) struct Held {
     pub(crate) claim: Claim,
-    /// Who holds it, as it is written.
+    /// The holder's mark, byte for byte.
     pub(crate) by: Vec<u8>,
-    /// That, digested, as the name of another client's grant.
+    /// The digest of the mark, which names another client's grant.
     pub(crate) digest: Vec<u8>,
-    /// What a fencelock says of itself in a place apart; empty where there is none.
+    /// A fencelock's text about itself, if the layout keeps it apart from the mark; else empty.
     pub(crate) said: Vec<u8>,
     pub(crate) expiry: Expiry,
     pub(crate) token: Option<FencingToken>,
@@ -159,7 +160,7 @@ impl Held {
     }
 }
 
-/// What a fencelock's lock says besides its request.
+/// A fencelock's text about itself.
 #[derive(Serialize, Deserialize)]
 struct Said<'a> {
     by: Identity<'a>,
@@ -167,13 +168,13 @@ struct Said<'a> {
     purpose: Option<String>,
 }
 
-/// The owner and the purpose that a fencelock's lock tells of.
+/// Reads the owner and the purpose of a fencelock's lock.
 pub(crate) fn read_said(said: &[u8]) -> Option<(Option<Owner>, Option<String>)> {
     let said: Said<'_> = record::read(said)?;
     Some((said.by.owner(), said.purpose))
 }
 
-/// How a grant of another client is named: by its value's digest.
+/// The id of another client's grant: the digest of its value.
 pub(crate) fn foreign_id(digest: &[u8]) -> Option<RequestId> {
     let digest = std::str::from_utf8(digest).ok()?;
     let part = |from: usize| u64::from_str_radix(digest.get(from..from + 16)?, 16).ok();
@@ -189,13 +190,13 @@ impl Dialect {
         format!("{RECORDS}{}{name}", self.prefix)
     }
 
-    /// How the lines of a session are tried for.
+    /// How a session tries for its lines.
     pub(crate) fn trying(&self) -> Trying {
         let (hears, passes) = (self.channel.is_some(), self.scripts.pass.is_some());
         Trying { pause: self.pause, hears, passes, kind: self.marks.kind }
     }
 
-    /// The key of a lock, and those beside it.
+    /// The key of a lock, and its further keys.
     fn keys(&self, name: &Name) -> Vec<String> {
         let key = self.key(name);
         let mut keys = (self.beside)(&key);
@@ -207,7 +208,7 @@ impl Dialect {
         self.channel.map(|channel| channel(&self.key(name), claim))
     }
 
-    /// Refuses what this layout cannot do, and says what others see of who holds the lock, and for what.
+    /// Refuses an entry that this layout does not support. Returns the text about the holder and its purpose for other clients.
     pub(crate) fn check_entry(&self, entry: &Entry, opening: &Opening) -> Result<String> {
         self.check_name("enter", &entry.name)?;
         self.check(entry.claim, opening.ttl).map_err(|error| error.with("name", &entry.name))?;
@@ -215,7 +216,7 @@ impl Dialect {
         record::text("enter", &said)
     }
 
-    /// Refuses a claim that this layout does not understand, or not of sessions that live so long.
+    /// Refuses a claim that this layout does not support, at all or with this ttl.
     fn check(&self, claim: Claim, ttl: Duration) -> Result<()> {
         let shared = self.scripts.shared.as_ref().filter(|_| self.capability.shared_claims);
         match (claim, shared) {
@@ -230,7 +231,7 @@ impl Dialect {
         }
     }
 
-    /// Refuses a name whose key is that of a counter or of records: what counts would be taken for a lock, or the other way round.
+    /// Refuses a name whose key is that of a counter or of records: clients would take a counter for a lock, or a lock for a counter.
     pub(crate) fn check_name(&self, operation: &'static str, name: &Name) -> Result<()> {
         if self.key(name).starts_with(RECORDS) {
             let message = "what begins so are the records of the breaks of another lock: use another name or prefix";
@@ -247,7 +248,7 @@ impl Dialect {
         self.counters.as_deref().is_some_and(|ending| key.ends_with(ending))
     }
 
-    /// The name of a place, and how its holder is known.
+    /// The name of a place, and the mark of its holder.
     pub(crate) fn at<'a>(&self, place: &'a PlaceId) -> At<'a> {
         (&place.name, (self.marks.head)(place.request))
     }
@@ -263,28 +264,28 @@ impl Dialect {
         if shared.is_none() { call } else { call.arg(if claim.is_reader() { "read" } else { "write" }) }
     }
 
-    /// Whether it is a reader then; `None` where there are none.
+    /// Makes a writer a reader; `None` in a layout without readers. Returns whether the place holds as a reader now.
     pub(crate) fn lighten(&self, place: &PlaceId, said: &str, ttl: Duration) -> Option<Call<bool>> {
         let script = &self.scripts.shared.as_ref()?.lighten;
         let call = call(script, &self.keys(&place.name), plainly).arg((self.marks.head)(place.request));
         Some(call.arg(said).arg(milliseconds(ttl)))
     }
 
-    /// Which of them are lost, in their order.
+    /// Returns the indices of the lost locks, in order.
     pub(crate) fn renew(&self, places: Vec<At<'_>>, ttl: Duration) -> Call<Vec<usize>> {
         let keys: Vec<String> = places.iter().map(|(name, _)| self.key(name)).collect();
         let call = call(&self.scripts.renew, &keys, plainly).arg(milliseconds(ttl));
         places.into_iter().fold(call, |call, (_, head)| call.arg(head))
     }
 
-    /// How many of them were there.
+    /// Returns how many of the locks were there.
     pub(crate) fn leave(&self, places: Vec<At<'_>>) -> Call<usize> {
         let keys: Vec<String> = places.iter().flat_map(|(name, _)| self.keys(name)).collect();
         let call = call(&self.scripts.leave, &keys, plainly);
         places.into_iter().fold(call, |call, (_, head)| call.arg(head))
     }
 
-    /// How many were there, and the grant of who comes next, if it was made.
+    /// Returns how many locks were there, and the grant of the next place, if there is one.
     pub(crate) fn pass(&self, place: &PlaceId, next: &Next<'_>, ttl: Duration) -> Option<Call<(usize, Option<Tried>)>> {
         let call = call(self.scripts.pass.as_ref()?, &self.keys(&place.name), passed);
         let call = call.arg((self.marks.head)(place.request)).arg((self.marks.head)(next.place.request));
@@ -306,8 +307,8 @@ impl Dialect {
             .arg(order.token.map_or_else(String::new, |token| token.get().to_string()))
     }
 
-    /// Where to go on, and keys that begin with `prefix`; it begins at ''. Without a prefix of the layout's own, nothing tells another client's lock
-    /// from any other string.
+    /// Returns the next cursor, and keys that begin with `prefix`. The first cursor is ''. Without a prefix of the layout, nothing
+    /// distinguishes another client's lock from any other string.
     pub(crate) fn names(&self, cursor: &str, prefix: &str) -> Call<(String, Vec<Vec<u8>>)> {
         let escape = |text: &str| {
             text.chars().flat_map(|c| "*?[]\\^".contains(c).then_some('\\').into_iter().chain([c])).collect::<String>()
@@ -327,10 +328,10 @@ fn plainly<T: FromRedisValue>(answer: Value) -> Result<T> {
     redis::from_redis_value(answer).map_err(nonsense)
 }
 
-/// Counters from here on count no tokens: what a script makes of the number is a double.
+/// Counters from here on are no tokens: scripts handle numbers as doubles.
 const COUNTER_LIMIT: u64 = 1 << 51;
 
-/// The number of a grant, as the layout counts them.
+/// Reads the token of a grant.
 fn token(answer: Value) -> Result<FencingToken> {
     let number: i64 = plainly(answer)?;
     u64::try_from(number)
@@ -390,7 +391,7 @@ fn found(answer: Value) -> Result<Found> {
     Ok(Found::Held(vec![held(Claim::MUTEX, parts)?]))
 }
 
-/// Who holds a lock: what is written, its digest, and what else is known.
+/// Reads a holder: its mark, the digest, and the rest of the answer.
 fn held(claim: Claim, mut parts: impl Iterator<Item = Value>) -> Result<Held> {
     let (Some(by), Some(digest)) = (parts.next(), parts.next()) else {
         return Err(nonsense("a holder without a digest"));
@@ -398,7 +399,7 @@ fn held(claim: Claim, mut parts: impl Iterator<Item = Value>) -> Result<Held> {
     let said = parts.next().map(plainly).transpose()?.unwrap_or_default();
     let left: i64 = parts.next().map(plainly).transpose()?.unwrap_or(-1);
     let expiry = u64::try_from(left).map_or(Expiry::Never, |left| Expiry::In(Duration::from_millis(left)));
-    // A counter that counts no tokens keeps nobody from seeing who holds the lock.
+    // A counter that is no token must not hide the holder of the lock.
     let token = parts.next().and_then(|number| token(number).ok());
     Ok(Held { claim, by: plainly(by)?, digest: plainly(digest)?, said, expiry, token })
 }
@@ -413,12 +414,12 @@ fn nonsense(cause: impl ToString) -> Error {
 }
 
 impl Dialect {
-    /// Of errors of the server, what only this layout can say.
+    /// The meaning of the server's errors that are specific to this layout.
     pub(crate) fn meaning(&self, error: &RedisError) -> Option<Meaning> {
         if error.code() == Some("WRONGTYPE") {
             return Some(refused(ErrorKind::Layout, NO_RECORDS));
         }
-        // A command in the middle of a script may be the one.
+        // The refused command may be in the middle of a script.
         is_denied(error).then(|| Meaning { unknown: true, ..refused(ErrorKind::Denied, self.denied) })
     }
 }

@@ -1,4 +1,4 @@
-//! What is under a name, which names there are, and breaking a grant: what needs no session.
+//! Requests without a session: the content of a name's key, the list of names, and breaks.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::store::{Break, Contender, Expiry, Foreign, Grant, Owner, PlaceId, Wai
 use crate::stores::redis::wire::Connection;
 use crate::token::FencingToken;
 
-/// How much of another client's value is shown, in characters.
+/// The part of another client's value that a listing shows, in characters.
 const SHOWN: usize = 64;
 
 pub(crate) fn contender(marks: &Marks, held: &Held) -> Result<Contender> {
@@ -24,7 +24,7 @@ pub(crate) fn contender(marks: &Marks, held: &Held) -> Result<Contender> {
     }
     let digest =
         foreign_id(&held.digest).ok_or_else(|| Error::new(ErrorKind::Layout, "queue", "a digest is no digest"))?;
-    // What another client calls itself is all that there is.
+    // The value of another client has its name for itself, and nothing more.
     let called = held.by.escape_ascii().to_string().chars().take(SHOWN).collect::<String>();
     let owner = Some(Owner::new(digest.client, called, 0));
     let what = if held.expiry == Expiry::Never { marks.endless } else { marks.foreign };
@@ -32,7 +32,7 @@ pub(crate) fn contender(marks: &Marks, held: &Held) -> Result<Contender> {
     Ok(Contender { owner, grant, foreign, expiry: held.expiry, ..Contender::new(digest, held.claim) })
 }
 
-/// Names in one portion of the keys, and where the next one begins; `None` after the last.
+/// Names in a page of the keys, and the cursor of the next page; `None` after the last.
 pub(crate) async fn names(
     connection: &Connection,
     dialect: &Dialect,
@@ -69,7 +69,7 @@ pub(crate) async fn breaks(connection: &Connection, dialect: &Dialect, name: &Na
     Ok(records.into_iter().filter_map(read).collect())
 }
 
-/// Where the key is no list, nobody's break is recorded, and everything else can be said of the lock.
+/// If the key of the records is no list, no break is recorded, and all other facts of the lock stay readable.
 fn no_records<T>(error: Error) -> Result<Vec<T>> {
     if error.kind() != ErrorKind::Layout {
         return Err(error);
@@ -78,7 +78,7 @@ fn no_records<T>(error: Error) -> Result<Vec<T>> {
     Ok(Vec::new())
 }
 
-/// Why a place is gone, if somebody broke it.
+/// The reason of the break, if a user broke this place.
 pub(crate) fn reason(breaks: Vec<Break>, place: &PlaceId, token: Option<FencingToken>) -> Option<Arc<str>> {
     breaks.into_iter().rfind(|order| order.grant().is_of(place, token)).map(|order| order.reason)
 }

@@ -1,5 +1,5 @@
-//! Layouts without a queue: the client that finds the key absent has the lock. Contenders of one session line up among themselves, and the first of
-//! them tries again until it has it. What one layout is besides that is a [`Dialect`]. `NOTES.md` beside this file has the rest.
+//! Layouts without a queue: the client that finds the key absent acquires the lock. Contenders of one session form a line, and the first of
+//! the line tries until it holds the lock. A [`Dialect`] has the rest of a layout. See `NOTES.md` in this folder.
 
 pub(super) mod dialect;
 pub(super) mod inspect;
@@ -38,7 +38,7 @@ impl fmt::Debug for OneServer {
 
 impl Server for OneServer {
     type Session = TryAgainSession<Asking>;
-    /// Where keys are listed from.
+    /// The cursor of a listing of keys.
     type Listed = String;
 
     fn capability(&self) -> &Capability {

@@ -1,4 +1,4 @@
-//! A session of a layout without a queue as the wire sees it, and how it asks.
+//! A session of a layout without a queue: its side of the link, and its requests.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl LinkUser for Reader {
     }
 }
 
-/// What the server is asked for a session, in the words of its layout.
+/// The requests of a session, by the scripts of its layout.
 pub(super) struct Asking {
     pub(super) dialect: Arc<Dialect>,
     pub(super) opening: Opening,
@@ -97,8 +97,8 @@ impl UnqueuedBackend for Asking {
 
     async fn hear(&self, connection: &Connection, places: &Places, work: &Work) {
         let clock = &self.opening.clock;
-        // First, as what somebody waits for again may be among them. One that is heard for no reason costs a message for each release,
-        // and nothing else.
+        // Unsubscribes first, as a caller may wait again for such a name. A needless subscription costs a message for each release, and
+        // nothing else.
         join_all(work.ignore.iter().map(async |channel| drop(connection.unsubscribe(channel).await))).await;
         join_all(work.listen.iter().map(|(name, claim)| async move {
             let Some(channel) = self.dialect.channel(name, *claim) else { return };
@@ -115,7 +115,7 @@ impl UnqueuedBackend for Asking {
     }
 }
 
-/// A session as the wire sees it.
+/// A session's side of the link.
 pub(super) struct SessionUser(pub(super) Arc<TryAgainSession<Asking>>);
 
 impl LinkUser for SessionUser {
@@ -123,7 +123,7 @@ impl LinkUser for SessionUser {
         self.0.backend.dialect.scripts.all()
     }
 
-    /// One on which nobody speaks: it tells whether the user may subscribe.
+    /// A channel without messages: subscribing to it shows whether the user may subscribe.
     fn channel(&self) -> Option<String> {
         let channel = self.0.backend.dialect.channel?;
         Some(channel(&format!("fencelock:{:016x}", self.0.opening.owner.client), Claim::MUTEX))
@@ -142,10 +142,10 @@ impl LinkUser for SessionUser {
                 self.0.places.end(loss);
             }
             if !self.0.is_open() {
-                // As locks are renewed: a user that may not do that is told now, and not once a lock is held.
+                // Sends a renewal without locks: a user without the right to renew receives the error now, and not while it holds a lock.
                 connection.run("open session", &self.0.backend.dialect.renew(Vec::new(), self.0.opening.ttl)).await?;
                 if let Some(channel) = self.channel() {
-                    // As releases are told.
+                    // Publishes as a release does, for the same reason.
                     connection.command("open session", redis::cmd("PUBLISH").arg(channel).arg("")).await?;
                 }
                 self.0.confirm(sent);
@@ -159,13 +159,13 @@ impl LinkUser for SessionUser {
         self.0.places.heard(channel);
     }
 
-    /// A holder asks at once whether its locks are still there: the server may have been started anew.
+    /// A holder asks at once whether its locks are still there: the server may have restarted.
     fn disconnected(&self, _: u64) {
         self.0.places.disconnected();
         self.0.places.doubt();
     }
 
-    /// Another server decides from now on, and may not know of what this one granted.
+    /// Another server grants locks from now on, and may not have this server's grants.
     fn demoted(&self) {
         self.0.places.end(Loss::Demoted);
     }

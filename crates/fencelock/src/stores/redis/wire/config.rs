@@ -1,4 +1,4 @@
-//! What a `redis:`, `rediss:` or `redis+unix:` URL may say of the server.
+//! Reads the server from a `redis:`, `rediss:` or `redis+unix:` URL.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::store::StoreUrl;
 use crate::store::secret::{Secret, TWO_PASSWORDS};
 use crate::stores::redis::sentinel::Sentinels;
 
-/// The port of a server that says nothing else.
+/// The default port of a server.
 const PORT: u16 = 6379;
 
 /// A user and a password.
@@ -22,11 +22,11 @@ type Identity = (Option<String>, Option<Secret>);
 pub(crate) enum Address {
     Tcp(HostPort),
     Unix(String),
-    /// Where Sentinels say.
+    /// The primary that Sentinels name.
     Primary(Sentinels),
 }
 
-/// How a server is reached and used.
+/// The address of a server, its credentials and its options.
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(super) address: Address,
@@ -42,8 +42,8 @@ pub(crate) struct Config {
     pub(super) naming: Naming,
 }
 
-/// How the server is named: as one of several masters that know nothing of each other, by an address, which may lead to another server
-/// soon, or by Sentinels, which may be late.
+/// How the server is named: as one of several independent masters, by an address, which may lead to another server soon, or by Sentinels,
+/// which may be late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Naming {
     Master,
@@ -52,8 +52,8 @@ pub(super) enum Naming {
 }
 
 impl Config {
-    /// One for each of the servers that `url` names, in the same way. The credentials in front of the first server are those of all
-    /// that have none of their own.
+    /// A configuration for each server in `url`, with the same options. A server without credentials of its own has the credentials of the
+    /// first server.
     pub(crate) fn each_from_url(mut url: StoreUrl, is_secure: bool, known: &[&str]) -> Result<Vec<Self>> {
         let tls = if is_secure { Some(Tls::from_url(&mut url, None)?) } else { None };
         let secret = url.take_secret()?;
@@ -74,7 +74,7 @@ impl Config {
         each.collect()
     }
 
-    /// What is left of `url` once a layout took what concerns it; `known` are the options of both.
+    /// Reads the rest of `url` after a layout took its options; `known` are the options of both.
     pub(crate) fn from_url(mut url: StoreUrl, known: &[&str]) -> Result<Self> {
         let secret = url.take_secret()?;
         let identity = credentials(url.credentials(), secret.as_ref())?;
@@ -113,12 +113,12 @@ impl Config {
         Self { db, min_replicas, naming, ..Self::new(Address::Primary(sentinels), tls, identity) }
     }
 
-    /// The server at this address, in the same way.
+    /// The server at this address, with the same options.
     pub(crate) fn at(&self, server: HostPort) -> Self {
         Self { address: Address::Tcp(server), ..self.clone() }
     }
 
-    /// The address that worked last is not dialled before others any more.
+    /// Forgets the address that worked last, so that it is not dialled first.
     pub(super) fn forget_address(&self) {
         if let Address::Tcp(server) = &self.address {
             self.addresses.forget(server);

@@ -1,4 +1,4 @@
-//! One connection: requests that share it.
+//! A connection, which requests share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,22 +20,22 @@ use crate::store::Tasks;
 use crate::stores::redis::sentinel::{Messages, Replicas, needs_replicas};
 use crate::time::Clock;
 
-/// One connection to the server. Dropped, it is closed, whatever is on its way.
+/// A connection to the server. A drop closes it, even with requests under way.
 pub(crate) struct Connection {
     wire: MultiplexedConnection,
     traffic: Arc<Traffic>,
     task: AbortHandle,
     user: Arc<dyn LinkUser>,
     server_name: String,
-    /// The word of its replicas, which answers need to count; `None` where they need none.
+    /// The acknowledgements of the server's replicas, which answers need to count; `None` if answers need none.
     pub(super) replicas: Option<Replicas>,
-    /// Which connection of its link it is, from 1.
+    /// The number of the connection in its link, from 1.
     pub(crate) number: u64,
 }
 
 impl Connection {
-    /// Connects for `user`, and says who we are; `tasks` drive the connection. Subscribes to the user's channel. The sender in the
-    /// answer starts the chores that are sent through it.
+    /// Connects and logs in for `user`; `tasks` drive the connection. Subscribes to the user's channel. The returned sender starts the
+    /// chores that it receives.
     pub(super) async fn open(
         config: &Config,
         user: &Arc<dyn LinkUser>,
@@ -60,12 +60,12 @@ impl Connection {
         Ok((connection, chores, messages))
     }
 
-    /// Hears one more channel until it is unsubscribed or the connection ends. Only for users who have a channel from the start.
+    /// Subscribes to a further channel, until the connection ends. Only for users with a channel from the start.
     pub(crate) async fn subscribe(&self, channel: &str) -> Result<()> {
         self.command("subscribe", redis::cmd("SUBSCRIBE").arg(channel)).await.map(drop)
     }
 
-    /// Hears that channel no more.
+    /// Ends the subscription to a channel.
     pub(crate) async fn unsubscribe(&self, channel: &str) -> Result<()> {
         self.command("unsubscribe", redis::cmd("UNSUBSCRIBE").arg(channel)).await.map(drop)
     }
@@ -79,7 +79,7 @@ impl Connection {
         &self.server_name
     }
 
-    /// What the server says of itself; nothing if that is forbidden.
+    /// The server's answer to INFO; empty if the user may not run INFO.
     pub(super) async fn server(&self) -> Result<Server> {
         match self.send(&redis::cmd("INFO")).await {
             Ok(info) => Ok(Server::answered(info)),
@@ -112,7 +112,7 @@ impl Connection {
         loaded.map(drop).map_err(|error| fault("load scripts", &error))
     }
 
-    /// Runs a script. One that the server forgot is loaded, and run once more.
+    /// Runs a script. Loads a script that the server forgot, and runs it again.
     pub(crate) async fn run<R>(&self, operation: &'static str, call: &Call<R>) -> Result<R> {
         let mut answer = self.send(call.command()).await;
         if answer.as_ref().is_err_and(is_unknown_script) {
@@ -131,7 +131,8 @@ impl Connection {
         Ok(value)
     }
 
-    /// Completes once the answer to this request counts: once enough replicas have it. Without its second connection, this one ends.
+    /// Completes once the answer to this request counts: once enough replicas have acknowledged. If the second connection ended, ends this
+    /// connection.
     pub(crate) async fn counts(&self, operation: &str) -> Result<()> {
         let Some(replicas) = self.replicas.as_ref().filter(|_| needs_replicas(operation)) else { return Ok(()) };
         replicas.acknowledged().await.inspect_err(|_| {
@@ -156,7 +157,8 @@ impl Connection {
         answer
     }
 
-    /// Another server decides now. Ends the connection, so that the next request makes one, to wherever the address leads by then.
+    /// Another server grants locks now. Ends the connection, so that the next request connects to the server that the address leads to by
+    /// then.
     fn is_a_replica(&self) {
         self.user.demoted();
         self.end();

@@ -8,13 +8,13 @@ use crate::error::Result;
 use crate::kit::dial::unreachable;
 use crate::time::Clock;
 
-/// Whatever bytes go through.
+/// A stream of bytes.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Connects, without a word to the server but those of TLS, and has `greet` say the first ones; where a name has several addresses, the
-/// first greeting that is answered wins.
+/// Connects, with the TLS handshake if there is one, and calls `greet`, which sends the first requests. If a name has several addresses,
+/// the first greeting with an answer wins.
 pub(super) async fn dial<T, F: Future<Output = Result<T>>>(
     config: &Config,
     clock: &dyn Clock,

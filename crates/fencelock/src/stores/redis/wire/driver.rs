@@ -1,4 +1,4 @@
-//! The one task of a connection: it drives it, hears messages, and notices that nothing is heard any more.
+//! The task of a connection: drives requests and answers, receives messages, and detects a silent server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use super::handshake::Driver;
 use super::user::{Chores, LinkUser};
 use crate::time::Clock;
 
-/// What goes on on a connection.
+/// Counts the requests and answers of a connection.
 #[derive(Default)]
 pub(super) struct Traffic {
     /// Requests whose callers wait, or have not looked at the answer yet.
@@ -56,7 +56,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The task of a connection: everything that is awaited on its behalf.
+/// The task of a connection: runs its driver, its chores and the check for silence.
 pub(super) async fn drive(
     (requests, driver): (MultiplexedConnection, Driver),
     chores: oneshot::Receiver<Chores>,
@@ -71,9 +71,9 @@ pub(super) async fn drive(
             Err(_) => std::future::pending().await,
         }
     };
-    // Told however it ends: also when the task is dropped.
+    // Reports the end in every case: also when the task is dropped.
     let _notice = EndNotice { traffic: &traffic, user: &*user, number };
-    // The driver first: mostly it is what woke the task.
+    // The driver first: most wake-ups are for the driver.
     tokio::select! {
         biased;
         () = driver => {}
@@ -95,7 +95,8 @@ impl Drop for EndNotice<'_> {
     }
 }
 
-/// Completes when a question is not answered for half of `patience`, nor anything else `heard`; asks as often, if it likes.
+/// Completes when neither a question has an answer within half of `patience`, nor `heard` changes. Asks once in that time, if `ask` returns
+/// a question.
 async fn unanswered<A>(ask: impl Fn() -> Option<A>, heard: impl Fn() -> usize, clock: &dyn Clock, patience: Duration)
 where
     A: Future<Output = RedisResult<Value>>,
@@ -116,8 +117,8 @@ where
     }
 }
 
-/// Completes when somebody waits, and neither a question is answered nor anything that was asked before it. A task that stands
-/// still and looks at no answer waits as well, so waiting alone proves nothing.
+/// Completes when a caller waits, and neither a PING nor an earlier request has an answer. A caller whose task stands still and looks at no
+/// answer waits as well, so waiting alone proves nothing.
 async fn silence(wire: MultiplexedConnection, traffic: &Traffic, clock: &dyn Clock, patience: Duration) {
     let ping = || {
         let mut wire = wire.clone();
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
     use crate::stores::memory::VirtualClock;
 
-    /// Whether a connection that answers no question is given up within ten times its patience, if so much is heard of it.
+    /// Whether a connection without an answer to questions is given up within ten times its patience, if it has `heard` so much.
     fn is_given_up(heard: impl Fn() -> usize) -> bool {
         let (clock, patience) = (VirtualClock::new(), Duration::from_secs(1));
         let given_up = unanswered(|| Some(std::future::pending()), heard, &clock, patience);

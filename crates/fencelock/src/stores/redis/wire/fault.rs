@@ -1,4 +1,5 @@
-//! The server's errors and the client crate's as the store's: one function, so that nothing is retryable by accident.
+//! Maps the errors of the server and of the client crate to the store's errors, in a single function, so that none is retryable by
+//! accident.
 
 use redis::{ErrorKind as Wire, RedisError, ServerErrorKind};
 
@@ -6,7 +7,7 @@ use super::user::LinkUser;
 use crate::error::{Error, ErrorKind};
 use crate::kit::fault::{Meaning, passing, refused};
 
-/// What became of a request that failed with `error`, which is told as the cause in words.
+/// The error of a request that failed with `error`, whose text is the cause.
 pub(crate) fn fault(operation: &'static str, error: &RedisError) -> Error {
     let meaning = match error.code() {
         Some(code) => said(code, error.detail().unwrap_or_default()),
@@ -15,12 +16,12 @@ pub(crate) fn fault(operation: &'static str, error: &RedisError) -> Error {
     meant(operation, error, &meaning)
 }
 
-/// The same of an error that is known to mean this.
+/// The same for an error with this meaning.
 pub(super) fn meant(operation: &'static str, error: &RedisError, meaning: &Meaning) -> Error {
     meaning.of(operation).with("cause", told(error))
 }
 
-/// What became of a greeting that failed with `error`. Nothing was asked for yet that could have taken effect.
+/// The error of a greeting that failed with `error`. No request that could take effect was sent yet.
 pub(super) fn no_greeting(error: &RedisError) -> Error {
     if is_old_protocol(error) {
         return meant("connect", error, &refused(ErrorKind::Unsupported, OLD_PROTOCOL));
@@ -35,28 +36,28 @@ const OLD_PROTOCOL: &str =
     "the server knows only the older protocol, RESP2: use Redis 6.0 or newer, or Valkey, and leave HELLO its name";
 const HUNG_UP: &str = "the server closed the connection before it answered: it may be starting or stopping, have as many clients as it takes (maxclients), or be in protected mode";
 
-/// How servers say, of a command inside a script, that the user may not run it, or not on these keys or channels.
+/// The texts of servers if the user may not run a command inside a script, or not on these keys or channels.
 const DENIED_WORDS: &[&str] = &["NOPERM", "user executing the script", "ACL failure in script"];
-/// How servers say that they do not know a command inside a script: it was renamed, or the server is another one.
+/// The texts of servers without a command inside a script: an administrator renamed the command, or the server is of another kind.
 const UNKNOWN_WORDS: &[&str] = &["nknown Redis command", "nknown command"];
 
 const DENIED: &str = "the access control list does not allow it: docs/stores.md has the rules that a user needs";
 const UNKNOWN: &str = "the server does not know a command that this store needs";
 
-/// The script is not known to the server (any more).
+/// The server does not have the script (any more).
 pub(super) fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == Wire::Server(ServerErrorKind::NoScript)
 }
 
-/// Only a replica says so: what is asked for has to be asked of somebody else.
+/// Only a replica answers so: the request has to go to another server.
 pub(crate) fn is_of_a_replica(error: &RedisError, user: &dyn LinkUser) -> bool {
-    // What a script of the layout refuses names a key, which may say anything.
+    // A refusal by a script of the layout names a key, which may hold any text.
     let within_a_script = || word_of_a_script(error.detail()?).filter(|_| user.meaning(error).is_none());
     let code = if error.code() == Some("ERR") { within_a_script() } else { error.code() };
     matches!(code, Some("READONLY" | "MASTERDOWN"))
 }
 
-/// The user may not do that.
+/// The user has no right to run the command.
 pub(crate) fn is_denied(error: &RedisError) -> bool {
     let code = if error.code() == Some("ERR") { error.detail().and_then(word_of_a_script) } else { error.code() };
     code == Some("NOPERM")
@@ -67,7 +68,7 @@ pub(crate) fn is_unknown_command(error: &RedisError) -> bool {
     error.detail().is_some_and(|detail| UNKNOWN_WORDS.iter().any(|word| detail.contains(word)))
 }
 
-/// What a server says in one word, or, of a command inside a script, among others.
+/// The code of a server's error; for a command inside a script, the code stands among other words.
 fn word_of_a_script(detail: &str) -> Option<&'static str> {
     let is = |words: &[&str]| words.iter().any(|word| detail.contains(word));
     let plain = ["READONLY", "NOREPLICAS", "MISCONF"].into_iter().find(|word| detail.contains(word));
@@ -81,7 +82,7 @@ fn is_old_protocol(error: &RedisError) -> bool {
     error.kind() == Wire::RESP3NotSupported || error.code() == Some("NOPROTO") || unknown
 }
 
-/// What the server said, without what it quotes of the request: that may hold a password.
+/// The text of the server's error, without its quote of the request: that may hold a password.
 fn told(error: &RedisError) -> String {
     let told = error.to_string();
     let shown = told.split(", with args beginning with").next().unwrap_or_default();
@@ -91,7 +92,7 @@ fn told(error: &RedisError) -> String {
 const BECAME_A_REPLICA: &str =
     "the server has become a replica, which takes no locks: name the primary, or an address that follows it";
 
-/// What the server said.
+/// The meaning of the server's error.
 fn said(code: &str, detail: &str) -> Meaning {
     use ErrorKind::{Denied, Exhausted, Unreachable};
     let within_a_script = || word_of_a_script(detail).filter(|_| code == "ERR");
@@ -101,7 +102,7 @@ fn said(code: &str, detail: &str) -> Meaning {
             Denied,
             "the server wants a password: in the URL before the host, as user:password, or as :password for the default user",
         ),
-        // A command in the middle of a script may be the one.
+        // The refused command may be in the middle of a script.
         "NOPERM" => Meaning { unknown: true, ..refused(Denied, DENIED) },
         "DENIED" => refused(
             Denied,
@@ -142,7 +143,7 @@ fn said(code: &str, detail: &str) -> Meaning {
     }
 }
 
-/// What happened without a word of the server.
+/// The meaning of an error without a reply of the server.
 fn happened(kind: Wire) -> Meaning {
     let lost = |message| Meaning { unknown: true, ..passing(ErrorKind::Unreachable, message) };
     match kind {

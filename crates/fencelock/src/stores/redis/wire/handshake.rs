@@ -1,4 +1,4 @@
-//! The first words on a connection: the protocol and who we are.
+//! The handshake of a connection: the protocol and the credentials.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::fault::no_greeting;
 use crate::error::Result;
 use crate::time::Clock;
 
-/// How many requests may be on their way to the task that sends them; more wait for room.
+/// How many requests may wait for the task that sends them; further callers wait for room.
 const ROOM: usize = 4096;
 
-/// What a connection shows of itself in `CLIENT LIST`.
+/// The name and version of the client library in `CLIENT LIST`.
 const NAME: (&str, &str) = ("fencelock", env!("CARGO_PKG_VERSION"));
 
-/// What sends requests and reads answers; it has to be polled.
+/// Sends requests and reads answers while it is polled.
 pub(crate) type Driver = BoxFuture<'static, ()>;
 
 /// Receives each message that the server sends unasked.
@@ -39,7 +39,7 @@ async fn greet(
     pushed: Option<&Pushed>,
 ) -> Result<(MultiplexedConnection, Driver)> {
     let identity = identity(config).await?;
-    // Who waits has a deadline of its own: an answer that is late is still an answer.
+    // A waiting caller has a deadline of its own: a late answer is still an answer.
     let mut settings = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
         .set_response_timeout(None)

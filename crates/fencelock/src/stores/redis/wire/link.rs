@@ -1,4 +1,4 @@
-//! The way to a Redis server: how a connection is made, and that it is made for one user.
+//! The link to a Redis server: makes connections for one user.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,31 +20,31 @@ use crate::store::{Opening, Tasks};
 use crate::stores::redis::sentinel::{Replicas, Sentinels, hand_on};
 use crate::time::Clock;
 
-/// The pause before a server is looked for again, unless there is news.
+/// The pause before the next search for a server, unless there is news.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The way to one server, for one user.
+/// The link of one user to a server.
 pub(crate) type Link = Reconnect<Dialler>;
 
-/// How a connection to one server is made for one user.
+/// Makes connections to a server for one user.
 pub(crate) struct Dialler {
     config: Arc<Config>,
     clock: Arc<dyn Clock>,
-    /// How long a connection may be silent. A session that lives longer may have it be silent longer.
+    /// How long a connection may be silent. The limit is longer for a session with a longer ttl.
     silence: Duration,
     user: Arc<dyn LinkUser>,
-    /// Where the connections' tasks run; `None` for wherever one is made.
+    /// The runtime of the connections' tasks; `None` for the runtime of the caller that connects.
     tasks: Option<Tasks>,
-    /// How long a connection may take to be made.
+    /// How long the client may take to connect.
     patience: Duration,
-    /// Why the last server that was found gave no connection.
+    /// The error of the last server that was found.
     unfit: Mutex<Option<Error>>,
 }
 
-/// A connection that is ready but for what is done on it until it ends.
+/// A connection whose chores have not started yet.
 type Ready = (Arc<Connection>, oneshot::Sender<Chores>, Chores);
 
-/// A way for `user`, whose session is opened with `opening`, if it has one.
+/// A link for `user`, whose session is opened with `opening`, if it has one.
 pub(crate) fn link(config: &Arc<Config>, user: Arc<dyn LinkUser>, opening: Option<&Opening>) -> Arc<Link> {
     let Bounds { clock, patience, silence, tasks } = Bounds::of(opening);
     let (config, unfit) = (Arc::clone(config), Mutex::default());
@@ -78,7 +78,7 @@ impl Dial for Dialler {
 }
 
 impl Dialler {
-    /// Connects to the server that is found to take locks. Before one is, tries again within the time that a connection may take.
+    /// Searches the server that takes locks, and connects to it. Repeats the search within the time that a connection may take.
     async fn find(&self, sentinels: &Sentinels, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
         loop {
             let found = sentinels.find(&*self.clock, self.patience / 2).await;
@@ -124,7 +124,7 @@ impl Dialler {
         let (mut connection, sender, messages) = opened?;
         let server = connection.server().await?;
         if let Err(unfit) = server.check(config, self.user.only_looks()) {
-            // Another server of the same name may be fit.
+            // Another server with the same name may be fit.
             config.forget_address();
             return Err(unfit);
         }
@@ -143,7 +143,7 @@ impl Dialler {
     }
 }
 
-/// Has the chores done until the connection ends, which it does once the locks have moved to another server.
+/// Runs the chores until the connection ends. The connection ends once the locks have moved to another server.
 fn begin((connection, sender, chores): Ready, moved: BoxFuture<'static, ()>) -> Arc<Connection> {
     let chores = async {
         tokio::select! {
@@ -151,7 +151,7 @@ fn begin((connection, sender, chores): Ready, moved: BoxFuture<'static, ()>) -> 
             () = chores.then(|()| pending()) => {}
         }
     };
-    // The task that would do them has ended if nobody takes them.
+    // If the receiver is gone, the connection's task has ended already.
     let _ = sender.send(chores.boxed());
     connection
 }

@@ -1,5 +1,5 @@
-//! The way to one Redis server and what goes over it, whatever the layout: addresses, TLS, connections, the server's faults and what it
-//! says of itself. It imports nothing of a layout; a [`LinkUser`] is all that it knows of one.
+//! The wire to a Redis server, for all layouts: addresses, TLS, connections, the server's errors and its INFO. The module imports nothing
+//! of a layout: layouts implement [`LinkUser`].
 
 mod config;
 mod connection;

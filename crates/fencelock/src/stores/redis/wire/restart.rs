@@ -1,4 +1,4 @@
-//! Whether the server behind a new connection was started anew: it may have forgotten what it granted.
+//! Detects a restart of the server behind a new connection: the server may have forgotten its grants.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::store::{Capability, Loss, Presumption};
 pub(crate) struct RestartWatch(Mutex<Option<Era>>);
 
 impl RestartWatch {
-    /// Whether the server tells its `run_id`.
+    /// Whether the server says its `run_id`.
     pub(crate) fn sees_restarts(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Notes `server`. Returns why nothing that was confirmed until `ago` can be relied on: another process answers, the server was a replica
-    /// meanwhile, or it does not say.
+    /// Notes `server`. Returns why confirmations until `ago` no longer hold: another process answers, the server was a replica meanwhile,
+    /// or it does not say.
     pub(crate) fn met(&self, server: &Server, ago: Duration) -> Option<Loss> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = server.era();
@@ -25,7 +25,7 @@ impl RestartWatch {
             (Some(before), Some(now)) if before == now => None,
             (Some((before, _)), Some((now, None))) if before == now => None,
             (Some((before, _)), Some((now, _))) if before == now => Some(Loss::Demoted),
-            // It ran beside the one that confirmed last.
+            // This server ran while another one confirmed last.
             (Some(_), Some(_)) if server.ran_before(ago) => Some(Loss::Replaced),
             (Some(_), Some(_)) => Some(Loss::Restarted),
             _ => Some(Loss::PerhapsRestarted),
@@ -33,7 +33,7 @@ impl RestartWatch {
     }
 }
 
-/// What is promised to a user who may not run INFO, which tells the `run_id`.
+/// The capability for a user who may not run INFO, which has the `run_id`.
 pub(crate) fn without_info(capability: &Capability) -> Capability {
     Capability {
         presumes: &[Presumption::MemoryKept, Presumption::ClockSteady, Presumption::NoConnectionBreaks],

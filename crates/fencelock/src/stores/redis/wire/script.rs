@@ -1,4 +1,4 @@
-//! Scripts as the server keeps them, and calls of them. No I/O: a [`Connection`](super::connection::Connection) sends them.
+//! Scripts, and calls of them. No I/O: a [`Connection`](super::connection::Connection) sends them.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use redis::{Cmd, Value};
 
 use crate::error::Result;
 
-/// One script, as the server keeps it.
+/// A script, which the server keeps by its digest.
 pub(crate) struct Script {
     /// The name of its file.
     pub(crate) name: &'static str,
@@ -20,7 +20,7 @@ impl Script {
         Self { name, source, digest: redis::Script::new(source).get_hash().to_owned() }
     }
 
-    /// Teaches the server the script. Repeatable.
+    /// Loads the script into the server. Repeatable.
     pub(crate) fn load(&self) -> Cmd {
         let mut command = redis::cmd("SCRIPT");
         command.arg("LOAD").arg(self.source);
@@ -34,7 +34,7 @@ impl fmt::Debug for Script {
     }
 }
 
-/// A script with its keys and arguments, and how its answer is read.
+/// A script with its keys and arguments, and the reader of its answer.
 #[derive(Clone)]
 pub(crate) struct Call<R> {
     script: &'static Script,
@@ -54,20 +54,20 @@ impl<R> Call<R> {
         self
     }
 
-    /// The script by its digest; the server answers `NOSCRIPT` when it does not know it, and has done nothing then.
+    /// Calls the script by its digest; a server without the script answers `NOSCRIPT`, and changed nothing then.
     pub(crate) fn command(&self) -> &Cmd {
         &self.command
     }
 
-    /// Which script it is, to be loaded after a `NOSCRIPT`.
+    /// The script, to load after a `NOSCRIPT`.
     pub(crate) fn script(&self) -> &'static Script {
         self.script
     }
 
-    /// What the answer says.
+    /// Reads the answer.
     ///
     /// # Errors
-    /// `Layout` for what no script answers.
+    /// `Layout` for an answer that no script gives.
     pub(crate) fn read(&self, answer: Value) -> Result<R> {
         (self.read)(answer)
     }

@@ -1,4 +1,4 @@
-//! What a server says of itself, and whether it can be trusted with locks.
+//! Reads a server's INFO, and checks whether the server can keep locks.
 
 use std::time::Duration;
 
@@ -10,27 +10,28 @@ use crate::error::{Error, ErrorKind, Result};
 /// The oldest release that speaks RESP3.
 const OLDEST: (u32, u32) = (6, 0);
 
-/// The `run_id`, which every start draws anew, and the stream of changes that the server took over from the primary before it: a server that
-/// was a replica meanwhile has another one.
+/// The `run_id`, which is new after every start, and the id of the replication stream that the server took over at its promotion: a server
+/// that was a replica meanwhile has another one.
 pub(super) type Era = (String, Option<String>);
 
-/// What `INFO` says. What it does not say is `None`: it may be forbidden.
+/// The fields of `INFO`. A missing field is `None`: the user may not run INFO.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Server {
     version: Option<(u32, u32)>,
     mode: Option<String>,
     role: Option<String>,
     primary: Option<String>,
-    /// Another one after every start.
+    /// New after every start.
     pub(crate) run_id: Option<String>,
-    /// The stream of changes that it sends to its replicas; a replica has that of its primary.
+    /// The id of the replication stream to its replicas; a replica has the id of its primary.
     pub(crate) replication: Option<String>,
-    /// The stream that it received until it was promoted last; `None` where it never was, or forgot that after an hour without replicas.
+    /// The id of the stream that the server received until its last promotion; `None` without a promotion, or if the server forgot it after
+    /// an hour without replicas.
     promoted_from: Option<String>,
-    /// For how long the process runs, in whole seconds. The server computes it from its wall clock, which may be set.
+    /// The age of the process, in whole seconds. The server computes the age from its wall clock, which may be set.
     uptime: Option<Duration>,
     loading: bool,
-    /// Of all keys, in bytes; 0 for no limit.
+    /// The limit for all keys, in bytes; 0 for no limit.
     memory_limit: u64,
     eviction: Option<String>,
 }
@@ -67,7 +68,7 @@ impl Server {
         }
     }
 
-    /// Whether another server decides.
+    /// Whether another server grants locks.
     pub(crate) fn is_replica(&self) -> bool {
         self.role.as_deref() == Some("slave")
     }
@@ -76,24 +77,24 @@ impl Server {
         self.run_id.is_some() && self.run_id == other.run_id
     }
 
-    /// The server between two of its promotions; `None` where it does not say.
+    /// The server between two of its promotions; `None` if INFO does not say.
     pub(super) fn era(&self) -> Option<Era> {
         Some((self.run_id.clone()?, self.promoted_from.clone()))
     }
 
-    /// Whether it ran already so long ago. It counts whole seconds, and its own start by those: two less are not told apart.
+    /// Whether the server ran already so long ago. The server counts whole seconds, its start too, so the answer needs two seconds more.
     pub(crate) fn ran_before(&self, ago: Duration) -> bool {
         self.uptime.is_some_and(|uptime| uptime > ago.saturating_add(Duration::from_secs(2)))
     }
 
-    /// What is left of so long a time since its start. It counts whole seconds, and its own start by those: two more are waited for,
-    /// and all of the time where it does not say.
+    /// The rest of so long a time since the server's start. The server counts whole seconds, its start too, so the rest is two seconds
+    /// longer. Without an age, the rest is all of the time.
     pub(crate) fn rest_of(&self, time: Duration) -> Duration {
         let uptime = self.uptime.unwrap_or_default();
         time.saturating_add(Duration::from_secs(2)).saturating_sub(uptime).min(time)
     }
 
-    /// Refuses a server that cannot keep locks, or, with `only_looks`, cannot show any, and says what to use instead.
+    /// Refuses a server that cannot keep locks, or, with `only_looks`, cannot show any. The error names the alternative.
     pub(super) fn check(&self, config: &Config, only_looks: bool) -> Result<()> {
         let refuse =
             |kind, message: &'static str| Error::new(kind, "connect", message).with("server", format!("{config:?}"));
@@ -122,7 +123,7 @@ impl Server {
         }
         if self.is_replica() {
             let message = "this is a replica, which takes no locks: name its primary, or an address that follows it";
-            // An address may lead to the primary soon: name servers and proxies learn late of a failover.
+            // An address may lead to the primary soon: name servers and proxies follow a failover late.
             let leads_there = config.naming != Naming::Master;
             let error = refuse(if leads_there { ErrorKind::Unreachable } else { ErrorKind::Denied }, message);
             let error = error.with("primary", self.primary.as_deref().unwrap_or("unknown"));
@@ -135,10 +136,10 @@ impl Server {
         self.check_eviction().map_err(|error| error.with("server", format!("{config:?}")))
     }
 
-    /// A server that throws keys away when it is full throws locks away.
+    /// Refuses a server that evicts keys when it is full, and locks with them.
     fn check_eviction(&self) -> Result<()> {
         let Some(policy) = self.eviction.as_deref().filter(|policy| *policy != "noeviction") else { return Ok(()) };
-        // A limit may be set later: nobody who holds a lock then is asked again.
+        // A later memory limit takes effect without a new check of clients that hold locks.
         if self.memory_limit == 0 && !policy.starts_with("allkeys") {
             tracing::warn!(
                 policy,

@@ -1,4 +1,4 @@
-//! What the scripts answer.
+//! The answers of the scripts.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -22,25 +22,25 @@ pub(in crate::stores::redis::fair) enum Open {
 pub(in crate::stores::redis::fair) enum Renewed {
     /// The session lives.
     Alive {
-        /// These grants of it were broken, and are told until they are acknowledged.
+        /// Broken grants of the session, which each answer repeats until the session acknowledges them.
         broken: Vec<Broken>,
-        /// These of the buckets that were asked for are not those in which it was granted its places.
+        /// Buckets of the request that are not the ones in which the session was granted its places.
         lost: Vec<LostBucket>,
     },
-    /// It is gone, and everything that hung on it.
+    /// The session is gone, with all its places.
     Gone,
 }
 
 /// A bucket that is gone, or was made anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::stores::redis::fair) struct LostBucket {
-    /// Which of those that were asked for, from 0.
+    /// The index of the bucket in the request, from 0.
     pub(in crate::stores::redis::fair) index: usize,
-    /// The first number that was drawn in the new one.
+    /// The first number of the new bucket.
     pub(in crate::stores::redis::fair) born: Option<u64>,
 }
 
-/// One contender of a queue.
+/// A contender of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::stores::redis::fair) struct Shown {
     pub(in crate::stores::redis::fair) id: RequestId,
@@ -58,25 +58,25 @@ pub(in crate::stores::redis::fair) struct Shown {
 /// Part of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::stores::redis::fair) struct Page {
-    /// How many are in the queue, the dead included who were not cleared away yet.
+    /// The length of the queue, with dead contenders that were not cleared away yet.
     pub(in crate::stores::redis::fair) queued: usize,
-    /// How many of those looked at are dead.
+    /// How many of the contenders that the script looked at are dead.
     pub(in crate::stores::redis::fair) dead: usize,
-    /// How many of the living were left out.
+    /// How many living contenders were skipped.
     pub(in crate::stores::redis::fair) skipped: usize,
-    /// Whether nobody is behind those looked at.
+    /// Whether the script reached the end of the queue.
     pub(in crate::stores::redis::fair) at_end: bool,
-    /// The number of the last one that was looked at.
+    /// The number of the last contender that the script looked at.
     pub(in crate::stores::redis::fair) last: Option<u64>,
     pub(in crate::stores::redis::fair) places: Vec<Shown>,
 }
 
-/// A queue in short.
+/// The outline of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::stores::redis::fair) struct InShort {
     pub(in crate::stores::redis::fair) queued: usize,
     pub(in crate::stores::redis::fair) holders: usize,
-    /// Where those stand who were asked for, 1 for the front.
+    /// The positions of the requested places, 1 for the front.
     pub(in crate::stores::redis::fair) positions: Vec<Option<usize>>,
     pub(in crate::stores::redis::fair) head: Option<Shown>,
 }
@@ -86,17 +86,17 @@ pub(in crate::stores::redis::fair) struct InShort {
 pub(in crate::stores::redis::fair) struct Named {
     /// A name may come twice.
     pub(in crate::stores::redis::fair) names: Vec<Name>,
-    /// Buckets that are keys of another type: nobody can have a lock there.
+    /// Buckets that are keys of another type: no client can have a lock there.
     pub(in crate::stores::redis::fair) foreign: Vec<String>,
-    /// How far that came.
+    /// The position of the next call.
     pub(in crate::stores::redis::fair) swept: Swept,
 }
 
-/// How far clearing up after the dead, or listing names, has come.
+/// The position of a clear-up or of a listing of names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::stores::redis::fair) struct Swept {
-    /// In an answer, how many buckets were gone through.
+    /// In an answer, the number of finished buckets.
     pub(in crate::stores::redis::fair) bucket: u16,
-    /// Where the next bucket was left off, as the server says it.
+    /// The server's cursor in the next bucket.
     pub(in crate::stores::redis::fair) cursor: String,
 }

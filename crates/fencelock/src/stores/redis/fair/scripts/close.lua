@@ -2,7 +2,7 @@
 -- KEYS: session, then bucket and queue of each name. ARGV: last, then for each name: the name, how many ids, the ids.
 prefix = string.sub(KEYS[1], 1, -17)
 local own_session = string.sub(KEYS[1], -16)
--- Nobody is granted anything for a session that ends here.
+-- A session that ends here receives no grants any more.
 if ARGV[1] == '1' then
   writes[1] = { 'DEL', KEYS[1] }
   lives[own_session] = false
@@ -21,7 +21,7 @@ local function give_up(bucket, order, name, ids)
   plan(queue)
 end
 
--- A name that is broken costs the others nothing: it is told at the end.
+-- A name with damaged keys does not keep the others from being given up: its error comes at the end.
 local at, broken = 2, nil
 for index = 2, #KEYS, 2 do
   local name, count, ids = ARGV[at], tonumber(ARGV[at + 1]), {}

@@ -1,5 +1,5 @@
--- A queue in short: how many are in it, how many of them hold, the places of those who ask, and the first holder. Without
--- the dead at its front; those further behind are counted until they are cleared away. Writes nothing.
+-- The outline of a queue: its length, its number of holders, the positions of the requested places, and the first holder.
+-- Leaves out the dead at its front; dead contenders further behind count until a script clears them away. Writes nothing.
 -- KEYS: bucket, queue. ARGV: name, prefix of session keys, ids.
 prefix = ARGV[2]
 local fields = { ARGV[1] }

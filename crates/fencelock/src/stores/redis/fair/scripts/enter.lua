@@ -1,4 +1,4 @@
--- Joins the queue of a name. This half: somebody is in the queue.
+-- Joins the queue of a name. This half is for a queue that is not empty.
 prefix = string.sub(KEYS[2], 1, -17)
 local queue = open_queue(bucket, order_of(bucket, name), name, found[2])
 local weight, capacity, lease, own_session, purpose = string.match(args[4], '^(%d+) (%d+) (%d+) (%x+) (.*)$')
@@ -22,13 +22,13 @@ if known then
     if not known.granted and not is_covered(queue) then sweep(queue) end
     return done(stands(known))
   end
-  -- Left over from a session of the same client that is over.
+  -- Left over from an ended session of the same client.
   remove(queue, known)
   departed(queue)
 end
 
--- Whether this script did all that it may, and found only dead ones: what stands in the way is not known yet, and there
--- are a thousand fewer for the next one.
+-- Whether this script used up its budget and found only dead contenders. A living one may still be ahead; the next script
+-- finds a thousand dead ones fewer.
 local function knows_nothing()
   if budget > 0 then return false end
   for _, alive in pairs(lives) do
@@ -54,13 +54,13 @@ local place = {
   id = id, granted = admitted(), seq = seq, weight = weight, capacity = capacity, since = time[1] .. ':' .. time[2],
   lease = lease, session = own_session, purpose = purpose,
 }
--- The first waiter keeps those behind it waiting, until it is dead, if there is room for them, or could be since not all
--- holders were looked at; a holder does so if it counts as looked at.
+-- The first waiter, while alive, blocks the waiters behind it if there is room for them, or could be, since the script did not
+-- look at all holders. A holder blocks them if it counts as looked at.
 local is_first = queue.count == queue.granted and (queue.weight < queue.capacity or queue.covers ~= 'a')
 if place.granted and queue.covers == 'a' or not place.granted and is_first then
   narrow(queue, lives_until(own_session))
 end
--- A holder that asked for it is told of the first who waits behind it (`watch`).
+-- A holder that asked for it (`watch`) receives a message about the first waiter behind it.
 if not place.granted and queue.count == 1 then
   local only = places_at(queue, 0, 0)[1]
   if only.lease == TOLD then tell(queue, only.session, 'w ' .. only.id .. ' ' .. only.seq) end

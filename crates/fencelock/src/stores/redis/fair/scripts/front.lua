@@ -1,6 +1,6 @@
--- Who is at the front of a queue that is only looked at: what scripts begin with that write nothing.
+-- The front of a queue, for scripts that write nothing.
 
--- How many at the front are dead, how many of those hold, and the first one that lives; looks at `most` places.
+-- The number of dead contenders at the front, how many of them hold, and the first living one; looks at `most` places.
 local function front(queue, most)
   local rank, holders, size, last = 0, 0, 1, math.min(queue.count, most)
   while rank < last do

@@ -1,13 +1,13 @@
--- Clears away what dead sessions left in some buckets, a bounded number of fields at a time: names and places.
--- KEYS: one that is there for a moment after this was done, buckets. ARGV: prefix of session keys, where the first bucket
--- was left off ('0' for its beginning), how many fields.
--- Answers how many buckets were gone through, and where the next one was left off.
+-- Clears away remains of dead sessions in some buckets, a bounded number of fields at a time: names and places.
+-- KEYS: a key that exists for a moment after each call, buckets. ARGV: prefix of session keys, the cursor in the first
+-- bucket ('0' for its beginning), how many fields.
+-- Answers the number of finished buckets, and the cursor in the next one.
 prefix = ARGV[1]
 local at, left = ARGV[2], tonumber(ARGV[3])
--- However many clients there are, the server is asked for so much only five times a second.
+-- All clients together get this work from the server five times a second at most.
 if call('EXISTS', KEYS[1]) == 1 then return { 0, at } end
 
--- The queues in which somebody is dead, by name; false for what is broken, which is told to who asks for it.
+-- The queues with dead contenders, by name; false for a damaged queue, whose own clients receive the error.
 local found = {}
 
 local function queue_of(bucket, name)
@@ -18,8 +18,8 @@ local function queue_of(bucket, name)
   return found[name]
 end
 
--- What one field of a bucket holds, if it is a place: the name, the id, the place as text. The record of a queue is one
--- where it is the only one.
+-- Reads a field of a bucket that is a place: the name, the id, the place as text. The record of a queue is a place if it is
+-- the only one.
 local function place_in(field, text)
   local id, only = string.match(text, '^(%x+%-%x+) (.*)$')
   if id then return field, id, only end
@@ -27,7 +27,7 @@ local function place_in(field, text)
   return name, own_id, text
 end
 
--- Removes a place if its session is dead, wherever in its queue it is.
+-- Removes a place if its session is dead, at any position of its queue.
 local function bury(bucket, field, text)
   local name, id, place = place_in(field, text)
   local session = name and string.match(place, '^[gw] %d+ %d+:%d+ %d+ %d+ %d+ (%x+) ')
@@ -38,7 +38,7 @@ local function bury(bucket, field, text)
   budget = budget - 1
 end
 
--- One bucket, from where it was left off to its end, or until this has done enough.
+-- Goes through a bucket, from the cursor to its end, or until the budget is used up.
 local function go_through(bucket)
   repeat
     -- A key of another type is passed over.
@@ -65,7 +65,7 @@ for _, queue in pairs(found) do
   if is_sound then sound[#sound + 1] = queue end
 end
 queues = sound
--- What comes after a removal is allowed without free memory.
+-- After a removal the server allows writes without free memory.
 writes = { { 'DEL', KEYS[1] }, { 'SET', KEYS[1], '', 'PX', 200 } }
 finish()
 return { through, at }

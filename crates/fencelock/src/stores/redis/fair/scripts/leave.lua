@@ -1,4 +1,4 @@
--- Gives up one place. This half: others are in the queue, or it waits.
+-- Gives up a place. This half is for a queue with others, or for a place that waits.
 prefix = string.sub(bucket, 1, -13) .. 'session:'
 local id, seq = string.match(mine, '^(%x+%-%x+) g (%d+) $')
 if not id then id = string.sub(mine, 1, -2) end

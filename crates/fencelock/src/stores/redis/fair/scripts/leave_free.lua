@@ -1,6 +1,6 @@
--- Gives up one place, and nothing else. This half: nobody else is in the queue.
--- KEYS: bucket. ARGV: name, and how the record of the place begins if it is the only one and granted: up to its number,
--- or, if that is not known, up to its id.
+-- Gives up a place, and nothing else. This half is for a granted place that is alone in its queue.
+-- KEYS: bucket. ARGV: name, and the beginning of the record if the place is alone and granted: up to its number, or, if
+-- the number is unknown, up to its id.
 local call, mine = redis.call, ARGV[2]
 local bucket, name = KEYS[1], ARGV[1]
 local record = call('HGET', bucket, name)

@@ -1,4 +1,4 @@
--- How places of one session stand, under any number of names.
+-- The standing of places of one session, under any number of names.
 -- KEYS: session, then bucket and queue of each name. ARGV: exact, then for each name: the name, how many ids, the ids.
 prefix = string.sub(KEYS[1], 1, -17)
 local own_session = string.sub(KEYS[1], -16)

@@ -1,18 +1,17 @@
--- What all scripts know about queues; put between the halves of a script. Expects: call, time.
+-- Reads queues, for all scripts; stands between the halves of a script. Expects: call, time.
 --
--- A script reads all that it needs, computes on that, and writes at its end, in `finish` alone: a read that is refused
--- leaves nothing half done.
+-- A script reads first, computes then, and writes at its end, in `finish` alone: a refused read leaves nothing half done.
 --
--- The record of a name is its only place, or else: places, granted places, their weight, capacity, what was checked, the
+-- The record of a name is its only place, or else: places, granted places, their weight, capacity, the checked holders, the
 -- boundary and when it was set (ms). The boundary is the earliest expiry among the sessions that block the first waiter, or those
--- behind it: from when it was set up to then, none of them needs a look. What was checked: none ('-'), all holders ('a'), as many
--- holders as leave no room for that weight ('f5'), or, where they are many, the holders up to that number so far ('p1234'): once the
--- boundary has passed, that is where to go on, and nothing is known of those before.
+-- behind it: from when it was set up to then, none of them needs a look. The checked holders: none ('-'), all ('a'), as many as
+-- leave no room for that weight ('f5'), or, among many, the holders up to that number so far ('p1234'): once the boundary has
+-- passed, the check continues there, and the state of the holders before is unknown.
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local prefix
 local lives, timeless, answered, queues, writes = {}, {}, {}, {}, {}
 local decimal = '%.0f'
--- How many places a script looks at for being dead: what is left is for the next one, which comes in so many ms.
+-- The most places that a script checks for being dead, and the ms until the next script continues.
 local budget, again = 1000, 20
 -- A shorter queue than this is read as a whole.
 local short = 8
@@ -21,14 +20,14 @@ local function unlike(key, what)
   error('FLLAYOUT ' .. key .. ' holds ' .. what .. ', which this layout does not know', 0)
 end
 
--- Until when a session lives at least, in ms; false when it is dead. One without an end gets one, see `finish`.
+-- Until when a session lives at least, in ms; false when it is dead. `finish` gives a session without an end its ttl.
 local function lives_until(session)
   local known = lives[session]
   if known == nil then
     local left = call('PTTL', prefix .. session)
     if left == -1 then timeless[#timeless + 1] = session end
-    -- A clock that went back leaves more than a ttl. Such a session gets its ttl anew, as from a renewal. Asked where much is
-    -- left, for that is seldom: where the clock went back by less than ten minutes, the dead may be waited for that long.
+    -- A clock that went back leaves more than a ttl. Such a session gets its ttl anew, as from a renewal. The script asks only
+    -- if much is left, which is rare: after a step back of less than ten minutes, a waiter may wait that long for the dead.
     if left > 600000 then
       local ttl = tonumber(call('HGET', prefix .. session, 'ttl'))
       if ttl and left > ttl then timeless[#timeless + 1], left = session, ttl end
@@ -39,7 +38,8 @@ local function lives_until(session)
   return known
 end
 
--- `lease` is 0, or TOLD where the holder wants to be told of the first who waits behind it, or what an earlier release wrote there, and stays.
+-- `lease` is 0, or TOLD if the holder asked for a message about the first waiter behind it, or a value of an earlier release, which
+-- stays.
 local TOLD = '1'
 local function read_place(id, text, key)
   local state, seq, since, weight, capacity, lease, session, purpose =
@@ -51,7 +51,7 @@ local function read_place(id, text, key)
   }
 end
 
--- The order of the queue of a name. A key that the caller names by that of the bucket, whose hash tag it has.
+-- The key of a queue's order, from the key of its bucket, whose hash tag it has.
 local function order_of(bucket, name)
   return string.sub(bucket, 1, -7) .. 'queue:' .. name
 end
@@ -85,7 +85,7 @@ local function field_of(queue, id)
   return queue.name .. '\n' .. id
 end
 
--- A place by its id and what its field holds; nil when it is not there.
+-- A place by its id and the text of its field; nil when it is not there.
 local function find(queue, id, text)
   if text then
     if not queue.several then unlike(queue.bucket, 'a place that its queue does not know') end
@@ -106,8 +106,8 @@ local function put_place(queue, place)
   queue.put[field_of(queue, place.id)] = text_of(place)
 end
 
--- Finds the ranks, as stored, of those that left: who is asked for by rank is behind them. Holders are ahead of every
--- waiter, so where a waiter is asked for it is enough to count them: that is what this answers.
+-- Finds the stored ranks of the places that left: a place that a caller asks for by rank is behind them. Holders are ahead of
+-- every waiter, so for a waiter it is enough to count them: this returns their number.
 local function fill_holes(queue, is_for_waiters)
   local away = queue.away
   queue.away = {}
@@ -126,7 +126,7 @@ local function fill_holes(queue, is_for_waiters)
   return #queue.away
 end
 
--- The rank now of who is stored at that rank: without those that left, whose ranks are known.
+-- The rank now of the place that is stored at `rank`: without the places that left, whose ranks are known.
 local function rank_without_holes(queue, rank)
   local passed = 0
   for _, hole in ipairs(queue.holes) do
@@ -135,7 +135,7 @@ local function rank_without_holes(queue, rank)
   return rank - passed
 end
 
--- The rank as stored of who has this rank now.
+-- The stored rank of the place that has this rank now.
 local function stored_rank(queue, rank)
   for _, hole in ipairs(queue.holes) do
     if hole > rank then break end
@@ -144,7 +144,7 @@ local function stored_rank(queue, rank)
   return rank
 end
 
--- The ids of all places that are still there and were stored, of a short queue.
+-- The ids of all stored places of a short queue that are still there.
 local function short_line(queue)
   if not queue.line then queue.line = call('ZRANGE', queue.order, 0, -1) end
   local ids = {}
@@ -154,7 +154,7 @@ local function short_line(queue)
   return ids
 end
 
--- The ids from one rank to another, both counted from 0 and within the queue, and the ranks as stored of a long one.
+-- The ids from one rank to another, both counted from 0 and within the queue; for a long queue also the stored ranks.
 local function ids_at(queue, from, to)
   local tail = queue.tail and to == queue.count - 1 and queue.tail.id
   if tail then to = to - 1 end
@@ -215,12 +215,12 @@ local function remove(queue, place)
   queue.places[place.id], queue.put[field_of(queue, place.id)] = nil, nil
 end
 
--- Something to tell a session. All that one script has to tell it is one message.
+-- Notes a line for a session. A script sends each session all its lines in one message.
 local function tell(queue, session, line)
   queue.told[#queue.told + 1] = { session, line }
 end
 
--- How many hold the lock and how many wait ahead of a waiter, as the order has it before anything is written.
+-- The numbers of holders and of waiters ahead of a waiter, by the order before any write.
 local function ahead(queue, id)
   if not queue.several then return queue.granted, queue.count - queue.granted - 1 end
   if queue.line or queue.stored <= short then
@@ -234,7 +234,7 @@ local function ahead(queue, id)
   return queue.granted, rank_without_holes(queue, rank) - queue.granted
 end
 
--- What is shown of a place, and of who has it.
+-- The part of a place and of its owner that a listing shows.
 local function row_of(place, owner)
   return {
     place.id, place.granted and 'g' or 'w', place.seq, place.weight, place.capacity, place.since, place.session,

@@ -1,10 +1,10 @@
--- Keeps a session alive, and every place that hangs on it. Revives none. Says which grants were broken, and which buckets
--- were lost: those that are not there, or were born after a place that the session holds there.
+-- Prolongs a session and all its places. Revives none. Answers the broken grants, and the lost buckets: a bucket that is not
+-- there, or was born after a place that the session holds in it.
 -- KEYS: session, buckets. ARGV: ttl in ms, for each bucket the lowest number that the session holds there, then the broken
--- grants that the client knows of, the field and the number of each.
+-- grants that the client acknowledges, the field and the number of each.
 local fields = redis.call('HLEN', KEYS[1])
 if fields == 0 then
-  -- A replica has another server's keys, and not this session. Asked to write, it says what it is.
+  -- A replica has another server's keys, and not this session. A write makes it answer READONLY.
   local refused = redis.pcall('DEL', KEYS[1])
   if type(refused) == 'table' and string.find(refused.err, 'READONLY', 1, true) then redis.call('DEL', KEYS[1]) end
   return {0}
@@ -26,7 +26,7 @@ if fields > 5 then
     local number = acknowledged[found[index]]
     if number and string.sub(found[index + 1], 1, #number) == number then
       known[#known + 1] = found[index]
-    -- What is left is told once these are known.
+    -- Further broken grants follow once the client has acknowledged these.
     elseif #reply < 2000 and string.sub(found[index], 1, 2) == 'x:' then
       reply[#reply + 1] = string.sub(found[index], 3)
       reply[#reply + 1] = found[index + 1]

@@ -37,7 +37,7 @@ fn number<N: TryFrom<u64> + std::str::FromStr>(value: &Value) -> Option<N> {
     }
 }
 
-/// -1 stands for never.
+/// -1 means never.
 fn look_in(value: &Value) -> Option<Option<Duration>> {
     match value {
         Value::Int(-1) => Some(None),
@@ -95,7 +95,7 @@ pub(super) fn renewed(answer: Value) -> Result<Renewed> {
 }
 
 pub(super) fn enter(answer: Value) -> Result<Enter> {
-    // What a free lock answers: no list, which takes the server as long as a command.
+    // The answer for a free lock is a plain number: a list takes the server as long as a command.
     if let Value::Int(seq) = answer {
         return u64::try_from(seq).map(Enter::Granted).map_err(|_| strange());
     }
@@ -224,7 +224,7 @@ pub(super) fn in_short(answer: Value) -> Result<InShort> {
 }
 
 pub(super) fn names(answer: Value) -> Result<Named> {
-    // What is no name is no lock, although somebody wrote it there.
+    // A field that is no name is no lock.
     let name = |value: &Value| Name::new(text(value)?).ok();
     let key = |value: &Value| text(value).map(str::to_owned);
     let read = |answer| {

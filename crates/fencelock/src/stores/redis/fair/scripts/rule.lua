@@ -1,27 +1,27 @@
--- Who is dead, who is let in, and up to when that is all there is to know: the second part of what all scripts know.
+-- The rule, for all scripts: finds dead sessions, grants waiters, and sets the boundary up to which a queue needs no look.
 
 local function cover(queue, covers, boundary, mark)
   queue.covers, queue.boundary, queue.mark, queue.set = covers, boundary, mark or 0, now
 end
 
--- Whether it is between when the boundary was set and the boundary. It is no fact before it was set: who was renewed
--- after the clock went back, and died, is gone sooner than it says.
+-- Whether the clock is between the setting of the boundary and the boundary. Before the setting a boundary is no fact: a session
+-- that was renewed after the clock went back, and died, is gone sooner than the boundary says.
 local function is_within(queue)
   return queue.set <= now and now < queue.boundary
 end
 
--- From now on nothing is certain. Where many were looked at, it is known still how far that went.
+-- From now on no holder counts as checked. Among many holders, the mark stays, so that the check can continue.
 local function lapse(queue)
   if queue.covers == 'p' then cover(queue, 'p', 0, queue.mark) else cover(queue, '-', 0) end
 end
 
--- One more may be dead from then on who keeps others waiting.
+-- From `boundary` on a further contender that blocks others may be dead.
 local function narrow(queue, boundary)
   if not is_within(queue) then return lapse(queue) end
   if boundary < queue.boundary then cover(queue, queue.covers, boundary, queue.mark) end
 end
 
--- Grants the waiters that fit behind those that are granted already, the living ones, in their order.
+-- Grants the living waiters that fit behind the granted places, in their order.
 local function settle(queue)
   local fresh, soonest, size = 0, math.huge, 1
   local full = false
@@ -55,15 +55,15 @@ local function settle(queue)
   end
 end
 
--- Whether the boundary holds. Without waiters it is asked for a newcomer of `weight`.
+-- Whether the boundary holds. Without waiters, the answer is for a newcomer of `weight`.
 local function is_covered(queue, weight)
   if not is_within(queue) then return false end
   if queue.covers == 'f' and queue.count == queue.granted then return weight and weight >= queue.mark end
   return queue.covers == 'a' or queue.covers == 'f'
 end
 
--- The rank of the first holder that is to be looked at, the number of the last one that was, and up to when those before
--- live: 0 when that is over.
+-- The rank of the first holder to check, the number of the last checked one, and up to when the checked ones live: 0 when that
+-- time has passed.
 local function unchecked(queue)
   if queue.covers ~= 'p' or queue.mark == 0 then return 0, 0, math.huge end
   fill_holes(queue)
@@ -71,14 +71,14 @@ local function unchecked(queue)
   return rank_without_holes(queue, rank), queue.mark, is_within(queue) and queue.boundary or 0
 end
 
--- Removes dead holders until there is room for `weight`, and says so; or until the living ones leave no room. Sets what was
--- checked and up to when that holds.
+-- Removes dead holders until there is room for `weight`, and returns true then; or until the living ones leave no room. Sets
+-- the checked holders and the boundary.
 local function check_holders(queue, weight)
   local rank, mark, soonest = unchecked(queue)
   local from_front, taken, size = mark == 0, 0, mark == 0 and 1 or 256
   while queue.weight + weight > queue.capacity do
     if rank >= queue.granted and soonest > 0 then return cover(queue, 'a', soonest) end
-    -- Nothing is known any more of those before it began: it goes round.
+    -- The state of the holders before its start is unknown by now: the check starts again at the front.
     if rank >= queue.granted then rank, mark, soonest, from_front, size = 0, 0, math.huge, true, 1 end
     if budget <= 0 then return cover(queue, 'p', mark > 0 and soonest or 0, mark) end
     for _, place in ipairs(places_at(queue, rank, math.min(rank + math.min(size, budget), queue.granted) - 1)) do
@@ -114,8 +114,8 @@ local function first_waiter(queue)
   end
 end
 
--- Removes the dead that keep the first waiter from being granted, or without waiters a newcomer of `weight` (nil
--- for no newcomer), grants what can be granted, and sets the boundary.
+-- Removes the dead contenders that block the first waiter, or without waiters a newcomer of `weight` (nil for no newcomer),
+-- grants waiters, and sets the boundary.
 local function sweep(queue, weight)
   while true do
     local first, alive = first_waiter(queue)
@@ -133,14 +133,14 @@ local function sweep(queue, weight)
   end
 end
 
--- What follows from a departure, or from a claim that became lighter.
+-- Grants waiters and sets the boundary after a departure, or after a claim became lighter.
 local function departed(queue)
   if queue.covers == 'f' then lapse(queue) end
   settle(queue)
   if queue.count > queue.granted and not is_covered(queue) then sweep(queue) end
 end
 
--- Removes who is dead from the front of the queue, up to the first one that lives.
+-- Removes dead contenders from the front of the queue, up to the first living one.
 local function bury_front(queue)
   local size, before, found = 1, queue.count, false
   while not found and queue.count > 0 and budget > 0 do
@@ -159,7 +159,7 @@ local function bury_front(queue)
   end
 end
 
--- In how many ms it is worth while to look again; -1 for never.
+-- The ms until the next look is useful; -1 for never.
 local function look_in(queue)
   if queue.covers == '-' then return -1 end
   if queue.covers == 'p' then return again end

@@ -1,3 +1,3 @@
--- What scripts begin with that have no shorter way.
+-- The beginning of every script without a short way of its own.
 local call = redis.call
 local time = call('TIME')

@@ -1,6 +1,6 @@
 //! The scripts on a real server.
 //!
-//! What went wrong in Redisson's locks, and which of these would notice it, is told in `tests/redis/main.rs`.
+//! `tests/redis/main.rs` lists bugs of Redisson's locks, and the tests here that would find them.
 
 mod bed;
 mod costs;

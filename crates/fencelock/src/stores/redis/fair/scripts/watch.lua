@@ -1,5 +1,5 @@
--- Marks a granted place that nobody waits behind, so that its session is told of the first who comes. Answers 1 where somebody waits, or
--- the grant is gone.
+-- Marks a granted place without waiters behind it, so that its session receives a message about the first one. Answers 1 if a waiter
+-- is there already, or the grant is gone.
 -- KEYS: bucket, queue. ARGV: name, id, seq, prefix of session keys.
 prefix = ARGV[4]
 local found = call('HMGET', KEYS[1], ARGV[1], ARGV[1] .. '\n' .. ARGV[2])

@@ -1,4 +1,4 @@
--- Takes a request back, whether or not it came: no `enter` of its epoch is let in from now on.
+-- Withdraws a request, arrived or not: from now on no `enter` of its epoch takes effect.
 -- KEYS: bucket, queue, session. ARGV: name, id.
 prefix = string.sub(KEYS[3], 1, -17)
 local field = ARGV[1] .. '\n' .. ARGV[2]
@@ -11,7 +11,7 @@ if place then
   departed(queue)
 end
 if lives_still then
-  -- Even where nothing is removed, what comes after a removal is allowed without free memory.
+  -- After a removal the server allows writes without free memory, even if the removal found nothing.
   writes = { { 'HDEL', KEYS[1], field }, { 'HINCRBY', KEYS[3], 'epoch', 1 } }
 end
 local epoch = finish()

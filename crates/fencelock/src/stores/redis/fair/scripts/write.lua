@@ -1,4 +1,4 @@
--- What a script writes, all at its end: the third part of what all scripts know.
+-- The writes of a script, all at its end.
 
 local function record_of(queue)
   if queue.count == 1 then
@@ -12,7 +12,7 @@ local function record_of(queue)
     queue.covers, mark, queue.boundary, queue.set)
 end
 
--- What is to be written of a queue; the last thing that reads.
+-- Plans the writes for a queue. The last part of a script that reads.
 local function plan(queue)
   if queue.planned then return end
   queue.planned = true
@@ -28,7 +28,7 @@ local function plan(queue)
   if queue.tail and queue.count > 1 then
     queue.added = { queue.tail.seq, queue.tail.id }
     if not queue.several then
-      -- An order that is there already is left over from a bucket that was lost.
+      -- An order that exists already is left over from a lost bucket.
       queue.unordered = call('ZCARD', queue.order) > 0
       local only = places_at(queue, 0, 0)[1]
       put_place(queue, only)
@@ -43,8 +43,8 @@ local function in_parts(command, key, list)
   end
 end
 
--- Removals come first: they are allowed without free memory, and everything after them is, too. Only an arrival may be
--- refused for want of memory, so where nothing is removed before other changes, nothing is "removed".
+-- Removals come first: the server allows them without free memory, and all writes after them, too. Only an arrival may be
+-- refused for want of memory, so every other change begins with a removal, of an absent field if need be.
 local function write(queue)
   local list = {}
   for field, text in pairs(queue.put) do
@@ -82,8 +82,8 @@ local function send()
   for _, session in ipairs(letters) do call('PUBLISH', prefix .. session, table.concat(letters[session], '\n')) end
 end
 
--- The only place that writes. Gives back what the last of the further `writes` answered. A session that somebody took
--- the end from, or that a clock which went back left with more than its ttl, lives on for its ttl: its client renews it, if there is one.
+-- The only function that writes. Returns the answer of the last of the further `writes`. A session without an end (PERSIST), or with
+-- more than its ttl after the clock went back, lives for its ttl from now: its client renews it, if there is one.
 local function finish()
   local ends, answer = {}, nil
   for _, session in ipairs(timeless) do

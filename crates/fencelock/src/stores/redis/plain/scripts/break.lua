@@ -1,4 +1,4 @@
--- KEYS: the lock, the records of its breaks, what belongs to the lock. ARGV: how the value begins if it is ours,
+-- KEYS: the lock, the records of its breaks, its further key. ARGV: the beginning of the value if it is ours,
 -- its digest if it is another client's, the record, the token or nothing.
 for _, record in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
   if record == ARGV[3] then
@@ -16,7 +16,7 @@ end
 if string.sub(value, 1, #ARGV[1]) ~= ARGV[1] and string.sub(redis.sha1hex(value), 1, 32) ~= ARGV[2] then
   return 0
 end
--- The record first: no break is without one, also when memory is used up.
+-- The record first: every break has one, even if the server's memory is used up.
 redis.call('RPUSH', KEYS[2], ARGV[3])
 redis.call('LTRIM', KEYS[2], -128, -1)
 redis.call('PEXPIRE', KEYS[2], 2592000000)

@@ -1,4 +1,4 @@
--- KEYS: locks, each with what belongs to it. ARGV: for each how our value begins. Deletes those that are ours, and says how many.
+-- KEYS: locks, each with its further key. ARGV: for each the beginning of our value. Deletes our locks, and answers how many.
 local left, each = 0, #KEYS / #ARGV
 for index, ours in ipairs(ARGV) do
   local at = (index - 1) * each + 1

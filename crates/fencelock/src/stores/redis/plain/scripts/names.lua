@@ -1,4 +1,4 @@
--- ARGV: where to go on, a pattern, how the values of those begin that are listed. Answers where to go on next time, and keys.
+-- ARGV: the cursor, a pattern, the beginning of the values to list. Answers the next cursor, and keys.
 local page, keys = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 500), {}
 for _, key in ipairs(page[2]) do
   local value = redis.pcall('GETRANGE', key, 0, 63)

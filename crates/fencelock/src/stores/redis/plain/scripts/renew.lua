@@ -1,4 +1,4 @@
--- KEYS: locks. ARGV: the ttl, and for each lock how our value begins. Answers which of them are not ours any more, from 0.
+-- KEYS: locks. ARGV: the ttl, and for each lock the beginning of our value. Answers the indices of the lost locks, from 0.
 local gone = {}
 for index, key in ipairs(KEYS) do
   local ours = ARGV[index + 1]

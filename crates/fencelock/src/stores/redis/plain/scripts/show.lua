@@ -1,5 +1,5 @@
--- KEYS: the lock, what belongs to it. Answers {} when it is free, {type} when no lock of this kind is there, else {type, value, its digest,
--- nothing, milliseconds left, token}: of the value its first 4096 bytes.
+-- KEYS: the lock, its further key. Answers {} for a free lock, {type} for a key that is no lock of this layout, else {type, value, its
+-- digest, nothing, milliseconds left, token}: of the value its first 4096 bytes.
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'none' then
   return {}
@@ -8,6 +8,6 @@ elseif kind ~= 'string' then
 end
 local value = redis.call('GETRANGE', KEYS[1], 0, 4095)
 local number = counts and redis.pcall('GET', KEYS[2])
--- What counts nothing is no counter.
+-- A value that is no number is no counter.
 local token = type(number) == 'string' and string.find(number, '^%d+$') and number or nil
 return {kind, value, redis.sha1hex(value), '', redis.call('PTTL', KEYS[1]), token}

@@ -1,6 +1,6 @@
--- Before it stands whether a signal or a counter belongs to each lock, as the key after it.
+-- The line before this part says whether each lock has a signal or a counter, as the key after its own.
 
--- Wakes one waiter of python-redis-lock, as its own release does. A server without memory left takes no signal, and the lock is free all the same.
+-- Wakes one waiter of python-redis-lock, as its own release does. A server without free memory takes no signal; the lock is free even so.
 local function signal(key)
   if signals then
     redis.pcall('DEL', key)

@@ -1,6 +1,6 @@
--- KEYS: the lock, what belongs to it. ARGV: how our value begins, how it goes on, the ttl.
--- Answers {1} when it is ours, or {1, token}; {0, milliseconds left} when it is somebody's, {2, type} when no lock of this kind is there,
--- {3, why} when the counter counts nothing, {4, why} when it is ours all the same.
+-- KEYS: the lock, its further key. ARGV: the beginning of our value, its rest, the ttl.
+-- Answers {1} when this request holds the lock, or {1, token}; {0, milliseconds left} when another client does; {2, type} for a key that
+-- is no lock of this layout; {3, why} when the counter is no number; {4, why} when it is none although this request holds the lock.
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'none' then
   -- First: a counter that counts nothing is an error before anything is taken.
@@ -16,7 +16,7 @@ if kind == 'none' then
 elseif kind ~= 'string' then
   return {2, kind}
 end
--- No more of it than ours has: another client's may be large.
+-- Reads no more of the value than ours has: another client's may be large.
 if redis.call('GETRANGE', KEYS[1], 0, #ARGV[1] - 1) == ARGV[1] then
   -- First: a server without memory refuses a script at its first write alone, and no PEXPIRE.
   redis.call('PEXPIRE', KEYS[1], ARGV[3])

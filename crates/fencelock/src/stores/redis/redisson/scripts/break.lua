@@ -17,7 +17,7 @@ end
 local mode, meant = mode_of(KEYS[1]), nil
 if mode then
   each_holder(KEYS[1], function(field)
-    -- What a writer reads besides is no grant of its own.
+    -- A writer's field as a reader is no grant of its own.
     local is_grant = mode == 'read' or string.find(field, ':write$')
     meant = is_grant and is_meant(field, '') and field or meant
   end)
@@ -38,7 +38,7 @@ end
 if not is_meant(holder(KEYS[1]), token) then
   return 0
 end
--- The record first: no break is without one, also when memory is used up.
+-- The record first: every break has one, even if the server's memory is used up.
 record()
 redis.call('DEL', KEYS[1])
 tell(KEYS[3])

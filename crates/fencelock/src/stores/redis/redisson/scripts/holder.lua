@@ -1,7 +1,7 @@
--- What all other scripts of this layout begin with.
+-- The beginning of all other scripts of this layout.
 
--- What is under a key that is no lock of this layout: its type, or what kind of hash it is; 'none' when the key is free, nothing when it is
--- such a lock. Redisson's read-write locks have a field `mode`, and so have the locks of fencelocks, where it says who they are.
+-- The type of a key that is no lock of this layout, or its kind of hash; 'none' for a free key, nothing for a lock of this layout.
+-- Redisson's read-write locks have a field `mode`, and so have fencelocks' locks, with the text about their holder in it.
 local function other(key)
   local kind = redis.call('TYPE', key).ok
   if kind ~= 'hash' then
@@ -18,7 +18,7 @@ local function other(key)
   end
 end
 
--- The field of who holds a lock of this layout, and what a fencelock says of itself. Values of other hashes, however large, are not read.
+-- The holder's field of a lock of this layout, and a fencelock's text about itself. Values of other hashes may be large, and are not read.
 local function holder(key)
   local holder = ''
   for _, field in ipairs(redis.call('HKEYS', key)) do
@@ -27,14 +27,14 @@ local function holder(key)
   return holder, redis.call('HGET', key, 'mode') or ''
 end
 
--- What the counter of a fenced lock says; nothing for what counts nothing.
+-- The counter of a fenced lock; nothing for a value that is no number.
 local function counted(counter)
   local number = counter and redis.pcall('GET', counter)
   return type(number) == 'string' and string.find(number, '^%d+$') and number or ''
 end
 
--- Wakes who waits: as Redisson's lock does, and the first one who queues for its fair lock, whom that would not wake. A channel is called
--- as the queue is, but for what it begins with. The release stands whether or not it may be told. Answers how many were told.
+-- Wakes waiters: as Redisson's lock does, and also the first in the queue of its fair lock, which that would not wake. The channel has
+-- the name of the queue, after another prefix. The release stands even if publishing fails. Answers the number of receivers.
 local function tell(queue)
   local channel = 'redisson_lock__channel' .. string.sub(queue, #'redisson_lock_queue' + 1)
   local told = redis.pcall('PUBLISH', channel, '0')
@@ -42,7 +42,7 @@ local function tell(queue)
   local first = redis.pcall('LINDEX', queue, 0)
   if type(first) == 'string' then
     redis.pcall('PUBLISH', channel .. ':' .. first, '0')
-    -- Whether or not it hears that: it waits, and nobody of ours is in that queue.
+    -- Counted even if it does not receive that: another client waits, for no fencelock is in that queue.
     told = told + 2
   end
   return told

@@ -1,4 +1,4 @@
--- KEYS: for each lock what `try.lua` is given. ARGV: for each our field. Ends those that are ours, and says how many.
+-- KEYS: for each lock the keys of `try.lua`. ARGV: for each our field. Releases our locks, and answers how many.
 local each, left = #KEYS / #ARGV, 0
 for index, field in ipairs(ARGV) do
   local at = (index - 1) * each + 1

@@ -1,5 +1,5 @@
--- Makes a writer of ours a reader. KEYS: as for `try.lua`. ARGV: our field, what we say of ourselves, the ttl. Answers 1 when it is one,
--- 0 when it has the lock no more.
+-- Makes our writer a reader. KEYS: as for `try.lua`. ARGV: our field, our text about ourselves, the ttl. Answers 1 for a reader, 0 for a
+-- lost lock.
 local key, field = KEYS[1], ARGV[1]
 local hold, mode = our_hold(key, field)
 if not hold or not mode then

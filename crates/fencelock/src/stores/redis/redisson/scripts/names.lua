@@ -1,5 +1,5 @@
--- ARGV: where to go on, a pattern. Answers where to go on next time, and the keys of locks of this layout: their fields tell them from
--- other hashes.
+-- ARGV: the cursor, a pattern. Answers the next cursor, and the keys of locks of this layout: their fields distinguish them from other
+-- hashes.
 local function is_held(field)
   return string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:%d+$') or string.find(field, '^%x+%-%x+%-%x+%-%x+%-%x+:%d+:write$')
 end

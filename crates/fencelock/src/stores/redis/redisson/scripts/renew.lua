@@ -1,4 +1,4 @@
--- KEYS: locks. ARGV: the ttl, and for each lock our field. Answers which of them are not ours any more, from 0.
+-- KEYS: locks. ARGV: the ttl, and for each lock our field. Answers the indices of the lost locks, from 0.
 local gone, ttl = {}, tonumber(ARGV[1])
 for index, key in ipairs(KEYS) do
   local hold, mode = our_hold(key, ARGV[index + 1])
@@ -8,7 +8,7 @@ for index, key in ipairs(KEYS) do
   else
     gone[#gone + 1] = index - 1
     if hold then
-      -- The hold has run out, and only others keep the hash: no release of theirs waits for us any more.
+      -- The hold has expired, and only others keep the hash: their releases must not wait for our field.
       let_go(key, mode, hold)
     end
   end

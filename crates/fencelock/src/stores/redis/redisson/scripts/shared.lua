@@ -1,11 +1,11 @@
--- Redisson's read-write lock, which is a hash as well: a reader has its field there, the writer its field and `:write` behind it, and `mode`
--- says which of them. Each hold has a key of its own beside the hash, `{N}:<field>:rwlock_timeout:<number>`: what a release leaves of the
--- hash lives as long as the longest of them. Redisson writes `1` there; a fencelock says who it is.
+-- Redisson's read-write lock, also a hash: a reader has its field there, the writer its field with `:write` behind it, and `mode` says
+-- which. Each hold has a key of its own, `{N}:<field>:rwlock_timeout:<number>`. After a release, the rest of the hash lives as long as
+-- the longest of these keys. Redisson writes `1` there; a fencelock writes its text about itself.
 
--- How many fields are looked at in one hash, and how many holds of one field.
+-- The most fields of a hash that a script reads, and the most holds of a field.
 local MOST = 4096
 
--- What a hash says; nothing where there is no hash. A user that may not ask is told so, and not that nothing is there.
+-- The answer of a hash; nothing if the key is no hash. A user without the right to ask receives the error.
 local function of_hash(...)
   local answer = redis.pcall(...)
   if type(answer) ~= 'table' or not answer.err then
@@ -38,20 +38,20 @@ local function each_holder(key, see)
   local pairs_of = redis.call('HGETALL', key)
   for at = 1, #pairs_of, 2 do
     local count = tonumber(pairs_of[at + 1])
-    -- No infinity, nor what would keep the server counting.
+    -- Excludes infinity, and counts that would keep the server busy.
     if pairs_of[at] ~= 'mode' and count and count < 2147483648 then
       see(pairs_of[at], count)
     end
   end
 end
 
--- Wakes who waits for the lock: `0` one in each client of Redisson, `1` all of them, as there may be readers.
+-- Wakes waiters for the lock: `0` one in each client of Redisson, `1` all of them, as there may be readers.
 local function tell_shared(key, message)
   redis.pcall('PUBLISH', 'redisson_rwlock:' .. (string.find(key, '{', 1, true) and key or '{' .. key .. '}'), message)
 end
 
--- Ends what this field holds as a reader and as a writer. The others keep the lock for as long as their longest hold lives, as
--- Redisson does it; with none that lives it is free.
+-- Ends this field's holds as a reader and as a writer. The others keep the lock for as long as their longest hold lives, as in
+-- Redisson; without a living hold the lock is free.
 local function let_go(key, mode, field)
   local longest, left, marks = -1, redis.call('PTTL', key), {}
   each_holder(key, function(other, count)
@@ -81,7 +81,7 @@ local function let_go(key, mode, field)
   end
 end
 
--- What this field of ours is in the lock under `key`, its `mode`, and whether it holds it as a reader or a writer does.
+-- Our field in the lock under `key`, if it holds, and the lock's `mode`. A writer's field ends with `:write`.
 local function our_hold(key, field)
   local has = of_hash('HMGET', key, field, field .. ':write', 'mode')
   if not has then

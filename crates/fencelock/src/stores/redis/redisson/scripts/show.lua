@@ -1,7 +1,7 @@
--- KEYS: as for `try.lua`. Answers {} when it is free, {what} when no lock of this kind is there, else {type, field, digest, what a
--- fencelock says of itself, milliseconds left, the counter if there is one}. The digest names the grant of another
--- client; with the counter of a fenced lock, no later one has it.
--- A read-write lock is {mode, then for each holder {field, digest, what a fencelock says of itself, milliseconds left}}.
+-- KEYS: as for `try.lua`. Answers {} for a free lock, {kind} for a key that is no lock of this layout, else {type, field, digest, a
+-- fencelock's text about itself, milliseconds left, the counter if there is one}. The digest names the grant of another
+-- client; with the counter of a fenced lock, no later grant has it.
+-- A read-write lock is {mode, then for each holder {field, digest, a fencelock's text about itself, milliseconds left}}.
 local mode, fields = mode_of(KEYS[1]), of_hash('HLEN', KEYS[1])
 if mode and fields > MOST then
   return {'hash of ' .. fields .. ' fields'}
@@ -9,7 +9,7 @@ elseif mode then
   local shown, left = {mode}, nil
   each_holder(KEYS[1], function(field, count)
     if mode == 'write' then
-      -- What a writer reads besides is a part of its grant.
+      -- A writer's field as a reader is a part of its grant.
       left = string.find(field, ':write$') and redis.call('PTTL', KEYS[1]) or -2
     else
       left = -2

@@ -1,11 +1,11 @@
--- KEYS: the lock, the queue of its fair lock, and of a fenced lock the counter. ARGV: our field, what we say of ourselves, the ttl.
--- Answers {1} when it is ours, or {1, token}; {0, milliseconds left} when it is somebody's; {2, what} when no lock of this kind is there,
--- {3, why} when the counter counts nothing, {4, why} when it is ours all the same.
+-- KEYS: the lock, the queue of its fair lock, and of a fenced lock the counter. ARGV: our field, our text about ourselves, the ttl.
+-- Answers {1} when this request holds the lock, or {1, token}; {0, milliseconds left} when another client does; {2, kind} for a key that
+-- is no lock of this layout; {3, why} when the counter is no number; {4, why} when it is none although this request holds the lock.
 local kind, counter = other(KEYS[1]), KEYS[3]
 local token, fault = nil, nil
 if kind == 'none' then
-  -- First what may fail, on a key that is not there: a server without memory refuses a script at its first write alone, and no PEXPIRE;
-  -- a user who may not do that would leave a lock without an end; and a counter may be no counter.
+  -- Commands that may fail come first, on an absent key. A server without memory refuses a script only at its first write, and no PEXPIRE;
+  -- a user without the right to PEXPIRE would leave a lock without an end; and a counter may be no number.
   redis.call('SET', KEYS[1], '', 'XX', 'PX', ARGV[3])
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
   if counter then

@@ -1,4 +1,4 @@
--- KEYS: as for `try.lua`. ARGV: our field, what we say of ourselves, the ttl, `read` or `write`. Answers as `try.lua` does.
+-- KEYS: as for `try.lua`. ARGV: our field, our text about ourselves, the ttl, `read` or `write`. Answers as `try.lua` does.
 local key, ttl, wants = KEYS[1], tonumber(ARGV[3]), ARGV[4]
 local kind, mode = redis.call('TYPE', key).ok, mode_of(key)
 if kind ~= 'none' and kind ~= 'hash' then
@@ -13,8 +13,8 @@ if mode and (mode ~= 'read' or wants ~= 'read') and redis.call('HEXISTS', key, f
   return {0, left}
 end
 local mark = holds(key, field) .. '1'
--- First what may fail, on what is not there: a server without memory refuses a script at its first write alone, and no PEXPIRE; a user who
--- may not do that would leave a lock without an end, or one that cannot be released.
+-- Commands that may fail come first, on absent keys. A server without memory refuses a script only at its first write, and no PEXPIRE; a
+-- user without the rights would leave a lock without an end, or a lock that cannot be released.
 redis.call('SET', mark, ARGV[2], 'XX', 'PX', ttl)
 redis.call('PEXPIRE', mark, ttl)
 redis.call('HDEL', key, field .. ':nothing')

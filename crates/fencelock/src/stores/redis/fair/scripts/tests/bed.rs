@@ -95,7 +95,7 @@ impl Bed {
         self.try_run(call).unwrap_or_else(|error| panic!("{shown}: {error}"))
     }
 
-    /// A session that nobody has.
+    /// A new session.
     pub(super) fn session(&mut self, ttl: Duration) -> u64 {
         let session = getrandom::u64().unwrap();
         let owner = Owner { client: session, host: "here".to_owned(), pid: 17 };
@@ -103,21 +103,21 @@ impl Bed {
         session
     }
 
-    /// An entry that nobody made before.
+    /// An entry with a new request id.
     pub(super) fn entry(&mut self, name: &Name, claim: Claim, wait: bool) -> Entry {
         self.requests += 1;
         let id = RequestId { client: 0xc0ffee, number: self.requests };
         Entry { name: name.clone(), claim, id, wait, purpose: None }
     }
 
-    /// Enters in `session`, with the entry that this was done with.
+    /// Enters in `session`. Returns the entry and the answer.
     pub(super) fn enter(&mut self, session: u64, name: &Name, claim: Claim) -> (Entry, Enter) {
         let entry = self.entry(name, claim, true);
         let answer = self.run(enter(&self.layout.clone(), session, 1, &entry));
         (entry, answer)
     }
 
-    /// The same where it is certain to be granted: the request and its number.
+    /// The same for an entry that must be granted: the request and its number.
     pub(super) fn hold(&mut self, session: u64, name: &Name, claim: Claim) -> (RequestId, u64) {
         match self.enter(session, name, claim) {
             (entry, Enter::Granted(seq)) => (entry.id, seq),
@@ -125,7 +125,7 @@ impl Bed {
         }
     }
 
-    /// The same where it is certain to wait.
+    /// The same for an entry that must wait.
     pub(super) fn wait(&mut self, session: u64, name: &Name, claim: Claim) -> (RequestId, u64, Duration) {
         match self.enter(session, name, claim) {
             (entry, Enter::Waiting { seq, look_in: Some(look_in), .. }) => (entry.id, seq, look_in),
@@ -133,7 +133,7 @@ impl Bed {
         }
     }
 
-    /// How one place stands, after a look at its queue.
+    /// The standing of a place, after a look at its queue.
     pub(super) fn seen(&mut self, session: u64, name: &Name, id: RequestId) -> Seen {
         let look = self.run(look(&self.layout.clone(), session, &[(name.clone(), vec![id])], false));
         look.names[0].places[0]
@@ -144,7 +144,7 @@ impl Bed {
         self.shown(name).iter().map(|shown| shown.id).collect()
     }
 
-    /// Everybody in a queue who is alive, front first; no more than a page.
+    /// The living contenders of a queue, front first; no more than a page.
     pub(super) fn shown(&mut self, name: &Name) -> Vec<Shown> {
         let page = self.run(show(&self.layout.clone(), name, 0, None, 1000));
         assert_eq!(page.queued, page.places.len() + page.dead);
@@ -164,13 +164,13 @@ impl Bed {
         (found.into_iter().collect(), calls)
     }
 
-    /// A renewal that asks for no bucket and hears of nothing.
+    /// A renewal that asks about no bucket, and whose answer reports nothing.
     pub(super) fn renewed(&mut self, session: u64, ttl: Duration) {
         let answer = self.run(renew(&self.layout.clone(), session, ttl, &[], &[]));
         assert_eq!(answer, Renewed::Alive { broken: vec![], lost: vec![] });
     }
 
-    /// What was published since this was asked last: for each message its session and its news.
+    /// The messages since the last call, each with its session and its news.
     pub(super) fn heard(&mut self) -> Vec<(u64, Vec<News>)> {
         let end = format!("{}end", self.layout.session_prefix());
         self.words(&["PUBLISH", &end, ""]);
@@ -220,19 +220,19 @@ impl Bed {
         let keys: Vec<String> = sessions.iter().map(|session| self.layout.session_key(*session)).collect();
         let mut command = redis::cmd("EVAL");
         command.arg(text).arg(keys.len()).arg(&keys);
-        // The moments themselves: what is left of a time is less by when it is asked for.
+        // The moments themselves: a rest of time would shrink until the next question.
         let moments: Vec<u64> = command.query(&mut self.connection).unwrap();
         (moments[0], sessions.iter().copied().zip(moments[1..].iter().copied()).collect())
     }
 
-    /// Ends a session as if its time were over: what was known of the queues it is in is over, too.
+    /// Ends a session as if its ttl had passed, and with it the boundaries of its queues.
     pub(super) fn kill(&mut self, session: u64, names: &[&Name]) {
         let key = self.layout.session_key(session);
         self.words(&["DEL", &key]);
         self.pass_boundary(names);
     }
 
-    /// As if the boundary had passed: it is not certain any more who lives.
+    /// Makes the boundary pass: the scripts have to check again which contenders live.
     pub(super) fn pass_boundary(&mut self, names: &[&Name]) {
         for name in names {
             let key = self.layout.slot(name).bucket_key;
@@ -248,7 +248,7 @@ impl Bed {
         }
     }
 
-    /// How many places are stored of a queue of two or more.
+    /// The number of stored places of a queue of two or more.
     pub(super) fn stored(&mut self, name: &Name) -> usize {
         let key = self.layout.slot(name).queue_key;
         redis::cmd("ZCARD").arg(&key).query(&mut self.connection).unwrap()

@@ -1,4 +1,4 @@
-//! Crowds: what is asked of a long queue takes no longer than of a short one. Crowds that die: `deep/crowds.rs`.
+//! Crowds: requests about a long queue take no longer than about a short one. Crowds that die: `deep/crowds.rs`.
 
 use fencelock_testbed::redis::{Server, Settings};
 

@@ -1,4 +1,4 @@
-//! The dead in the way, as they are found by those who come by, and what may be said of a queue meanwhile.
+//! Dead contenders that block others: which scripts find them, and the answers about a queue meanwhile.
 
 use fencelock_testbed::redis::{Server, Settings};
 
@@ -128,7 +128,7 @@ fn tries_of_all_weights_find_the_dead_in_front_of_a_living_crowd_once_they_were_
         let entry = bed.entry(&name, permits(weight, 3000), false);
         bed.run(enter(&layout, lives, 1, &entry))
     };
-    // They have been beyond the one that dies.
+    // The looks have passed the holder that dies.
     assert_eq!([1, 3000, 1].map(|weight| tried(&mut bed, weight)), [const { Enter::Busy }; 3]);
     bed.kill(dies, &[]);
     let is_in = (0..6).any(|round| matches!(tried(&mut bed, 1 + round % 2), Enter::Granted(_)));

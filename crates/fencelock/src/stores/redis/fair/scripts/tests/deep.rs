@@ -1,4 +1,4 @@
-//! What goes by real clocks, comes in thousands, or is left to chance for long.
+//! Tests by real clocks, with thousands of contenders, or with long random runs.
 
 use fencelock_testbed::{PATIENCE, wait_until};
 use redis::Value;
@@ -11,7 +11,7 @@ mod leases;
 mod losses;
 
 impl Bed {
-    /// Returns once the time of a session is over.
+    /// Returns once a session has expired.
     fn until_gone(&mut self, session: u64) {
         let key = self.layout.session_key(session);
         assert!(wait_until(PATIENCE, || self.words(&["EXISTS", &key]) == Value::Int(0)));

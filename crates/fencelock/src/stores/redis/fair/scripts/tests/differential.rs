@@ -6,7 +6,7 @@ use super::super::*;
 use super::bed::{Bed, Dice, LONG};
 use crate::queue::{Admission, admits, granted};
 
-/// One place, as it must be.
+/// A place, as it must be.
 #[derive(Debug, Clone)]
 struct Known {
     id: RequestId,
@@ -16,7 +16,7 @@ struct Known {
     granted: bool,
 }
 
-/// A queue as the rule has it, and the server that is to agree.
+/// A queue by the rule, and the server that has to agree.
 struct Trial<'a> {
     bed: &'a mut Bed,
     layout: KeySpace,
@@ -30,11 +30,11 @@ struct Trial<'a> {
     capacity: u32,
 }
 
-/// Which places were granted by a step, by session.
+/// The places that a step granted, by session.
 type Told = BTreeMap<u64, Vec<(RequestId, u64)>>;
 
 impl Trial<'_> {
-    /// Grants what the rule admits, and says what is new.
+    /// Grants the places that the rule admits. Returns the new grants.
     fn settle(&mut self) -> Told {
         let claims: Vec<Claim> = self.line.iter().map(|known| known.claim).collect();
         let admitted = granted(&claims);
@@ -49,7 +49,7 @@ impl Trial<'_> {
         told
     }
 
-    /// What the server has, against what must be.
+    /// Compares the server's state with the rule's.
     fn compare(&mut self, told: Told) {
         let heard = self.bed.heard();
         let steps = self.steps.join("\n");
@@ -84,11 +84,11 @@ impl Trial<'_> {
         self.check_boundary(&fields);
     }
 
-    /// Nobody who waits is kept waiting by the dead before the boundary: not if everybody dies whose time is over by then.
+    /// No dead contender blocks a waiter before the boundary: not even if every session dies whose ttl ends by then.
     fn check_boundary(&mut self, fields: &BTreeMap<String, String>) {
         let Some(record) = fields.get(self.name.as_str()) else { return };
         let [_, _, _, _, covers, boundary, set] = record.split(' ').collect::<Vec<_>>()[..] else { return };
-        // Where not all is known that has to be, who waits looks again at once.
+        // If the record does not cover enough holders, a waiter looks again at once.
         if !covers.starts_with(['a', 'f']) {
             return;
         }
@@ -104,7 +104,7 @@ impl Trial<'_> {
         assert!(late.is_none(), "{late:?} is let in before {boundary}: it is {now}, {ends:x?}, {record}\n{steps}");
     }
 
-    /// The record says what the places say, and an empty queue leaves nothing.
+    /// The record agrees with the places, and an empty queue leaves nothing.
     fn check_sums(&self, fields: &BTreeMap<String, String>, order: &[(String, u64)]) {
         let steps = self.steps.join("\n");
         let prefix = format!("{}\n", self.name);
@@ -158,7 +158,7 @@ impl Trial<'_> {
             (Admission::Wait, Enter::Waiting { seq, ahead, look_in }) if entry.wait => {
                 assert!(look_in.is_some_and(|look_in| look_in <= LONG * 2), "{steps}");
                 let holders = self.line.iter().filter(|known| known.granted).count() as u32;
-                // Dead ones may still be counted, unless they keep somebody from being granted.
+                // Dead contenders may still count, unless they block a grant.
                 let ahead = ahead.unwrap();
                 assert!(ahead.holders >= holders && ahead.waiters >= self.line.len() as u32 - holders, "{steps}");
                 (seq, false)
@@ -177,7 +177,7 @@ impl Trial<'_> {
         let known = self.pick(dice)?;
         let mut entry = self.bed.entry(&self.name, known.claim, true);
         entry.id = known.id;
-        // Who holds the lock is told so without a look at anybody.
+        // A holder receives its answer without a look at the queue.
         let mut told = if known.granted { Told::new() } else { self.settle() };
         let answer = self.bed.run(enter(&self.layout, known.session, 1_000_000, &entry));
         self.steps.push(format!("repeat {}: {answer:?}", known.id));
@@ -187,7 +187,7 @@ impl Trial<'_> {
             Enter::Waiting { seq, .. } if !now.granted && seq == known.seq => {}
             answer => panic!("{now:?}, but {answer:?}\n{}", self.steps.join("\n")),
         }
-        // Who asks is answered, and not told.
+        // The caller receives an answer, and no message.
         if let Some(items) = told.get_mut(&known.session) {
             items.retain(|(id, _)| *id != known.id);
         }
@@ -295,12 +295,12 @@ impl Trial<'_> {
                 _ => panic!("{id}: {seen:?}\n{steps}"),
             }
         }
-        // It told this session by its answer.
+        // The answer has this session's grants.
         told.remove(&session);
         told
     }
 
-    /// Who looks changes nothing: nobody is let in for it.
+    /// A reader changes nothing: its look grants no place.
     fn show(&mut self) -> Told {
         let shown = self.bed.shown(&self.name.clone());
         self.steps.push("show".to_owned());
@@ -316,7 +316,7 @@ impl Trial<'_> {
         Told::new()
     }
 
-    /// One session dies, unseen by everybody until the next step.
+    /// A session dies, unnoticed until the next step.
     fn kill(&mut self, dice: &mut Dice) {
         let position = dice.below(self.sessions.len());
         let session = std::mem::replace(&mut self.sessions[position], some_session(self.bed, dice));
@@ -339,13 +339,13 @@ impl Trial<'_> {
             88..95 => Some(self.look(dice)),
             _ => Some(self.show()),
         };
-        // Whatever was asked may have found the dead or not: a departure that was none looks at nobody.
+        // The step may have found the dead or not: a departure without a place looks at no contender.
         let told = told.unwrap_or_default();
         self.compare(told);
     }
 }
 
-/// Each may be the first one to end.
+/// Every session may be the first to end.
 fn some_session(bed: &mut Bed, dice: &mut Dice) -> u64 {
     bed.session(LONG + Duration::from_secs(dice.below(LONG.as_secs() as usize) as u64))
 }

@@ -1,4 +1,4 @@
-//! Keys that are not ours, and servers that have no room.
+//! Foreign keys, and servers without free memory.
 
 use fencelock_testbed::redis::{Server, Settings};
 
@@ -119,7 +119,7 @@ fn without_memory_queues_are_still_read_and_looked_after() {
     for script in all() {
         bed.ask(&script.load()).unwrap();
     }
-    // Every boundary has passed, so that those ahead are looked at and a new boundary is written.
+    // Every boundary has passed, so that the script looks at the contenders ahead and writes a new boundary.
     let passed = |bed: &mut Bed, dead| {
         bed.words(&["CONFIG", "SET", "maxmemory", "0"]);
         bed.kill(dead, &[&name]);

@@ -1,4 +1,4 @@
-//! What is lost or refused between one command and the next: nothing is half done, and who holds is told.
+//! Losses and refusals between two commands: no change is half done, and holders receive the news.
 
 use fencelock_testbed::redis::{Server, Settings};
 

@@ -1,4 +1,4 @@
-//! Sessions: how they live and end, and what they let in.
+//! Sessions: their lives and ends, and the requests that they admit.
 
 use super::super::*;
 use super::bed::{Bed, LONG};
@@ -111,7 +111,7 @@ fn a_name_that_somebody_broke_keeps_no_other_from_being_given_up_and_told() {
     bed.wait(other, &two, permits(1));
     let (missing, ..) = bed.wait(other, &two, permits(1));
     bed.heard();
-    // Found after the one ahead of it was granted and told, neither of which counts.
+    // The script finds the gap after it granted the place ahead, with a message; both are undone.
     let mut field = format!("{two}\n");
     push_id(&mut field, missing);
     bed.words(&["HDEL", &layout.slot(&two).bucket_key, &field]);
@@ -214,7 +214,7 @@ fn a_queue_shows_who_is_in_it_and_what_for() {
     let mut entry = bed.entry(&name, Claim::new(2, 3).unwrap(), true);
     entry.purpose = Some("two words\nand a line ✓".into());
     bed.run(enter(&layout, session, 1, &entry));
-    // An earlier release wrote a limit in the place of the 0.
+    // Earlier releases wrote a limit in the place of the 0.
     let record = bed.raw(&name).0.remove(name.as_str()).unwrap();
     assert!(record.contains(" 2 3 0 "), "{record}");
     let bucket = layout.slot(&name).bucket_key;

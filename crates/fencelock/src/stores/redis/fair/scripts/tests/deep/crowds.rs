@@ -1,4 +1,4 @@
-//! Crowds of thousands: the dead go a bounded number at a time.
+//! Crowds of thousands: a script removes a bounded number of dead contenders.
 
 use fencelock_testbed::redis::{Server, Settings};
 use fencelock_testbed::{PATIENCE, wait_until};
@@ -26,11 +26,11 @@ fn a_full_semaphore_that_nobody_waits_for_is_known_to_be_full_until_somebody_cou
         let entry = bed.entry(&name, permits(1, 3000), false);
         commands(bed, |bed| assert_eq!(bed.run(enter(&layout, sessions[0], 1, &entry)), Enter::Busy))
     };
-    // Some of the holders are looked at each time, and never all of them at once.
+    // Each try looks at some of the holders, and never at all of them.
     let costs: Vec<_> = (0..6).map(|_| tries(&mut bed)).collect();
     assert!(costs.iter().all(|cost| *cost < 1100), "{costs:?}");
     assert_eq!(costs[4..], [4, 4], "{costs:?}");
-    // Who leaves makes room for one, and what is known of the others stays.
+    // A holder that leaves makes room for one, and the checked holders stay checked.
     assert!(bed.run(leave(&layout, (&name, held[1000].0), Some(held[1000].1))));
     bed.hold(sessions[0], &name, permits(1, 3000));
     let again = tries(&mut bed);
@@ -97,7 +97,7 @@ fn what_crashed_clients_left_under_names_that_nobody_asks_for_is_cleared_away() 
         let cost = commands(&mut bed, |bed| next = Some(bed.run(janitor(&layout, &swept))));
         let next = next.unwrap();
         assert!(cost < 4000, "{cost} commands");
-        // Another one has to wait for a moment, however many clients there are.
+        // A second call has to wait for a moment, whichever client sends it.
         assert_eq!(bed.run(janitor(&layout, &swept)), Swept { bucket: 0, cursor: swept.cursor.clone() });
         bed.words(&["DEL", &gate]);
         buckets += usize::from(next.bucket);

@@ -1,4 +1,4 @@
-//! Clocks that go back, and ends of sessions that are lost.
+//! Clocks that go back, and sessions whose end is removed.
 
 use fencelock_testbed::redis::{Server, Settings};
 use fencelock_testbed::{PATIENCE, wait_until};
@@ -20,7 +20,7 @@ fn a_boundary_is_no_fact_before_it_was_set() {
     bed.hold(dies, &name, Claim::MUTEX);
     let (id, seq, _) = bed.wait(lives, &name, Claim::MUTEX);
     server.set_clock(-3600).unwrap();
-    // It lives on for a while, by the clock as it is now, and dies.
+    // The session lives for a while, by the clock of now, and dies.
     bed.renewed(dies, SHORT);
     bed.until_gone(dies);
     assert!(wait_until(PATIENCE, || bed.seen(lives, &name, id) == Seen::Granted(seq)));
