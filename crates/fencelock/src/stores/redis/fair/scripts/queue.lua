@@ -38,7 +38,7 @@ local function lives_until(session)
   return known
 end
 
--- `lease` is 0, or TOLD if the holder asked for a message about the first waiter behind it, or a value of an earlier release, which
+-- `lease` is 0, or `TOLD` if the holder asked for a message about the first waiter behind it, or a value of an earlier release, which
 -- stays.
 local TOLD = '1'
 local function read_place(id, text, key)
