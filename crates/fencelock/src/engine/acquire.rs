@@ -64,10 +64,10 @@ pub(crate) struct Acquire {
     failures: Failures,
     /// Rounds in a row that were in vain although the store answered: the place went away, or the grant came too late to be used.
     in_vain: Failures,
-    /// Observers have received its end.
+    /// Observers have received the end of this acquire.
     is_told: bool,
-    /// The next poll of [`Acquire::run`] belongs on the caller's own thread, which must not block and may have no runtime: the poll
-    /// completes with a grant, or is pending. The later ones belong where requests do, for a wait must not depend on the caller.
+    /// The next poll of [`Acquire::run`] runs on the caller's thread, which must not block and may have no runtime: the poll completes with
+    /// a grant, or is pending. Later polls run on the engine's runtime, for a wait must not depend on the caller.
     pub(crate) is_inline: bool,
 }
 
@@ -132,7 +132,7 @@ impl Acquire {
         hold.grant_was_told();
     }
 
-    /// Completes at the second poll, so that the rest runs where requests belong, if the first one is the caller's.
+    /// If the first poll is the caller's, completes at the second one, so that the rest runs on the engine's runtime.
     async fn leave_callers_thread(&mut self) {
         poll_fn(|_| if std::mem::take(&mut self.is_inline) { Poll::Pending } else { Poll::Ready(()) }).await;
     }
@@ -315,12 +315,12 @@ impl Acquire {
             news = place.next(end) => news,
             // The end of the session arrives here as well.
             cause = slot.lost() => return Ok(Some(cause)),
-            // A store that overruns its time must not make us overrun ours.
+            // A store that overruns its time must not delay the end of the wait.
             () = self.engine.clock.sleep_until(end) => Ok(place.standing()),
         };
         match news {
             Ok(Standing::Waiting(_)) if self.engine.clock.now() >= end => {
-                // A timer of our own has run out: the store has said nothing.
+                // The engine's own timer has run out: the store sent nothing.
                 self.forget_what_passed();
                 self.look.get_or_insert_with(|| self.engine.look(&self.wish.name, Some(attempt.id.request)));
                 if self.is_late() {

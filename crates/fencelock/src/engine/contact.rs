@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::time::Moment;
 
-/// Whether the store answers a client, on whichever session, connection and request.
+/// Whether the store answers a client, on any session, connection and request.
 #[derive(Debug)]
 pub(super) struct Contact {
     /// When the last answer arrived.
@@ -25,7 +25,7 @@ impl Contact {
         self.failed.store(Moment::NEVER.as_nanos(), Ordering::Release);
     }
 
-    /// A request that was sent then has failed without an answer.
+    /// A request that was sent at `sent` has failed without an answer.
     pub(super) fn failed(&self, sent: Moment) {
         self.failed.fetch_min(sent.as_nanos(), Ordering::AcqRel);
     }
@@ -35,7 +35,7 @@ impl Contact {
         Moment::from_nanos(self.answered.load(Ordering::Acquire))
     }
 
-    /// Since when the store has answered nothing; never, if no request is without an answer. The caller has none to `own`, sent then.
+    /// The time since which the store has sent no answer; `NEVER` if every request has one. The caller's request, sent at `own`, has none.
     pub(super) fn silent_since(&self, own: Moment) -> Moment {
         Moment::from_nanos(self.failed.load(Ordering::Acquire)).min(own).max(self.last_answer())
     }

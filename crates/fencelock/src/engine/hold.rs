@@ -47,10 +47,10 @@ pub(crate) struct Hold {
     id: PlaceId,
     claim: Claim,
     token: Option<FencingToken>,
-    /// A margin before the end of the grant's own validity; never, where its session says all.
+    /// A margin before the end of the grant's own validity; never, if the session's validity is enough.
     own_end: AtomicU64,
     since: Moment,
-    /// When it was held for `max_hold`; never, without one.
+    /// The end of `max_hold`; never, without that option.
     deadline: Moment,
     place: tokio::sync::Mutex<Option<Box<dyn Place>>>,
     guards: AtomicU32,
@@ -63,7 +63,7 @@ pub(crate) struct Hold {
     /// The place waited before its grant, so other contenders may wait behind it.
     has_waited: AtomicBool,
     retainer: OnceLock<Box<dyn Retain>>,
-    /// Made at the first wait for the end, or for an end with a reason: most locks are released without.
+    /// Made at the first wait for the end, or for an end with a reason: most locks need none.
     ending: OnceLock<Box<Ending>>,
 }
 
@@ -79,9 +79,9 @@ pub(crate) enum Outside {
 #[derive(Default)]
 struct Ending {
     lost: CancellationToken,
-    /// For users: cancelled with `lost`, and before a request is sent that leaves the place.
+    /// For users: cancelled with `lost`, and before the engine sends a request that leaves the place.
     over: OnceLock<CancellationToken>,
-    /// Of a grant that was broken.
+    /// The reason of a break.
     reason: OnceLock<Arc<str>>,
 }
 
@@ -201,7 +201,7 @@ impl Hold {
         Moment::from_nanos(self.own_end.load(Ordering::Acquire))
     }
 
-    /// A renewal proved that the grant is valid until then; a grant that has ended stays ended.
+    /// A renewal proved that the grant is valid until `valid`; a grant that has ended stays ended.
     pub(super) fn is_valid_until(&self, valid: Moment) {
         if self.engine.clock.now() < self.own_end() {
             self.own_end.store(valid.before(self.engine.timing.margin).as_nanos(), Ordering::Release);
@@ -226,7 +226,7 @@ impl Hold {
         self.outside.load(Ordering::Relaxed) != 0
     }
 
-    /// [`Duration::MAX`] where nothing can lapse.
+    /// [`Duration::MAX`] if the grant cannot lapse.
     pub(crate) fn remaining(&self) -> Duration {
         let is_nowhere = self.outside.load(Ordering::Relaxed) == Outside::Nowhere as u8;
         if is_nowhere
@@ -284,7 +284,7 @@ impl Hold {
         self.ending.get()?.reason.get().map(|reason| &**reason)
     }
 
-    /// Why its session cannot be renewed, or could not, if no retry helps with it.
+    /// The permanent error of the session's renewals, if there is one.
     pub(crate) fn refusal(&self) -> Option<Arc<str>> {
         self.live.refusal()
     }

@@ -1,4 +1,4 @@
-//! Where background work runs: by default on a thread of our own, so that blocking user code cannot stop renewals.
+//! The thread of background work: by default fencelock's own, so that blocking user code cannot stop renewals.
 
 use std::future::Future;
 use std::io;
@@ -42,7 +42,7 @@ pub(crate) struct Spawner {
     home: Home,
 }
 
-/// The process that something was made in. A fork copies neither threads nor connections: a child leaves alone what the copied memory says of them.
+/// The process of origin. A fork copies neither threads nor connections, so a child does not use the copies in its memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Home(u32);
 
@@ -96,9 +96,9 @@ impl Spawner {
         self.handle.spawn(task)
     }
 
-    /// Runs `work` where requests belong, and waits for it. Dropping the returned future drops `work`.
+    /// Runs `work` on the engine's runtime, and waits for it. Dropping the returned future drops `work`.
     ///
-    /// No `async fn`: that would keep room for `work` twice, in every future that waits for a lock.
+    /// Not an `async fn`: that would reserve room for `work` twice, in every future that waits for a lock.
     pub(crate) fn run<F, T>(&self, work: F) -> impl Future<Output = Result<T>> + Send + use<F, T>
     where
         F: Future<Output = Result<T>> + Send + 'static,
@@ -135,7 +135,7 @@ impl Spawner {
         self.home.is_elsewhere()
     }
 
-    /// Runs `work` where requests belong, and waits for it. Dropping the returned future does not stop `work`.
+    /// Runs `work` on the engine's runtime, and waits for it. Dropping the returned future does not stop `work`.
     pub(crate) async fn run_to_end<F, T>(&self, work: F) -> Result<T>
     where
         F: Future<Output = Result<T>> + Send + 'static,
@@ -191,7 +191,7 @@ fn own_thread(blocking: bool) -> Result<Handle> {
     static BLOCKING: Mutex<Option<(Home, Handle)>> = Mutex::new(None);
     let (started, name) = if blocking { (&BLOCKING, "fencelock-disk") } else { (&GENERAL, "fencelock-io") };
     let mut started = started.lock().unwrap_or_else(PoisonError::into_inner);
-    // A child of a fork has no thread but the one that forked.
+    // A forked child has only the thread that forked.
     if let Some((_, handle)) = started.as_ref().filter(|(home, _)| !home.is_elsewhere()) {
         return Ok(handle.clone());
     }

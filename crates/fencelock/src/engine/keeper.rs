@@ -88,7 +88,7 @@ impl Keeper {
                 () = live.clock.sleep_until(wake_at) => {}
             }
             if self.home.is_elsewhere() {
-                // On a runtime that was forked with all there was on it: the connections are its parent's.
+                // This runtime is a fork's copy: its connections belong to the parent.
                 return self.over(Loss::Closed);
             }
             self.look_at_the_clock();
@@ -120,7 +120,7 @@ impl Keeper {
         }
     }
 
-    /// Only a renewal that is sent from now on settles the doubt.
+    /// Only a renewal that is sent later settles the doubt.
     fn doubt(&mut self) {
         self.next_renewal = self.live.clock.now();
         if let Some(request) = &mut self.in_flight {
@@ -141,7 +141,7 @@ impl Keeper {
     }
 
     fn confirmed(&mut self, request: &InFlight, renewal: Renewal) {
-        // A confirmation that comes after the certainty ran out proves the past, not what happened in between.
+        // A confirmation that arrives after the end of the validity proves the past, not the time in between.
         let (now, safe_until) = (self.live.clock.now(), self.live.safe_until());
         if now < safe_until {
             self.prove(renewal.confirmed, renewal.ttl);
@@ -176,7 +176,7 @@ impl Keeper {
         }
         let before = self.live.safe_until();
         self.live.is_safe_until(self.live.timing.safe_until(self.confirmed, self.ttl));
-        // Since the clock was read, another task may have found the end of the session, and left the rest to that end.
+        // Since this read the clock, another task may have found the end of the session, which then does the rest.
         if self.live.clock.now() >= before {
             self.over(Loss::Unconfirmed);
         }
@@ -235,8 +235,8 @@ impl Keeper {
         self.in_flight = Some(InFlight { sent: now, doubted: false, answer });
     }
 
-    /// A paused virtual machine's clocks both stand still; afterwards the wall clock is set right by its host, and has
-    /// then gained on ours. That (or any other jump) makes the session doubtful until it is confirmed anew.
+    /// In a paused virtual machine both clocks stand still; afterwards the host corrects the wall clock, which then gains on the monotonic
+    /// one. That (or any other jump) makes the session doubtful until its next confirmation.
     fn look_for_a_pause(&mut self) {
         let lead = wall_lead(&*self.live.clock);
         let gained = lead - std::mem::replace(&mut self.wall_lead, lead);
@@ -261,7 +261,7 @@ async fn answer_of(in_flight: &mut Option<InFlight>) -> Result<Renewal> {
     }
 }
 
-/// By how many nanoseconds the wall clock is ahead of ours; only its changes mean something.
+/// The nanoseconds by which the wall clock is ahead of the monotonic one; only changes matter.
 fn wall_lead(clock: &dyn Clock) -> i128 {
     let wall = clock.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     i128::try_from(wall).unwrap_or_default() - i128::from(clock.now().as_nanos())

@@ -20,7 +20,7 @@ const LOOK_LIMIT: Duration = Duration::from_secs(1);
 /// The longest time that a look may add to a wait that has ended.
 pub(super) const LATEST: Duration = Duration::from_millis(100);
 
-/// The callers for each queue that the present look does not cover. A name is here while its queue is looked at.
+/// For each queue under a look, the callers that the look does not cover.
 #[derive(Debug, Default)]
 pub(super) struct Looks(Mutex<HashMap<Name, Vec<Asker>>>);
 
@@ -84,7 +84,8 @@ impl Engine {
         Ok(first.into_iter().collect())
     }
 
-    /// The answer of a look to a caller that waits until then; `None` if it failed, or has no answer by [`LATEST`] after that or within a second.
+    /// The answer of a look for a caller that waits until `until`; `None` if the look failed, or has no answer by [`LATEST`] after that or
+    /// within a second.
     pub(crate) async fn told(&self, look: Answer, until: Moment) -> Option<Contention> {
         let limit = self.clock.now().after(LOOK_LIMIT).min(until.after(LATEST));
         tokio::select! {
@@ -127,7 +128,7 @@ impl Looking {
 }
 
 impl Drop for Looking {
-    /// A task that ends half-way (a store that panics, a runtime that stops) must not leave its name behind: no task would look again.
+    /// A task that ends half-way (a store that panics, a runtime that stops) must remove its name: otherwise no task would look again.
     fn drop(&mut self) {
         if !self.is_done {
             self.engine.looks.askers().remove(&self.name);

@@ -98,7 +98,7 @@ impl Engine {
         self.slot.current()
     }
 
-    /// Whether no session can be opened, for a reason that no retry helps with.
+    /// Whether a permanent error prevents every session.
     pub(crate) fn is_refused(&self) -> bool {
         self.why_no_session().is_some_and(|error| !error.is_retryable())
     }
@@ -192,7 +192,7 @@ impl Engine {
         });
     }
 
-    /// Runs `work` where requests belong, and waits for it. Dropping the returned future does not stop `work`, which is counted like a clean-up.
+    /// Runs `work` on the engine's runtime, and waits for it. Dropping the returned future does not stop `work`, which counts as a clean-up.
     pub(crate) async fn run_to_end<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
@@ -206,7 +206,7 @@ impl Engine {
         self.spawner.run_to_end(counted_work).await
     }
 
-    /// Notes an answer of the store. In a layout without a queue, the client itself gives those that come at once.
+    /// Notes an answer of the store. In a layout without a queue, immediate answers are the client's own.
     fn was_answered(&self, at_once: bool) {
         if !at_once || self.store.capability().order != Order::None {
             self.contact.answered(self.clock.now());
@@ -237,14 +237,14 @@ impl Engine {
         };
         match &answer {
             Err(error) if error.is_outage() => self.contact.failed(sent),
-            // The client may have known it without the store.
+            // The client may know these errors without the store.
             Err(error) if matches!(error.kind(), ErrorKind::Lost | ErrorKind::Closed | ErrorKind::Config) => {}
             _ => self.was_answered(is_at_once),
         }
         answer
     }
 
-    /// Sleeps where timers are: the caller's executor may have none. A client whose runtime has ended sleeps for ever.
+    /// Sleeps on the engine's runtime: the caller's executor may have no timers. A client whose runtime has ended sleeps for ever.
     pub(crate) async fn sleep_until(&self, at: Moment) {
         let clock = Arc::clone(&self.clock);
         let slept = async move {

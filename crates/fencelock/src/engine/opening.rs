@@ -29,7 +29,7 @@ pub(super) struct Openings {
     /// Fruitless openings in a row, the one under way included: no lock, and no session that lived for a renew interval.
     in_vain: u32,
     not_before: Option<Moment>,
-    /// If the last one succeeded: when, and whether a lock was held since.
+    /// The time of the last opening if it succeeded, and whether a lock was held since.
     opened: Option<(Moment, Arc<AtomicBool>)>,
     failed: Option<Arc<Error>>,
 }
@@ -188,7 +188,7 @@ impl Engine {
         loop {
             let pause = match self.clock.now() < patient_until {
                 true => self.retry.pause(failures),
-                // Clients that lost one store together do not come back to it together.
+                // Clients that lost a store together must not return to it together.
                 false => spread(self.timing.ttl),
             };
             tokio::select! {

@@ -1,4 +1,4 @@
-//! Buckets of names: as many counters, whatever the number of names. `vectors/buckets.tsv` pins them for programs in other languages.
+//! Buckets of names: a fixed number of counters, for any number of names. `vectors/buckets.tsv` pins them for programs in other languages.
 
 use hmac_sha256::Hash;
 

@@ -1,4 +1,4 @@
-//! Observers receive a grant before its end, in whatever order the engine learns of them.
+//! Observers receive a grant before its end, even if the engine learns of the end first.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

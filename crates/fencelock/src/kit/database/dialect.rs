@@ -60,7 +60,7 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
         opening: Option<&Opening>,
     ) -> impl Future<Output = Result<Arc<Self::Connection>>> + Send;
 
-    /// The call that gives up a place: the grant or waiter `seq`, or, with `withdraw`, whatever the request has or will have.
+    /// The call that gives up a place: the grant or waiter `seq`, or, with `withdraw`, every present and later place of the request.
     fn leave<'a>(request: Vec<Param<'a>>, seq: Option<u64>, withdraw: bool) -> Call<'a>;
 
     fn left(answer: &[i64], withdraw: bool) -> Option<Departed>;
@@ -93,7 +93,7 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
     /// The answer to `look`: for each name the time until the next look, and the state of each place. `None` if the session has ended.
     fn looked(rows: &[Row]) -> Result<Option<Vec<i64>>>;
 
-    /// The parameters of `show`: up to `limit` contenders after the first `skip` of those behind the number `after`.
+    /// The parameters of `show`: behind the number `after`, up to `limit` contenders after the first `skip`.
     fn show(name: &Name, after: u64, skip: usize, limit: usize) -> Vec<Param<'_>>;
 
     fn count<'a>(name: &'a Name, mine: &[RequestId]) -> Vec<Param<'a>>;

@@ -25,7 +25,7 @@ use crate::store::Opening;
 pub enum Migration {
     /// The schema or the tables were not there, and were made.
     Made,
-    /// They were there, and are those of this release.
+    /// The schema or the tables were there, and are this release's.
     UpToDate,
 }
 
@@ -58,7 +58,7 @@ impl<C: Send + Sync + 'static> User<C> for Nobody {
 pub(crate) trait Reach: Dial + Sized {
     type Config: fmt::Debug + Send + Sync + 'static;
 
-    /// A way for `user`, who only reads without `opening`. A connection that owes an answer for `silence` is given up.
+    /// A link for `user`, which only reads if `opening` is `None`. A connection that owes an answer for `silence` is given up.
     fn reach(
         config: &Arc<Self::Config>,
         user: Arc<dyn User<Self::Connection>>,

@@ -26,15 +26,15 @@ use crate::token::FencingToken;
 
 /// The file of the records.
 pub(super) const BREAKS: &str = "breaks";
-/// How much of the file is read, from its end: some thousands of records.
+/// The part of the file that a reader reads, from its end: some thousands of records.
 const READ_AT_MOST: u64 = 4 << 20;
 
-/// A line: the record that all stores keep, and whose it is.
+/// A line: the record in the format of all stores, with the name and the session.
 #[derive(Clone, Serialize, Deserialize)]
 struct RecordLine {
     name: String,
     session: String,
-    /// The grant was gone by itself after all.
+    /// The grant had ended before the break.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     void: bool,
     #[serde(flatten)]

@@ -19,7 +19,7 @@ use crate::kit::number::{PER_SECOND, clock_number};
 use crate::kit::record;
 use crate::token::FencingToken;
 
-/// How far ahead of what is needed the ceiling is put.
+/// How far the ceiling is moved ahead of the need.
 const AHEAD: u64 = 600 * PER_SECOND;
 
 /// The content of the file.
@@ -109,7 +109,7 @@ impl Ceiling {
     }
 }
 
-/// Past the last one, and never behind the clock and the floor.
+/// The number after the last one, and never behind the clock and the floor.
 fn next_number(last: u64, wall: SystemTime, floor: u64) -> u64 {
     clock_number(wall).max(last.saturating_add(1)).max(floor)
 }

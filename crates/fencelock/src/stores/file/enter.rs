@@ -34,7 +34,7 @@ const SLEEP: Duration = Duration::from_millis(1);
 /// The size of a directory that has at most some hundred entries on any file system that is used; of 4,096 on ZFS.
 const SHORT: i64 = 4096;
 
-/// Behind every ticket.
+/// A key behind every ticket.
 const TAIL: Key = Key { seq: u64::MAX, session: u64::MAX, number: u64::MAX };
 
 /// How long to retry a short lock of another process.
@@ -120,7 +120,8 @@ impl Entering<'_> {
         fault("enter", format_args!("{}/{}", directory.path, Directory::bucket_path(self.slot.bucket)), errno)
     }
 
-    /// Whether a place of this process is in the way: the place is there, since its departure would be known.
+    /// Whether a place of this process is ahead and excludes `claim`. Such a place is certainly there, for this process would know of its
+    /// departure.
     fn is_behind_ours(&self, state: &mut BucketState) -> bool {
         let Some(line) = state.line(&self.slot.encoded) else { return false };
         let is_ours = line.iter().next_back().is_some_and(|last| last.local);

@@ -41,7 +41,7 @@ impl KnownContender {
         self.listeners.len()
     }
 
-    /// Hands its listeners over to be rung.
+    /// Returns its listeners, for the caller to ring.
     pub(super) fn ring(&mut self, rung: &mut Rung) {
         rung.extend(self.listeners.drain(..).filter_map(|bell| bell.upgrade()).map(Waker::from));
     }
@@ -169,7 +169,7 @@ impl KnownQueue {
         judge(self.ahead(key).map(|known| known.ticket.claim), claim)
     }
 
-    /// Where the contender of `ticket` stands, by what is known.
+    /// The known standing of the contender with `ticket`.
     pub(super) fn standing(&self, ticket: &Ticket) -> Standing {
         match self.judge(ticket.key, ticket.claim) {
             Admission::Admitted => Standing::Granted(Grant::new(FencingToken::new(ticket.key.seq))),

@@ -1,4 +1,4 @@
-//! The contenders that a waiting place listens to, and how.
+//! The contenders that a waiting place listens to, and the watches for them.
 
 use std::sync::Arc;
 

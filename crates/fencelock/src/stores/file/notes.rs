@@ -1,8 +1,8 @@
 //! Notes on locks: a file for each, a line of JSON and then the value. An empty one is none.
 //!
-//! A new note is first put next to the old one (`p.…`), and counts from the instant that the ticket of its grant has a second hard link
-//! (`k.…`). The kernel makes that in one step, and only while the ticket is there: a late holder's note never counts, whenever its writer
-//! was stopped. Then it takes the place of the old one. Writers are under the lock of the bucket; readers take none.
+//! A new note is first written next to the old one (`p.…`), and counts from the instant that the ticket of its grant has a second hard link
+//! (`k.…`). The kernel creates that link atomically, and only while the ticket exists: so a late holder's note never counts, even if its
+//! writer was stopped. Then the new note replaces the old one. Writers hold the lock of the bucket; readers take no lock.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -27,7 +27,7 @@ use crate::token::FencingToken;
 
 /// The directory of the notes; made with the first one.
 pub(super) const NOTES: &str = "notes";
-/// The prefixes of the file names, before the encoded name: of a note, of the next one, and of what says that the next one counts.
+/// The prefixes of the file names, before the encoded name: of a note, of the next note, and of the link that makes the next note count.
 const NOTE: &str = "n.";
 const NEXT: &str = "p.";
 const COUNTS: &str = "k.";

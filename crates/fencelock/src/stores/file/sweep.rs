@@ -18,11 +18,11 @@ use crate::time::Moment;
 
 /// The age of a half-made file that no process can be about to finish.
 const ABANDONED: Duration = Duration::from_secs(60);
-/// How often a process looks for the dead while it does nothing but renew.
+/// The interval of clean-ups in a process that only renews.
 const SEARCHES: Duration = Duration::from_secs(60);
-/// How many sessions are tested at once.
+/// How many sessions one clean-up tests.
 const TESTED: usize = 64;
-/// How many tickets are removed at once: some milliseconds.
+/// How many tickets one clean-up removes: some milliseconds.
 const REMOVED: usize = 1000;
 
 impl Directory {

@@ -1,4 +1,4 @@
-//! The users who may write in a lock directory, and what that gives to everything inside.
+//! The users who may write in a lock directory, and the permissions of everything inside.
 //!
 //! A user who may remove a ticket may end a lock, so these are the people who are trusted with every lock in it: the owner, who is root or
 //! this user, and the group if it may write. A directory that all users may write is refused.
@@ -33,8 +33,8 @@ pub(super) fn check(path: &str, root: &Stat) -> Result<()> {
 
 /// The permission bits of everything inside, taken from the directory itself.
 ///
-/// Only users who may write get any: every user who can open the file can take a short lock, and the lock on a session file. So a reader
-/// could keep a dead holder's locks, and hold up the living.
+/// Only users who may write get permissions: every user who can open a file can lock it with `flock`. So a mere reader could keep a dead
+/// holder's locks, and delay living clients.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Modes {
     pub(super) file: Mode,

@@ -14,7 +14,7 @@ use tokio::runtime::{Handle, Id};
 use super::platform::{Interest, Notifier, WatchEvent};
 use crate::kit::bell::Bell;
 
-/// Bells that are to ring once no lock of ours is held: a waker may run anything.
+/// Bells to ring after the release of all internal locks: a waker may run any code.
 pub(super) type Rung = Vec<Waker>;
 
 /// A bell at a path, until it is dropped.
@@ -26,7 +26,7 @@ pub(super) struct PathWatch {
 }
 
 impl PathWatch {
-    /// Whether no task reads the events any more: the runtime that did is gone.
+    /// Whether the task that reads the events is gone with its runtime.
     pub(super) fn is_blind(&self) -> bool {
         self.watches.lock().notifier.is_none()
     }

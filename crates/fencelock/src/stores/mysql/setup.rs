@@ -94,7 +94,7 @@ pub(super) async fn our_schema(connection: &Connection, config: &Config, only_lo
     }
 }
 
-/// Whether our tables are there, and are those of this release.
+/// Whether our tables exist, and have this release's layout.
 ///
 /// # Errors
 /// [`ErrorKind::Layout`] for another one.

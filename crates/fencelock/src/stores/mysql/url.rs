@@ -90,7 +90,7 @@ impl Config {
             .pass(password)
             .db_name(Some(self.database.clone()))
             .ssl_opts(self.tls.clone())
-            // Another way than the one that was named is not ours to choose.
+            // The client must not choose another way than the named one.
             .prefer_socket(false)
             .stmt_cache_size(64);
         Ok(match &self.server {

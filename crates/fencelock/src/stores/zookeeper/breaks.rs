@@ -1,7 +1,7 @@
 //! Grants broken on purpose, and the record of it: a node for each, apart from those of the locks.
 //!
-//! The record is made before the grant goes, so that no break is ever without one, and taken back when the grant turned out
-//! to be gone by itself. Its name follows from the order, so that the same order finds what it did.
+//! The client creates the record before it deletes the grant, so that every break has a record, and deletes the record if the grant was
+//! gone already. The record's name follows from the order, so that a repeated order finds its record.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ use crate::token::FencingToken;
 /// How many records are kept of one name.
 const KEPT: usize = 100;
 
-/// How often a place is looked for again: a holder may be at replacing its node by a lighter one. And how often what is
-/// missing above a record is made.
+/// The most searches for a place: a holder may be replacing its node by a lighter one. Also the most tries to create the parents of a
+/// record.
 const ROUNDS: usize = 8;
 
 /// How many records are read at once.

@@ -19,11 +19,11 @@ use super::session::ZooKeeperSession;
 use crate::name::Name;
 use crate::store::RequestId;
 
-/// With how many renewals a request is looked for again: by default with those of two ttl. The leader has given up a server that stands
-/// still for longer, and that server takes no session when it resumes.
+/// The number of renewals that repeat the search for a request: by default the renewals of two ttl. After a longer standstill the leader
+/// has given up the server, which then takes no session when it resumes.
 const LOOKS: u32 = 12;
 
-/// Under so many names requests are looked for with one renewal, at most. The others have their turn with the next ones.
+/// The most names that one renewal searches. The next renewals search the others.
 const AT_ONCE: usize = 64;
 
 /// The requests of one session that are in doubt.
@@ -47,7 +47,7 @@ impl Doubts {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing of the request is in the store, and something may be later.
+    /// The store has no node of the request now, and may have one later.
     pub(super) fn note(&self, name: &Name, request: RequestId) {
         self.lock().push_back(Doubt { name: name.clone(), request, looks: LOOKS });
     }

@@ -34,7 +34,7 @@ struct Joining<'e> {
 }
 
 struct Draft {
-    /// Without the number.
+    /// The path without the number.
     path: String,
     data: Vec<u8>,
 }

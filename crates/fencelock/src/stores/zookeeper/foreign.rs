@@ -1,13 +1,13 @@
-//! Contenders of other clients: which lock of which client they are, and whether they wait for those ahead of them.
+//! Contenders of other clients: the client and its kind of lock, and whether they wait for contenders ahead.
 //!
-//! Each client looks for the names that it knows and passes over the others, so two clients may hold one lock at once. Each client's
-//! behaviour was recorded with the real clients: `interop/who-waits-zookeeper.md`.
+//! Each client looks for the node names of its own family and skips the others, so two clients may hold one lock. Each client's behaviour
+//! was recorded with the real clients: `interop/who-waits-zookeeper.md`.
 
 use super::dialect::{LOCK, RLOCK};
 use super::layout::{QueueNode, head_of, leading_id, ours};
 use crate::store::{Beside, Foreign, Waits};
 
-/// How clients that look for names see a node.
+/// The form of a node's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NodeKind {
     /// `…lock-`
@@ -24,7 +24,7 @@ enum NodeKind {
 
 const LOOKS: usize = 5;
 
-/// A client and its lock, as far as the names of nodes show.
+/// A client and its kind of lock, by the names of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     Ours,

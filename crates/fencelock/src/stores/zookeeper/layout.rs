@@ -1,4 +1,4 @@
-//! The names of nodes: how ours are written, and what those of all families say.
+//! The names of nodes: writes ours, and reads the names of all families.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::dialect::{After, CURATOR_MARKS, Dialect, Form, IdForm, Kind, LOCK, Ma
 use crate::queue::Claim;
 use crate::store::RequestId;
 
-/// The highest number that is used: clients disagree about what comes after 2^31 - 1, so we stop a million before.
+/// The highest number in use: clients disagree about the number after 2^31 - 1, so fencelock stops a million before.
 pub(super) const NUMBER_LIMIT: i64 = i32::MAX as i64 - 1_000_000;
 
 /// The node names of one kind of lock in one dialect.

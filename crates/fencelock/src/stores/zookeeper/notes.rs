@@ -3,8 +3,8 @@
 //! A transaction that checks the holder's own node makes the version, and deletes those before it: so it counts only while the grant is
 //! current. A version is never changed. The one with the greatest number is the note. A reader that finds an expired note deletes it.
 //!
-//! ZooKeeper shows its time by writes alone, as the leader's clock in the node that is written. So a read makes, writes and deletes a node
-//! in one transaction, which no client sees. The read that follows on the same connection shows everything committed before it.
+//! Only writes show ZooKeeper's time, the leader's clock, in the written node. So a read creates, writes and deletes a node in one
+//! transaction, which no client sees. The read that follows on the same connection shows everything committed before it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +22,7 @@ use crate::name::Name;
 use crate::store::{Note, NoteOrder};
 use crate::token::FencingToken;
 
-/// How often a note is written or read again that others write meanwhile.
+/// The most tries for a note that others write meanwhile.
 const ROUNDS: usize = 64;
 
 const VERSION: u32 = 1;

@@ -30,11 +30,11 @@ impl LockPath<'_> {
     }
 }
 
-/// The node under the parent (next to it, where all locks share it) that keeps the records of broken grants. The parent may be a lock
-/// itself to others: this name sorts behind every contender, so that no client that compares whole names waits for it.
+/// The node with the records of broken grants: under the parent, or next to a parent that all locks share. The parent may be a lock of
+/// other clients. The name sorts behind every contender, so that no client that compares whole names waits for it.
 pub(super) const RECORDS: &str = "~fencelock";
 
-/// The node by which the store shows its time. The node exists in transactions alone.
+/// The node that shows the store's time. The node exists only within transactions.
 pub(super) const NOW: &str = "~fencelock-now";
 
 impl Config {

@@ -1,4 +1,4 @@
-//! The harm to a directory from users who may not write, or who leave unreadable files.
+//! Harm to a directory by users without the right to write, and by unreadable files.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;

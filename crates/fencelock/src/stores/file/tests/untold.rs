@@ -1,5 +1,5 @@
-//! Waiters whom no event reaches, as when the inotify instances have run out: outside of a runtime there are none. Time
-//! is moved by the test, and each sleep of a waiter is one look at the store.
+//! Waiters that receive no event, as after the last inotify instance is taken. Outside of a runtime there are no events. Time is moved by
+//! the test, and each sleep of a waiter is one look at the store.
 
 use std::future::poll_fn;
 use std::sync::atomic::AtomicU64;

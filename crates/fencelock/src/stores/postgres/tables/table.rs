@@ -1,4 +1,4 @@
-//! A lock table of others: its statements, and whether the one that is there can be used.
+//! A lock table of others: its statements, and the check of an existing table.
 
 use std::sync::OnceLock;
 
