@@ -84,8 +84,7 @@ impl Engine {
         Ok(first.into_iter().collect())
     }
 
-    /// The answer of a look for a caller that waits until `until`; `None` if the look failed, or has no answer by [`LATEST`] after that or
-    /// within a second.
+    /// The answer of a look; `None` after a failure, or without an answer within `LOOK_LIMIT`, or until [`LATEST`] after `until`.
     pub(crate) async fn told(&self, look: Answer, until: Moment) -> Option<Contention> {
         let limit = self.clock.now().after(LOOK_LIMIT).min(until.after(LATEST));
         tokio::select! {

@@ -17,8 +17,7 @@ pub(crate) async fn second_poll() {
 /// The longest pause of a holder: a holder reconnects before new clients connect.
 pub(crate) const LONGEST_OF_HOLDERS: Duration = Duration::from_millis(250);
 
-/// The pause after `failures` failures in a row (from 1). The pause doubles up to the longest, less up to a quarter, so that clients spread
-/// out.
+/// The pause after `failures` failures in a row (from 1). Doubles up to the longest, less up to a quarter, so that clients spread out.
 pub(crate) fn pause(shortest: Duration, longest: Duration, failures: u32) -> Duration {
     let doubled = shortest.saturating_mul(1 << failures.saturating_sub(1).min(16));
     spread(doubled.min(longest))

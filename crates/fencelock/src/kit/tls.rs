@@ -1,5 +1,4 @@
-//! TLS as a store URL asks for it: trusted authorities, and the client's certificate. The client always verifies each server by the names
-//! in its certificate.
+//! TLS by the options of a URL: authorities, and the client's certificate. Each server is always verified by the names in its certificate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,8 +19,7 @@ use crate::store::secret::refuse_shared;
 pub(crate) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// Takes `tls_ca` (instead of the authorities that the system trusts), `tls_cert` and `tls_key`: files of PEM blocks. `spoken` is the
-    /// protocol to agree on.
+    /// Takes `tls_ca` (instead of the system's authorities), `tls_cert` and `tls_key`: PEM files. `spoken` is the protocol to agree on.
     pub(crate) fn from_url(url: &mut StoreUrl, spoken: Option<&str>) -> Result<Self> {
         let (cert, key) = (url.take("tls_cert"), url.take("tls_key"));
         if cert.is_some() != key.is_some() {

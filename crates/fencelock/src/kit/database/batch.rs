@@ -72,7 +72,7 @@ impl<R, A> Default for Gathering<R, A> {
 }
 
 impl<R, A> Gathering<R, A> {
-    /// Hands a request to the task that sends. Returns the receiver of the answer, which fails if the connection ends before. Returns the
+    /// Hands a request to the task that sends. Returns the receiver of the answer, which fails if the connection ends before, or the
     /// request if no task sends on this connection.
     pub(crate) fn hand_over(&self, request: R) -> Result<oneshot::Receiver<A>, R> {
         if self.receiver.lock().unwrap_or_else(PoisonError::into_inner).is_some() {

@@ -1,7 +1,7 @@
 //! The places of a session, and the messages that change them.
 //!
 //! A message reports the grant of a place, with its number. The server sends it with the grant, so that the client need not ask. A message
-//! counts only on the current connection, and only for the number that the place has. Messages may be lost: the session looks at its
+//! counts only on the current connection, and only for the number that the place has. Messages may be lost, so the session also looks at
 //! waiting places at intervals, and when a lease ahead may have expired.
 
 use std::collections::{BTreeMap, HashMap};
@@ -397,8 +397,7 @@ impl Places {
     }
 }
 
-/// The time of the next look at a waiter whose queue had this boundary at `at`. Looks that only repair fall on full seconds, so that
-/// requests are few.
+/// The time of the next look at a waiter whose queue had this boundary at `at`. Mere repairs fall on full seconds, for fewer requests.
 pub(crate) fn due(at: Moment, boundary: Option<Duration>) -> Moment {
     let repair = Moment::from_nanos(at.after(REPAIR).as_nanos() / 1_000_000_000 * 1_000_000_000);
     boundary.map_or(repair, |boundary| at.after(boundary).min(repair))

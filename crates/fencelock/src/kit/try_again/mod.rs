@@ -112,8 +112,8 @@ pub(crate) trait UnqueuedBackend: Send + Sync + 'static {
         places: &[PlaceId],
     ) -> impl Future<Output = Result<usize>> + Send;
 
-    /// Gives up a lock and takes it for the next of the line. Returns how many locks were given up, and the result of the try; `None` if
-    /// the layout made none.
+    /// Gives up a lock and takes it for the next of the line. Returns how many locks were given up, and the result of the try, if there was
+    /// one.
     fn pass(
         &self,
         _connection: &Wire<Self>,

@@ -120,8 +120,7 @@ impl Entering<'_> {
         fault("enter", format_args!("{}/{}", directory.path, Directory::bucket_path(self.slot.bucket)), errno)
     }
 
-    /// Whether a place of this process is ahead and excludes `claim`. Such a place is certainly there, for this process would know of its
-    /// departure.
+    /// Whether a place of this process is ahead and excludes the claim. The place is certainly there: this process would know of its end.
     fn is_behind_ours(&self, state: &mut BucketState) -> bool {
         let Some(line) = state.line(&self.slot.encoded) else { return false };
         let is_ours = line.iter().next_back().is_some_and(|last| last.local);

@@ -1,8 +1,8 @@
 //! Locks on one Redis server. The default layout `fair` keeps a queue: first come, first served, with a script to acquire and a script to
 //! release. The layouts `plain` and `redisson` use the keys of other clients, without an order.
 //!
-//! A lock lives as long as the lease of its session, by the server's clock alone. If a server forgets its keys (a crash without a saved
-//! state, a failover), their locks are lost. `NOTES.md` in this folder has keys, scripts and states.
+//! A lock lives as long as the lease of its session, by the server's clock alone. Keys that a server forgets (a crash without a saved
+//! state, a failover) are lost locks. `NOTES.md` in this folder has keys and scripts.
 //!
 //! `wire/` connects to a server, for all layouts, and `sentinel/` finds the primary that Sentinels watch. `fair/` is our own layout.
 //! `try_again/` has the common part of the layouts without a queue, `plain/` and `redisson/`; `redlock/` is `plain/` over several servers.

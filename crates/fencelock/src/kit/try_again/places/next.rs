@@ -1,5 +1,4 @@
-//! The next of a line: the release of the place before it also asks for the next place. If no other client waits for the lock, a single
-//! request does both.
+//! The next of a line: the release of the place before it also asks for the next one, in a single request, if no other client waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -125,8 +125,7 @@ fn ours(held: &Held) -> Option<(RequestId, &[u8])> {
     Some((request_id(id)?, said.as_bytes()))
 }
 
-/// The command with which every client takes the lock. If the key is there, the command changes nothing, and its answer says nothing of the
-/// holder.
+/// The command with which every client takes the lock. If the key is there, the command changes nothing and names no holder.
 fn quick(key: &str, head: &str, said: &str, ttl: Duration) -> Cmd {
     let mut command = redis::cmd("SET");
     command.arg(key).arg(format!("{head}{said}")).arg("NX").arg("PX").arg(try_again::milliseconds(ttl));

@@ -115,8 +115,7 @@ impl RedlockSession {
             is_wanted()?;
             connection.run("enter", &dialect.acquire(at, Claim::MUTEX, &attempt.said, ttl)).await?
         };
-        // The deletion can still be sent before this request: right after the check, or when a server that did not know the script needs
-        // the request again.
+        // A deletion can still be sent before this request: right after the check, or before a repetition for a server without the script.
         if matches!(tried, Tried::Granted(_))
             && let Err(unwanted) = is_wanted()
         {

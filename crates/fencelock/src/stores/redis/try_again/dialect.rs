@@ -71,8 +71,7 @@ pub(crate) struct Scripts {
     pub(crate) acquire: Script,
     pub(crate) renew: Script,
     pub(crate) leave: Script,
-    /// Releases a lock, and takes it for the next place of the session if no other client waits; `None` if the layout does not show
-    /// waiters.
+    /// Releases a lock, and takes it for the session's next place if no other client waits; `None` in a layout that shows no waiters.
     pub(crate) pass: Option<Script>,
     /// Readers and writers, in a layout that has them. `renew`, `leave`, `show` and `end` are for these, too.
     pub(crate) shared: Option<Sharing>,

@@ -131,8 +131,7 @@ impl Connection {
         Ok(value)
     }
 
-    /// Completes once the answer to this request counts: once enough replicas have acknowledged. If the second connection ended, ends this
-    /// connection.
+    /// Completes once the answer to this request counts: once enough replicas have it. Ends this connection if the second one ended.
     pub(crate) async fn counts(&self, operation: &str) -> Result<()> {
         let Some(replicas) = self.replicas.as_ref().filter(|_| needs_replicas(operation)) else { return Ok(()) };
         replicas.acknowledged().await.inspect_err(|_| {
@@ -157,8 +156,7 @@ impl Connection {
         answer
     }
 
-    /// Another server grants locks now. Ends the connection, so that the next request connects to the server that the address leads to by
-    /// then.
+    /// Another server grants locks now. Ends the connection: the next request connects to wherever the address leads by then.
     fn is_a_replica(&self) {
         self.user.demoted();
         self.end();

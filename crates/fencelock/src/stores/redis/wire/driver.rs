@@ -95,8 +95,7 @@ impl Drop for EndNotice<'_> {
     }
 }
 
-/// Completes when neither a question has an answer within half of `patience`, nor `heard` changes. Asks once in that time, if `ask` returns
-/// a question.
+/// Completes when neither a question of `ask`, if it has one, receives an answer within half of `patience`, nor `heard` changes.
 async fn unanswered<A>(ask: impl Fn() -> Option<A>, heard: impl Fn() -> usize, clock: &dyn Clock, patience: Duration)
 where
     A: Future<Output = RedisResult<Value>>,

@@ -1,5 +1,4 @@
-//! Maps the errors of the server and of the client crate to the store's errors, in a single function, so that none is retryable by
-//! accident.
+//! Maps errors of the server and the client crate to the store's, in a single function, so that none is retryable by accident.
 
 use redis::{ErrorKind as Wire, RedisError, ServerErrorKind};
 

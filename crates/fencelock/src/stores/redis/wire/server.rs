@@ -25,8 +25,7 @@ pub(crate) struct Server {
     pub(crate) run_id: Option<String>,
     /// The id of the replication stream to its replicas; a replica has the id of its primary.
     pub(crate) replication: Option<String>,
-    /// The id of the stream that the server received until its last promotion; `None` without a promotion, or if the server forgot it after
-    /// an hour without replicas.
+    /// The id of the stream that it received until its last promotion; `None` without one, or forgotten after an hour without replicas.
     promoted_from: Option<String>,
     /// The age of the process, in whole seconds. The server computes the age from its wall clock, which may be set.
     uptime: Option<Duration>,
