@@ -35,7 +35,7 @@ fn all_figures_of_programs_and_of_serve_stand_in_one_table() {
     let code = document("crates/fencelock/src/metrics.rs");
     let of_programs =
         code.lines().filter_map(|line| line.strip_prefix("/// ").filter(|line| line.starts_with("| `fencelock_")));
-    let mut table = "| figure | kind | labels | what |\n|---|---|---|---|\n".to_owned();
+    let mut table = "| figure | kind | labels | meaning |\n|---|---|---|---|\n".to_owned();
     of_programs.for_each(|line| table.extend([line, "\n"]));
     let place = Place::new();
     let _ = output(&mut place.run(&["--slot", "a", "nightly"], "true"));
@@ -185,7 +185,7 @@ const ROWS: &[(&str, Cell)] = &[
     ("readers, writers, permits", |_, capability| claims(capability)),
     ("notes on locks", |_, capability| if capability.notes { "yes" } else { "no" }.to_owned()),
     ("a dead session's places go within ttl plus", |_, capability| duration(capability.detection_slack)),
-    ("a waiter hears of a change within", |_, capability| duration(capability.wake_bound)),
+    ("a waiter notices a change within", |_, capability| duration(capability.wake_bound)),
     ("renewals in a ttl, by default", |_, capability| renewals(&capability.pace)),
     ("the shortest ttl", |_, capability| duration(capability.pace.least_ttl)),
     ("the safety margin is at least, by default", |_, capability| duration(capability.pace.least_margin)),

@@ -39,7 +39,7 @@ impl fmt::Display for Presumption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ProcessLives => "the process lives",
-            Self::FilesStay => "nobody removes its files by hand",
+            Self::FilesStay => "no user removes its files by hand",
             Self::ServersAgree => "the servers hear each other in time and lose no transactions",
             Self::MemoryKept => "the server keeps its memory",
             Self::CommitsKept => "the server keeps what it committed",

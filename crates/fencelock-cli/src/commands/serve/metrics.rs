@@ -52,7 +52,7 @@ fn of_looks(text: &mut Text, seen: &Seen, of: &[(&str, &str)]) {
 type Figure = fn(&Looked) -> usize;
 
 const SUMS: [(&str, &str, Figure); 6] = [
-    ("fencelock_store_locks", "Locks that somebody holds or waits for.", |_| 1),
+    ("fencelock_store_locks", "Locks with holders or waiters.", |_| 1),
     ("fencelock_store_holders", "Grants that are held.", |lock| lock.row.holders),
     ("fencelock_store_waiters", "Contenders that wait.", |lock| lock.row.waiting),
     ("fencelock_store_foreign_contenders", "Contenders of other clients, among the first 100 of each queue.", |lock| {
@@ -60,7 +60,7 @@ const SUMS: [(&str, &str, Figure); 6] = [
     }),
     (
         "fencelock_store_beside_contenders",
-        "Contenders of other clients that may hold a lock beside its holder.",
+        "Contenders of other clients that may hold a lock together with its holder.",
         |lock| lock.beside,
     ),
     ("fencelock_store_unreadable_locks", "Locks whose queue cannot be read.", |lock| {
@@ -93,7 +93,7 @@ fn by_class(text: &mut Text, seen: &Seen, class: usize, of: &[(&str, &str)]) {
 
 /// The counts since the start, which an outage does not make wrong.
 fn counted(text: &mut Text, counts: &Counts, of: &[(&str, &str)]) {
-    let help = "Grants that were seen to begin; those between two looks are not.";
+    let help = "Grants that were seen to begin, without grants between two looks.";
     text.put("fencelock_store_grants_total", "counter", help, of, counts.granted);
     let (name, help) = ("fencelock_store_hold_seconds", "How long locks were held, as far as looks tell.");
     let mut sum = 0;
