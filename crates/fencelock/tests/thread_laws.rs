@@ -27,7 +27,7 @@ fn shared(store: &MemoryStore) -> Arc<dyn Store> {
 }
 
 #[test]
-fn what_is_dropped_at_the_end_of_a_program_is_waited_for_by_flush() {
+fn flush_waits_for_guards_that_are_dropped_at_the_end_of_a_program() {
     for _ in 0..200 {
         let store = MemoryStore::new();
         on_one_thread(async {
@@ -104,7 +104,7 @@ fn a_wait_with_a_limit_leaves_the_queue_in_time_although_its_caller_stands_still
 }
 
 #[test]
-fn what_is_held_for_so_long_at_most_is_given_back_although_its_caller_stands_still() {
+fn a_lock_with_a_longest_hold_is_given_back_although_its_caller_stands_still() {
     on_one_thread(async {
         let store = MemoryStore::new();
         let holder = Client::builder().connect_store(shared(&store)).await.unwrap();
@@ -120,7 +120,7 @@ fn what_is_held_for_so_long_at_most_is_given_back_although_its_caller_stands_sti
 }
 
 #[test]
-fn what_a_client_that_is_never_dropped_released_last_can_be_waited_for() {
+fn the_last_release_of_a_client_that_is_never_dropped_can_be_waited_for() {
     for _ in 0..50 {
         let store = MemoryStore::new();
         let client = blocking::Client::connect_store(Client::builder(), shared(&store)).unwrap();

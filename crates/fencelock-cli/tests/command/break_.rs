@@ -68,7 +68,7 @@ fn of_several_holders_the_token_names_one() {
 }
 
 #[test]
-fn it_asks_on_a_terminal_and_wants_yes_elsewhere() {
+fn break_asks_on_a_terminal_and_needs_yes_elsewhere() {
     let place = Place::new();
     let holder = place.holder("job");
     let (code, said) = ended(&mut place.fencelock(&["break", "job", "--reason", "x"]));

@@ -256,7 +256,7 @@ fn a_lock_of_another_client_beside_ours_is_found_out() {
 }
 
 #[test]
-fn who_is_not_there_is_no_finding_and_no_secret_is_told() {
+fn an_absent_server_is_no_finding_and_no_secret_is_printed() {
     let settings = redis::Settings { password: Some("right-s3cret".to_owned()), ..redis::Settings::default() };
     let server = redis::Server::start(settings).unwrap();
     let url = |password: &str| patient(&format!("redis://:{password}@{}", server.address()));

@@ -243,7 +243,7 @@ fn a_command_that_could_not_be_started_leaves_the_slot_to_others() {
 }
 
 #[test]
-fn what_is_no_job_is_refused_with_words() {
+fn a_wrong_job_is_refused_with_words() {
     let place = Place::new();
     for (options, said) in [
         (&["--once-per", "sometimes", "job"][..], "daily@Europe/Berlin"),

@@ -53,7 +53,7 @@ fn a_lock_inside_itself_by_another_url_of_the_store_ends_at_once() {
 }
 
 #[test]
-fn who_shares_a_lock_shares_it_once_more_though_somebody_waits_to_exclude() {
+fn a_reader_shares_its_lock_once_more_while_a_writer_waits() {
     let place = Place::new();
     let script = "echo > ready; while ! test -e go; do sleep 0.02; done; echo $FENCELOCK_TOKEN
         \"$FL\" run other -- \"$FL\" run --shared page -- sh -c 'echo $FENCELOCK_NAME; echo $FENCELOCK_TOKEN; exit 5'";
@@ -70,7 +70,7 @@ fn who_shares_a_lock_shares_it_once_more_though_somebody_waits_to_exclude() {
 }
 
 #[test]
-fn what_excludes_is_refused_inside_what_is_shared_and_the_other_way_round() {
+fn a_writer_is_refused_inside_a_reader_and_a_reader_inside_a_writer() {
     let place = Place::new();
     for (outer, inner) in [("--shared", "--exclusive"), ("--exclusive", "--shared"), ("--exclusive", "--exclusive")] {
         let (code, said) = ended(&mut run(&place, &[outer, "page"], &format!("\"$FL\" run {inner} page -- true")));
@@ -87,7 +87,7 @@ fn permits_are_refused_inside_permits_only_where_none_can_be_left() {
 }
 
 #[test]
-fn what_outlives_the_command_under_whose_lock_it_was_started_may_take_that_lock() {
+fn a_process_that_outlives_the_command_of_its_lock_may_take_that_lock() {
     let place = Place::new();
     let daemon =
         "setsid sh -c 'while ! test -e go; do sleep 0.02; done; \"$FL\" run --try job -- true; echo $? > code'";

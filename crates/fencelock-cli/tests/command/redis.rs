@@ -114,7 +114,7 @@ fn a_command_whose_lock_the_server_forgot_is_stopped() {
 }
 
 #[test]
-fn who_is_told_to_end_ends_though_the_server_does_not_take_the_lock_back() {
+fn a_signal_ends_the_command_although_the_server_does_not_take_the_lock_back() {
     let server = Server::start(Settings::default().with("lua-time-limit 20")).unwrap();
     // The request deadline is longer than the patience of this test.
     let place = Place::with_store(format!("{}?ttl_ms=1800000", server.url()));
@@ -179,7 +179,7 @@ fn a_wrong_password_is_refused_with_77_by_every_verb_and_never_shown() {
 }
 
 #[test]
-fn what_is_in_a_server_without_memory_is_shown_and_broken() {
+fn locks_of_a_server_without_memory_are_shown_and_broken() {
     let server = Server::start(Settings::default()).unwrap();
     let place = Place::with_store(format!("{}?ttl_ms=60000&request_deadline_ms=8000", server.url()));
     let holder = place.holder("job");

@@ -44,7 +44,7 @@ fn each_name_is_locked_and_shown_in_its_own_store() {
 }
 
 #[test]
-fn what_is_listed_is_of_all_stores_and_each_row_says_of_which() {
+fn the_list_has_all_stores_and_each_row_names_its_store() {
     let place = place(TWO);
     let store = |name: &str| format!("file://{}/{name}", place.directory.path().display());
     for name in ["pay/job", "job"] {

@@ -164,12 +164,12 @@ fn an_interrupted_wait_leaves_nothing_behind() {
 }
 
 #[test]
-fn who_waits_behind_a_suspended_waiter_gets_the_lock() {
+fn a_waiter_behind_a_suspended_one_gets_the_lock() {
     Place::new().passes_by_a_waiter_that_is_suspended();
 }
 
 #[test]
-fn who_waits_for_long_is_told_once_for_whom() {
+fn a_long_wait_names_the_holder_once() {
     let place = Place::new();
     let mut holder = place.holder("job");
     let waiter = Running::start(place.run(&["job"], "true").stderr(Stdio::piped()));
@@ -254,7 +254,7 @@ fn a_lock_that_is_held_at_least_for_a_while_outlives_its_command() {
 }
 
 #[test]
-fn who_ends_the_command_ends_the_time_for_which_the_lock_is_held_at_least() {
+fn a_signal_that_ends_the_command_ends_the_least_time_of_the_lock() {
     let place = Place::new();
     let script = "trap 'exit 4' TERM; echo > ready; while :; do sleep 0.02; done";
     let running = Running::start(&mut place.run(&["--hold-at-least", "1h", "job"], script));
@@ -286,7 +286,7 @@ fn a_command_whose_lock_is_lost_is_killed_though_nobody_reads_stderr() {
 }
 
 #[test]
-fn who_is_left_of_a_command_that_was_told_to_end_is_killed_when_the_lock_is_lost() {
+fn the_rest_of_a_command_that_was_asked_to_end_is_killed_when_the_lock_is_lost() {
     let place = Place::new();
     let script = "sh -c 'trap \"\" TERM; echo $$ > child; while :; do sleep 0.02; done' &
         trap 'echo gone > gone; exit 0' TERM; while :; do sleep 0.02; done";
@@ -337,7 +337,7 @@ fn with_close_the_lock_and_the_command_go_with_fencelock() {
 }
 
 #[test]
-fn what_the_command_leaves_running_does_not_keep_the_lock() {
+fn processes_that_outlive_the_command_do_not_keep_the_lock() {
     let place = Place::new();
     let (code, _) = ended(&mut place.run(
         &["job"],
@@ -369,7 +369,7 @@ fn a_store_that_is_removed_ends_the_command_and_nobody_waits_for_ever() {
 }
 
 #[test]
-fn those_who_share_run_together_and_one_who_excludes_runs_alone() {
+fn readers_run_together_and_a_writer_runs_alone() {
     let place = Place::new();
     let start = |options: &[&str]| Running::start(place.run(options, "cat").stdin(Stdio::piped()));
     let reader = start(&["--shared", "page"]);

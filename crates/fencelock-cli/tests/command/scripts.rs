@@ -61,7 +61,7 @@ fn a_script_holds_a_lock_until_it_is_given_back_or_the_script_ends() {
 }
 
 #[test]
-fn what_a_script_has_open_is_not_kept_open_by_the_keeper_or_the_guardian() {
+fn open_files_of_a_script_are_not_kept_open_by_the_keeper_or_the_guardian() {
     let open = |pid: i32| std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten().map(|file| file.path());
     let has_own = |pid: i32, own: &Path| open(pid).any(|file| std::fs::read_link(file).is_ok_and(|file| file == own));
     for place in [Place::new(), Place::with_store(shared().url_with("ttl_ms=60000"))] {

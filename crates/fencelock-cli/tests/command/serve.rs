@@ -79,7 +79,7 @@ fn other_names_and_other_sites_are_refused() {
 }
 
 #[test]
-fn whatever_others_can_reach_needs_a_token() {
+fn every_address_that_others_reach_needs_a_token() {
     let place = Place::new();
     let _holder = place.holder("job");
     let (token, file) = token(&place);

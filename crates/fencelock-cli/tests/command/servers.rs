@@ -27,8 +27,8 @@ macro_rules! on_each {
                 a_program_that_cannot_run_is_named_and_the_lock_given_back
                 a_busy_lock_is_refused_with_its_holder_named_and_nothing_is_left_behind
                 waiters_run_in_the_order_of_their_arrival_and_are_shown_in_it
-                who_waits_behind_a_suspended_waiter_gets_the_lock
-                those_who_share_run_together_and_are_shown_as_what_they_are
+                a_waiter_behind_a_suspended_one_gets_the_lock
+                readers_and_permits_run_together_and_are_shown_with_their_kinds
                 a_broken_holder_is_told_why_and_the_record_is_shown
                 a_killed_fencelock_takes_its_command_along_while_the_lock_is_still_held
                 stores_lists_the_store_and_its_options
@@ -111,13 +111,13 @@ fn waiters_run_in_the_order_of_their_arrival_and_are_shown_in_it(kind: &'static 
     assert_eq!(stdout(&output(&mut place.fencelock(&["ls", "--json"]))), "[]\n");
 }
 
-fn who_waits_behind_a_suspended_waiter_gets_the_lock(kind: &'static Kind) {
+fn a_waiter_behind_a_suspended_one_gets_the_lock(kind: &'static Kind) {
     // Longer than a test waits for anything, so that the place of a stopped waiter does not go by itself; ZooKeeper grants less.
     let ttl = if kind.scheme == "zk" { "ttl_ms=120000" } else { "ttl_ms=600000" };
     Place::with_store(kind.shared().url_with(ttl)).made().passes_by_a_waiter_that_is_suspended();
 }
 
-fn those_who_share_run_together_and_are_shown_as_what_they_are(kind: &'static Kind) {
+fn readers_and_permits_run_together_and_are_shown_with_their_kinds(kind: &'static Kind) {
     place(kind).lets_those_who_share_run_together();
 }
 

@@ -218,7 +218,7 @@ fn wrong_urls_name_what_is_allowed() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_no_configuration() {
+fn a_file_that_is_not_regular_is_no_configuration() {
     let place = Place::new();
     nix::unistd::mkfifo(&place.path("fencelock.toml"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let (code, text) = ended(place.fencelock(&RUN).env_remove("FENCELOCK_STORE"));

@@ -27,7 +27,7 @@ fn every_known_store_is_listed_with_its_promises() {
 }
 
 #[test]
-fn what_is_listed_fits_eighty_columns() {
+fn the_list_fits_eighty_columns() {
     let listed = stdout(&output(binary().arg("stores")));
     for line in listed.lines() {
         assert!(line.chars().count() <= 80, "{line}");
@@ -36,7 +36,7 @@ fn what_is_listed_fits_eighty_columns() {
 }
 
 #[test]
-fn what_to_take_for_what_is_a_table_that_says_what_its_document_says_without_figures_of_a_busy_machine() {
+fn the_choice_of_a_store_is_the_table_of_its_document_without_figures_of_a_busy_machine() {
     let shown = stdout(&output(binary().args(["stores", "--compare"])));
     let document = format!("{}/../../docs/stores.md", env!("CARGO_MANIFEST_DIR"));
     let document = std::fs::read_to_string(document).unwrap();

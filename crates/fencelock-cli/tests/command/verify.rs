@@ -68,7 +68,7 @@ fn a_store_that_locks_only_inside_a_process_is_found_out() {
 }
 
 #[test]
-fn what_cannot_be_verified_is_said_once() {
+fn a_promise_that_cannot_be_verified_is_named_once() {
     let done = output(Place::new().fencelock(&["verify"]).env("FENCELOCK_STORE", "bogus:///x"));
     assert_eq!((code(&done), stderr(&done).lines().count()), (64, 1), "{done:?}");
     let done = output(&mut Place::new().fencelock(&["verify", "--processes", "1"]));

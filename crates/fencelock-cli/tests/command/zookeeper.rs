@@ -113,12 +113,12 @@ fn wrong_urls_and_what_zookeeper_does_not_offer_are_wrong_usage() {
 }
 
 #[test]
-fn those_who_share_run_together_among_nodes_named_as_kazoo_does() {
+fn readers_and_permits_run_together_among_nodes_named_as_kazoo_does() {
     Place::with_store(shared().url_with("ttl_ms=60000&layout=kazoo")).lets_those_who_share_run_together();
 }
 
 #[test]
-fn what_the_library_warns_of_is_said_as_often_as_was_asked() {
+fn warnings_of_the_library_are_printed_as_often_as_was_asked() {
     let (server, parent) = (shared().address(), shared().namespace());
     // A password that is sent to 127.0.0.1 causes no warning; 0.0.0.0 is not an address of this host alone.
     let servers = format!("0.0.0.0:{0},0.0.0.0:{0}", server.port());

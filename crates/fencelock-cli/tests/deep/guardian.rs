@@ -185,7 +185,7 @@ fn a_guardian_heeds_neither_term_nor_a_closing_terminal() {
 }
 
 #[test]
-fn what_a_command_leaves_running_outlives_its_guardian() {
+fn processes_that_outlive_the_command_outlive_its_guardian() {
     for place in places(60_000) {
         let script =
             "sh -c 'echo $$ > left; exec sleep 300' >/dev/null 2>&1 & while ! test -s left; do sleep 0.02; done";
@@ -197,7 +197,7 @@ fn what_a_command_leaves_running_outlives_its_guardian() {
 }
 
 #[test]
-fn whoever_is_killed_or_stopped_at_whatever_moment_nobody_runs_beside_the_next_holder() {
+fn kills_and_stops_at_any_moment_leave_no_process_that_runs_during_the_next_hold() {
     // The moments are spread over the whole start: the guardian, the command that waits for it, the first renewals.
     for round in 0..16_u32 {
         let kind = KINDS[round as usize % KINDS.len()];
@@ -236,7 +236,7 @@ fn a_command_has_no_signal_blocked() {
 }
 
 #[test]
-fn what_runs_beside_fencelock_obeys_the_option_and_not_the_variable_that_it_overrules() {
+fn helper_processes_obey_the_option_and_not_the_variable_that_it_overrules() {
     let place = Place::new();
     for options in [&["run", "job"][..], &["run", "--close", "job"]] {
         let mut command = place.fencelock(&["--log-level", "warn"]);

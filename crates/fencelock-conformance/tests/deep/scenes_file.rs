@@ -20,7 +20,7 @@ impl Site for Directory {
 }
 
 #[test]
-fn what_needs_no_network_is_as_promised() {
+fn scenes_without_a_network_are_as_promised() {
     for scene in scenes().iter().filter(|scene| scene.needs.is_empty()) {
         let directory = tempfile::tempdir().unwrap();
         let stage = Stage {

@@ -144,7 +144,7 @@ fn tokens_of_readers_need_not_rise() {
 }
 
 #[test]
-fn whoever_overtakes_an_earlier_arrival_breaks_order() {
+fn a_contender_that_overtakes_an_earlier_arrival_breaks_order() {
     let mut history = holders(&[(Claim::MUTEX, 10, 20), (Claim::MUTEX, 30, 40)]);
     history.sections[1].enqueue = Some(Enqueue { called: 1, returned: 4 });
     history.sections[0].enqueue = Some(Enqueue { called: 5, returned: 6 });
@@ -157,7 +157,7 @@ fn whoever_overtakes_an_earlier_arrival_breaks_order() {
 }
 
 #[test]
-fn those_who_can_share_may_learn_of_their_grants_in_any_order() {
+fn contenders_that_can_share_may_learn_of_their_grants_in_any_order() {
     let mut history = holders(&[(Claim::READER, 10, 20), (Claim::READER, 11, 40), (Claim::WRITER, 50, 51)]);
     history.sections[1].enqueue = Some(Enqueue { called: 1, returned: 4 });
     history.sections[0].enqueue = Some(Enqueue { called: 5, returned: 6 });

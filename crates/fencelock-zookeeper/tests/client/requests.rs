@@ -45,7 +45,7 @@ async fn every_kind_of_node_is_what_its_name_says() {
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_has_its_kind_and_names_its_path() {
+async fn a_refusal_of_the_server_has_its_kind_and_names_its_path() {
     let (client, parent) = client_and_parent().await;
     let at = |name: &str| format!("{parent}/{name}");
     put(&client, &at("a"), CreateMode::Persistent).await;

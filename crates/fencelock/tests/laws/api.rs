@@ -11,7 +11,7 @@ use crate::rwlock::MutexesOnly;
 use crate::support::{World, ms, on_one_thread, secs};
 
 #[test]
-fn one_run_takes_a_body_that_gives_a_value_and_one_that_can_fail() {
+fn run_takes_a_body_that_gives_a_value_and_a_body_that_can_fail() {
     on_one_thread(async {
         let world = World::new();
         let client = world.process().await.client;
@@ -44,7 +44,7 @@ fn an_error_of_a_release_that_is_kept_keeps_no_lock() {
 }
 
 #[test]
-fn what_remains_is_a_duration_zero_when_nothing_is_left_and_the_longest_where_nothing_ends() {
+fn remaining_is_a_duration_zero_when_nothing_is_left_and_the_longest_where_nothing_ends() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;

@@ -250,7 +250,7 @@ fn a_store_that_fails_at_once_is_asked_for_a_session_as_seldom_by_a_thousand_as_
 }
 
 #[test]
-fn who_has_no_session_asks_for_one_soon_and_then_ever_more_seldom() {
+fn a_client_without_a_session_asks_for_one_soon_and_then_ever_more_seldom() {
     on_one_thread(async {
         let world = World::new();
         let store = Opens::new(world.store.another_process());

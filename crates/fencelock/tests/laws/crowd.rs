@@ -254,7 +254,7 @@ fn a_look_that_hangs_or_panics_blinds_those_who_look_later_for_a_second_at_most(
 }
 
 #[test]
-fn who_does_not_queue_waits_a_moment_at_most_to_be_told_who_holds() {
+fn a_try_waits_a_moment_at_most_for_the_name_of_the_holder() {
     on_one_thread(async {
         let world = World::new();
         let holder = world.process().await;

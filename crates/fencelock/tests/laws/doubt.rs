@@ -42,7 +42,7 @@ fn a_wait_of_no_time_on_a_silent_store_ends_with_the_request_deadline() {
 }
 
 #[test]
-fn those_who_wait_for_one_session_share_what_becomes_of_it() {
+fn callers_that_wait_for_one_session_share_its_outcome() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;

@@ -93,7 +93,7 @@ fn a_leader_whose_renewals_fail_steps_down_while_it_is_still_certain() {
 }
 
 #[test]
-fn what_runs_while_one_leads_is_dropped_when_leadership_is_lost() {
+fn the_body_of_a_leader_is_dropped_when_leadership_is_lost() {
     on_one_thread(async {
         let world = World::new();
         let (one, other) = (world.process().await, world.process().await);
@@ -116,7 +116,7 @@ fn what_runs_while_one_leads_is_dropped_when_leadership_is_lost() {
 }
 
 #[test]
-fn who_cannot_tell_its_address_does_not_lead() {
+fn a_candidate_that_cannot_write_its_address_does_not_lead() {
     on_one_thread(async {
         let world = World::new();
         let one = world.process().await;

@@ -184,7 +184,7 @@ fn a_run_that_fails_is_the_last_of_its_slot_unless_more_are_allowed() {
 }
 
 #[test]
-fn who_when_how_long_and_what_was_missed_can_be_seen() {
+fn host_start_duration_and_missed_slots_can_be_seen() {
     on_one_thread(async {
         let world = at_midnight();
         let (one, other) = (world.process().await, world.process().await);

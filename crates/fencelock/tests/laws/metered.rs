@@ -145,7 +145,7 @@ fn every_way_that_an_acquire_ends_is_an_outcome_and_leaves_no_waiter_behind() {
 }
 
 #[test]
-fn what_goes_wrong_is_counted_by_its_kind() {
+fn errors_are_counted_by_their_kind() {
     counted(|seen, world| async move {
         let (store, client) = client(&world, Metrics::new()).await;
         let guard = client.mutex("job").unwrap().acquire().await.unwrap();

@@ -74,7 +74,7 @@ fn one_limit_counts_for_all_together_and_leaves_none() {
 }
 
 #[test]
-fn who_does_not_wait_takes_none_while_one_is_held() {
+fn a_try_takes_none_while_one_is_held() {
     on_one_thread(async {
         let world = World::new();
         let (one, other) = (world.process().await, world.process().await);
@@ -88,7 +88,7 @@ fn who_does_not_wait_takes_none_while_one_is_held() {
 }
 
 #[test]
-fn who_waits_holds_none_that_is_behind_what_it_waits_for() {
+fn a_waiter_holds_no_lock_behind_the_one_that_it_waits_for() {
     on_one_thread(async {
         let world = World::new();
         let (one, other) = (world.process().await, world.process().await);

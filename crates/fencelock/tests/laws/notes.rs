@@ -27,7 +27,7 @@ fn everybody_reads_what_the_holder_wrote_and_how_long_ago_by_the_stores_clock() 
 }
 
 #[test]
-fn who_lost_the_lock_writes_nothing_and_is_told_so() {
+fn a_holder_that_lost_the_lock_writes_nothing_and_gets_that_error() {
     on_one_thread(async {
         let world = World::new();
         let (one, other) = (world.process().await, world.process().await);

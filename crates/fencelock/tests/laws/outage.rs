@@ -111,7 +111,7 @@ fn an_answer_between_failures_keeps_a_breaker_closed_and_contention_is_an_answer
 }
 
 #[test]
-fn what_is_held_is_renewed_and_given_back_while_the_breaker_is_open() {
+fn held_locks_are_renewed_and_given_back_while_the_breaker_is_open() {
     on_one_thread(async {
         let world = World::new();
         let (process, other) = (with_breaker(&world, 1).await, world.process().await);
@@ -272,7 +272,7 @@ fn without_a_policy_an_outage_is_an_error() {
 }
 
 #[test]
-fn who_runs_without_is_granted_nothing_that_excludes_and_is_told_so_when_the_store_comes_back() {
+fn a_guard_without_a_lock_excludes_no_client_and_stays_so_when_the_store_comes_back() {
     on_one_thread(async {
         let world = World::new();
         let (process, other) = (with_breaker(&world, 1).await, world.process().await);
@@ -305,7 +305,7 @@ fn who_runs_without_is_granted_nothing_that_excludes_and_is_told_so_when_the_sto
 }
 
 #[test]
-fn what_runs_without_a_lock_keeps_its_limit_and_its_body_runs() {
+fn a_run_without_a_lock_keeps_its_limit_and_its_body_runs() {
     on_one_thread(async {
         let world = World::new();
         let process = with_breaker(&world, 1).await;
@@ -324,7 +324,7 @@ fn what_runs_without_a_lock_keeps_its_limit_and_its_body_runs() {
 }
 
 #[test]
-fn who_degrades_to_another_store_is_excluded_there() {
+fn a_client_that_degrades_to_another_store_is_excluded_there() {
     on_one_thread(async {
         let world = World::new();
         let (local, clock) = MemoryStore::with_virtual_clock();
@@ -356,7 +356,7 @@ fn who_degrades_to_another_store_is_excluded_there() {
 }
 
 #[test]
-fn what_cannot_be_degraded_to_is_refused_with_words() {
+fn a_store_that_cannot_be_degraded_to_is_refused_with_words() {
     on_one_thread(async {
         let world = World::new();
         let process = world.process().await;

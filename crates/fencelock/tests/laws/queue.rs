@@ -188,14 +188,14 @@ fn told_slowly(queue: &[Claim], departure: Departure) -> Vec<usize> {
 }
 
 #[test]
-fn those_told_are_exactly_those_who_hear_it_or_a_grant_that_follows_from_it() {
+fn the_notified_are_exactly_the_listeners_of_the_departure_or_of_a_grant_that_follows_from_it() {
     for_every_departure(everything(), |queue, departure| {
         assert_eq!(departure.told(queue), told_slowly(queue, departure), "{departure:?} from {queue:?}");
     });
 }
 
 #[test]
-fn whoever_is_not_told_goes_on_hearing_of_the_same() {
+fn contenders_without_a_notice_still_listen_for_the_same_event() {
     for_every_departure(everything(), |queue, departure| {
         let told = departure.told(queue);
         let (after, before) = departure.apply(queue);

@@ -54,7 +54,7 @@ fn a_kept_lock_is_taken_again_without_the_store_by_every_handle_of_its_client() 
 }
 
 #[test]
-fn it_is_kept_from_the_last_release_on_and_then_given_up() {
+fn a_sticky_lock_is_kept_from_the_last_release_on_and_then_given_up() {
     on_one_thread(async {
         let world = World::new();
         let one = world.process().await;
@@ -75,7 +75,7 @@ fn it_is_kept_from_the_last_release_on_and_then_given_up() {
 }
 
 #[test]
-fn whoever_waits_elsewhere_is_given_what_is_kept_at_once() {
+fn a_waiter_elsewhere_gets_a_kept_lock_at_once() {
     on_one_thread(async {
         let world = World::new();
         let (one, other) = (world.process().await, world.process().await);
@@ -172,7 +172,7 @@ fn a_client_that_waited_goes_back_to_the_queue_in_time_though_word_of_others_is_
 }
 
 #[test]
-fn what_was_lost_while_it_was_kept_is_not_taken_again() {
+fn a_kept_lock_that_was_lost_is_not_reused() {
     on_one_thread(async {
         let world = World::new();
         let (one, other) = (world.process().await, world.process().await);
@@ -392,7 +392,7 @@ impl Crew {
 }
 
 #[test]
-fn whatever_bodies_do_with_their_guards_each_section_is_notified_before_it_believes_beside_a_rival() {
+fn each_section_is_notified_before_it_believes_beside_a_rival_whatever_its_body_does_with_its_guard() {
     on_one_thread(async {
         for seed in 1..=40 {
             let world = World::new();
@@ -448,7 +448,7 @@ fn whatever_bodies_do_with_their_guards_each_section_is_notified_before_it_belie
 }
 
 #[test]
-fn who_waits_for_a_turn_in_vain_is_told_who_holds_the_lock_and_leaves_nothing() {
+fn a_wait_for_a_turn_in_vain_names_the_holder_and_leaves_nothing() {
     on_one_thread(async {
         let world = World::new();
         let one = world.process().await;

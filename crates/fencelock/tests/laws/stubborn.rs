@@ -203,7 +203,7 @@ impl Store for Stubborn {
 const LAG: Duration = Duration::from_millis(3_333);
 
 #[test]
-fn whoever_finds_out_that_a_session_is_over_asks_it_why_and_everybody_is_told() {
+fn a_request_that_finds_its_session_over_asks_for_the_cause_and_all_guards_are_notified() {
     on_one_thread(async {
         let (store, _clock) = MemoryStore::with_virtual_clock();
         let stubborn = Stubborn::new(&store, How::TellsOnlyWhoAsks);
@@ -382,7 +382,7 @@ fn renewals_that_prove_only_the_past_come_in_their_time_and_raise_no_doubt() {
 }
 
 #[test]
-fn whoever_is_not_answered_in_the_end_is_told_what_the_store_said_before() {
+fn an_acquire_without_a_last_reply_fails_with_an_earlier_error_of_the_store() {
     for is_try in [true, false] {
         on_one_thread(async move {
             let (store, clock) = MemoryStore::with_virtual_clock();

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use crate::support::{World, ms, on_one_thread, secs, settle};
 
 #[test]
-fn one_is_let_in_and_nobody_else_until_the_window_is_over_though_the_first_is_gone() {
+fn a_window_lets_a_single_caller_in_until_its_end_although_the_first_is_gone() {
     on_one_thread(async {
         let world = World::new();
         let (one, other) = (world.process().await, world.process().await);
@@ -81,7 +81,7 @@ fn something_is_made_once_and_again_for_another_version() {
 }
 
 #[test]
-fn who_fails_to_make_it_keeps_nothing_and_the_next_one_tries() {
+fn a_caller_that_fails_to_make_the_value_keeps_nothing_and_the_next_one_tries() {
     on_one_thread(async {
         let world = World::new();
         let (one, other) = (world.process().await.client, world.process().await.client);
@@ -99,7 +99,7 @@ fn who_fails_to_make_it_keeps_nothing_and_the_next_one_tries() {
 }
 
 #[test]
-fn who_loses_the_lock_while_it_makes_something_stops_before_the_next_one_begins() {
+fn a_maker_that_loses_the_lock_stops_before_the_next_one_begins() {
     on_one_thread(async {
         let world = World::new();
         let (one, other) = (world.process().await.client, world.process().await.client);
@@ -137,7 +137,7 @@ impl Drop for Down<'_> {
 }
 
 #[test]
-fn what_is_too_long_is_refused() {
+fn a_value_that_is_too_long_is_refused() {
     on_one_thread(async {
         let world = World::new();
         let client = world.process().await.client;

@@ -181,7 +181,7 @@ async fn accounts_that_may_too_little_are_told_what_they_need() {
 }
 
 #[tokio::test]
-async fn who_must_encrypt_or_prove_itself_in_another_way_is_told() {
+async fn an_account_that_needs_tls_or_another_login_gets_that_error() {
     let server = Server::start(Settings::default()).unwrap();
     server
         .sql("CREATE USER safe@'%' IDENTIFIED BY 'secret' REQUIRE SSL; GRANT ALL ON fencelock.* TO safe@'%'")

@@ -111,7 +111,7 @@ async fn the_end_of_the_connection_is_the_end_of_the_lock_and_is_told() {
 }
 
 #[tokio::test]
-async fn who_is_cut_off_is_told_before_the_server_ends_its_session_and_a_rival_is_granted() {
+async fn a_holder_that_is_cut_off_is_lost_before_the_server_ends_its_session_and_a_rival_is_granted() {
     let direct = database();
     let proxy = Proxy::start(KIND.shared().address()).unwrap();
     let key = format!("{}-one", prefix(&direct));
@@ -129,7 +129,7 @@ async fn who_is_cut_off_is_told_before_the_server_ends_its_session_and_a_rival_i
 }
 
 #[tokio::test]
-async fn what_named_locks_cannot_do_is_said_and_nothing_is_to_be_made() {
+async fn missing_features_of_named_locks_are_refused_and_nothing_is_to_be_made() {
     let url = database();
     let error = refused(&with(&url, "layout=get_lock")).await;
     assert!(error.kind() == ErrorKind::Config && error.to_string().contains("with_advisory_lock"), "{error}");

@@ -11,7 +11,7 @@ use crate::lab::{acquire, client, connection, database, state};
 const LONG: u64 = 3_600_000;
 
 #[tokio::test]
-async fn who_has_no_session_reads_notes_and_there_is_none_before_the_tables() {
+async fn a_client_without_a_session_reads_notes_and_there_is_none_before_the_tables() {
     let url = database();
     let looker =
         Client::builder().session_when_needed(true).ttl(Duration::from_millis(LONG)).connect(&url).await.unwrap();

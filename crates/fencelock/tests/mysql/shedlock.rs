@@ -130,7 +130,7 @@ async fn a_lock_is_kept_for_as_long_as_it_is_to_be_at_least() {
 }
 
 #[tokio::test]
-async fn whose_row_is_changed_is_told() {
+async fn a_holder_whose_row_is_changed_is_notified() {
     let (url, layout) = with_table(TABLE).await;
     let (mut user, client) = (provider(&url, "+00:00").await, client(&with(&layout, OFTEN), LONG).await);
     let guard = acquire(&client, "nightly").await;

@@ -123,7 +123,7 @@ async fn a_row_of_somebody_else_is_left_alone_until_it_expires_and_taken_over_th
 }
 
 #[tokio::test]
-async fn whose_row_is_deleted_or_taken_is_told_and_releases_nothing_of_others() {
+async fn a_holder_whose_row_is_deleted_or_taken_is_notified_and_releases_nothing_of_others() {
     let (url, layout) = with_table(TABLE).await;
     let (mut user, client) = (connection(&url).await, client(&with(&layout, OFTEN), LONG).await);
     for change in [

@@ -122,7 +122,7 @@ async fn the_end_of_the_connection_is_the_end_of_the_lock_and_is_told_at_once() 
 }
 
 #[tokio::test]
-async fn who_is_cut_off_is_told_before_the_server_ends_its_session_and_a_rival_is_granted() {
+async fn a_holder_that_is_cut_off_is_lost_before_the_server_ends_its_session_and_a_rival_is_granted() {
     let (direct, name) = database();
     let proxy = Proxy::start(KIND.shared().address()).unwrap();
     let url = format!("postgres://fencelock:secret@{}/{name}?layout=advisory&key=.net", proxy.address());
@@ -138,7 +138,7 @@ async fn who_is_cut_off_is_told_before_the_server_ends_its_session_and_a_rival_i
 }
 
 #[tokio::test]
-async fn those_who_have_and_wait_for_a_lock_are_shown_and_names_as_far_as_keys_tell() {
+async fn sessions_that_have_and_wait_for_a_lock_are_shown_and_names_as_far_as_keys_tell() {
     let (url, _) = database();
     let client = client(&with(&url, "layout=advisory&key=.net"), LONG).await;
     let held = [acquire(&client, "job").await, acquire(&client, "jobs of the night").await];
@@ -160,7 +160,7 @@ async fn those_who_have_and_wait_for_a_lock_are_shown_and_names_as_far_as_keys_t
 }
 
 #[tokio::test]
-async fn what_has_no_key_is_refused_and_nothing_is_to_be_made() {
+async fn a_name_without_a_key_is_refused_and_nothing_is_to_be_made() {
     let (url, _) = database();
     let error = Client::connect(&with(&url, "layout=advisory")).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Config && error.to_string().contains("with_advisory_lock"), "{error}");

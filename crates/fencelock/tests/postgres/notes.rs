@@ -8,7 +8,7 @@ use fencelock::{Client, ErrorKind};
 use crate::lab::{LONG, acquire, client, code, connection, database};
 
 #[tokio::test]
-async fn who_has_no_session_reads_notes_and_there_is_none_before_the_schema() {
+async fn a_client_without_a_session_reads_notes_and_there_is_none_before_the_schema() {
     let (url, _) = database();
     let looker = Client::builder().session_when_needed(true).connect(&url).await.unwrap();
     let before = looker.note("job").await.unwrap();

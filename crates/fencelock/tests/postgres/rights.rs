@@ -127,7 +127,7 @@ async fn the_functions_refuse_every_isolation_but_read_committed() {
 /// A release and a withdrawal need the session, which no reader is shown. A client that knows the request alone ends
 /// nothing.
 #[tokio::test]
-async fn what_is_shown_of_a_holder_does_not_suffice_to_give_up_its_lock() {
+async fn the_shown_ids_of_a_holder_do_not_suffice_to_give_up_its_lock() {
     let (url, _) = database();
     let (one, user) = (client(&url, 60_000).await, connection(&url).await);
     let guard = acquire(&one, "job").await;
@@ -168,7 +168,7 @@ async fn a_schema_in_which_others_may_create_things_is_not_filled() {
 
 /// A role that reads everything by default would see the sessions, and one that creates things anywhere could have them called.
 #[tokio::test]
-async fn what_others_are_given_by_default_they_are_not_given_here() {
+async fn default_privileges_of_others_are_not_granted_here() {
     let (owner, database) = database();
     let role = role(&database).await;
     for what in ["SELECT ON TABLES", "USAGE ON SEQUENCES", "EXECUTE ON FUNCTIONS", "USAGE, CREATE ON SCHEMAS"] {

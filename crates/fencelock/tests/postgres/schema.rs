@@ -24,7 +24,7 @@ async fn many_who_come_first_make_one_schema() {
 }
 
 #[tokio::test]
-async fn what_is_printed_makes_the_same_schema_and_several_live_beside_each_other() {
+async fn printed_statements_make_the_same_schema_and_a_database_has_several() {
     let (url, _) = database();
     let user = connection(&url).await;
     let odd = with(&url, "schema=odd%20%22name%22");
@@ -82,7 +82,7 @@ async fn a_migration_that_is_interrupted_leaves_nothing_and_is_made_up_for() {
 
 /// As when eight processes come first, and the machine is busy.
 #[tokio::test]
-async fn whoever_waits_too_long_for_another_one_that_makes_the_schema_is_told_so() {
+async fn a_client_that_waits_too_long_for_the_maker_of_the_schema_gets_that_error() {
     let (url, _) = database();
     let user = connection(&url).await;
     // The lock of a client that makes the schema.

@@ -19,7 +19,7 @@ const TROUBLE: &str = "CREATE SEQUENCE public.row_number;
     END $$";
 
 #[tokio::test]
-async fn what_the_server_undoes_at_a_statement_or_at_the_commit_is_sent_again() {
+async fn a_request_that_the_server_undoes_at_a_statement_or_at_the_commit_is_sent_again() {
     let (url, _) = database();
     let (one, other) = (client(&url, 60_000).await, client(&url, 60_000).await);
     let user = connection(&url).await;

@@ -36,7 +36,7 @@ async fn observers_see_each_leader_with_its_term_and_address() {
 }
 
 #[tokio::test]
-async fn what_needs_notes_is_refused_where_there_are_none_and_an_election_without_an_address_is_not() {
+async fn features_that_need_notes_are_refused_where_there_are_none_and_an_election_without_an_address_is_not() {
     let server = server(Settings::default());
     let client = client(&format!("{}?layout=plain", server.url()), 60_000).await;
     for refused in [

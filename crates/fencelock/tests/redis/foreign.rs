@@ -173,7 +173,7 @@ async fn an_answer_that_is_lost_is_looked_up_with_the_token_that_it_had() {
 }
 
 #[tokio::test]
-async fn what_is_shown_says_how_long_it_lives_and_that_a_string_without_an_end_may_be_no_lock() {
+async fn a_shown_string_has_its_ttl_and_without_one_the_note_that_it_may_be_no_lock() {
     let server = server(Settings::default());
     let client = client(&format!("redis://{}?layout=plain", server.address()), 60_000).await;
     server.ask(&["SET", "job", "theirs", "PX", "60000"]).unwrap();
@@ -189,7 +189,7 @@ async fn what_is_shown_says_how_long_it_lives_and_that_a_string_without_an_end_m
 }
 
 #[tokio::test]
-async fn who_may_not_touch_the_records_of_breaks_is_told_of_them() {
+async fn a_user_that_may_not_touch_the_records_of_breaks_gets_that_error() {
     let server = server(Settings::default());
     server.ask(&["ACL", "SETUSER", "app", "on", ">secret", "~job", "&*", "+@all"]).unwrap();
     let client = client(&format!("redis://app:secret@{}?layout=plain", server.address()), 60_000).await;

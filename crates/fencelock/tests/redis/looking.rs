@@ -32,7 +32,7 @@ fn digest(server: &Server) -> String {
 }
 
 #[tokio::test]
-async fn who_only_looks_sees_locks_where_none_can_be_taken() {
+async fn a_reader_of_queues_sees_locks_where_none_can_be_taken() {
     let looker = crate::refusals::rules("user watcher on ");
     let server = server(
         Settings::default().with_user("looker", &format!("on >p {looker}")).with("enable-protected-configs yes"),
@@ -130,7 +130,7 @@ async fn broken(server: &Server, clients: &[Client; 2], number: usize) -> String
 }
 
 #[tokio::test]
-async fn whatever_a_stranger_writes_into_queues_all_names_are_listed_and_only_those_queues_cannot_be_read() {
+async fn all_names_are_listed_and_only_queues_that_a_stranger_wrote_into_cannot_be_read() {
     let server = server(Settings::default());
     let clients = [client(&server.url(), 600_000).await, client(&server.url(), 600_000).await];
     let mut expected = vec!["good".to_owned()];

@@ -58,7 +58,7 @@ async fn a_lock_of_another_client_excludes_ours_and_ours_excludes_it() {
 }
 
 #[tokio::test]
-async fn who_expired_is_followed_in_time_and_who_never_expires_is_waited_for() {
+async fn an_expired_holder_is_followed_in_time_and_one_without_a_ttl_is_waited_for() {
     let (server, url) = plain();
     let client = client(&url, 60_000).await;
     assert!(takes(&server, "job", "dead", 2_000));
@@ -68,7 +68,7 @@ async fn who_expired_is_followed_in_time_and_who_never_expires_is_waited_for() {
 }
 
 #[tokio::test]
-async fn whose_key_is_deleted_or_overwritten_is_told_and_releases_nothing_of_others() {
+async fn a_holder_whose_key_is_deleted_or_overwritten_is_notified_and_releases_nothing_of_others() {
     let (server, url) = plain();
     let client = client(&url, 60_000).await;
     let kept = takes_ours(&client, "kept").await;
@@ -314,7 +314,7 @@ async fn a_server_that_forgot_everything_ends_all_locks_long_before_the_next_ren
 }
 
 #[tokio::test]
-async fn who_may_not_run_scripts_is_denied_before_a_lock_is_taken() {
+async fn a_user_that_may_not_run_scripts_is_denied_before_a_lock_is_taken() {
     let (server, _) = plain();
     let user = ["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-eval", "-evalsha"];
     server.ask(&user).unwrap();

@@ -38,7 +38,7 @@ async fn a_lock_of_redisson_excludes_ours_and_ours_excludes_it() {
 }
 
 #[tokio::test]
-async fn what_is_written_is_what_redisson_writes_and_says_who_holds_it() {
+async fn the_hash_is_as_redisson_writes_it_and_names_the_holder() {
     let (server, url) = redisson();
     let client = client(&url, 60_000).await;
     for name in ["job", "a{b}c", "odd{"] {
@@ -58,7 +58,7 @@ async fn what_is_written_is_what_redisson_writes_and_says_who_holds_it() {
 }
 
 #[tokio::test]
-async fn who_waits_in_redisson_is_told_and_the_first_in_its_fair_queue_too() {
+async fn waiters_of_redisson_are_woken_and_the_first_of_its_fair_queue_too() {
     let (server, url) = redisson();
     let client = client(&url, 60_000).await;
     let first = format!("{CHANNEL}:{THREAD}");
@@ -176,7 +176,7 @@ async fn an_answer_lost_as_the_lock_is_handed_on_is_looked_up_and_no_grant_stays
 }
 
 #[tokio::test]
-async fn who_heard_nothing_is_served_by_trying() {
+async fn a_waiter_without_a_message_is_served_by_trying() {
     let (server, url) = redisson();
     let client = client(&url, 60_000).await;
     for told in [true, false] {
@@ -190,7 +190,7 @@ async fn who_heard_nothing_is_served_by_trying() {
 }
 
 #[tokio::test]
-async fn who_expired_is_followed_and_a_hash_without_an_end_is_waited_for() {
+async fn an_expired_holder_is_followed_and_a_hash_without_an_end_is_waited_for() {
     let (server, url) = redisson();
     let client = client(&url, 60_000).await;
     assert_eq!(locks(&server, "job", THREAD, 2_000), TAKEN);
@@ -200,7 +200,7 @@ async fn who_expired_is_followed_and_a_hash_without_an_end_is_waited_for() {
 }
 
 #[tokio::test]
-async fn whose_hash_is_deleted_or_taken_by_redisson_is_told_and_touches_nothing_of_it() {
+async fn a_holder_whose_hash_is_deleted_or_taken_by_redisson_is_notified_and_touches_nothing_of_it() {
     let (server, url) = redisson();
     let client = client(&url, 60_000).await;
     let kept = takes_ours(&client, "kept").await;
@@ -328,7 +328,7 @@ async fn an_uncontended_cycle_is_two_requests_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn who_may_not_do_what_a_lock_needs_is_denied_before_one_is_taken() {
+async fn a_user_without_the_rights_for_a_lock_is_denied_before_one_is_taken() {
     let (server, _) = redisson();
     let users = [
         ("deaf", "&nothing"),

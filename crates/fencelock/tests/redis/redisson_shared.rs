@@ -148,7 +148,7 @@ async fn readers_of_both_sides_hold_together_and_writers_of_both_are_excluded_by
 }
 
 #[tokio::test]
-async fn what_is_written_is_what_redisson_writes_and_what_is_left_is_nothing() {
+async fn the_keys_are_as_redisson_writes_them_and_nothing_is_left() {
     let (server, url) = redisson();
     let client = client(&url, 30_000).await;
     for name in ["page", "a{b}c", "odd{"] {
@@ -256,7 +256,7 @@ async fn renewals_keep_the_holds_and_never_shorten_the_lock_of_others() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_reader_or_a_writer_of_redisson_is_woken_by_its_release() {
+async fn a_waiter_for_a_reader_or_a_writer_of_redisson_is_woken_by_its_release() {
     let (server, url) = redisson();
     let (client, theirs) = (client(&url, 30_000).await, Theirs(&server, THREAD));
     assert_eq!(theirs.writes(600_000), DONE);

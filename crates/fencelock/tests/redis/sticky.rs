@@ -16,7 +16,7 @@ async fn a_sticky_lock_is_given_to_who_waits_elsewhere() {
 }
 
 #[tokio::test]
-async fn who_comes_after_the_holders_connection_was_cut_is_seen_all_the_same() {
+async fn a_contender_that_arrives_after_the_holders_connection_was_cut_is_seen() {
     let server = server(Settings::default());
     let (one, other) = (client(&server.url(), 60_000).await, client(&server.url(), 60_000).await);
     let sticky = one.mutex("job").unwrap().sticky(PATIENCE * 20);

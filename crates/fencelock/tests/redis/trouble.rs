@@ -59,7 +59,7 @@ async fn a_script_without_end_is_waited_for_and_named_to_who_cannot_wait() {
 const LAYOUTS: [&str; 4] = ["", "?layout=plain", "?layout=redisson", "?layout=redisson-fenced"];
 
 #[tokio::test]
-async fn what_a_server_cannot_give_back_for_the_moment_is_given_back_as_soon_as_it_can() {
+async fn a_release_that_a_server_refuses_for_the_moment_is_repeated_until_it_succeeds() {
     let server = server(Settings::default().with("lua-time-limit 20"));
     for layout in LAYOUTS {
         // The release's limit is a third of the ttl, and the patience of this test.

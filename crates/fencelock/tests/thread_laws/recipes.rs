@@ -40,7 +40,7 @@ fn a_job_runs_once_in_its_slot_and_again_where_it_failed() {
 }
 
 #[test]
-fn one_is_let_into_a_window_and_one_value_is_made() {
+fn a_window_lets_a_single_caller_in_and_a_single_value_is_made() {
     everywhere(|one, other| {
         let passages = [one, other].map(|client| client.window("order", secs(3600)).unwrap().pass().unwrap());
         assert!(matches!(passages, [Passage::First { .. }, Passage::Refused { .. }]), "{passages:?}");

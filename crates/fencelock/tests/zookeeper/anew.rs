@@ -24,7 +24,7 @@ async fn until_watched(ensemble: &Ensemble, path: &str, count: usize) {
 }
 
 #[tokio::test]
-async fn what_was_known_of_a_queue_is_not_believed_of_one_that_began_anew() {
+async fn knowledge_of_a_queue_is_not_applied_to_one_that_began_anew() {
     let ensemble = Ensemble::start(Settings::default()).unwrap();
     let lab = Lab::on(ensemble.server(0).address()).await;
     let proxy = Proxy::start(ensemble.server(0).address()).unwrap();

@@ -50,7 +50,7 @@ async fn a_break_ends_one_of_several_grants_and_lets_in_whom_it_held_up() {
 }
 
 #[tokio::test]
-async fn who_went_on_as_a_reader_is_broken_by_the_token_of_its_grant() {
+async fn a_downgraded_writer_is_broken_by_the_token_of_its_grant() {
     let lab = Lab::new().await;
     for (options, ..) in FAMILIES {
         let (client, operator) = (lab.client(options).await, lab.client(options).await);

@@ -106,7 +106,7 @@ async fn a_permit_holder_that_dies_between_its_grant_and_its_mark_holds_nobody_u
 /// The nodes of six readers are deleted while the readers are cut off, before their writer leaves. The next connection is cut at
 /// another byte in each round. Whichever event arrives first, no reader is let in together with the next writer.
 #[tokio::test]
-async fn whatever_is_told_first_after_a_cut_lets_no_reader_in_whose_node_is_gone() {
+async fn no_event_after_a_cut_lets_a_reader_in_whose_node_is_gone() {
     let mut lab = Lab::new().await;
     let far = lab.client("").await;
     let proxy = Proxy::start(lab.server).unwrap();

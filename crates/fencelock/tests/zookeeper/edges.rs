@@ -65,7 +65,7 @@ async fn a_ttl_that_the_servers_raise_is_refused_unless_their_tick_is_known() {
 }
 
 #[tokio::test]
-async fn what_access_lists_forbid_is_denied_and_nothing_is_left() {
+async fn a_request_that_access_lists_forbid_is_denied_and_nothing_is_left() {
     let lab = Lab::new().await;
     let with = |who: &str| lab.url("").replacen("zk://", &format!("zk://{who}@"), 1);
     let (alice, bob) = (connected(&with("alice:a")).await.unwrap(), connected(&with("bob:b")).await.unwrap());

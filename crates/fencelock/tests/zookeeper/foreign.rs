@@ -46,7 +46,7 @@ async fn our_node_is_what_every_family_expects() {
 }
 
 #[tokio::test]
-async fn whoever_has_a_smaller_number_is_waited_for_and_whoever_comes_later_is_not() {
+async fn a_contender_waits_for_smaller_numbers_and_for_no_later_one() {
     let lab = Lab::new().await;
     for (number, options) in ["", "&layout=kazoo"].iter().enumerate() {
         let client = lab.client(options).await;

@@ -90,7 +90,7 @@ fn is_reader(node: &str) -> bool {
 }
 
 #[tokio::test]
-async fn who_was_refused_a_downgrade_still_hears_of_the_end_of_its_node() {
+async fn a_writer_whose_downgrade_was_refused_still_notices_the_end_of_its_node() {
     let lab = Lab::new().await;
     let client = lab.client("").await;
     let writer = client.rwlock("page").unwrap().write().await.unwrap();
@@ -145,7 +145,7 @@ async fn a_downgrade_dropped_once_the_writers_node_is_gone_is_gone_on_with() {
 }
 
 #[tokio::test]
-async fn whoever_lost_its_node_before_the_lighter_one_was_made_holds_nothing_wherever_the_answers_are_cut() {
+async fn a_writer_that_lost_its_node_before_the_lighter_one_was_made_holds_nothing_wherever_the_replies_are_cut() {
     let near = Near::new().await;
     for cut in (0..360).step_by(12) {
         let name = format!("page-{cut}");

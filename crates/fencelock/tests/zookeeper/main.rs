@@ -8,9 +8,9 @@
 //! | another service on the port | `reach::a_service_that_is_no_zookeeper_is_told_by_what_it_says` | `another_service_on_the_port_is_told_by_how_it_answers` |
 //! | garbage | the same | `garbage_ends_the_connection_and_not_the_session`, `a_malformed_answer_is_told_and_harms_nothing_else` |
 //! | a frame that stops in the middle | the same | `a_server_that_stops_in_the_middle_of_its_first_frame_is_left`, `a_frame_that_stops_in_the_middle_ends_the_connection_in_time` |
-//! | a missing chroot (here a parent, which is made) | `edges::what_access_lists_forbid_is_denied_and_nothing_is_left` | `a_chroot_that_is_not_there_is_named` |
+//! | a missing chroot (here a parent, which is made) | `edges::a_request_that_access_lists_forbid_is_denied_and_nothing_is_left` | `a_chroot_that_is_not_there_is_named` |
 //! | credentials refused | `reach::servers_that_demand_other_credentials_refuse_and_nothing_is_left` | `credentials_that_no_server_understands_are_refused_at_once`, `credentials_refused_on_a_reconnect_end_the_client` |
-//! | access lists that refuse to create, or to delete | `edges::what_access_lists_forbid_is_denied_and_nothing_is_left`, `edges::a_release_that_is_denied_says_so_and_forgets_nothing` | `what_the_server_refuses_has_its_kind_and_names_its_path` |
+//! | access lists that refuse to create, or to delete | `edges::a_request_that_access_lists_forbid_is_denied_and_nothing_is_left`, `edges::a_release_that_is_denied_says_so_and_forgets_nothing` | `a_refusal_of_the_server_has_its_kind_and_names_its_path` |
 //! | a quota | `edges::an_exceeded_quota_is_told` | |
 //! | a session timeout that is clamped | `edges::a_ttl_that_the_servers_do_not_grant_is_told` | `the_session_timeout_is_what_the_server_grants` |
 //! | all servers read-only | `tests/deep/zookeeper/reach.rs` | `servers_that_only_read_are_refused_and_named_so` |

@@ -5,7 +5,7 @@ use fencelock::{Client, ErrorKind};
 use crate::lab::{Lab, acquired, acquiring, soon, stuff};
 
 #[tokio::test]
-async fn who_is_next_gets_the_lock_and_who_has_to_list_is_told_when_the_queue_does_not_fit_into_an_answer_any_more() {
+async fn the_next_waiter_gets_the_lock_and_a_waiter_that_has_to_list_fails_when_the_queue_does_not_fit_into_a_reply() {
     let lab = Lab::new().await;
     let url = lab.url("&max_answer_bytes=4096");
     // Each client has a session of its own, which knows nothing of the lists of the others.

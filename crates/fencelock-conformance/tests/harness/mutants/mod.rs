@@ -159,7 +159,7 @@ fn the_wrapper_of_the_mutants_breaks_nothing_by_itself() {
 }
 
 #[test]
-fn what_is_wrong_with_other_claims_than_a_mutexs_is_noticed_by_trying_the_same_laws_with_them() {
+fn flaws_with_other_claims_than_a_mutexs_are_noticed_by_the_same_laws() {
     let law = laws().iter().find(|law| law.name == "a_mutex_has_one_holder").unwrap();
     let broken =
         wholes().map(|whole| run_by(whole, law, Arc::new(Mutant::new(Flaw::OnlyMutexesExclude)), SEED).is_err());

@@ -8,7 +8,7 @@ use super::lab::{acquired, acquiring, client, until};
 use super::theirs::{CHANNEL, TAKEN, THREAD, is_heard, locks, redisson, requests, unlocks};
 
 #[tokio::test]
-async fn who_waits_does_not_wait_for_the_next_try_when_a_release_is_told() {
+async fn a_waiter_does_not_wait_for_the_next_try_when_a_release_is_published() {
     let (server, url) = redisson();
     let client = client(&url, 60_000).await;
     let mut shortest = Duration::MAX;

@@ -41,7 +41,7 @@ async fn silent_and_slow_masters_in_the_minority_delay_no_grant() {
 
 /// A wait that is short against the patience with silent masters.
 #[tokio::test]
-async fn who_waits_beside_a_silent_master_is_told_that_others_have_the_lock() {
+async fn a_waiter_with_a_silent_master_learns_that_others_have_the_lock() {
     let masters = Masters::new(3);
     let client = masters.client(A_MINUTE_MS).await;
     masters.taken_by_another("job", [0, 1, 2]);

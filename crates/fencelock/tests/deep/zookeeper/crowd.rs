@@ -95,7 +95,7 @@ async fn a_thousand_that_join_at_once_keep_their_places_and_are_granted_in_order
 }
 
 #[tokio::test]
-async fn what_a_failed_acquire_and_a_page_of_the_queue_cost_does_not_depend_on_how_many_wait() {
+async fn the_cost_of_a_failed_acquire_and_a_page_of_the_queue_does_not_depend_on_the_number_of_waiters() {
     const WAITERS: usize = 2000;
     const TIMES: u64 = 10;
     let _room = ROOM.lock().await;

@@ -39,7 +39,7 @@ impl Store for Refined {
 }
 
 #[test]
-fn what_a_store_turned_out_to_promise_stays_until_its_next_session_says_otherwise() {
+fn a_refined_capability_stays_until_the_next_session_reports_another_one() {
     on_one_thread(async {
         let (store, clock) = MemoryStore::with_virtual_clock();
         let whole = store.capability().clone();

@@ -226,7 +226,7 @@ fn a_hold_ends_with_its_own_validity_and_the_others_stay() {
 }
 
 #[test]
-fn what_ended_in_a_pause_is_lost_at_the_first_question() {
+fn a_grant_that_ended_in_a_pause_is_lost_at_the_first_question() {
     on_one_thread(async {
         let world = world(None).await;
         let (first, second) = (world.hold("first").await, world.hold("second").await);

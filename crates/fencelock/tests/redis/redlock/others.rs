@@ -11,7 +11,7 @@ use crate::masters::{Masters, busy, takes_ours};
 const RELEASE: &str = "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) else return 0 end";
 
 #[tokio::test]
-async fn whoever_has_a_quorum_excludes_the_other_and_a_minority_excludes_nobody() {
+async fn a_holder_with_a_quorum_excludes_the_other_and_a_minority_excludes_no_client() {
     let masters = Masters::new(5);
     let client = masters.client(60_000).await;
     let guard = takes_ours(&client, "job").await;
