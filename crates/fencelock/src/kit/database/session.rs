@@ -25,7 +25,7 @@ use crate::store::{Capability, Entry, Liveness, Loss, Opening, Order, Pace, Plac
 
 const LOOKED_AT: usize = 1024;
 
-/// Into how many parts the deadline of a renewal falls: after the first one it is also sent on a connection of its own.
+/// After this part of its deadline, a renewal is also sent on a separate connection.
 const PART: u32 = 3;
 
 pub(crate) const FAIR: Capability = Capability {
@@ -54,7 +54,7 @@ pub(crate) struct FairSession<D: Dialect> {
     pub(crate) session: u64,
     pub(crate) opening: Opening,
     pub(crate) places: Arc<Places>,
-    /// Where the server wakes the session. Drawn at random: a client that knew the bell could ring it wrongly, or take it away.
+    /// The bell by which the server wakes the session. Drawn at random: a client that knew the bell could ring it or take it.
     pub(crate) bell: String,
     pub(crate) ear: D::Ear,
     swept: AtomicU16,
@@ -268,8 +268,8 @@ impl<D: Dialect> FairSession<D> {
         D::batched(&row).filter(|answers| answers.len() == requests.len()).ok_or_else(|| row.strange())
     }
 
-    /// Sends what gathers, until the connection ends. If the server refused requests as a whole, it did nothing, and each is sent again by
-    /// itself: each then has its own answer.
+    /// Sends gathered requests, until the connection ends. If the server refused a batch, it changed nothing, and each request is sent
+    /// again by itself: each then has its own answer.
     async fn send_gathered(&self, connection: Weak<D::Connection>, mut receiver: Receiver<Request, Result<Vec<i64>>>) {
         while let Some(gathered) = next(&mut receiver).await {
             let Some(connection) = connection.upgrade() else { return };
@@ -460,7 +460,7 @@ impl<D: Dialect> Served for FairSession<D> {
         Ok(Withdrawn { epoch: Some(epoch).filter(|epoch| *epoch != 0), was_there })
     }
 
-    /// Without an answer after a while, the renewal is sent on a second connection as well: on the first one a request may wait for another
+    /// Without an answer after a while, also sends the renewal on a second connection: on the first one a request may wait for another
     /// program's transaction.
     async fn renew(&self, connection: &D::Connection, known: &[(PlaceId, u64)]) -> Result<bool> {
         let heard: Vec<u64> = known.iter().map(|(_, seq)| *seq).collect();

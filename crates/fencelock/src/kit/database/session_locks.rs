@@ -1,5 +1,5 @@
-//! Other programs' locks that last as long as a connection of the server. A session has one connection: its end is the end of every lock. A
-//! store brings the statements ([`SessionLocks`]). Lines and tries are in `try_again/`.
+//! Other programs' locks that last as long as a connection of the server. A session has one connection, whose end ends every lock. A store
+//! implements the statements ([`SessionLocks`]). Lines and tries are in `try_again/`.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;

@@ -70,7 +70,7 @@ pub(crate) enum TableKind {
     },
 }
 
-/// How a URL of a database says that locks are kept.
+/// The layout in the URL of a database.
 pub(crate) enum Layout<K> {
     Fair,
     Table(LockTable),
@@ -99,7 +99,7 @@ impl<K> Layout<K> {
         }
     }
 
-    /// The lock table, if there is one. For locks of sessions nothing is made: the error is `nothing`.
+    /// The lock table, if there is one. Locks of sessions need no table: the error is `nothing`.
     pub(crate) fn table(self, nothing: Error) -> Result<Option<LockTable>> {
         match self {
             Self::Fair => Ok(None),

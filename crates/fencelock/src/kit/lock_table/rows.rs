@@ -37,7 +37,7 @@ pub(crate) trait Rows: Send + Sync + 'static {
 
     fn longest(&self) -> Option<usize>;
 
-    /// Looks at the table that is there, and refuses one with which two clients could hold one lock.
+    /// Checks the existing table, and refuses a table with which two clients could hold one lock.
     fn meet(&self, connection: &OnWire<Self>, only_looks: bool) -> impl Future<Output = Result<()>> + Send;
 
     fn take(
@@ -214,7 +214,7 @@ impl<R: Rows> Server for Tables<R> {
         let keys = self.table.keys(connection, &from, NAMES_PER_CALL).await?;
         let held = keys.iter().filter(|(key, is_held)| *is_held && key.starts_with(prefix));
         let names = held.filter_map(|(key, _)| Name::new(key).ok()).collect();
-        // A key that is no UTF-8 is shown as another text. A page that would begin where this one did is not asked for.
+        // A key that is no UTF-8 is shown as another text. The listing ends if the next page would begin where this one did.
         Ok((names, keys.into_iter().next_back().map(|(key, _)| key).filter(|last| *last != from)))
     }
 }

@@ -1,5 +1,5 @@
-//! How a session learns of its grant: a connection of its own that sleeps in the server, and is woken by the granting client (`KILL QUERY`,
-//! which ends its query). The connection lives while the session waits for anything, and a while longer.
+//! Wakes a session for its grant: a second connection sleeps in the server, until the granting client ends its query with `KILL QUERY`. The
+//! connection lives while the session waits for anything, and a while longer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -28,12 +28,12 @@ pub(super) struct ServerBell {
 }
 
 impl ServerBell {
-    /// To be compared before and after a request: a grant in between may have rung before the session knew that it waits.
+    /// Compare this before and after a request: a grant in between may have rung before the session noted that it waits.
     pub(super) fn rings(&self) -> u64 {
         self.rings.load(Ordering::SeqCst)
     }
 
-    /// In what time to look at a place by what the server `said`, where the place waits since a request before which there were `rings`.
+    /// The time until the next look at a place, from the server's answer `said` and the number of rings before the place's request.
     pub(super) fn look_in(&self, said: Option<Duration>, rings: u64) -> Option<Duration> {
         self.wanted.notify_one();
         match self.hears.load(Ordering::SeqCst) && self.rings() == rings {
@@ -48,7 +48,7 @@ impl ServerBell {
     }
 }
 
-/// The name of the lock that the session's connection of this number has, and its listening one waits for.
+/// The name of the lock that the session's connection with this number holds, and that the listening connection waits for.
 fn pillow(session: &MysqlSession, number: u64) -> String {
     format!("{}_{number}", session.bell)
 }
@@ -62,7 +62,7 @@ pub(super) async fn listen(session: Arc<MysqlSession>, main: Weak<Connection>) {
             let heard = hear(&session, &main).await;
             bell.hears.store(false, Ordering::SeqCst);
             if let Err(error) = heard {
-                // Meanwhile it looks.
+                // Meanwhile the session looks at intervals.
                 tracing::debug!(%error, "the session cannot listen");
                 clock.sleep_until(clock.now().after(REPAIR)).await;
             }
@@ -92,21 +92,21 @@ async fn hear(session: &MysqlSession, main: &Weak<Connection>) -> Result<()> {
         let told = ear.sleep(arguments).await?;
         let Some(main) = main.upgrade() else { return Ok(()) };
         let told = match &told {
-            // Woken once. Whether more often is seen by the next call.
+            // Woken once; the next call shows further rings.
             None => mark + 1,
             Some(row) if column::<i64>("listen", row, 1)? != 0 => {
-                // The other connection has ended at the server, and finds out when it is used.
+                // The other connection has ended at the server; a request on it shows that.
                 main.simple("listen", "DO 0").await?;
                 return Ok(());
             }
             Some(row) => column::<i64>("listen", row, 0)?,
         };
         if told < 0 {
-            // Looks find out, too.
+            // Looks show that the session ended, too.
             return Err(over("listen"));
         }
         if told == mark {
-            // A session that waited a moment ago soon waits again: the connection stays for one more sleep.
+            // A session that waited lately soon waits again: the connection stays for one more sleep.
             match places.is_waiting() {
                 true => continue,
                 false => return Ok(()),
@@ -127,7 +127,7 @@ async fn may_ring(session: &MysqlSession, ear: &Connection, main: &Weak<Connecti
     for (connection, name) in [(ear, &session.bell), (&*main, &pillow(session, main.number))] {
         match connection.simple("listen", &format!("SELECT GET_LOCK('{name}', 0)")).await {
             Ok(rows) if rows.first().and_then(|row| column("listen", row, 0).ok()) == Some(Some(1)) => {}
-            // An older connection of the session has it, until the server notices that it is gone.
+            // An older connection of the session holds the lock, until the server notices its end.
             Ok(rows) if rows.first().and_then(|row| column("listen", row, 0).ok()) == Some(Some(0)) => {
                 let message = "another connection of the session still has its named lock";
                 return Err(Error::new(ErrorKind::Unreachable, "listen", message).retryable());

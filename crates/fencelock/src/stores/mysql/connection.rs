@@ -1,4 +1,4 @@
-//! A connection: requests that share it, one after the other, and the task that drives it.
+//! A connection, which requests share one after the other, and its task.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -26,8 +26,8 @@ const TRIES: u32 = 8;
 
 const SLEEP: &str = "CALL fencelock_listen";
 
-/// A request, and where its answer goes. The request runs to its end even if its caller is gone: a driver's query that is dropped in its
-/// midst would cost the connection.
+/// A request, and the channel of its answer. The request runs to its end even if its caller is gone: to drop a driver's query half-way
+/// would cost the connection.
 struct Query {
     sql: String,
     arguments: Option<Vec<Value>>,
@@ -44,15 +44,15 @@ pub(super) struct Connection {
     ended: Arc<AtomicBool>,
     task: AbortHandle,
     has_schema: AtomicBool,
-    /// The server ends a connection on which a larger request arrives.
+    /// The largest request: after a larger one the server ends the connection.
     pub(super) largest: AtomicU64,
     pub(super) number: u64,
     batches: Batches,
 }
 
 impl Connection {
-    /// Connects for `user`; `tasks` drive the connection, which is given up when a request has no answer for as long as `silence`. The
-    /// sender in the answer starts the chores that are sent through it.
+    /// Connects for `user`; `tasks` drive the connection. A request without an answer for `silence` ends the connection. The returned
+    /// sender starts the chores that it receives.
     pub(super) async fn open(
         config: &Config,
         user: Arc<dyn User<Connection>>,
@@ -62,7 +62,7 @@ impl Connection {
         tasks: &Tasks,
         counts_found: bool,
     ) -> Result<(Self, oneshot::Sender<Chores>)> {
-        // The system counts in seconds, and knows no probe after less than one.
+        // The system counts keepalive in whole seconds.
         let options = config.options().await?.tcp_keepalive(Some(silence.max(Duration::from_secs(1))));
         let options = options.client_found_rows(counts_found);
         let wire = AssertUnwindSafe(Conn::new(options)).catch_unwind().await;
@@ -159,8 +159,9 @@ impl Calls for Connection {
         &self.batches
     }
 
-    /// A request that the server undid for the sake of another one is called again: nothing of it was done. An answer without a row means
-    /// that the request was ended half way, which MariaDB may report as a success; the connection ends, for its transaction may be open.
+    /// Repeats a request that the server undid in favour of another one: the request changed nothing. An answer without a row means that a
+    /// `KILL QUERY` ended the request half-way, which MariaDB may report as a success. Then the connection ends, for its transaction may be
+    /// open.
     async fn call(
         &self,
         operation: &'static str,
@@ -236,7 +237,7 @@ async fn drive(
     };
     let served = pin!(serve(wire, jobs, clock, silence));
     let chores = pin!(chores);
-    // Requests first: mostly they are what woke the task.
+    // Requests first: most wake-ups are for them.
     tokio::select! {
         biased;
         () = served => {}

@@ -1,4 +1,4 @@
-//! How a `mysql:` URL says that locks are kept.
+//! The layout in a `mysql:` URL.
 
 use super::get_lock::Keys;
 use super::url::{Config, bad};

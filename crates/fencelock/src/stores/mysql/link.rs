@@ -1,4 +1,4 @@
-//! The way to the server: the first requests, and for which purpose.
+//! The link to the server: the first requests, and the purpose of a connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,15 +46,15 @@ fn dialler(config: &Arc<Config>, user: Arc<dyn User<Connection>>, opening: Optio
 pub(super) async fn bare(config: &Arc<Config>) -> Result<Arc<Connection>> {
     let mut dialler = dialler(config, Arc::new(Nobody), None);
     (dialler.only_looks, dialler.needs_schema) = (false, false);
-    // Another client that makes the tables is waited for.
+    // Waits for another client that makes the tables.
     (dialler.silence, dialler.waits) = (MOST_PATIENCE * 6, MOST_PATIENCE * 4);
     dialler.dial(0).await
 }
 
-/// A connection of its own for one request that may wait for somebody's transaction: on a shared one it would keep all others waiting.
+/// A separate connection for a request that may wait for another program's transaction: on a shared one all other requests would wait, too.
 pub(super) async fn apart(config: &Arc<Config>, opening: Option<&Opening>) -> Result<Arc<Connection>> {
     let mut dialler = dialler(config, Arc::new(Nobody), opening);
-    // Less than the caller waits for the answer, so that the caller learns why there is none.
+    // Shorter than the caller waits for the answer, so that the caller receives the reason.
     (dialler.only_looks, dialler.waits) = (false, dialler.patience * 3 / 4);
     dialler.silence = dialler.silence.max(dialler.patience) * 2;
     dialler.dial(0).await
@@ -77,7 +77,7 @@ impl Reach for Dialler {
     ) -> Arc<Link> {
         let mut dialler = dialler(config, user, opening);
         dialler.silence = silence.unwrap_or(dialler.silence);
-        // A row of somebody's open transaction: all others of this client wait behind it.
+        // All other requests of this client wait behind a row of another program's open transaction.
         (dialler.needs_schema, dialler.waits) = (false, Duration::from_secs(1));
         dialler.link()
     }

@@ -20,7 +20,7 @@ use crate::kit::served::PlacesByName;
 use crate::name::Name;
 use crate::store::{Capability, Opening, Outline, PlaceId, RequestId};
 
-/// How often a release is tried that a transaction kept, each time once that was over.
+/// The most tries of a release that a transaction delays; each follows the end of that transaction.
 const TRIES: usize = 4;
 
 pub(super) type MysqlSession = FairSession<Dialler>;
@@ -78,7 +78,7 @@ impl Dialect for Dialler {
         row.text(0).ok()?.split(';').map(numbers).collect()
     }
 
-    /// A connection of its own waits for the row alone, without the bucket: other names are not held up.
+    /// A separate connection waits for the row alone, without the bucket's lock, so that other names are not delayed.
     async fn leave_in_time(session: &MysqlSession, place: &PlaceId, seq: Option<u64>) -> Result<bool> {
         let connection = session.apart().await?;
         let mut kept_seq = seq;

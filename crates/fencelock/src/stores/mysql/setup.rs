@@ -16,10 +16,10 @@ const VERSION: i64 = 5;
 const NOT_ONE: &str =
     "the server is neither MariaDB 10.6 or newer nor MySQL 8 or newer: locks there would not be kept as they must be";
 
-/// Refuses a server that cannot keep locks, and has the rest of the session be as the procedures need it, whatever the server's settings
-/// are. `waits` limits how long a request waits for another client's row.
+/// Refuses a server that cannot keep locks, and makes the settings of the connection those that the procedures need. `waits` limits how
+/// long a request waits for another client's row.
 pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Duration) -> Result<()> {
-    // SYSDATE is the time of the moment, and NOW that of the statement, unless an administrator made them the same.
+    // SYSDATE is the present time, NOW that of the statement's beginning, unless an administrator made them the same.
     let facts =
         "SELECT VERSION(), CAST(@@global.read_only AS CHAR), SLEEP(0.001), SYSDATE(6) = NOW(6), @@max_allowed_packet";
     let rows = connection.simple("connect", facts).await?;
@@ -54,7 +54,7 @@ pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Durat
     connection.simple("connect", "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await.map(drop)
 }
 
-/// A column that is never NULL, unless another client ended the request: MariaDB still answers then.
+/// Reads a column that is NULL only if another client ended the request: MariaDB still answers then.
 fn told<T>(row: &Row, at: usize) -> Result<T>
 where
     Option<T>: FromValue,
@@ -62,7 +62,7 @@ where
     column::<Option<T>>("connect", row, at)?.ok_or_else(|| cut_short("connect"))
 }
 
-/// Whether a server of this version has what the procedures need. Some say `5.5.5-` before it.
+/// Whether a server of this version supports the procedures. Some servers put `5.5.5-` before their version.
 fn is_known(version: &str) -> bool {
     let mut numbers = version.trim_start_matches("5.5.5-").split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
@@ -151,7 +151,7 @@ fn denied(config: &Config, error: Error) -> Error {
 
 pub(super) fn statements() -> Vec<String> {
     const US: &str = "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)";
-    // The first one fails inside of a transaction. A definer who may write on a server that is read-only would otherwise grant there.
+    // The first statement fails inside of a transaction. On a read-only server, a definer with the right to write would otherwise grant.
     const CHECK: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF @@session.time_zone <> '+00:00' THEN
         SIGNAL SQLSTATE 'FL003' SET MESSAGE_TEXT = 'the procedures of fencelock are called in sessions of the time zone +00:00';
@@ -251,7 +251,7 @@ mod tests {
         let dropped = statements.iter().filter(|statement| statement.contains("DROP PROCEDURE IF EXISTS")).count();
         assert_eq!((made, dropped), (procedures().count(), procedures().count()));
     }
-    /// Such a read locks the rows that it sees, at every isolation level; `SELECT … INTO` locks none.
+    /// A read in a condition or an assignment locks its rows, at every isolation level; `SELECT … INTO` locks none.
     #[test]
     fn no_condition_and_no_assignment_reads_a_table() {
         for line in include_str!("schema.sql").lines().map(str::trim).filter(|line| !line.starts_with("--")) {

@@ -45,7 +45,7 @@ pub(super) struct Config {
     password: Option<Secret>,
     pub(super) database: String,
     pub(super) tls: Option<SslOpts>,
-    /// Of the nodes of a Galera cluster, one alone takes the writes of every client: the URL said so.
+    /// The URL says that a single node of a Galera cluster takes the writes of every client.
     pub(super) one_writer: bool,
 }
 

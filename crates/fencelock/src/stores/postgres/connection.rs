@@ -93,7 +93,7 @@ impl Connection {
         !self.client.is_closed()
     }
 
-    /// Waits for an answer. A caller that gives up before has got none.
+    /// Waits for an answer, and counts it. A caller that gives up before counts none.
     async fn answered<T>(&self, answer: impl Future<Output = T>) -> T {
         let _waiting = Arc::clone(&self.traffic.waiting);
         let answer = answer.await;
@@ -130,7 +130,7 @@ impl Connection {
             None => self.answered(asked).await,
             Some(settings) => {
                 let begin = format!("BEGIN ISOLATION LEVEL READ COMMITTED; {settings}");
-                // A pooler says nothing of a crash, so no release may come back with one. After an error the server skips the rest of a
+                // A pooler does not report a crash, so no release may be undone by one. After an error the server skips the rest of a
                 // message, so COMMIT, which ends a failed transaction too, is a message of its own.
                 let durable = self.client.batch_execute("SET LOCAL synchronous_commit = on");
                 let end = self.client.batch_execute("COMMIT");

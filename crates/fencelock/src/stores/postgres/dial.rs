@@ -1,4 +1,4 @@
-//! The way to a server: TCP, TLS or a socket file.
+//! Connects to a server: by TCP, TLS or a socket file.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
@@ -11,7 +11,7 @@ use crate::time::Clock;
 
 pub(super) type Stream = Box<dyn Bytes>;
 
-/// The driver's TLS settings: nothing. The stream that it gets is encrypted already where it is to be.
+/// The driver has no TLS of its own. Its stream is encrypted already, if the URL asks for that.
 pub(super) type Plain = <NoTls as TlsConnect<Stream>>::Stream;
 
 /// Connects to one server, encrypted if the URL asks for it, and greets. Of several addresses, the first that answers `greet` wins.

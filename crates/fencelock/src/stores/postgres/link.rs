@@ -1,4 +1,4 @@
-//! The way to the servers: the order of the servers, the first requests, and for which purpose.
+//! The link to the servers: their order, the first requests, and the purpose of a connection.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -159,7 +159,7 @@ impl Dialler {
                 let schema = self.config.schema.quoted();
                 connection.prepare(&schema).await?;
                 if is_pooled && !only_looks {
-                    // A pooler may change servers unsaid: every transaction fails on another one from now on.
+                    // A pooler may change servers without notice: from now on every transaction fails on another server.
                     let mark = connection.ask("connect", "on_server", vec![Param::Null]).await?;
                     let check = format!("SELECT {schema}.on_server({}); ", literal(mark.text(0)?));
                     connection.pooled().iter_mut().for_each(|begin| begin.push_str(&check));

@@ -89,12 +89,12 @@ pub(super) struct Granted {
     layout: Layout,
     number: i64,
     request: RequestId,
-    /// The one that the token was read from comes last: a client that repeats an order which was carried out in part finds it.
+    /// The node with the token is last, so that a client that repeats a half-done order still finds the grant.
     pub(super) nodes: Vec<String>,
 }
 
 impl Granted {
-    /// The nodes of the same grant: a holder at becoming lighter has two, with one number.
+    /// The nodes of the same grant: during a downgrade a holder has two, with one number.
     fn among(&self, children: &[String], key: &str) -> Vec<String> {
         let is_same = |node: &&String| {
             let ticket = self.layout.read(node, key).filter(|ticket| ticket.number == self.number && !ticket.alien);

@@ -23,7 +23,7 @@ pub(crate) const TLS_OPTIONS: &[&str] =
 /// ZooKeeper's default for `tickTime`.
 pub(super) const TICK: Duration = Duration::from_secs(2);
 
-/// How an ensemble is reached and used.
+/// The servers of an ensemble, their options and the credentials.
 #[derive(Clone)]
 pub(super) struct Config {
     /// The servers: `host1:2181,host2`.
@@ -33,7 +33,7 @@ pub(super) struct Config {
     pub(super) dialect: &'static Dialect,
     /// The servers' `tickTime`.
     pub(super) tick: Duration,
-    /// Whether the URL says so, or it is presumed.
+    /// Whether the URL has the tick, or the client presumes it.
     pub(super) tick_is_given: bool,
     /// The longest request, and the longest answer; `None` for the client's default.
     pub(super) max_frame: Option<usize>,
@@ -190,7 +190,7 @@ fn dialect(given: Option<String>) -> Result<&'static Dialect> {
 }
 
 fn limit(given: Option<String>, allowed: &'static str) -> Result<Option<usize>> {
-    /// A frame longer than the servers' largest possible one is of no use.
+    /// The largest limit: servers accept no longer frame.
     const MOST: usize = 1 << 30;
     let Some(given) = given else { return Ok(None) };
     match given.parse() {

@@ -32,7 +32,7 @@ struct Json<'a> {
     #[serde(flatten)]
     owner: Identity<'a>,
     claim: [u32; 2],
-    /// Written into the node of a permit once it is granted, for the one behind it.
+    /// Written into the node of a granted permit, for the waiter behind it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     granted: bool,
     /// The grant of a lighter claim, whose node is younger. A number as text: JSON's are too small.

@@ -1,4 +1,4 @@
-//! Which node names each family of clients writes and understands: data.
+//! The node names of each family of clients, as data.
 
 use crate::queue::Claim;
 use crate::store::Peer;
@@ -21,7 +21,7 @@ impl Kind {
     }
 }
 
-/// How clients of one family name the nodes of their locks, by kind of lock.
+/// The node names of a family of clients, by kind of lock.
 #[derive(Debug)]
 pub(super) struct Dialect {
     /// The value of the URL option `dialect`.
@@ -33,7 +33,7 @@ pub(super) struct Dialect {
     /// Whether the nodes of all locks are children of one node.
     pub(super) one_parent: bool,
     pub(super) mutex: Form,
-    /// A reader's and a writer's.
+    /// The forms for a reader and a writer.
     pub(super) read_write: Option<(Form, Form)>,
     pub(super) semaphore: Option<Form>,
     /// The other clients' contenders in the queues.
@@ -70,7 +70,7 @@ pub(super) enum After {
 pub(super) struct Mark {
     pub(super) text: &'static str,
     pub(super) claim: Claim,
-    /// Whether mutexes queue with it. Otherwise it is another kind of lock: ahead of one, a conflict.
+    /// Whether mutexes queue with such a node. Otherwise the node is of another kind of lock: ahead of a mutex, a conflict.
     pub(super) with_mutexes: bool,
     /// The claim among readers and writers; `None` for another kind of lock.
     pub(super) with_readers: Option<Claim>,
@@ -80,7 +80,7 @@ const fn mark(text: &'static str, claim: Claim, with_mutexes: bool, with_readers
     Mark { text, claim, with_mutexes, with_readers }
 }
 
-/// kazoo's, which writes the same for its mutex and for its writers.
+/// The mark of kazoo's mutexes and writers alike.
 pub(super) const LOCK: &str = "__lock__";
 pub(super) const RLOCK: &str = "__rlock__";
 
@@ -139,7 +139,7 @@ pub(super) static DIALECTS: [Dialect; 3] = [
         same_as: &[Peer::ZkLock],
         one_parent: true,
         mutex: form("_c_", IdForm::Plain, After::Key),
-        // A mark for readers would be a part of the name: of another lock, to every other client.
+        // To every other client, a mark for readers would be part of the name, and so of another lock.
         read_write: None,
         semaphore: None,
         marks: &[],

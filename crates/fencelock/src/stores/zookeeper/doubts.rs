@@ -1,4 +1,4 @@
-//! Requests that made no node when they were looked for, and may make it after all.
+//! Requests whose node a search did not find, and that may still create it.
 //!
 //! A server may stand still with a create unread, be left by the client, and receive its hello again. When the server resumes, it can take
 //! the session back and apply that create. Its node then belongs to a live session but to no place: the node keeps others waiting, and no
@@ -99,7 +99,7 @@ impl ZooKeeperSession {
             doubts.iter().any(|(_, doubt)| *doubt == request) && self.is_stray(name, request, &home.child(node))
         };
         let Ok((_, nodes)) = self.own_nodes(&home, is_stray).await else { return };
-        // Asked again: from here on, a contender that enters with this request and looks for its node does so after the deletion.
+        // Checked again: from here on, a contender that enters with this request looks for its node after the deletion.
         for (node, _) in nodes.iter().filter(|(node, _)| is_stray(node)) {
             let path = home.child(node);
             tracing::debug!(path, "a request took effect after it was given up");

@@ -21,8 +21,8 @@ use super::wakes::Waiter;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Entered, Entry, Loss, Standing};
 
-/// How often a parent that goes away while it is used is made again: each time another client's last node must have gone and the servers
-/// must have cleaned up, all between two of our requests.
+/// How often the client creates a vanished parent again: each time, another client's last node must have gone and the servers must have
+/// cleaned up, all between two requests.
 const TRIES: usize = 5;
 
 /// An `enter` in progress.
@@ -111,8 +111,8 @@ impl Joining<'_> {
         numbered(self.layout.prefix(self.entry.id, node.claim, self.home.key), node.number)
     }
 
-    /// The parents to make. Each superfluous one is a write that the servers agree on and log, so the first try makes none, or only the
-    /// last one where names have been new recently; the second one those below what this session saw to be there, and then all.
+    /// The parents to create. A superfluous one is a write for all servers. So the first try creates none, or only the last parent if names
+    /// were new recently; the second try the parents that this session has not seen; further tries all.
     fn missing_parents(&self, attempt: usize) -> impl Iterator<Item = &str> {
         let all = self.home.ancestors().count();
         let but_one = all.saturating_sub(1);
@@ -127,8 +127,7 @@ impl Joining<'_> {
         self.home.ancestors().skip(there)
     }
 
-    /// Whether the next name is likely to be new as well, by what became of the first try: then its parent is made in the same
-    /// round trip.
+    /// Notes whether the next name is likely to be new as well, by the first try: then its parent is created in the same round trip.
     fn learn(&self, parents: &[wire::Result<wire::Created>], created: &wire::Result<wire::Created>) {
         let was_missing = |made: &wire::Result<_>| made.as_ref().err().is_none_or(|error| error.kind() == Wire::NoNode);
         let are_new = match (parents.last(), created) {
@@ -143,7 +142,7 @@ impl Joining<'_> {
         self.session.client.create(path, b"", CreateMode::Container, &self.session.config.parent_acl())
     }
 
-    /// A request that certainly made nothing need not be looked for.
+    /// The error of a create: a request that certainly had no effect needs no search.
     fn not_created(&self, error: &wire::Error) -> Error {
         if !error.outcome_unknown() {
             self.session.places.forget(self.entry.id);

@@ -31,7 +31,7 @@ type Watched = (PlaceId, Node, wire::Result<(Vec<u8>, wire::Stat, wire::Watch)>)
 /// The events of one session.
 pub(super) struct Events {
     wire: wire::Events,
-    /// The session timeout that guards count with.
+    /// The session timeout in the validity of guards.
     ttl: Duration,
     session: Weak<ZooKeeperSession>,
     /// Running while a holder waits for its watch.
@@ -68,7 +68,7 @@ impl Events {
                         SessionEvent::Doubtful
                     }));
                 }
-                // Without credentials no request will do any good: the session is as good as over, and expires soon.
+                // Without credentials no request succeeds: the session has ended for the client, and expires soon.
                 Poll::Ready(Some(wire::Event::Expired | wire::Event::AuthFailed)) => {
                     return Poll::Ready(Some(self.is_over()));
                 }
@@ -77,7 +77,7 @@ impl Events {
         }
     }
 
-    /// Whether the session resumes with a shorter timeout than guards count with: servers may differ in their limits.
+    /// Whether the session resumes with a shorter timeout than guards assume: servers may differ in their limits.
     fn ends_earlier(&self) -> bool {
         self.session.upgrade().is_some_and(|session| session.client.session().timeout < self.ttl)
     }
@@ -187,7 +187,7 @@ impl Stream for Events {
     }
 }
 
-/// Looks whether there is a record of a break, for no longer than a loss may be kept back for its reason.
+/// Looks for the record of a break, no longer than the loss may wait for its reason.
 fn why_removed(
     session: &Arc<ZooKeeperSession>,
     place: PlaceId,

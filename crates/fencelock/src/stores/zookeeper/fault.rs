@@ -8,7 +8,7 @@ use crate::kit::fault::{Meaning, passing, refused};
 
 /// The outcome of a request that failed with `error`. The error's text is the cause: the text names path and servers.
 pub(super) fn fault(operation: &'static str, error: &wire::Error) -> Error {
-    // Of a look without an answer the outcome is unknown, too: the server has refused nothing.
+    // A look without an answer has an unknown outcome, too: the server refused nothing.
     let is_lost = matches!(error.kind(), Wire::ConnectionLoss | Wire::Deadline | Wire::SessionMoved);
     let meaning = Meaning { unknown: is_lost || error.outcome_unknown(), ..meaning(error.kind()) };
     meaning.of(operation).with("cause", error)

@@ -69,7 +69,7 @@ impl Family {
         }
     }
 
-    /// Whether it waits for a node ahead of it that looks so.
+    /// Whether a client of this family waits for a node ahead with such a name.
     const fn heeds(self, looks: NodeKind) -> Waits {
         match (self, looks) {
             (Self::Ours | Self::GoZk | Self::ZkLock, _)
@@ -96,7 +96,7 @@ fn looks(node: &str) -> NodeKind {
 
 /// The kind of each contender of `line`, front first, that another client made.
 pub(super) fn foreign(line: &[(QueueNode, String)], one_parent: bool) -> Vec<Option<Foreign>> {
-    // How many ahead look so, all of them and those that are no readers.
+    // For each form of name, the number of nodes ahead: all of them, and the ones that are no readers.
     let mut ahead = [(0_usize, 0_usize); LOOKS];
     let all = [NodeKind::Lock, NodeKind::Curator, NodeKind::Kazoo, NodeKind::KazooReader, NodeKind::Other];
     line.iter()
@@ -107,7 +107,7 @@ pub(super) fn foreign(line: &[(QueueNode, String)], one_parent: bool) -> Vec<Opt
                 let (everybody, writers) = ahead[*looks as usize];
                 (if is_reader { writers } else { everybody }) > 0
             };
-            // The contender waits if it waits for one of them, and holds at once if it passes all of them over.
+            // The contender waits if it waits for one of these forms, and holds at once if it skips all.
             let waits = all.iter().filter(|looks| in_its_way(looks)).map(|looks| family.heeds(*looks)).max();
             let (everybody, writers) = &mut ahead[looks(node) as usize];
             *everybody += 1;
@@ -117,7 +117,7 @@ pub(super) fn foreign(line: &[(QueueNode, String)], one_parent: bool) -> Vec<Opt
         .collect()
 }
 
-/// Whether its node's text is its identity.
+/// Whether the text in the node is the client's identity.
 pub(super) fn is_kazoo(foreign: Foreign) -> bool {
     [Family::KazooLock, Family::KazooReader].iter().any(|family| family.what() == Some(foreign.what))
 }

@@ -24,7 +24,7 @@ use crate::token::FencingToken;
 /// How many nodes are read at once.
 const BATCH: usize = 100;
 
-/// How many contenders of one page are shown with what their nodes say; later contenders are shown only by their names.
+/// How many contenders of a page are shown with the data of their nodes; later contenders are shown only by name.
 const DETAILED: usize = 1000;
 
 type Answered<T> = wire::Result<T>;
@@ -56,7 +56,7 @@ impl Listed {
         unseen(ticket, node, self.foreign[index])
     }
 
-    /// These contenders with what their nodes say, `None` for each that is gone.
+    /// These contenders with the data of their nodes; `None` for a contender that is gone.
     async fn read(
         &self,
         client: &wire::Client,
@@ -103,7 +103,7 @@ pub(super) async fn queue(
     Ok(Queue { name: name.clone(), contenders, queued: all - gone, beside, strangers, closed: None })
 }
 
-/// The queue in short: of all that are in it only the one at its head is read.
+/// The outline of a queue: reads only the node at its head.
 pub(super) async fn contention(
     client: &wire::Client,
     config: &Config,
@@ -133,7 +133,7 @@ fn claims(line: &[(QueueNode, String)]) -> impl Iterator<Item = Claim> {
 
 type Shown = (Contender, Option<FencingToken>);
 
-/// A contender with what its node says; `None` when it is gone.
+/// A contender with the data of its node; `None` when it is gone.
 fn contender(unread: Shown, path: &str, read: Answered<(Vec<u8>, wire::Stat)>) -> Answered<Option<Shown>> {
     let (data, stat) = match read {
         Ok(read) => read,
@@ -159,7 +159,7 @@ fn contender(unread: Shown, path: &str, read: Answered<(Vec<u8>, wire::Stat)>) -
 /// The token that a holder with this node has.
 pub(super) fn token(data: &[u8], stat: &wire::Stat) -> Option<FencingToken> {
     let made_by = u64::try_from(stat.czxid).ok()?;
-    // Only a lighter claim says so, and names an older transaction; other data is not trusted.
+    // Only the data of a lighter claim has a grant, of an older transaction; other data is not trusted.
     let grant = data::read(data).grant.filter(|grant| *grant < made_by);
     FencingToken::new(grant.unwrap_or(made_by))
 }
@@ -173,7 +173,7 @@ fn since(ctime_ms: i64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_millis(u64::try_from(ctime_ms).ok()?))
 }
 
-/// The nodes among `nodes` that are no parents of other locks: other programs left them here, or use them.
+/// The nodes that are no parents of other locks: other programs left them here, or use them.
 async fn strangers(client: &wire::Client, home: &LockPath<'_>, nodes: Vec<String>) -> Answered<Vec<String>> {
     let mut strangers = Vec::new();
     for batch in nodes.chunks(BATCH).take(DETAILED / BATCH) {
@@ -229,7 +229,7 @@ impl NameList {
         let layout = config.dialect.mutex();
         let children = match (listed, below.is_empty()) {
             (Err(error), false) if error.kind() == Wire::NoAuth => return Ok(Vec::new()),
-            // So many children are a queue; a client that lists it gets the error. The locks nested below it are unknown.
+            // A node with so many children is a queue; a client that lists it receives the error. Locks nested below it stay unknown.
             (Err(error), false) if error.kind() == Wire::TooLarge => return Ok(vec![below.to_owned()]),
             (listed, _) => or_nothing(listed)?.map_or_else(Vec::new, |(children, _)| children),
         };

@@ -27,8 +27,7 @@ impl Dialect {
         Layout { dialect: self, kind: Kind::Mutex }
     }
 
-    /// The layout of the queue of `children`, as far as their names show: by the one in front. A node that may be a mutex or a writer is a
-    /// writer among readers.
+    /// The layout of the queue of `children`, by the name of the first. A node that may be a mutex or a writer is a writer among readers.
     pub(super) fn layout_of(&'static self, children: &[String]) -> Layout {
         let kinds = || children.iter().filter_map(|child| kind_of(child));
         let front = kinds().min_by_key(|(number, _)| *number).and_then(|(_, kind)| kind);
@@ -172,8 +171,8 @@ fn key_of(head: &str) -> Option<&str> {
     key.strip_prefix('-')
 }
 
-/// Whether Curator, which compares what follows the last `lock-` (or the whole name) as text, would wait for such a
-/// child from its first acquire on, or count it as a contender.
+/// Whether Curator, which compares the text after the last `lock-` (or the whole name), would wait for such a child from its first acquire
+/// on, or count it as a contender.
 pub(super) fn disturbs_curator(segment: &str) -> bool {
     let key = segment.rsplit_once("lock-").map_or(segment, |(_, key)| key);
     key < "0000000000" || numbers(key).any(|(head, _)| head.is_empty())
@@ -184,7 +183,7 @@ pub(super) fn looks_like_a_contender(segment: &str) -> bool {
     kind_of(segment).is_some()
 }
 
-/// Before what a permit asks for; a new form of it needs another mark.
+/// The mark before a permit's claim; a new form of claim needs another mark.
 const PERM: &str = "__PERM__";
 
 /// The claim of the permit whose node begins with `head`.
@@ -222,15 +221,15 @@ fn write_dashed(name: &mut String, bits: u128) -> std::fmt::Result {
     write!(name, "{}-{}-{}-{}-{}", &bits[..8], &bits[8..12], &bits[12..16], &bits[16..20], &bits[20..])
 }
 
-/// The kind of lock that a node of ours in kazoo's form belongs to. Only one in 2^30 random ids begins like ours, whose
-/// numbers are small; past 2^32 requests of one client its nodes are taken for kazoo's.
+/// The kind of lock of our own node in kazoo's form. Only one in 2^30 random ids begins like ours, whose numbers are small; after 2^32
+/// requests of a client, its nodes count as kazoo's.
 pub(super) fn ours(node: &str) -> Option<Kind> {
     let (bits, _) = leading_id(node)?;
     let high = (bits >> 64) as u64;
     KINDS.into_iter().find(|kind| high >> 32 == letter(*kind) >> 32)
 }
 
-/// The request that `node` names. Every contender of others gets a stable one, made up from its name if it has no id.
+/// The request that `node` names. Each contender of another client gets a stable request, derived from its name if it has no id.
 pub(super) fn request_of(node: &str) -> RequestId {
     let id = node.strip_prefix("_c_").unwrap_or(node);
     if let Some((bits, _)) = leading_id(id) {

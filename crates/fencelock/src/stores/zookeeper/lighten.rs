@@ -81,12 +81,12 @@ impl ZooKeeperSession {
         }
     }
 
-    /// Makes the node of a lighter claim, or finds the one that a request made whose answer was lost. Says which transaction made it;
-    /// `None` when the heavier node was gone by then: another client may have been granted.
+    /// Creates the node of a lighter claim, or finds the node of a request whose answer was lost. Returns the transaction that created it;
+    /// `None` if the heavier node was gone by then: another client may have been granted.
     async fn make_lighter(&self, light: &str, heavy: &str, note: &[u8]) -> Result<Option<i64>> {
         let failed = |error: wire::Error| fault("downgrade", &error);
         let created = self.client.create(light, note, CreateMode::Ephemeral, &self.config.node_acl());
-        // Requests of one connection are answered in order, so this is how it stands after the create.
+        // Requests of one connection are answered in order, so these reads show the state after the create.
         let (made, beside) = (self.client.exists(light), self.client.exists(heavy));
         let (created, made, beside) = future::join3(created, made, beside).await;
         if let Err(error) = created

@@ -15,7 +15,7 @@ use crate::name::Name;
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) children: Vec<String>,
-    /// Which of the nodes at the path the parent was; numbers begin anew with each.
+    /// The parent's own identity; numbers begin anew with each parent at the path.
     pub(super) parent: Parent,
 }
 
@@ -41,7 +41,7 @@ impl Listing {
     }
 }
 
-/// The fronts of so many queues are kept. A front that is not kept costs a listing at a hand-over.
+/// How many queues' fronts the session keeps. A missing front costs a listing at a hand-over.
 const KEPT: usize = 1024;
 
 /// The queues of mutexes in which this session saw a waiter granted: under that parent, all smaller numbers have gone for good.

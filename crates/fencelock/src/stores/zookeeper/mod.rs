@@ -80,9 +80,8 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     })
 }
 
-/// Noticing a silent server and reaching another one may take this part of the ttl, a sixth. So much time is certainly left, at the worst
-/// moment, when a renewal stays unanswered: `Pace::needed` counts it in, and the client's patience, an eighth of the ttl, takes three
-/// quarters of it.
+/// The part of the ttl, a sixth, for noticing a silent server and reaching another one. `Pace::needed` includes it, so this time is left
+/// even if a renewal stays unanswered at the worst moment. The client's patience, an eighth of the ttl, takes three quarters of it.
 const FAILOVER: u32 = 6;
 
 /// How long a client that only reads looks for a server, and then waits for an answer.
@@ -102,7 +101,7 @@ fn capability(dialect: &Dialect, tick: Duration) -> Capability {
         shared_claims: dialect.has_shared_claims(),
         permits: dialect.has_shared_claims(),
         notes: !dialect.one_parent,
-        // Where all locks have one parent, each change of any of them would ring.
+        // With one parent for all locks, a change of any lock would notify.
         waiters: if dialect.one_parent { Waiters::Looked(Duration::from_millis(100)) } else { Waiters::Told },
         // The servers expire sessions by the tick, and followers report their clients to the leader twice in one.
         detection_slack: tick * 2,
@@ -160,7 +159,7 @@ impl ZooKeeperStore {
         Ok(Opened { session, events, ttl: Some(granted), confirmed, capability: None })
     }
 
-    /// Says when the servers granted another ttl than was asked for, and refuses one too short to be certain of anything.
+    /// Warns if the servers granted another ttl than requested, and refuses a ttl that is too short for any validity.
     fn check_granted(&self, asked: Duration, granted: Duration) -> Result<()> {
         if granted < self.capability.pace.least_ttl {
             let message = "the servers granted a session timeout of less than four ticks (their maxSessionTimeout is too low, or tick_ms too high)";
@@ -182,7 +181,7 @@ impl ZooKeeperStore {
         Ok(())
     }
 
-    /// Asks through the session opened last, or, if there is none any more, through one of its own.
+    /// Asks through the session opened last, or through one of its own if that has ended.
     async fn read<T, F: Future<Output = wire::Result<T>>>(
         &self,
         operation: &'static str,

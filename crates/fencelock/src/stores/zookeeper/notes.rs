@@ -102,7 +102,8 @@ pub(super) async fn read(
         let Some(latest) = versions.last() else { return Ok((None, now_ms)) };
         match client.get_data(latest).await {
             Ok((content, stat)) if is_over(&content, stat.ctime_ms, now_ms) => {
-                // All or none: an older version would be the note again. A client that may not delete leaves the versions to others.
+                // All or none: otherwise an older version would be the note again. A client without the right to delete leaves the versions
+                // to others.
                 let steps: Vec<_> = versions.iter().map(|version| Operation::delete(version, None)).collect();
                 let _ = client.multi(&steps).await;
                 return Ok((None, now_ms));
@@ -115,7 +116,7 @@ pub(super) async fn read(
     }
 }
 
-/// The note that a version with this content is; `None` for what this release does not understand.
+/// The note of a version with this content; `None` for a version that this release does not understand.
 pub(super) fn note_of(content: &[u8], written_ms: i64) -> Option<Note> {
     let (head, value) = parts(content)?;
     let written = time(written_ms)?;

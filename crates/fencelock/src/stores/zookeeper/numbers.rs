@@ -7,10 +7,10 @@ use super::layout::NUMBER_LIMIT;
 use super::path::LockPath;
 use crate::error::{Error, ErrorKind};
 
-/// From here on, about half of all numbers, it is warned of their end.
+/// From this number on, about half of all, the client warns of the end.
 const LATE: i64 = 1 << 30;
 
-/// So many parents are warned of by one session at most.
+/// The most warnings of a session, one for each parent.
 const WARNINGS: usize = 1024;
 
 /// The parents whose numbers run out, as far as the session knows.
@@ -18,7 +18,7 @@ const WARNINGS: usize = 1024;
 pub(super) struct Numbers(Mutex<HashSet<String>>);
 
 impl Numbers {
-    /// A node of ours has drawn `number`: says, once for each parent, that there are not many left.
+    /// A node of ours has drawn `number`: warns, once for each parent, that few numbers are left.
     pub(super) fn drawn(&self, home: &LockPath<'_>, number: i64) {
         if number < LATE {
             return;

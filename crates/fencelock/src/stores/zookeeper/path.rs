@@ -1,4 +1,4 @@
-//! Where the nodes of a lock are.
+//! The paths of a lock's nodes.
 
 use super::config::{Config, segment_fault};
 use super::layout::{disturbs_curator, looks_like_a_contender};
@@ -43,7 +43,7 @@ impl Config {
         self.kept("breaks", name)
     }
 
-    /// The node under which things of this kind are kept of `name`.
+    /// The node under which `name` has its records, or its notes.
     pub(super) fn kept(&self, kind: &str, name: &Name) -> String {
         let slash = if self.dialect.one_parent && !self.parent.is_empty() { "" } else { "/" };
         let name = name.as_str().replace('%', "%25").replace('/', "%2F");
@@ -53,7 +53,7 @@ impl Config {
     /// Where `name` is locked.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`] for a name that the layout cannot hold: names stand in paths as they are.
+    /// [`ErrorKind::InvalidName`] for a name that the layout cannot hold: names stand in paths unchanged.
     pub(super) fn home<'n>(&self, name: &'n Name) -> Result<LockPath<'n>> {
         let text = name.as_str();
         let fault = if self.dialect.one_parent { key_fault(text) } else { nested_fault(text) };

@@ -1,4 +1,4 @@
-//! A place: its standing, and how it is left.
+//! A place: its standing, and its departure.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ pub(super) struct ZooKeeperPlace {
     pub(super) standing: Standing,
     /// Only while waiting.
     pub(super) waiter: Option<Box<Waiter>>,
-    /// Of a reader, a writer or a permit: for what is written into its nodes.
+    /// For a reader, a writer or a permit, whose nodes' data needs it.
     pub(super) entry: Option<Arc<Entry>>,
     /// A lighter claim under way.
     pub(super) lighter: Option<Box<Lighter>>,
 }
 
 impl ZooKeeperPlace {
-    /// A place whose node was found to stand like this; a waiting one has a `waiter`.
+    /// A place whose node has this standing; a waiting place has a `waiter`.
     pub(super) fn new(
         session: &Arc<ZooKeeperSession>,
         entry: &Arc<Entry>,

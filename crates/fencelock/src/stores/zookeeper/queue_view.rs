@@ -32,7 +32,7 @@ pub(super) enum View {
 pub(super) struct WaitingView {
     /// The nodes to watch, the farthest first, by their names; the parent has none. Where the nearest one is watched, so is the own node.
     pub(super) watched: Vec<(Whose, Box<str>)>,
-    /// The departure of the nearest one lets it in, with nothing asked.
+    /// The departure of the nearest contender is the grant, without a further request.
     pub(super) is_next: bool,
     pub(super) ahead: Ahead,
 }
@@ -124,7 +124,7 @@ impl ListedQueue<'_> {
                 View::Waits(WaitingView { watched, is_next: position == 1 && is_pure, ahead: Ahead::of(position, 1) })
             }
             Some(Hear::Departure(at)) => {
-                // Readers ahead keep no reader out. A writer that becomes one would keep a writer out.
+                // Readers ahead do not exclude a reader. A writer that becomes a reader would still exclude a writer.
                 let only_readers_before = || self.claims().take(at).all(|claim| claim.is_reader());
                 let is_next = claim.is_reader() && self.aliens.is_empty() && only_readers_before();
                 waits(vec![watch(if is_next { Whose::Nearest } else { Whose::Ahead }, at)], is_next)
@@ -136,7 +136,7 @@ impl ListedQueue<'_> {
     }
 }
 
-/// Sorts contenders, front first. Takes out the lighter one of two that are one contender on its way to less, and returns these.
+/// Sorts contenders, front first. Takes out and returns the lighter one of two nodes that are one contender during a downgrade.
 fn put_in_order<T: Clone>(
     layout: Layout,
     contenders: &mut Vec<(QueueNode, T)>,

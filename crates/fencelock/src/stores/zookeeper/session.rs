@@ -53,9 +53,9 @@ pub(super) struct ZooKeeperSession {
     pub(super) doubts: Doubts,
     pub(super) fronts: Fronts,
     pub(super) numbers: Numbers,
-    /// A node was made below the parent of the URL. Another client may have removed it since.
+    /// This session created a node below the URL's parent, which another client may have removed since.
     pub(super) parent_was_there: AtomicBool,
-    /// The last lock whose parent was looked for had none yet.
+    /// The parent of the last lock that this session looked up did not exist.
     pub(super) names_are_new: AtomicBool,
     over: OnceLock<Loss>,
 }
@@ -147,7 +147,7 @@ impl ZooKeeperSession {
         Ok((listing, own))
     }
 
-    /// The node that a request made whose answer was lost, by its id and by our session.
+    /// The node of a request whose answer was lost, by its id and by our session.
     pub(super) async fn find(&self, name: &Name, id: RequestId, claim: Claim) -> Result<Option<Found>> {
         let home = self.config.home(name)?;
         let prefix = self.config.layout_for(claim)?.prefix(id, claim, home.key);

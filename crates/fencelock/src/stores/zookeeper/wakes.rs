@@ -1,21 +1,20 @@
 //! How a waiter learns that it is granted, for each kind of claim.
 //!
 //! - By **listing** the queue, after an event that it waits for ([`WaitingView`]).
-//! - By the **watch** alone: a waiter for a mutex, and a reader behind one writer and any readers. The waiter watches its own node as well.
-//!   Once the departure of one contender would let the waiter in, that departure is the grant; the waiter asks nothing more. A waiter for a
-//!   mutex watches the two ahead of it. When the farther one goes, it lists, unless its last listing showed just these two, or the farther
-//!   one was a holder of this session.
+//! - By the **watch** alone: a waiter for a mutex, and a reader behind one writer and any readers. The waiter also watches its own node. If
+//!   only one contender is in the way, its departure is the grant, without a further request. A waiter for a mutex watches the two
+//!   contenders ahead. When the farther one goes, the waiter lists, unless its last listing showed just these two, or the farther one was a
+//!   holder of this session.
 //!
 //! Why the second is sound: numbers rise with every creation, so no contender appears ahead of a node that is there, and a listing sent
-//! after our own creation shows all of them. A deletion is final, and one connection delivers events in the order of the transactions. So
-//! we are let in when the last one ahead that keeps us out is reported gone and our own node is not. Two conditions: (1) no other kind of
-//! lock is in the parent, for Curator's downgrade adds a second node to a writer's; (2) the watches were set on the connection that
-//! reported the deletion, for a reconnect reports missed events in no order. Otherwise the departure is a hint like any other, and the
-//! queue is listed.
+//! after our own creation shows all of them. A deletion is final, and one connection delivers events in the order of the transactions. So a
+//! waiter is granted when the last contender that excludes it is reported gone, and its own node is not. Two conditions: (1) no other kind
+//! of lock is in the parent, for Curator's downgrade adds a second node to a writer's; (2) the watches were set on the connection that
+//! reported the deletion, for a reconnect reports missed events in no order. Otherwise the departure is a mere hint, and the waiter lists.
 //!
-//! Writers and permits are never granted by a watch: a holder that takes a lighter claim, at its own number, still keeps them out. Readers
-//! wait for no reader, so a writer that becomes one admits them like one that leaves. No listing shows a grant, so a granted permit writes
-//! into its own node if the one behind it waits for that; a session that dies before it did, departs.
+//! A watch never grants a writer or a permit: a holder with a lighter claim, at its own number, still excludes them. Readers wait for no
+//! reader, so a writer that becomes a reader admits them like a departure. No listing shows a grant, so a granted permit writes into its
+//! own node if the next one waits for that; a session that dies before departs.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -42,14 +41,14 @@ pub(super) struct Waiter {
     watches: Vec<(Whose, wire::Watch)>,
     /// The connection that the oldest of these watches was set on.
     epoch: u64,
-    /// The node before ours that was written into, by this version of it, and the queue was listed after that.
+    /// The marked node before ours, in this version; the queue was listed after that.
     seen_version: Option<Box<(Box<str>, i32)>>,
-    /// The one before was made by hand, and will not write into its node when it is granted.
+    /// The node before was created by hand, and no client marks it when it is granted.
     predecessor_never_marks_grant: bool,
 }
 
 pub(super) enum Wake {
-    /// The last one ahead that kept it out is gone, and our own node was there when it went.
+    /// The last contender that excluded this one is gone, and our own node was there then.
     Granted,
     /// Our own node is gone.
     Removed,
@@ -125,7 +124,7 @@ impl ZooKeeperPlace {
             }
             View::Missing => return Ok(Some(Wake::Removed)),
             View::Waits(waits) => waits,
-            // Made by hand: nothing that counts puts a node ahead of one that is there.
+            // Created by hand: no client of this layout puts a node ahead of an existing one.
             View::Conflict(claim) => return Err(intruder(ErrorKind::Conflict, &home.child(&own)).with("theirs", claim)),
             View::Twice => return Err(intruder(ErrorKind::Exhausted, &home.child(&own))),
         };
@@ -144,8 +143,8 @@ impl ZooKeeperPlace {
         Ok(None)
     }
 
-    /// The paths to watch while this is waited for: the own node last, so that a predecessor found gone was gone while the own node was
-    /// still there.
+    /// The paths to watch during this wait. The own node is last, so that a predecessor found gone was gone while the own node was still
+    /// there.
     fn wanted(&self, waits: &WaitingView) -> Result<Vec<(Whose, String)>> {
         let home = self.session.config.home(&self.id.name)?;
         let mut wanted: Vec<_> = waits
@@ -246,7 +245,7 @@ impl ZooKeeperPlace {
 }
 
 impl Waiter {
-    /// Of a place that a listing showed to wait for this.
+    /// The waiter of a place whose listing showed this wait.
     pub(super) fn new(parent: Parent, waits: WaitingView) -> Box<Self> {
         Box::new(Self {
             parent,
@@ -263,7 +262,7 @@ impl Waiter {
         self.watches.into_iter().find(|(whose, _)| *whose == Whose::Own).map(|(_, watch)| watch)
     }
 
-    /// Keeps the watches that are still of use.
+    /// Keeps the watches that are still wanted.
     fn keep(&mut self, wanted: &[(Whose, String)]) {
         let known = std::mem::take(&mut self.watches);
         let silent = known.into_iter().filter(|(_, watch)| watch.heard().is_none());
@@ -283,7 +282,7 @@ impl Waiter {
             && client.connection_epoch() == self.epoch
     }
 
-    /// Whether the one before was granted, or never says so: either asks for a new listing.
+    /// Whether the contender before was granted, or will never say so: both need a new listing.
     fn is_marked(&mut self, path: &str, data: &[u8], version: i32) -> bool {
         self.predecessor_never_marks_grant |= !data::is_ours(data);
         let is_new = version > 0 && self.seen_version.as_ref().is_none_or(|seen| (&*seen.0, seen.1) != (path, version));

@@ -1,4 +1,4 @@
-//! Which named lock of the server is whose lock.
+//! The server's named lock for the name of a lock.
 
 use sha2::{Digest, Sha512};
 
@@ -8,7 +8,7 @@ use crate::name::Name;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) enum Keys {
-    /// As DistributedLock.NET does with this text and the name behind it.
+    /// The key of DistributedLock.NET for this text with the name behind it.
     Net(String),
     /// This text, and the name behind it.
     Exact(String),
@@ -62,7 +62,7 @@ fn unknown() -> Error {
 
 /// A short name in small letters is its key; the key of any other is its beginning and a digest. Lengths are those of UTF-16.
 fn net(name: &str) -> String {
-    // As .NET has it, one character stays one.
+    // As in .NET, a character stays one character.
     let small = |c: char| Some(c.to_lowercase()).filter(|small| small.len() == 1).and_then(|mut small| small.next());
     let small: String = name.chars().map(|c| small(c).unwrap_or(c)).collect();
     let units: Vec<u16> = small.encode_utf16().collect();

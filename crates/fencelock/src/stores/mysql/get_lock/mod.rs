@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 const NOT_HERE: &str = "the server is a node of a cluster (Galera), where a named lock holds on one node alone or is refused: say `layout=distributed_lock`";
 
-/// The server's errors that mean something else here. 1235 is Galera's refusal, and 1105 the one of Percona's strict mode.
+/// The server's errors with another meaning here. 1235 is Galera's refusal, 1105 that of Percona's strict mode.
 fn meant(code: u16) -> Option<Meaning> {
     matches!(code, 1105 | 1235).then(|| refused(ErrorKind::Unsupported, NOT_HERE))
 }
@@ -94,7 +94,7 @@ impl SessionLocks for Keys {
         Ok(told::<Option<i64>>(connection, operation, sql, vec![key.as_str().into()]).await? == Some(1))
     }
 
-    /// Asks for nothing again and again: a request without an answer is how the end of a connection is noticed.
+    /// Sends an empty statement at intervals: only a request shows the end of the connection.
     async fn watch(connection: Weak<Connection>, session: Arc<TryAgainSession<Asking<Self>>>) {
         let clock = &session.opening.clock;
         loop {
@@ -107,7 +107,7 @@ impl SessionLocks for Keys {
         }
     }
 
-    /// The holder, and no more of it than the server shows this user. The server does not list waiters.
+    /// The holder, as far as the server shows it to this user. The server does not list waiters.
     async fn contenders(&self, connection: &Connection, key: &String) -> Result<Vec<Contender>> {
         let sql = "SELECT l.id, COALESCE(p.USER, '?'), COALESCE(p.HOST, '?') FROM (SELECT IS_USED_LOCK(?) AS id) AS l \
              LEFT JOIN information_schema.PROCESSLIST AS p ON p.ID = l.id WHERE l.id IS NOT NULL";
