@@ -137,7 +137,7 @@ impl Election {
     pub fn leaders(&self, every: Duration) -> impl Stream<Item = Result<Option<Leading>>> + Send + use<> {
         struct Observed {
             election: Election,
-            /// The last item: none yet, an error, or the leader.
+            /// The last item of the stream: `None` at first, then an error or a leader.
             told: Option<Option<Option<Leading>>>,
         }
         let every = every.max(Duration::from_millis(1));
@@ -261,7 +261,7 @@ impl Leader {
     /// Dropping the future resigns in the background.
     pub async fn resign(self) -> Result<()> {
         if self.has_address && self.guard.delete_note().await.is_err() {
-            // The address belongs to a term that ends now, which observers see.
+            // A failed deletion leaves an address of an ended term, which observers skip.
         }
         self.guard.release().await
     }

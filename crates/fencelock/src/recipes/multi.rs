@@ -77,7 +77,7 @@ impl MultiLock {
         Ok(Self { locks, limit: Duration::MAX })
     }
 
-    /// With `new_ones` of names that move to another store: each is acquired after the old lock of its name.
+    /// Adds the new locks of names that move to another store: each is acquired after the old lock of its name.
     pub(super) fn and_moved(mut self, new_ones: Vec<Mutex>) -> Self {
         self.locks.extend(new_ones);
         // The sort is stable.
@@ -85,7 +85,7 @@ impl MultiLock {
         self
     }
 
-    /// That of the client of its first lock.
+    /// The engine of the client of its first lock.
     fn engine(&self) -> &Engine {
         self.locks[0].client().engine()
     }
@@ -153,7 +153,7 @@ impl MultiLock {
         ordered.sort_by(|(one, _), (other, _)| one.cmp(other));
         for pair in ordered.windows(2) {
             let [one, other] = [0, 1].map(|at| pair[at].1.1);
-            // Of a name that moves, the key is the same in two stores perhaps.
+            // A name that moves may have the same key in both stores.
             if pair[0].0 == pair[1].0 && one.name() != other.name() {
                 let message = "two of the names have one key in their store, and are one lock: name one of them";
                 let error = Error::new(ErrorKind::Config, "multi-lock", message);

@@ -20,10 +20,10 @@ use crate::name::Name;
 use crate::primitives::{Guard, Mutex};
 use crate::store::Contender;
 
-/// How long, and how often, the client sends the end of a run to a store that rejects it.
+/// How long the client repeats the end of a run to a store that rejects it.
 const TELLING: Duration = Duration::from_secs(30);
 const TELL_AGAIN: Duration = Duration::from_millis(500);
-/// The locks whose notes list the jobs, but for their numbers, and how many there are.
+/// The prefix of the locks whose notes list the jobs, and their number.
 const LIST: &str = "fencelock-jobs-";
 const LISTS: usize = 16;
 /// How long the first runs of a job wait for its list.
@@ -58,7 +58,7 @@ pub struct Job {
     one_per_host: bool,
 }
 
-/// The answer of the note to a client that asks.
+/// Whether a run is due, by the note.
 enum Asked {
     /// This run is due after that one.
     Due(Box<JobRecord>, Option<JobRun>),

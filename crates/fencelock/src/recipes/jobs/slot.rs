@@ -25,8 +25,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// A time of cron that a clock skips when summer begins comes at the end of the gap; a time that occurs twice when summer ends comes once,
 /// and every hour or minute comes at each occurrence.
 ///
-/// Zones are those of the machine, or those of this release where the machine has none: hosts whose rules for a zone differ
-/// see its days begin at different moments.
+/// Zones are the machine's, or this release's if the machine has none: hosts whose rules for a zone differ see its days begin at different
+/// moments.
 ///
 /// ```
 /// use fencelock::jobs::Slot;

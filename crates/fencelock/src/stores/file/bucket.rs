@@ -174,7 +174,7 @@ impl BucketState {
         }
     }
 
-    /// Takes the places of one session for those of another process, and makes their waiters look.
+    /// Treats the places of one session as another process's, and makes their waiters look.
     pub(super) fn disown(&mut self, session: u64) {
         for line in self.lines.values_mut() {
             line.disown(session, &mut self.rung);

@@ -23,13 +23,13 @@ pub(super) const LAYOUT_NAME: &str = "fencelock file layout 1";
 pub(super) const TEMPORARY: &str = "tmp.";
 /// The file of the last number drawn in each bucket: 4096 times 8 bytes, big endian.
 pub(super) const COUNTERS: &str = "counters";
-/// The file of the number that none drawn so far reached.
+/// The file with the upper limit of all numbers so far.
 pub(super) const CEILING: &str = "ceiling";
 /// The directory of the session files.
 pub(super) const SESSIONS: &str = "sessions";
 /// The directory of the bucket directories.
 pub(super) const BUCKETS: &str = "b";
-/// The possible content of a directory that is not ours yet.
+/// The names that a directory may have before it is set up.
 const EXPECTED: &[&str] = &[COUNTERS, CEILING, SESSIONS, BUCKETS, BREAKS, NOTES, "layout", "lost+found"];
 
 /// A directory that is open, ours, and of this layout.
@@ -72,7 +72,7 @@ pub(super) fn open_directory(config: &Config) -> Result<OwnedFd> {
 }
 
 impl Root {
-    /// Checks the file system, the people and the layout, and sets up a new directory with `first_ceiling` as its file `ceiling`.
+    /// Checks the file system, users and layout, and sets up a new directory with `first_ceiling` as its file `ceiling`.
     pub(super) fn prepare(config: &Config, fd: OwnedFd, first_ceiling: &str) -> Result<Self> {
         let path = config.path.as_str();
         let failed = |errno| fault("open", path, errno);
@@ -159,7 +159,7 @@ fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Resu
     let inside = |name: &'static str| move |errno| fault("set up", format_args!("{path}/{name}"), errno);
     make_directory(root, SESSIONS, modes, modes.directory).map_err(inside(SESSIONS))?;
     make_directory(root, BUCKETS, modes, modes.directory).map_err(inside(BUCKETS))?;
-    // In this order: a process that sets it up at the same time makes the counters before anything is in those two.
+    // In this order: a concurrent set-up makes the counters before `sessions` and `b` have any content.
     let was_used =
         is_used(root, SESSIONS).map_err(inside(SESSIONS))? || is_used(root, BUCKETS).map_err(inside(BUCKETS))?;
     if was_used && is_missing(root, COUNTERS).map_err(inside(COUNTERS))? {

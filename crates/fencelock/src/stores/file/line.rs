@@ -35,7 +35,7 @@ impl KnownContender {
         self.listeners.push(Arc::downgrade(bell));
     }
 
-    /// How many are noted, for tests: entries of past waiters must not heap up.
+    /// The number of listeners, for tests: entries of past waiters must not accumulate.
     #[cfg(test)]
     pub(super) fn listeners(&self) -> usize {
         self.listeners.len()
@@ -77,7 +77,7 @@ impl KnownQueue {
         let at = self.0.partition_point(|other| order(&other.ticket) < order(&known.ticket));
         if self.0.get(at).is_none_or(|other| other.ticket != known.ticket) {
             if self.0.is_empty() {
-                // Most queues are one holder; room for more is made when they come.
+                // Most queues are a single holder; others get their room when they arrive.
                 self.0.reserve_exact(1);
             }
             self.0.insert(at, known);
@@ -180,7 +180,7 @@ impl KnownQueue {
         }
     }
 
-    /// Takes the places of one session for those of another process, and makes their waiters look.
+    /// Treats the places of one session as another process's, and makes their waiters look.
     pub(super) fn disown(&mut self, session: u64, rung: &mut Rung) {
         for known in self.0.iter_mut().filter(|known| known.ticket.key.session == session) {
             known.local = false;

@@ -30,7 +30,7 @@ pub(super) enum Heard {
     There(Pauses),
     /// A contender is gone, so that the rule must be asked again.
     Gone,
-    /// The session of one of them is dead; the rule must be asked again.
+    /// A contender's session is dead; the rule must be asked again.
     Dead(u64),
 }
 
@@ -71,7 +71,7 @@ impl FilePlace {
 
     fn target(&mut self, ticket: Ticket, local: bool) -> &mut Target {
         let at = self.targets.iter().position(|target| target.ticket == ticket).unwrap_or_else(|| {
-            // A mutex has one.
+            // A mutex has a single target.
             self.targets.reserve_exact(1);
             self.targets.push(Target { ticket, local, watches: None });
             self.targets.len() - 1
@@ -109,9 +109,9 @@ impl FilePlace {
     }
 }
 
-/// The contenders to listen to, whether they are of this process, and for what.
+/// The contenders to listen to, whether they are of this process, and the events of interest.
 ///
-/// For grants only where they matter: the mark of a writer's grant must not wake the readers behind it.
+/// Grants are of interest only if they matter: the mark of a writer's grant must not wake the readers behind it.
 fn wanted(line: &KnownQueue, mine: &Ticket) -> (Vec<(Ticket, bool)>, Interest) {
     let as_wanted = |known: &KnownContender| (known.ticket, known.local);
     let mut ahead = line.ahead(mine.key);

@@ -67,8 +67,8 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     })
 }
 
-/// How often a client looks whether its tickets are there still. A user who removes them by hand, or cleans `/tmp`, has given the lock to
-/// the next waiter, and no clock of a ttl matters here.
+/// The interval at which a client checks that its tickets still exist. A user who removes tickets by hand, or cleans `/tmp`, gives the lock
+/// to the next waiter, whatever the ttl.
 const LOOKS: Duration = Duration::from_secs(2);
 
 fn capability() -> Capability {
@@ -235,7 +235,7 @@ impl FileStoreBuilder {
 
     /// Whether child processes inherit the session, so that its locks last until the last of them ends. Default: no.
     ///
-    /// Every child that this process starts inherits it, not only the one that was meant.
+    /// Every child that this process starts inherits the session.
     #[must_use]
     pub fn inherit(mut self, inherit: bool) -> Self {
         self.config.inherit = inherit;
@@ -251,7 +251,7 @@ impl FileStoreBuilder {
         self
     }
 
-    /// Takes `boot` for the id of this boot of the machine.
+    /// Uses `boot` as the id of this boot of the machine.
     #[doc(hidden)]
     #[must_use]
     pub fn boot_id(mut self, boot: impl Into<String>) -> Self {

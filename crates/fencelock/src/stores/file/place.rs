@@ -1,4 +1,4 @@
-//! A place: waiting for those ahead, marking the grant, leaving.
+//! A place: waits for contenders ahead, marks its grant, leaves.
 //!
 //! A waiter listens only to the contenders that the rule names. Contenders of its process signal it in memory; of others it watches ticket
 //! and session file. Events are hints: only the presence of the file and the life of its session count.
@@ -30,11 +30,11 @@ use crate::time::Moment;
 /// The shortest and the longest pause between two looks of a waiter; each is twice as long as the one before.
 pub(super) type Pauses = (Duration, Duration);
 
-/// Where events arrive: bounds the cost of a lost one.
+/// For places with events: bounds the cost of a lost event.
 pub(super) const REPAIR: Pauses = (Duration::from_secs(1), Duration::from_secs(1));
-/// Behind this process, where nothing is lost: thousands may wait there.
+/// For places behind this process, which loses no event: thousands may wait there.
 pub(super) const TOLD: Pauses = (Duration::from_secs(60), Duration::from_secs(60));
-/// Where no event will come.
+/// For places without events.
 pub(super) const POLL: Pauses = (Duration::from_millis(5), Duration::from_millis(200));
 /// After an event that has shown nothing yet: a session file may stay locked for a moment after its closing (by an inherited descriptor).
 pub(super) const LINGER: Pauses = (Duration::from_millis(1), REPAIR.1);
@@ -52,13 +52,13 @@ pub(super) struct FilePlace {
     /// Made when the first wait begins: most places never wait.
     pub(super) bell: LazyLock<Arc<Bell>>,
     pub(super) targets: Vec<Target>,
-    /// How long it waited for its last look in a row.
+    /// The last pause between two looks.
     pub(super) pause: Duration,
-    /// How often it looked.
+    /// The number of looks.
     pub(super) looks: u32,
-    /// Whether it looks because nothing rang for long.
+    /// Whether this look follows a long time without an event.
     pub(super) is_repair: bool,
-    /// Whether something has rung, while all contenders that it listens to were still there.
+    /// Whether an event came while all contenders that this place listens to were still there.
     pub(super) is_rung: bool,
 }
 
@@ -134,7 +134,7 @@ impl FilePlace {
             self.settle(Standing::Lost(Loss::Removed));
             return Ok(());
         }
-        // Behind a grant of everything no waiter can be granted, so none needs the event.
+        // Behind a grant of the whole capacity no waiter can be granted, so none needs the event.
         if !self.ticket.claim.is_whole() {
             state.tell_of_grant(&self.encoded, &self.ticket);
         }
@@ -144,7 +144,7 @@ impl FilePlace {
         Ok(())
     }
 
-    /// Puts the lighter ticket next to the heavier one and takes that away.
+    /// Creates the lighter ticket next to the heavier one, and removes the heavier.
     fn replace(&mut self, state: &mut BucketState, lock: &BucketLock, lighter: Ticket) -> rustix::io::Result<()> {
         let (old, new) = (self.ticket.file_name(&self.encoded), lighter.file_name(&self.encoded));
         let note = rustix::fs::readlinkat(&lock.0, old.as_str(), Vec::new())?;
@@ -161,7 +161,7 @@ impl FilePlace {
 
     fn leave_in(&mut self, state: &mut BucketState) -> Result<Left> {
         let mut left = Left::AlreadyGone;
-        // A lightening that stopped half way left two tickets.
+        // A downgrade that stopped half-way left two tickets.
         while let Some(ticket) = state.line(&self.encoded).and_then(|line| line.lightest(self.ticket.key)) {
             if self.bucket.remove(&self.core.directory, state, "leave", &self.encoded, &ticket)? {
                 left = Left::Released;

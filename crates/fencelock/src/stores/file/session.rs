@@ -48,7 +48,7 @@ pub(super) struct SessionCore {
     withdrawn: Mutex<VecDeque<u64>>,
     /// The grants whose break was reported, so that no renewal leaves it to the events again.
     told_breaks: Mutex<HashSet<GrantId>>,
-    /// How often a waiting place of it looked at the store because something rang, or for the first time.
+    /// The number of looks of waiting places after an event, or for the first time.
     #[cfg(test)]
     pub(super) looks: std::sync::atomic::AtomicU64,
     bell: Arc<Bell>,
@@ -214,7 +214,7 @@ impl SessionCore {
         Ok(there)
     }
 
-    /// Takes broken places off the list: the events report those, with the reason.
+    /// Removes broken places from the list: events report them, with the reason.
     fn leave_to_events(&self, gone: &mut Vec<(PlaceId, Loss)>) {
         let told = self.told_breaks();
         let is_untold = |order: &Break| !told.contains(&order.grant());
@@ -254,7 +254,7 @@ impl SessionCore {
             withdrawn.push_back(id.number);
         }
         drop(withdrawn);
-        // An `enter` looks at the withdrawn ones under this same lock.
+        // `enter` checks for withdrawn requests under the same lock.
         let mut state = bucket.lock();
         while let Some(ticket) = state.line(&slot.encoded).and_then(|line| line.find(self.id, id.number)) {
             bucket.remove(&self.directory, &mut state, "cancel", &slot.encoded, &ticket)?;
@@ -265,7 +265,7 @@ impl SessionCore {
     /// The unrequested events of the session file.
     pub(super) fn events(self: &Arc<Self>) -> BoxStream<'static, SessionEvent> {
         let path = format!("{}/{SESSIONS}/{}", self.directory.path, session_name(self.id));
-        // Without it renewals find out.
+        // Without a watch, renewals notice.
         let subscription = watch(&path, Interest::Touch, &self.bell);
         let start = (Arc::downgrade(self), Arc::clone(&self.bell), VecDeque::new(), subscription);
         Box::pin(futures_util::stream::unfold(start, |(open, bell, mut broken, subscription)| async move {
@@ -326,7 +326,7 @@ impl Session for FileSession {
     }
 
     fn answers_inline(&self) -> bool {
-        // Elsewhere the directory may be on a file server, whose calls may hang.
+        // On other systems the directory may be on a file server, whose calls may hang.
         platform::KNOWS_FILE_SYSTEMS
     }
 

@@ -20,7 +20,7 @@ use crate::name::Name;
 use crate::store::{Contender, Grant, Outline, Owner, Page, Queue, RequestId};
 use crate::token::FencingToken;
 
-/// Which sessions are alive, and whose they are, asked once each.
+/// The sessions of a listing: whether each is alive, and its owner, asked once each.
 #[derive(Default)]
 pub(super) struct Roll {
     alive: HashMap<u64, bool>,

@@ -25,10 +25,10 @@ use crate::store::{
 };
 use crate::time::{Clock, Moment, SystemClock};
 
-/// The deeds of a process so far.
+/// Counts of a process's work.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Of how many tickets more than the name was read.
+    /// The number of tickets whose target was read.
     pub(super) contents_read: AtomicU64,
     /// How often a session of another process was tested.
     pub(super) sessions_tested: AtomicU64,
