@@ -8,7 +8,7 @@ use crate::shell::{self, Result, cargo, command, root};
 /// Built where there is none.
 const CARGO_DEB: &str = "3.8.0";
 
-/// Where what goes into the package is put; `Cargo.toml` of the command names it.
+/// The directory for the files of the package; `Cargo.toml` of the command names it.
 const MADE: &str = "target/package-assets";
 
 /// The shells, and the files that their completions are looked for in.

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Fine, or the sentence that says what was not.
+/// `Ok`, or a sentence that names the failure.
 pub(crate) type Result<T = ()> = std::result::Result<T, String>;
 
 /// The root of the repository.

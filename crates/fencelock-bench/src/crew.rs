@@ -1,4 +1,4 @@
-//! The parent's side of the workers: processes that do what is measured, one contestant each.
+//! The parent's side of the workers: processes that are measured, each with one contestant.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ use crate::peers;
 use crate::protocol::{Order, Section, now, read_log, read_sections};
 use crate::scratch;
 
-/// How long a worker may take to give back what it has in a store.
+/// How long a worker may take to release its locks.
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// How long a worker may take over an order.
@@ -40,7 +40,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts one that keeps to `cores`, the first of which is its main thread's, and waits until it is ready.
+    /// Starts a worker that keeps to `cores`, the first of which is its main thread's, and waits until the worker is
+    /// ready.
     pub(crate) fn start(
         bench: &Bench,
         contestant: Contestant,
@@ -131,7 +132,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         if self.contestant.is_session() {
-            // Its locks in the store would stay for as long as its session.
+            // A killed worker's locks would stay for as long as its session.
             self.process.dismiss();
             let process = &mut self.process;
             fencelock_testbed::wait_until(FAREWELL, || !matches!(process.ended(), Ok(None)));

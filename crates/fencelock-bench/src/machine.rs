@@ -19,7 +19,7 @@ pub(crate) struct Cores {
 }
 
 impl Cores {
-    /// The first two that this process may run on.
+    /// The first two cores that this process may run on.
     pub(crate) fn available() -> Result<Self> {
         let allowed = sched_getaffinity(None).context("cannot ask for the cores we may use")?;
         let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
@@ -29,7 +29,7 @@ impl Cores {
     }
 }
 
-/// Keeps this thread, and whatever it starts from now on, to `cores`.
+/// Keeps this thread, and all that it starts from now on, to `cores`.
 pub(crate) fn pin(cores: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
     cores.iter().for_each(|core| set.set(*core));
@@ -45,7 +45,7 @@ pub(crate) fn pinned<T>(cores: &[usize], work: impl FnOnce() -> Result<T>) -> Re
     result
 }
 
-/// Keeps all threads of another process, and whatever they start from now on, to `cores`.
+/// Keeps all threads of another process, and all that they start from now on, to `cores`.
 pub(crate) fn pin_process(id: u32, cores: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
     cores.iter().for_each(|core| set.set(*core));
@@ -63,7 +63,7 @@ pub(crate) fn pin_process(id: u32, cores: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// The machine in one line: nothing that tells which one it is.
+/// The kind of machine in one line, without a name of the host.
 pub(crate) fn describe(directory: Option<&Path>) -> Result<String> {
     let cores = Cores::available()?.count;
     let uname = rustix::system::uname();

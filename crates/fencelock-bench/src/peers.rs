@@ -9,7 +9,7 @@ use fencelock_interop::{Built, Foreign, Purpose};
 use crate::contestant::Contestant;
 use crate::what::Store;
 
-/// As fencelock's own workers have it.
+/// The same as for fencelock's own workers.
 const SESSION_TIMEOUT_MS: &str = "60000";
 
 /// The programs, built.
@@ -17,7 +17,7 @@ const SESSION_TIMEOUT_MS: &str = "60000";
 pub(crate) struct Peers(Built);
 
 impl Peers {
-    /// Builds what locks on `store`, and is not built yet.
+    /// Builds the programs for `store` that are not built yet.
     pub(crate) fn build(store: Store) -> Result<Self> {
         if store == Store::Redis { Built::for_redis() } else { Built::for_zookeeper() }.map(Self)
     }

@@ -18,7 +18,7 @@ use crate::what::{Network, Store};
 /// How long bytes are held, each way.
 const DELAY: Duration = Duration::from_millis(2);
 
-/// As few masters as one of which may fail.
+/// The fewest masters of which one may fail.
 const MASTERS: usize = 3;
 
 /// A run, and the store that it measures.

@@ -20,8 +20,8 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes one in `parent`, removes what runs that were killed left there, and cleans up should this run be
-    /// interrupted or take longer than `limit`.
+    /// Makes a directory in `parent`, and removes the remains of killed runs there. Cleans up if this run is
+    /// interrupted or takes longer than `limit`.
     pub(crate) fn new(parent: &Path, limit: Duration) -> Result<Self> {
         std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
         sweep(parent);

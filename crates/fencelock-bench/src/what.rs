@@ -204,7 +204,7 @@ impl What {
         text.to_owned()
     }
 
-    /// Of a p99 its p50.
+    /// The p50 that belongs to a p99.
     pub(crate) const fn p50(self) -> Self {
         match self {
             Self::CycleTail => Self::Cycle,

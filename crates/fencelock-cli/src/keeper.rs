@@ -50,7 +50,7 @@ impl Watched {
             rustix::io::Errno::SRCH | rustix::io::Errno::INVAL => wrong("there is no such process"),
             errno => Failure::os(format_args!("cannot watch the process {pid}"), &errno.into()),
         })?;
-        // After it was opened: of what came in its place nothing is taken for it.
+        // Read after the descriptor is open, so that a new process with the same number is not mistaken for this one.
         let start = start_of(Pid::from_raw(pid)).ok_or_else(|| wrong("there is no such process, or no /proc"))?;
         if !is_ours(pid) {
             return Err(wrong("it is a process of another user"));

@@ -1,9 +1,9 @@
 //! The signals that fencelock handles: signals that it passes on, signals that ask it to stop, and the one that continues it.
 //!
-//! They have no handlers. They are blocked, so that the kernel keeps them, and are looked at there. A stop can then be put off until the
-//! command is stopped, and take place by the very signal that asked for it: the parent of fencelock, a shell or another fencelock,
-//! sees which one that was. A SIGCONT that comes meanwhile takes the stop back, as the kernel has it for every process. And a request
-//! for an end is known at once, where a handler may run late, on another thread.
+//! The signals have no handlers. They are blocked, so that the kernel keeps them pending until fencelock reads them. So fencelock can
+//! delay a stop until the command is stopped, and then stop by the same signal: the parent, a shell or another fencelock, sees which
+//! one. A SIGCONT that arrives meanwhile cancels the stop, as the kernel does for every process. A request to end is seen at once,
+//! whereas a handler may run late, on another thread.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -34,7 +34,8 @@ pub(crate) struct KeptSignals {
 }
 
 impl KeptSignals {
-    /// Has them kept, but for those that are `ignored`. Threads that are started before this do not keep them. Needs a runtime.
+    /// Blocks the signals that are not `ignored`, and reads them from now on. Threads that were started before do not block
+    /// them. Needs a runtime.
     pub(crate) fn keep(ignored: &SigSet) -> io::Result<Self> {
         let is_kept = |signal: &Signal| *signal == Signal::SIGCONT || !ignored.contains(*signal);
         let kept: Vec<_> = every().filter(is_kept).collect();
@@ -50,8 +51,8 @@ impl KeptSignals {
         Ok(Self { any, each })
     }
 
-    /// Completes with the next one. A stop that is asked for stays so until it is [followed](Self::stop) or
-    /// [refused](Self::refuse).
+    /// Completes with the next signal. A request to stop stays pending until fencelock [stops](Self::stop) or
+    /// [refuses](Self::refuse).
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
@@ -69,17 +70,17 @@ impl KeptSignals {
         }
     }
 
-    /// Stops this process, if the stop by `signal` was not taken back meanwhile; returns once SIGCONT has continued it. A process that was
-    /// asked to end is not stopped: a shell that ends a stopped job continues it once, and once only.
+    /// Stops this process, if the stop by `signal` was not taken back meanwhile; returns once SIGCONT has continued it. A process with a
+    /// pending request to end does not stop: a shell that ends a stopped job continues the job only once.
     pub(crate) fn stop(&self, signal: Signal) {
         if self.each.iter().any(|(kept, waiting)| asks_for_an_end(*kept) && is_there(waiting)) {
             return self.refuse(signal);
         }
-        // The signal takes effect in between.
+        // The signal takes effect between these two lines.
         let only = SigSet::from(signal);
         let _ = only.thread_unblock();
         let _ = only.thread_block();
-        // We know that we go on.
+        // The SIGCONT that continued this process needs no answer.
         self.refuse(Signal::SIGCONT);
     }
 
@@ -90,12 +91,12 @@ impl KeptSignals {
     }
 }
 
-/// The signals that may be kept: they are blocked, also in processes that this one starts.
+/// The signals that may be blocked, also in processes that this one starts.
 pub(crate) fn kept() -> SigSet {
     every().collect()
 }
 
-/// Whether `signal` asks a program to end, and one that was stopped could not.
+/// Whether `signal` asks a program to end: a stopped program must be continued for that.
 pub(crate) fn asks_for_an_end(signal: Signal) -> bool {
     matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT)
 }

@@ -92,7 +92,7 @@ impl Lock {
             name: queue.name.to_string(),
             store: store.to_owned(),
             kind,
-            // Of more holders than were looked at, the permits are not added up.
+            // The sum of permits is unknown where a page lacks some holders.
             permits: capacity.map(|_| taken).filter(|_| holders <= shown.len()),
             capacity,
             holders: shown,

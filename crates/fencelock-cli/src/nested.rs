@@ -21,10 +21,11 @@ use crate::times;
 /// The environment variable with the locks that are held around a command, in JSON, the outermost first.
 pub(crate) const HELD_VARIABLE: &str = "FENCELOCK_HELD";
 
-/// Its longest value, in bytes: the kernel starts no program with a string of 128 KiB or more (execve(2)).
+/// The longest value of the variable, in bytes: the kernel starts no program with a string of 128 KiB or more
+/// (execve(2)).
 const MOST_BYTES: usize = 120 * 1024;
 
-/// As what a lock is held, or wanted.
+/// The kind of lock that is held, or wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
@@ -128,7 +129,8 @@ impl Around {
         Some(Self(groups.into_iter().flat_map(locks).collect()))
     }
 
-    /// The holder that shares the lock `name` of `store` with one that wants it as `mode`; `None` where it can be waited for.
+    /// The outer holder of the lock `name` of `store` that can share it with a command that wants it as `mode`; `None` where
+    /// the command can wait for the lock.
     pub(crate) fn sharing(&self, store: &str, name: &Name, mode: Mode) -> Outcome<Option<&Held>> {
         let same = || self.0.iter().filter(|held| held.by.store == store && held.name == name.as_str());
         let Some(last) = same().next_back() else { return Ok(None) };
@@ -164,12 +166,12 @@ impl Around {
         Ok(())
     }
 
-    /// Whether one of them is the place of `holder`, under any URL of its store.
+    /// Whether an outer lock is the place of `holder`, under any URL of its store.
     pub(crate) fn is_holder(&self, holder: &Contender) -> bool {
         self.0.iter().any(|held| held.is_place(holder))
     }
 
-    /// The innermost one that is the lock `name` of `store`.
+    /// The innermost holder of the lock `name` of `store`.
     pub(crate) fn holds(&self, store: &str, name: &Name) -> Option<&Held> {
         self.0.iter().rfind(|held| held.by.store == store && held.name == name.as_str())
     }

@@ -79,7 +79,7 @@ impl Shown {
         }
     }
 
-    /// Prints what is wrong with its process, as of one in the queue of `name`.
+    /// Prints the trouble of the contender's process, with the `name` of the queue.
     pub(crate) fn print_trouble(&self, name: &str) -> io::Result<()> {
         match &self.trouble {
             Some(trouble) => print(&format!("{}: {}\n", harmless(name, false), harmless(trouble, false))),
@@ -191,7 +191,7 @@ pub(crate) struct Everybody {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Noted {
-    /// Its text; nothing where it is none.
+    /// The note as text; `None` if it is not UTF-8.
     value: Option<String>,
     token: Option<String>,
     /// Whether a shown contender wrote it, and holds the lock by the same grant.

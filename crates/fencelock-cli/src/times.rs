@@ -37,7 +37,7 @@ pub(crate) fn to_millisecond(time: SystemTime) -> String {
     printed(time, 3)
 }
 
-/// RFC 3339. A time outside of the years -9999 to 9999 is none of a lock.
+/// RFC 3339. A lock has no time outside of the years -9999 to 9999.
 fn printed(time: SystemTime, digits: usize) -> String {
     Timestamp::try_from(time).map_or_else(|_| format!("{time:?}"), |time| format!("{time:.digits$}"))
 }

@@ -23,7 +23,7 @@ struct Lines(LevelFilter);
 
 impl Subscriber for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // Of a lock that is lost, `run` says one line in its own words.
+        // `run` prints a line of its own for a lost lock.
         let is_said = metadata.fields().field("loss").is_some() && self.0 == LevelFilter::WARN;
         *metadata.level() <= self.0 && metadata.target().starts_with("fencelock") && !is_said
     }

@@ -1,4 +1,4 @@
-//! A store that counts what is asked of it and what it tells.
+//! A store that counts its requests and its notifications.
 
 use std::fmt;
 use std::sync::Arc;

@@ -39,7 +39,7 @@ pub trait Fixture: Send + Sync + 'static {
         Duration::from_secs(600)
     }
 
-    /// How long, in real time, a caller may be held up by what waits for nothing. By default for as long as laws are patient.
+    /// How long, in real time, a call that waits for nothing may hold up its caller. By default, as long as laws are patient.
     fn patience(&self) -> Duration {
         PATIENCE
     }
@@ -113,7 +113,7 @@ pub enum Request {
     Lighten,
 }
 
-/// Nothing goes wrong but what dropping things does.
+/// No faults except dropped values.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoFaults;
 

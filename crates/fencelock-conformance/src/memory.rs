@@ -1,4 +1,4 @@
-//! The store `memory:` under test, on its virtual clock; also what the mutants are made from.
+//! The store `memory:` under test, on its virtual clock; also the base of the mutants.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -71,14 +71,14 @@ pub(crate) const NO_ORDER: &str = "the store keeps no order";
 pub(crate) const NO_TOKENS: &str = "the store has no tokens";
 /// Why laws about notes say nothing about a store.
 pub(crate) const NO_NOTES: &str = "the store keeps no notes";
-/// How it begins that a store does not offer what a law asks for.
+/// The first words of a verdict that the store does not offer an operation of the law.
 pub(crate) const NOT_OFFERED: &str = "the store failed: Unsupported";
 /// Why laws about sticky locks say nothing about a store.
 pub(crate) const NO_WAITERS: &str = "the store shows no waiters";
 /// Excuses by a store's capability, so that no further excuse is needed.
 pub(crate) const BY_CAPABILITY: [&str; 6] = [NO_SHARED_CLAIMS, NO_PERMITS, NO_ORDER, NO_TOKENS, NO_NOTES, NO_WAITERS];
 
-/// How long a law waits for what must happen at all, where no bound is declared.
+/// How long a law waits for an event that must come, where no bound is declared.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 /// How long a law looks whether something happens that must not.
 pub(crate) const GLANCE: Duration = Duration::from_millis(20);
@@ -273,7 +273,7 @@ pub(crate) fn name(text: &str) -> Verdict<Name> {
 /// A client as users have it.
 pub(crate) struct User {
     client: fencelock::Client,
-    /// Its way to the store, which ends with it.
+    /// The client's way to the store, which ends with the client.
     pub(crate) process: Process,
 }
 
@@ -291,7 +291,7 @@ pub(crate) struct Client {
     pub(crate) owner: Owner,
     pub(crate) opened: Opened,
     pub(crate) clock: Arc<dyn Clock>,
-    /// How long what waits for nothing may take in real time.
+    /// How long a call that waits for nothing may take in real time.
     pub(crate) patience: Duration,
     requests: AtomicU64,
 }
@@ -368,7 +368,8 @@ impl Client {
         drop((places, self));
     }
 
-    /// Of the requests that hold or wait in this order, those that the store shows: without an order the store shows no waiter.
+    /// The requests that the store shows, out of those that hold or wait in this order: a store without an order shows no
+    /// waiter.
     pub(crate) fn shown(&self, requests: &[RequestId]) -> Vec<RequestId> {
         let most = if self.capability().order == Order::None { 1 } else { requests.len() };
         requests.iter().copied().take(most).collect()

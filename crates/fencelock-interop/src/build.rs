@@ -42,7 +42,7 @@ const SQL: [&str; 7] = [
     "src/main/java/fencelock/Workloads.java",
 ];
 
-/// An older release, whose unlock is another script, and what it logs with.
+/// An older release, whose unlock is another script, and its logging library.
 const OLD_REDISSON: [&str; 4] = ["-f", "redisson.pom.xml", "-Dredisson.version=3.20.0", "-Dslf4j.version=1.7.36"];
 
 /// A driver of clients in another language.
@@ -107,7 +107,7 @@ impl Built {
         Ok(built)
     }
 
-    /// The same for those who lock on Redis, and are measured.
+    /// The same for the measured clients of Redis.
     ///
     /// # Errors
     /// As those of [`Self::for_zookeeper`].

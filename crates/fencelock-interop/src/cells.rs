@@ -107,7 +107,7 @@ static MUTEXES: [Pair; 21] = [
 ];
 
 /// Read-write locks of fencelock and of every other client. Another kind of lock in the same place is refused: Curator and kazoo
-/// do not see ours then, or wait, whatever their recipes make of the name.
+/// do not see ours then, or wait, whatever path their recipes make of the name.
 static READ_WRITE: [Pair; 38] = [
     pair(&CURATOR_DIALECT_WRITE, &CURATOR_DIALECT_WRITE, Waits, Waits),
     pair(&CURATOR_DIALECT_WRITE, &CURATOR_DIALECT_READ, Waits, Waits),
@@ -277,7 +277,7 @@ pub(crate) fn words_of(expected: Expected) -> &'static str {
     }
 }
 
-/// Whether two hold the lock then, or a waiter sleeps: the pages for those who come from that client repeat it.
+/// Whether two hold the lock then, or a waiter sleeps: the pages `docs/coming-from-…` repeat the exceptions.
 #[cfg(test)]
 pub(crate) fn is_no_exclusion(expected: &Expected) -> bool {
     matches!(expected, Granted | Expected::Sleeps)

@@ -60,7 +60,7 @@ const PYTHON: Program = Program::Other(Foreign::Kazoo);
 /// Lists nodes for the harness, too.
 pub(crate) const GO: Program = Program::Other(Foreign::Go);
 
-/// Where those who contend for one name put their nodes.
+/// The places of nodes of contenders for one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nodes {
     /// Under a node of that name.
@@ -78,7 +78,7 @@ pub(crate) enum Nodes {
 }
 
 impl Nodes {
-    /// The key that those who contend for `name` have on Redis, if it is one.
+    /// The key of `name` on Redis; `None` on ZooKeeper.
     pub(crate) fn key(self, parent: &str, name: &str) -> Option<String> {
         match self {
             Self::String(before) | Self::Masters(before) => Some(format!("{before}{parent}:{name}")),

@@ -201,7 +201,7 @@ impl Ours {
 
 /// Which client a recipe asks for, and which kind of lock. On Redis the first are options of a URL, which have colons.
 fn parts(recipe: &str) -> (&str, &str) {
-    // Of two that are both held, the first one shows who holds.
+    // Where two locks are held together, the first one names the holder.
     let recipe = recipe.split('+').next().unwrap_or(recipe);
     let between = if recipe.contains('=') { '#' } else { ':' };
     recipe.split_once(between).unwrap_or((recipe, "mutex"))

@@ -16,7 +16,7 @@ use crate::pool::Pool;
 /// Of every client. With a much shorter one, a busy machine would end sessions in use.
 pub(crate) const SESSION: Duration = Duration::from_secs(6);
 
-/// How often the lock goes from the holder to who waits.
+/// How often the lock goes from the holder to the waiter.
 const TURNS: usize = 5;
 
 /// How often each process adds to the counter.
@@ -204,7 +204,7 @@ impl Game<'_> {
         Ok(counted)
     }
 
-    /// Of two who wait the one ahead is killed; the holder lets go while the dead one's node is still there, or, in every
+    /// Of two waiters the first one is killed; the holder lets go while the dead one's node is still there, or, in every
     /// other cell, once it is gone.
     fn middle(&mut self) -> Result<()> {
         let Some(Twins { holder: mut last, contender: mut middle }) = self.twins.take() else { return Ok(()) };
@@ -333,7 +333,7 @@ impl Game<'_> {
         self.is_kept_waiting()
     }
 
-    /// The contender, who has tried, has not got it.
+    /// The contender has tried, and did not get the lock.
     pub(crate) fn is_kept_waiting(&self) -> Result<()> {
         match self.contender.answer(SILENCE)? {
             None => Ok(()),

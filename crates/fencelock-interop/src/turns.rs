@@ -1,4 +1,4 @@
-//! Work under a lock, again and again, so that two who should not be there at once are found.
+//! Work under a lock, again and again, so that two concurrent holders are found.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write as _};

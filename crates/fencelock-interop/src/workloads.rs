@@ -68,7 +68,7 @@ fn contend(driver: &mut Driver, log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Readers and a writer, and those who want a permit, all have theirs.
+/// Readers, a writer and contenders for permits all get their grants.
 fn share(driver: &mut Driver, log: &Path) -> Result<()> {
     for (order, contenders) in [(format!("share {WAITERS}"), WAITERS + 1), (format!("permits 2 {WAITERS}"), WAITERS)] {
         let start = now();

@@ -103,7 +103,7 @@ pub async fn fence(
 
 /// Takes a lock that ends with the transaction, and waits for it as long as `lock_timeout` allows; `schema` is that of the locks, mostly
 /// `fencelock`. The lock excludes its own kind alone, and no lock that a client holds. Above READ COMMITTED it is refused: the
-/// transaction's reads would be older than the lock. There is no order among those who wait, and no token.
+/// transaction's reads would be older than the lock. Waiters have no order, and there is no token.
 ///
 /// # Errors
 /// [`Error::Database`].

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 /// The preloaded library; see there.
 const SOURCE: &str = include_str!("clock.c");
 
-/// The environment variable by which it finds its file.
+/// The environment variable with the path of the library's file.
 const VARIABLE: &str = "FENCELOCK_TESTBED_CLOCK";
 
 /// The package to install for it, besides the server.
@@ -26,7 +26,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Compiles what is preloaded into `directory`, with the C compiler that Rust links with.
+    /// Compiles the preloaded library into `directory`, with the C compiler that Rust links with.
     pub(crate) fn new(directory: &Path) -> io::Result<Self> {
         let clock = Self { library: directory.join("clock.so"), offset: directory.join("clock") };
         fs::write(&clock.offset, [0; 8])?;
@@ -47,7 +47,7 @@ impl Clock {
         command.env("LD_PRELOAD", &self.library).env(VARIABLE, &self.offset);
     }
 
-    /// Sets how far it is off the true one.
+    /// Sets the difference to the true clock.
     pub(crate) fn set(&self, seconds: i64) -> io::Result<()> {
         File::options().write(true).open(&self.offset)?.write_all_at(&seconds.to_ne_bytes(), 0)
     }

@@ -167,7 +167,7 @@ impl Network {
         })
     }
 
-    /// Drops at `host` what comes from those that it is cut off from.
+    /// Drops packets at `host` from the hosts of `cuts`.
     fn filter(&self, host: usize, cuts: &[(From, usize)]) -> io::Result<()> {
         let rule = |from| match from {
             From::Host(from) => format!("ip saddr {} drop\n", address(from)),

@@ -30,7 +30,7 @@ impl Runner {
         })
     }
 
-    /// The words before a server: the kernel forgets whom to kill with us when the user changes.
+    /// The words before a server: the kernel forgets the parent-death signal when the user changes.
     pub(crate) fn words_of_server(self) -> Vec<String> {
         let mut words = self.words();
         words.extend(["setpriv", "--pdeathsig", "KILL", "--"].map(str::to_owned));
@@ -76,7 +76,7 @@ pub(crate) fn run(command: &mut Command) -> io::Result<String> {
     Err(io::Error::other(format!("{:?}: {}", command.get_program(), said.trim())))
 }
 
-/// The data of a server that never ran for anybody.
+/// The data of a server that no client has used.
 #[derive(Debug)]
 pub(crate) struct Template(OnceLock<Result<Scratch, String>>);
 

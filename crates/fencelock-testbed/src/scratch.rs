@@ -1,4 +1,4 @@
-//! Directories for what servers write.
+//! Directories for the files of servers.
 
 use std::io;
 use std::path::Path;
@@ -6,16 +6,16 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-/// A directory that goes when it is dropped, or else when this process ends, in whatever way.
+/// A directory that is removed when the value is dropped, or when this process ends, even by KILL.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     directory: TempDir,
     reaper: Child,
 }
 
-/// Waits for the end of its input, which only this process can write, and removes the directory. More than once, since
-/// servers die at the same time and may still write. First it kills what still works in there, such as the children of a
-/// PostgreSQL server that were paused when their parent died, and removes the shared memory that such a server leaves.
+/// Waits for the end of its input, which only this process can write. Then kills processes that still work in the
+/// directory, such as paused children of a dead PostgreSQL server, removes their shared memory, and removes the
+/// directory. The removal is repeated, since dying servers may still write.
 const REAPER: &str = r#"trap '' INT TERM; read -r _
 for _ in 1 2 3 4 5; do
     kill -9 $(find /proc/[0-9]*/cwd -maxdepth 0 -lname "$0/*" | cut -d/ -f3)
@@ -40,7 +40,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The reaper removes the directory, and has nothing to do when the directory's own drop comes.
+        // The reaper removes the directory before the drop of its `TempDir`, which then finds nothing.
         drop(self.reaper.stdin.take());
         let _ = self.reaper.wait();
     }

@@ -136,7 +136,7 @@ pub(crate) fn all_done(reply: &Reply, asked: Asked) -> Result<Vec<Done>, Fault> 
     if all.len() != asked.operations {
         return Err(Fault::Malformed("it does not tell of as many operations as were asked for"));
     }
-    // Of those before the refused one the server says "no error", of those behind it that they were not tried.
+    // For operations before the refused one the server reports "no error", for later ones that they were not tried.
     let is_refusal = |one: &multi::One| matches!(one, Err(code) if !matches!(*code, code::OK | code::NOT_TRIED));
     if let Some((number, Err(code))) = all.iter().enumerate().find(|(_, one)| is_refusal(one)) {
         return Err(Fault::Refused { number, code: *code });

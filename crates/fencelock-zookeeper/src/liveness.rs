@@ -51,7 +51,7 @@ impl Contacts {
         contact.answered.saturating_add(self.gap) <= now
     }
 
-    /// Of those that are old enough only the newest is of use, now and later.
+    /// Among moments that are old enough, only the newest is of use, now and later.
     fn forget(&mut self, now: Duration) {
         while self.kept.get(1).is_some_and(|second| self.is_old_enough(second, now)) {
             self.kept.pop_front();

@@ -156,7 +156,7 @@ async fn change(database: &mut tokio_postgres::Client, lock: &Mutex, teller: i64
         transaction.execute(write, &[&(balance + 1)]).await?;
     }
     transaction.commit().await?;
-    // The change is made, whatever becomes of the lock.
+    // The change is committed; a failed release does not undo it.
     let _ = guard.release().await;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A key of Redis that no late holder of its lock writes: the script `REDIS_FENCE`, run by whatever client of Redis a program has.
+//! A key of Redis that no late holder of its lock writes: the script `REDIS_FENCE`, run by any Redis client of a program.
 //!
 //! ```console
 //! cargo run -p fencelock-examples --bin fenced -- redis://localhost:6379/0

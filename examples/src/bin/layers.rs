@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let safe = urls.next().unwrap_or_else(|| directory("safe"));
     let fast = urls.next().unwrap_or_else(|| directory("fast"));
 
-    // The most specific pattern decides, in whatever order they stand. No store replaces another.
+    // The most specific pattern decides, in any order of the list. No store replaces another.
     let routes = [("**", &fast), ("pay/**", &safe), ("pay/*/preview", &fast)];
     let router = Router::new(routes)?.connect(Client::builder).await?;
     for (name, url) in [("cache/index", &fast), ("pay/7", &safe), ("pay/7/refund", &safe), ("pay/7/preview", &fast)] {

@@ -1,4 +1,4 @@
-//! An order that is submitted again and again within five minutes is taken once, whoever receives it; prices are loaded once for all.
+//! An order that is submitted again and again within five minutes is taken once, by any of the shops; prices are loaded once for all.
 //!
 //! The book of orders objects: a file that is there already cannot be made again. `cargo run -p fencelock-examples --bin order -- URL` runs
 //! it on any store that processes share and that keeps notes.

@@ -35,7 +35,7 @@ impl Table {
 
     /// Sits down on so many seats for a while.
     async fn visit(&self, count: u32) -> std::io::Result<()> {
-        // Of two that make one directory, only the first succeeds.
+        // Only the first of two calls that make one directory succeeds.
         let free = |seat: &PathBuf| fs::create_dir(seat).is_ok();
         let all = (0..SEATS).map(|seat| self.folder.join(format!("seat-{seat}")));
         let seats: Vec<_> = all.filter(free).take(count as usize).collect();

@@ -20,7 +20,7 @@ pub(super) fn held(tree: &Tree) -> Vec<Violation> {
     over.collect()
 }
 
-/// `lines` or `words` of what begins with one of the paths behind it, but for those with a `-` before them.
+/// The `lines` or `words` of files whose paths begin with one of the listed ones, without paths listed after a `-`.
 fn counted(tree: &Tree, what: &str) -> usize {
     let begins = |path: &str, with: bool| {
         let paths = what.split(' ').filter(|of| of.starts_with('-') != with);

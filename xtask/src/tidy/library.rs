@@ -6,7 +6,7 @@ use super::tree::Tree;
 
 const LIBRARY: &str = "crates/fencelock/src/";
 
-/// Words that may not stand in what ships of a folder.
+/// Words that the library code of a folder may not contain.
 struct Forbidden {
     folder: &'static str,
     words: &'static [&'static str],

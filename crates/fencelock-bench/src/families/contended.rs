@@ -14,7 +14,7 @@ const LEAD_NANOS: u64 = 100_000_000;
 /// Time that is not looked at: until all contenders queue, the first ones have the lock more often.
 const WARM_NANOS: u64 = 200_000_000;
 
-/// The server learns what to compile, and the disk what is coming.
+/// Warms up the server's compiled code, and the disk.
 pub(crate) fn warm(run: &Run) -> Result<()> {
     round(run, Contestant::floor(run.bench.store), Network::Loopback, Way::Apart).map(drop)
 }

@@ -40,7 +40,7 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// How often `filelock` looks whether the lock is free, by default.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The most waiters of tables by hand, and of threads blocked in the kernel, of whom a thousand say nothing that a hundred do not.
+/// The most waiters of tables by hand, and of threads blocked in the kernel: a thousand show nothing more than a hundred.
 const FEW_WAITERS: u64 = 100;
 
 pub(super) fn measure(run: &Run) -> Result<()> {

@@ -15,7 +15,7 @@ const TASKS: u64 = 64;
 
 pub(super) fn measure(run: &Run) -> Result<()> {
     let mut contestants = run.bench.contestants(&[Contestant::OwnApart]);
-    // Of others only clients of a server keep something for each lock.
+    // Among the peers, only clients of a server keep data for each lock.
     let keeps =
         |contestant: &Contestant| contestant.is_peer() && contestant.waits() && *contestant != Contestant::Table;
     contestants.retain(|contestant| contestant.is_fencelock() || keeps(contestant));
@@ -50,7 +50,8 @@ fn start(run: &Run, contestant: Contestant) -> Result<Crew> {
     Ok(crew)
 }
 
-/// Of resident memory or, where the answer has it and it grew more, of the heap in use: a heap of Java's has room to spare.
+/// The growth of resident memory or, if the answer has it and it is larger, of the heap in use: a Java heap reserves spare
+/// room.
 fn growth(answer: &str) -> Result<f64> {
     let grown = |before, after| Some(number(answer, after)?.saturating_sub(number(answer, before)?));
     let resident = grown("before", "after").context("a worker did not say what it used before and after")?;

@@ -16,7 +16,7 @@ use fencelock_testbed::wait_until;
 
 use crate::crew::Target;
 
-/// Two looks must be so far apart that a request and its answer fit between them, and what is put off by 20 ms.
+/// The pause between two looks. A request and its reply fit in, and work that is delayed by 20 ms.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(40);
 
 /// The messages of the server on the connections of its clients.

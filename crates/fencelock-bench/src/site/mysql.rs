@@ -15,7 +15,7 @@ use crate::machine;
 #[derive(Debug)]
 pub(crate) struct Mysql {
     server: Server,
-    /// How often it was asked for what it counts, and what it counts of each of these.
+    /// The number of queries for the server's counters, and the requests that each of them adds to the counters.
     asked: AtomicU64,
     each: u64,
 }

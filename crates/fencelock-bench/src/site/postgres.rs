@@ -41,7 +41,7 @@ impl Site for Postgres {
         vec![self.server.address()]
     }
 
-    /// A schema of its own for ours; other clients lock a row.
+    /// Ours gets a schema of its own; a peer locks a row of that name.
     fn target(&self, servers: &str, number: u64) -> Target {
         let name = format!("bench_{number}");
         Target { url: format!("postgres://{OWNER}:secret@{servers}/{OWNER}?schema={name}"), file: name.into() }
@@ -60,7 +60,7 @@ impl Site for Postgres {
         let address = self.server.address();
         let mut psql = Command::new("psql");
         psql.args(["-XAtq", "-U", "postgres", "-h", "127.0.0.1", "-d", OWNER, "-p", &address.port().to_string()]);
-        // A snapshot that stays, and a number of its own.
+        // The transaction keeps its snapshot, and gets a transaction id.
         OpenTransaction::begin(psql, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT txid_current();")
     }
 
@@ -71,7 +71,7 @@ impl Site for Postgres {
         Ok(Traffic { requests, sent: requests })
     }
 
-    /// A process that ends between two looks takes its time along: connections that are measured stay.
+    /// The time of a process that ends between two looks is missed; measured connections do not end.
     fn processor_time(&self) -> Result<Option<Duration>> {
         let times = self.server.processes().into_iter().map(|id| machine::threads_time(id).unwrap_or_default());
         Ok(Some(times.sum()))

@@ -98,7 +98,7 @@ pub(super) trait Requests: Send + Sync + 'static {
     /// Grants the lock to the next waiter.
     fn pass(&self, name: &str, place: &str) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Makes what a lock of that name needs before its first use.
+    /// Makes the rows or keys that a lock of that name needs before its first use.
     fn prepare(&self, _name: &str) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }

@@ -24,7 +24,7 @@ use crate::machine;
 use crate::what::Store;
 use workload::{Lock, Obey, Workload};
 
-/// How long what a worker has in a store may take to be given back.
+/// How long the release of a worker's locks may take.
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// How a worker is started.

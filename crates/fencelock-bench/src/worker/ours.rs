@@ -11,7 +11,7 @@ use fencelock::{Client, Guard, Io, Mutex};
 use super::workload::{Lock, Take};
 use crate::contestant::Contestant;
 
-/// So long that a machine on which we starve measures badly, rather than not at all.
+/// The ttl is so long that a starved machine gives bad figures, rather than none.
 pub(super) const TTL: Duration = Duration::from_secs(60);
 
 /// The counts of the observer.

@@ -37,7 +37,7 @@ pub(super) trait Lock: Take {
     /// A number that rises by one with every waiter.
     fn queued(&self) -> impl Future<Output = Result<u64>> + Send;
 
-    /// Makes what has to be there before the lock can be used.
+    /// Makes the lock's entries, where it needs some before its first use.
     fn prepare(&self) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
     }

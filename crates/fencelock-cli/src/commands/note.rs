@@ -167,7 +167,7 @@ impl Shown {
     }
 }
 
-/// Refuses to write over what says whether a job ran.
+/// Refuses to overwrite the record of a job.
 async fn spare_a_job(client: &Client, name: &Name) -> Outcome<()> {
     let is_of_a_job = |note: &fencelock::inspect::Note| {
         let record = note.text().and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());

@@ -399,7 +399,7 @@ impl Run {
         if !self.waiting.quiet {
             let silences = once(SILENCE).chain(repeat(SILENCE_LATER));
             after_each(silences, async || {
-                // Of several, the first that others hold.
+                // Of several locks, the first that another client holds.
                 let (mut found, mut at) = (Ok(None), &homes[0]);
                 for (name, home) in self.names.iter().flat_map(|name| homes.iter().map(move |home| (name, home))) {
                     found = home.client.contention(name).await.map(Some);
@@ -477,7 +477,7 @@ impl Run {
         run: Option<&jobs::Run>,
     ) -> Outcome<[(&'static str, Option<String>); 4]> {
         let token_of = |guard: &AnyGuard| guard.token().map(|token| token.to_string());
-        // Of one name, there is a guard in each store.
+        // A name has a guard in each store.
         let by = homes.iter().filter_map(|Home { chosen, client }| {
             Holder::this_process((chosen.locks(), client.owner().client), self.mode(), purpose_of(&self.task.command))
         });

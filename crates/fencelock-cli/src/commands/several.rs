@@ -54,7 +54,7 @@ pub(super) fn locks_of(guard: &MultiGuard) -> String {
     }
 }
 
-/// Whether what is held, or the one of it that is lost, is one lock.
+/// Whether the message about `guard` is about a single lock: the lost one, or the only one.
 pub(super) fn is_one(guard: &MultiGuard) -> bool {
     guard.lost_guard().is_some() || names(guard).len() == 1
 }

@@ -47,7 +47,7 @@ pub(super) struct Limits {
 impl Limits {
     pub(super) fn new(grace: Duration, grace_after_loss: Duration, max_hold: Option<Duration>, timing: Timing) -> Self {
         // A renewal in time leaves certainty for another one, also where a store's proof of life is older than the renewal
-        // that brings it (the library refuses times that do not); half of that is never touched by one that is only slow.
+        // that brings it (the library refuses times that do not). A renewal that is only slow never uses half of that.
         let report = timing.renew_interval / 2;
         Self { grace, grace_after_loss, max_hold, reserve: grace.min(report), report: report.min(LOOK_AGAIN) }
     }
@@ -236,7 +236,7 @@ impl<'a> Supervised<'a> {
             // A command that runs concurrently with the next holder is not asked.
             self.kill();
         } else {
-            // Also continues one that is suspended, and could not end.
+            // Also continues a suspended command, which could not end otherwise.
             self.job.relay(Signal::SIGTERM);
         }
         self.told.tell(self.guard, cause, "the command is stopped");

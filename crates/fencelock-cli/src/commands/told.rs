@@ -24,12 +24,13 @@ pub(super) enum Cause {
 
 /// Says why a command is stopped, or that its lock was lost, once.
 pub(super) struct Told {
-    /// Each store's client, and its name for people. Of the guards of one name there is one in each.
+    /// Each store's client, and its name for people. A name has a guard in each store.
     stores: Vec<(Client, String)>,
     cause: Option<Cause>,
-    /// Whether the command was stopped for that, or never began: not one that had ended when the lock was found to be lost.
+    /// Whether the command was stopped because of the cause, or never began. False if the command had ended before the loss
+    /// was noticed.
     pub(super) stopped: bool,
-    /// The request for the breaker of the lock, still under way.
+    /// The message of a break, which still waits for the name of the client that broke the lock.
     asking: Option<JoinHandle<()>>,
 }
 
@@ -39,7 +40,7 @@ impl Told {
         Self { stores, cause: None, stopped: false, asking: None }
     }
 
-    /// The lock of `guard` ends because of `cause`, and `then` is what becomes of the command.
+    /// Says that the lock of `guard` ends because of `cause`, and what follows for the command (`then`).
     pub(super) fn tell(&mut self, guard: &MultiGuard, cause: Cause, then: &'static str) {
         if self.cause.replace(cause).is_some_and(|before| before.explains(cause)) {
             return;
@@ -81,7 +82,7 @@ impl Told {
         self.cause.is_some()
     }
 
-    /// Waits until everything is said.
+    /// Waits until the message of a break is printed.
     pub(super) async fn finish(&mut self) {
         if let Some(asking) = self.asking.take() {
             let _ = asking.await;

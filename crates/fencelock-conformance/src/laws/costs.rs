@@ -10,7 +10,7 @@ use super::primitives::ended;
 use crate::counted::Cost;
 use crate::world::{Fault, Verdict, World, demand, name};
 
-/// So many wait, and then so many.
+/// The numbers of waiters whose costs are compared.
 const FEW: usize = 10;
 const MANY: usize = 1000;
 

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::schedules::{Attendant, News, Schedule};
 use crate::world::{Fault, PATIENCE, Verdict, World, demand, name, permits};
 
-/// A thousand who wait at once are all served, one after the other, in the order in which they came.
+/// A thousand concurrent waiters are all served, one after the other, in the order of their arrival.
 pub async fn a_thousand_waiters_are_all_served_in_order(world: World) -> Verdict {
     world.client().await?.needs_order()?;
     let (job, mut clients) = (name("job")?, Vec::new());
@@ -48,23 +48,24 @@ async fn next_granted(world: &World, news: &mut mpsc::UnboundedReceiver<News>, e
     }
 }
 
-/// Of three hundred who take a permit each, two hundred hold one together, and each that gives up a place lets in the next one
-/// in the line; the contender for all permits is served last, and nothing is left.
+/// Of three hundred contenders for a permit each, two hundred hold one together, and each that gives up a place lets in the
+/// next one in the line; the contender for all permits is served last, and nothing is left.
 pub async fn three_hundred_share_two_hundred_permits_in_order(world: World) -> Verdict {
     let mut line = vec![permits(1, 200); 300];
     line.push(permits(200, 200));
     serve(&world, "seats", &line, 200).await
 }
 
-/// Hundreds of readers hold together, behind each writer those up to the next one; all are served, and nothing is left.
+/// Hundreds of readers hold together: behind each writer, the readers before the next writer. all are served, and
+/// nothing is left.
 pub async fn hundreds_of_readers_hold_together_between_writers(world: World) -> Verdict {
     let (reader, writer) = (Claim::READER, Claim::WRITER);
     let line = [vec![reader; 70], vec![writer], vec![reader; 70], vec![writer], vec![reader; 60]].concat();
     serve(&world, "page", &line, 70).await
 }
 
-/// Lets all of them queue, and leave by chance, holders mostly. After every step exactly those hold the lock whom the rule
-/// admits; so many do at first.
+/// Lets all of them queue, and leave by chance, holders mostly. After every step exactly the contenders that the rule
+/// admits hold the lock; so many do at first.
 async fn serve(world: &World, text: &str, line: &[Claim], at_first: usize) -> Verdict {
     let client = world.client().await?;
     client.needs_order()?;
@@ -105,9 +106,9 @@ fn seeded(world: &World, fault: &Fault) -> Fault {
 /// The tokens seen. A sole holder has a higher one than all before it, and all after it have higher ones.
 #[derive(Default)]
 struct Tokens {
-    /// Of those that held together.
+    /// The tokens of contenders that held together.
     seen: Vec<FencingToken>,
-    /// Of the last one that held alone.
+    /// The token of the last contender that held alone.
     alone: Option<FencingToken>,
 }
 

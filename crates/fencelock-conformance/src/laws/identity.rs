@@ -1,4 +1,4 @@
-//! Requests and places: the same is the same, and what is gone stays gone.
+//! Requests and places: a repeated request finds its place, and a place that is gone stays gone.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ pub async fn leaving_is_repeatable_and_gives_up_one_incarnation_only(world: Worl
     release(new).await
 }
 
-/// A withdrawal undoes a request whatever had become of it, and may be repeated.
+/// A withdrawal undoes a request in any state, and may be repeated.
 pub async fn a_withdrawn_request_leaves_nothing(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     let never = a.entry(&job, world.whole);

@@ -49,7 +49,7 @@ pub async fn no_rival_is_granted_beside_what_still_runs_when_its_time_is_up(worl
     Ok(())
 }
 
-/// A client that refuses to wait behind a number of waiters is not refused because of those who have left.
+/// A client with a limit of waiters is not refused because of waiters that have left.
 pub async fn who_left_is_not_counted_among_the_waiters(world: World) -> Verdict {
     let (holds, leaves, stays) = (world.user().await?, world.user().await?, world.user().await?);
     if holds.capability().order == Order::None {

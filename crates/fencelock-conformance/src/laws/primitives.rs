@@ -62,7 +62,7 @@ pub async fn a_reader_that_never_leaves_costs_writers_their_patience_and_others_
 
 /// A holder with a limited hold only loses its lock then, and its waiter is served.
 pub async fn the_limit_of_a_hold_ends_the_wait_for_one_that_never_leaves(world: World) -> Verdict {
-    // The lock of one that does not let go is given back by the margin.
+    // The lock of a holder that keeps it past its limit is given back by the margin.
     let (stays, waits) = (world.user_with(|options| options.margin(IMPATIENCE)).await?, world.user().await?);
     shares(&stays)?;
     let page = name("page")?;
@@ -74,7 +74,7 @@ pub async fn the_limit_of_a_hold_ends_the_wait_for_one_that_never_leaves(world: 
     Ok(())
 }
 
-/// A reader, a writer or a permit that cannot be had at once is refused with who has it, and nothing is left of the try.
+/// A try for a reader, a writer or a permit that is not free names the holder, and leaves nothing.
 pub async fn whoever_only_tries_is_told_who_holds_and_leaves_nothing(world: World) -> Verdict {
     let (holds, tries) = (world.user().await?, world.user().await?);
     needs_permits(&holds.capability())?;
@@ -242,7 +242,7 @@ pub(super) async fn ended<T>(world: &World, task: JoinHandle<T>) -> Verdict<T> {
     ended.map_err(|panicked| Fault::Broken(format!("a client panicked: {panicked}")))
 }
 
-/// The refusal of one who must be refused as busy.
+/// The error of a try that must be refused as busy.
 fn taken(refused: Option<Error>) -> Verdict<Error> {
     match refused {
         Some(refused) if refused.kind() == ErrorKind::Busy => Ok(refused),

@@ -395,7 +395,7 @@ fn race(world: &World, inside: &AtomicUsize, last: &AtomicU64) -> Verdict {
     let races = async {
         let client = world.client().await?;
         let verdict = sections(&client, world.whole, inside, last).await;
-        // Also after a failure, so that the others need not wait for us.
+        // Closed after a failure, too, so that the others need not wait for this client.
         client.session().close().await?;
         verdict
     };

@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 
 use crate::world::{Client, Fault, GLANCE, PATIENCE, Verdict, World, demand, name, permits, poll_times, release};
 
-/// A waiter is notified of its grant within the bound, whatever kind of claim it waits for, from the same process or not.
+/// A waiter with any kind of claim is notified of its grant within the bound, from the same process or another one.
 pub async fn next_returns_within_its_bound_of_the_grant(world: World) -> Verdict {
     let (a, b) = (world.client().await?, world.client().await?);
     let mut pairs = vec![(Claim::MUTEX, Claim::MUTEX)];

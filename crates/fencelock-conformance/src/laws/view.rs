@@ -36,7 +36,8 @@ pub async fn the_queue_tells_who_holds_and_who_waits(world: World) -> Verdict {
     Ok(())
 }
 
-/// A queue is read page by page, and in short: its head, how many are in it, and where those stand who ask.
+/// A queue is read page by page, and in short: its head, its length, and the positions of the requests that are asked
+/// for.
 pub async fn a_queue_is_read_by_pages_and_in_short(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     shows(&b, &job, &[], a.entry(&job, world.whole).id).await?;

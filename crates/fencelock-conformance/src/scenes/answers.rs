@@ -13,7 +13,7 @@ use fencelock::{ErrorKind, Name};
 use super::{LOCK, LOOK_AGAIN, PATIENCE, Stage, contenders, mutex, now, pass, release, until_contenders};
 use fencelock_lab::Outage;
 
-/// How many cuts there are besides those between two fields.
+/// The number of cuts at random bytes, in addition to the cuts between two fields.
 const CUTS: usize = 24;
 
 pub(super) fn an_answer_cut_at_any_byte_leaves_one_place_or_none(stage: &Stage) {

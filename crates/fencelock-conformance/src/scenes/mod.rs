@@ -90,8 +90,7 @@ pub fn scenes() -> &'static [Scene] {
 
 /// Plays the scene `name`.
 ///
-/// # Panics
-/// When what it shows is not so, or when the site cannot do what it needs.
+/// # Panics When the store breaks the promise of the scene, or when the site lacks a fault that the scene needs.
 pub fn play(name: &str, stage: &Stage) {
     let Some(scene) = scenes().iter().find(|scene| scene.name == name) else { panic!("there is no scene {name}") };
     for need in scene.needs {
@@ -119,7 +118,7 @@ impl AsRef<Self> for Stage {
 }
 
 /// A `#[test]` for every scene: `scenes!(factory)`, where `factory()` makes a [`Stage`], or something that holds one
-/// ([`AsRef`]) together with what has to stay as long.
+/// ([`AsRef`]) together with other values that must live as long.
 #[macro_export]
 macro_rules! scenes {
     ($factory:expr) => {
@@ -140,13 +139,13 @@ macro_rules! __scene_tests {
     };
 }
 
-/// How long a scene waits for what must come, on a machine whose disk is busy, too: a server that has to write waits for it.
+/// How long a scene waits for an event that must come. A server that writes waits for a busy disk, too.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// How many sessions of the site those live for whose end is no part of a scene: a busy machine may keep a short one from being
-/// renewed in time.
+/// The length of a session whose end is no part of a scene, in sessions of the site: a busy machine may renew a short one too
+/// late.
 const LONG: u32 = 3;
 
 /// The lock that all scenes are about.

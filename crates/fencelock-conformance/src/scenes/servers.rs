@@ -5,8 +5,8 @@ use fencelock::GuardState;
 use super::{LOOK_AGAIN, Stage, mutex, now, pass, release, rival, until_contenders};
 use fencelock_lab::Outage;
 
-/// How many sessions of the site those of the two clients live for: an election, and the way to another server, are to fit into
-/// one on a busy machine too.
+/// The length of the two clients' sessions, in sessions of the site: an election, and the way to another server, are to fit
+/// into one on a busy machine too.
 const SESSIONS: u32 = 2;
 
 pub(super) fn a_held_lock_outlives_its_leader(stage: &Stage) {

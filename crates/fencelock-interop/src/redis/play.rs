@@ -165,7 +165,7 @@ impl Game<'_> {
         self.pair.turn(&lock.name)
     }
 
-    /// fencelock breaks the holder's grant: the waiter has it, and keeps it when the one that had it lets go.
+    /// fencelock breaks the holder's grant: the waiter is granted, and keeps the lock when the broken holder releases.
     fn breaks(&mut self) -> Result<()> {
         let Some(ours) = self.ours().filter(|_| self.is_one_key()) else { return Ok(()) };
         let lock = self.fresh();

@@ -15,7 +15,7 @@ struct Version {
     number: &'static str,
     /// The registry's name for it.
     package: &'static str,
-    /// Tests of what this version, or this build of it, does not have.
+    /// Tests of features that this version, or this build of it, lacks.
     without: &'static [&'static str],
 }
 
@@ -26,9 +26,9 @@ struct ServerKind {
     needs: &'static [Need],
     /// The variable that tells the test bed where the server is.
     variable: &'static str,
-    /// Brings a package into an empty directory; says what the variable is to hold.
+    /// Puts a package into an empty directory, and returns the value for the variable.
     get: fn(&str, &Path) -> Result<PathBuf>,
-    /// Test binaries, as cargo takes them, and how the names of those tests of them begin that are about the server.
+    /// Test binaries, as arguments of cargo, each with the prefixes of its tests that are about the server.
     tests: &'static [(&'static str, &'static [&'static str])],
 }
 

@@ -28,7 +28,7 @@ pub static KIND: Kind = Kind {
     shared: OnceLock::new(),
 };
 
-/// The same, where whoever administers the databases limits everything, as [`LIMITS`] says. A server of its own.
+/// PostgreSQL with an administrator's limits on every connection ([`LIMITS`]), on a server of its own.
 pub static LIMITED: Kind = Kind {
     scheme: "postgres",
     other_schemes: &[],
@@ -52,7 +52,7 @@ pub static POOLED: Kind = Kind {
     shared: OnceLock::new(),
 };
 
-/// The power stays on in a test, and waiting for the disk is most of a test's time.
+/// A test has no power cut, and would spend most of its time in waiting for the disk.
 fn start() -> io::Result<Box<dyn crate::server::Server>> {
     Ok(Box::new(quick()?))
 }

@@ -19,7 +19,7 @@ pub(super) struct Connection {
     ended: AtomicUsize,
 }
 
-/// Resets `stream`, so that the other side reads an error and not the end, whatever thread reads or writes it here.
+/// Resets `stream`, so that the other side reads an error and not the end, even if a thread reads or writes it here.
 pub(super) fn reset(stream: &TcpStream) {
     // Wakes its reader, since some kernels refuse to disconnect a socket with a waiting reader.
     let _ = stream.shutdown(Shutdown::Read);

@@ -54,7 +54,7 @@ impl Cluster {
         wait("the nodes know each other", || cluster.nodes.iter().all(knows_all))?;
         for (replica, primary) in cluster.nodes[PRIMARIES..].iter().zip(&cluster.nodes) {
             let id = primary.ask(&["CLUSTER", "MYID"])?.to_string();
-            // The replica refuses for as long as it does not know the primary by this id.
+            // The replica refuses the command until it knows the primary by this id.
             wait("a node becomes a replica", || replica.ask(&["CLUSTER", "REPLICATE", &id]).is_ok())?;
         }
         cluster.wait_until_whole()?;
@@ -94,7 +94,7 @@ impl Cluster {
         format!("t{}", DRAWN.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The node that serves a slot, as most nodes that answer say.
+    /// The node that serves a slot, by the vote of the nodes that answer.
     ///
     /// # Errors
     /// When none is named.
@@ -131,7 +131,7 @@ impl Cluster {
         Ok(slots)
     }
 
-    /// Moves a slot with all that is in it to another primary, as `redis-cli --cluster reshard` does.
+    /// Moves a slot with all its keys to another primary, as `redis-cli --cluster reshard` does.
     ///
     /// # Errors
     /// When a node refuses.

@@ -97,7 +97,7 @@ impl Hands {
         self.0.get_mut().write_all(&bytes)
     }
 
-    /// Waits for the next answer, or whatever else the server sends, for up to 20 s.
+    /// Waits for the next reply or message of the server, for up to 20 s.
     ///
     /// # Errors
     /// When there is none, or it cannot be read.

@@ -165,7 +165,7 @@ impl Server {
         self.restart()
     }
 
-    /// A backup of what it has.
+    /// A backup of the server's data.
     ///
     /// # Errors
     /// When it does not write one.

@@ -127,7 +127,7 @@ fn named(sentinel: &Server) -> io::Result<SocketAddr> {
     format!("{host}:{port}").parse().map_err(io::Error::other)
 }
 
-/// Whether what a Sentinel says of one server says that it is up, and of a replica that it is in sync.
+/// Whether a Sentinel's report of a server says that the server is up, and a replica in sync.
 fn is_well(about: &Reply) -> bool {
     let about = about.items();
     let value = |key: &str| Some(about.get(about.iter().position(|word| word.to_string() == key)? + 1)?.to_string());

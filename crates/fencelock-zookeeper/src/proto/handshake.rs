@@ -35,8 +35,8 @@ pub(crate) fn request(ticket: &SessionKey, timeout: Duration, seen: i64) -> Vec<
     frame.int(i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX));
     frame.long(ticket.id);
     frame.bytes(&ticket.password);
-    // Whether a read-only server may answer. With a session to continue: no, it shall hang up, and another be tried. Without one: yes,
-    // since the answer says what the server is, and a closed connection would not; the session is not used.
+    // Whether a read-only server may answer. With a session to continue, no: the server hangs up, and the client tries another one.
+    // Without a session, yes: the reply names the server's kind, which a closed connection would not; the session is not used.
     frame.bool(ticket.id == 0);
     let length = super::codec::length(frame.len() - 4);
     frame[..4].copy_from_slice(&length.to_be_bytes());

@@ -10,7 +10,7 @@ use crate::node::Stat;
 
 /// The number of what is no operation: an error, or the end.
 const NONE: i32 = -1;
-/// In the place of an error where there is none, as clients send it.
+/// The code that clients send in place of an error.
 const NO_ERROR: i32 = -1;
 /// The operation, whether it is the end, and an error.
 const HEADER: usize = 4 + 1 + 4;

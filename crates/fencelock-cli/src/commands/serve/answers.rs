@@ -38,7 +38,7 @@ const PAGE: [(&str, &str, &str); 3] = [
     ("/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
 ];
 
-/// Of how many locks the records of breaks are read, at most.
+/// The most locks whose records of breaks are read.
 const WATCHED: usize = 100;
 
 /// How many locks are listed at once, at most.
