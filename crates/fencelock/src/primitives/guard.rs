@@ -44,7 +44,7 @@ pub type AnyGuard = Guard<Any>;
 struct Share {
     hold: Arc<Hold>,
     given_up: AtomicBool,
-    /// Lent to a body, and never counted: the hold does not end with it.
+    /// Lent to a body, and never counted: the end of a lent guard does not end the hold.
     lent: bool,
     lifeline: Arc<Lifeline>,
     /// Open for as long as the lock is held.
@@ -326,7 +326,7 @@ impl<K> Guard<K> {
 }
 
 impl Share {
-    /// Ends its part; returns whether the hold ends with it. A lent guard has no part.
+    /// Ends this guard's share; returns whether the hold ends with it. A lent guard has no share.
     fn gives_back(&self) -> bool {
         let has_part = || !self.given_up.swap(true, Ordering::AcqRel);
         !self.lent && if has_part() { self.hold.unshare() } else { self.hold.is_unshared() }

@@ -27,7 +27,7 @@ use crate::time::Moment;
 pub(super) struct Lock {
     pub(super) client: Client,
     pub(super) wish: Wish,
-    /// Said by every acquire: an option that is not valid.
+    /// The error of every acquire: an option that is not valid.
     fault: Option<Cow<'static, str>>,
     on_outage: OnOutage,
     needs_token: bool,
@@ -214,7 +214,7 @@ impl Lock {
 
     /// Asks the store, if the breaker lets it.
     pub(super) async fn in_store<K: 'static>(&self, claim: Claim, wait: Wait) -> Result<Guard<K>> {
-        // A cycle may never wait for anything: other tasks of the thread get their turn here, before any request.
+        // A cycle of acquires may never wait for anything, so other tasks of the thread get their turn here, before any request.
         tokio::task::coop::consume_budget().await;
         self.client.engine().spawner.check_place()?;
         let pass = match self.client.circuit().map(|circuit| circuit.admit()).transpose() {
@@ -245,7 +245,7 @@ impl Lock {
         if is_inline && let Some(acquired) = (&mut work).now_or_never() {
             return acquired.map(Guard::in_span);
         }
-        // A probe keeps all others from the store, and so waits for no poll of its caller.
+        // A probe blocks all other acquires, so it runs without polls of its caller.
         let asked = if is_probe { Left(engine.spawner.run_apart(work)) } else { Right(engine.spawner.run(work)) };
         asked.await.map(Guard::in_span)
     }

@@ -64,20 +64,20 @@ pub(crate) struct Sticky {
     locks: Weak<StickyLocks>,
     /// In nanoseconds.
     keep: AtomicU64,
-    /// Of the section that holds the lock or asks for it.
+    /// The turn of the section that holds the lock or asks for it.
     turn: Arc<Semaphore>,
-    /// The section in turn met an outage: the others send requests of their own, or they would fail one after the other.
+    /// The section in turn met an outage. The others then send requests of their own; otherwise they would fail one after the other.
     outage: Arc<Notify>,
     state: Mutex<KeptGrant>,
 }
 
 #[derive(Default)]
 struct KeptGrant {
-    /// How many grants there were.
+    /// The number of grants so far.
     grants: u64,
     /// The present grant, while it may be kept: no waiter is known.
     current: Option<u64>,
-    /// How many sections it may have yet.
+    /// The number of sections that this grant may still have.
     sections: u64,
     /// Between two sections: the place, and until when it is kept.
     kept: Option<(Arc<Hold>, Moment)>,
@@ -113,7 +113,7 @@ impl Sticky {
                 () = clock.sleep_until(until) => Ok(None),
             }
         };
-        // On a task of the engine a wait with a limit ends in time although its caller does not poll it, and no turn stays with it.
+        // On a task of the engine, a wait with a limit ends in time even without polls of its caller, and keeps no turn.
         let turn = if until == Moment::NEVER { waits.await } else { engine.spawner.run_apart(waits).await };
         turn.ok().flatten()
     }

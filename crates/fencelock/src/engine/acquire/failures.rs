@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::store::{Loss, RequestId};
 use crate::time::Moment;
 
-/// The failures since the last success: of most acquires none.
+/// The failures since the last success; most acquires have none.
 #[derive(Default)]
 pub(super) struct Failures(Option<Box<Streak>>);
 
@@ -28,7 +28,7 @@ impl Failures {
         (streak.count, streak.first)
     }
 
-    /// Begins anew where the latest one is longer ago than that.
+    /// Begins a new streak if the latest failure is longer ago than `quiet`.
     pub(super) fn forget_after(&mut self, quiet: Duration, now: Moment) {
         if self.0.as_ref().is_some_and(|streak| now.since(streak.latest) > quiet) {
             *self = Self::default();
@@ -51,7 +51,7 @@ impl Failures {
 }
 
 impl Acquire {
-    /// A place that went away, alone or with its session, is entered anew at once; if that is all that ever happens, with pauses, and not for ever.
+    /// A place went away, alone or with its session: enters again at once, after repeated losses with pauses, and not for ever.
     pub(super) async fn went_away(&mut self, cause: Loss) -> Result<()> {
         let was_removed = cause == Loss::Removed;
         let message = match was_removed {
@@ -60,7 +60,7 @@ impl Acquire {
         };
         let error = Error::new(ErrorKind::Lost, "acquire", message).with("cause", cause).retryable();
         let now = self.engine.clock.now();
-        // A place that was there for a while begins a new streak: entries that are farther apart are rarer than pauses would make them.
+        // A place that lived for a while begins a new streak: such entries are rarer than pauses would make them.
         self.in_vain.forget_after(self.engine.retry.longest_pause * 2, now);
         let (count, since) = self.streak().another(now);
         let error = if count > 1 { self.pause_after((count - 1, since), error).await? } else { error };
@@ -75,13 +75,13 @@ impl Acquire {
     }
 
     pub(super) fn succeeded(&mut self) {
-        // A store that answers on the caller's own thread has no request in time.
+        // A store that answers on the caller's thread has no timed request.
         self.engine.was_answered(true);
         self.is_answered = true;
         self.failures = Failures::default();
     }
 
-    /// An answer to another request of the client since the first failure ends the failures of a quiet waiter.
+    /// Ends the failures of a quiet waiter if another request of the client had an answer since the first failure.
     pub(super) fn forget_what_passed(&mut self) {
         if self.failures.first().is_some_and(|first| self.engine.contact.last_answer() > first) {
             self.failures = Failures::default();
@@ -96,7 +96,7 @@ impl Acquire {
         if self.is_late() { Err(self.timed_out(mine).await) } else { Ok(()) }
     }
 
-    /// Pauses after that many failures since then, until the limit at most, and returns the last one; fails if no retry helps any more.
+    /// Pauses after `count` failures since `first`, until the limit at most, and returns the last error; fails if no retry helps any more.
     pub(super) async fn pause_after(&self, (count, first): (u32, Moment), error: Error) -> Result<Error> {
         let now = self.engine.clock.now();
         let is_spent = now.since(first) >= self.engine.retry.give_up_after;

@@ -22,8 +22,8 @@ impl Acquire {
             .retryable()
     }
 
-    /// Pauses before another entry into the queue. Returns the error for a single try, and when grants have come too late for as long as other
-    /// failures may last. A wait that lasted longer than that before another late grant begins anew.
+    /// Pauses before another entry into the queue. Returns the error for a single try, and once grants have come too late for as long as
+    /// other failures may last. A longer wait before another late grant begins a new streak.
     pub(super) async fn came_late(&mut self, error: Error) -> Result<()> {
         if !self.wish.queues() {
             return Err(error.with("name", &self.wish.name));

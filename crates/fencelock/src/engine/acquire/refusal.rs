@@ -59,11 +59,11 @@ impl Acquire {
         self.engine.told(look, until).await
     }
 
-    /// Whether the store has answered nothing to this client for a request deadline by the end of this wait.
+    /// Whether the store, by the end of this wait, has sent this client no answer for a request deadline.
     pub(super) fn is_silent(&self) -> bool {
         self.is_silent_since(match self.is_answered {
             false => self.started,
-            // The look has no answer either. After a pause of the whole process it had no time for one.
+            // The look has no answer either; after a pause of the whole process it had no time for one.
             true if self.is_overdue() => Moment::NEVER,
             true => Moment::ORIGIN,
         })
@@ -85,7 +85,7 @@ impl Acquire {
     /// The store was silent or refused, so that the holder is unknown.
     fn outage(&self, cause: Option<Error>) -> Error {
         let message = match cause {
-            // Alone, as an error without a retry is; an error of another kind is only the cause of the silence.
+            // A try returns this error alone; an error of another kind is only the cause of the silence.
             Some(last) if last.is_outage() && !self.wish.queues() => return last.with("name", &self.wish.name),
             Some(_) => "the store could not be used before the time was up",
             None => "the store did not answer before the time was up",
@@ -124,7 +124,7 @@ impl Acquire {
     }
 }
 
-/// Whether the store, or the way to it, refused. Other errors say that no answer came, or that another request was in the way.
+/// Whether the store, or the network, refused. Other errors mean that no answer came, or that another request was in the way.
 fn is_refusal(error: &Error) -> bool {
     match error.kind() {
         ErrorKind::Unreachable => error.outcome() == Outcome::NotApplied,

@@ -21,7 +21,7 @@ pub(super) enum Phase {
 
 use Phase::{GivenUp, Held, Leaving, Left, Lost};
 
-/// Before the number of a loss.
+/// The offset of a loss's number.
 const LOST: u8 = 4;
 
 impl Phase {
@@ -45,7 +45,7 @@ impl Phase {
         }
     }
 
-    /// Whether nothing comes after it.
+    /// Whether this phase is final.
     pub(super) fn is_end(self) -> bool {
         matches!(self, Left | Lost(_))
     }
@@ -96,7 +96,7 @@ impl Current {
         self.go_on(|phase| (phase == GivenUp).then_some(Leaving)) == Err(Leaving)
     }
 
-    /// No request that leaves the place can have worked after all.
+    /// The request was not sent, so no request that leaves the place can have worked.
     pub(super) fn not_sent(&self) {
         let _ = self.go_on(|phase| (phase == Leaving).then_some(GivenUp));
     }

@@ -86,7 +86,7 @@ impl Hold {
         }
     }
 
-    /// `None` when it was left before. Retries for one request deadline, as often as another try can help.
+    /// Leaves the place; `None` if it was left before. Retries for one request deadline, while another try can help.
     async fn leave(&self) -> Result<Option<Left>> {
         let mut slot = self.place.lock().await;
         let Some(place) = slot.as_mut() else { return Ok(None) };
