@@ -91,7 +91,7 @@ fn table(
 /// A row for each place and figure: of each contestant the median, and the least and the most of the rounds.
 pub(crate) fn defaults(measured: &Measured) -> Table {
     let mut table =
-        Table::new(&["what users get", "nothing set", "`Io::CurrentRuntime`", "floor", "Python's `filelock`"]);
+        Table::new(&["figures for users", "nothing set", "`Io::CurrentRuntime`", "floor", "Python's `filelock`"]);
     let whats = |row: &&Row| {
         row.contestant == Own
             && matches!(

@@ -69,7 +69,7 @@ impl Network {
     /// The name in a table.
     pub(crate) const fn title(self) -> &'static str {
         match self {
-            Self::OneCore => "one core",
+            Self::OneCore => "same core",
             Self::Loopback => "loopback",
             Self::Delay => "2 ms each way",
         }

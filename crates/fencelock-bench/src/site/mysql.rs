@@ -41,7 +41,7 @@ impl Site for Mysql {
     fn describe(&self) -> Result<Option<String>> {
         let version = self.server.sql("SELECT VERSION()")?;
         let flushes = "`innodb_flush_log_at_trx_commit=1`";
-        Ok(Some(format!("one MariaDB {} that writes to the disk what it says ({flushes})", version.trim())))
+        Ok(Some(format!("MariaDB {}, which syncs each commit to the disk ({flushes})", version.trim())))
     }
 
     fn servers(&self) -> Vec<SocketAddr> {

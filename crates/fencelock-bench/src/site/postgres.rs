@@ -34,7 +34,7 @@ impl Postgres {
 impl Site for Postgres {
     fn describe(&self) -> Result<Option<String>> {
         let version = self.server.sql("postgres", "SHOW server_version")?;
-        Ok(Some(format!("one PostgreSQL {} that writes to the disk what it says (`fsync` on)", version.trim())))
+        Ok(Some(format!("PostgreSQL {}, which syncs each commit to the disk (`fsync` on)", version.trim())))
     }
 
     fn servers(&self) -> Vec<SocketAddr> {

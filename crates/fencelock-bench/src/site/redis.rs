@@ -44,7 +44,7 @@ impl Site for Redis {
     fn describe(&self) -> Result<Option<String>> {
         let version = self.servers[0].info("redis_version").context("INFO tells no version")?;
         Ok(Some(match self.servers.len() {
-            1 => format!("one Redis {version} that keeps nothing on the disk"),
+            1 => format!("Redis {version}, which keeps nothing on the disk"),
             masters => format!("{masters} such masters for `redlock:`"),
         }))
     }

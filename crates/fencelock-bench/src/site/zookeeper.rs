@@ -42,7 +42,9 @@ impl Site for ZooKeeper {
         let words = self.ensemble.server(0).word("srvr").context("srvr")?;
         let version = words.split_once("version: ").map_or("?", |(_, rest)| rest);
         let version = version.split(['-', ',']).next().unwrap_or_default();
-        Ok(Some(format!("one ZooKeeper {version} with its defaults (every transaction is synced to the disk)")))
+        Ok(Some(format!(
+            "ZooKeeper {version}, a single server with its defaults (every transaction is synced to the disk)"
+        )))
     }
 
     fn keep(&self, cores: &[usize]) -> Result<()> {

@@ -25,13 +25,13 @@ struct Row {
     hand_over: Place,
 }
 
-const DEFAULTS: &str = "What users get";
+const DEFAULTS: &str = "Figures for users";
 const DEFAULT: &str = "fencelock, I/O thread apart";
 
 /// A figure of the table for users, in its row, and the figure of `filelock`, where it takes part.
 const fn users(row: &'static str, filelock: bool) -> Place {
     let peer = if filelock { Some((row, "Python's `filelock`")) } else { None };
-    Place { section: DEFAULTS, table: "what users get", ours: (row, "nothing set"), peer }
+    Place { section: DEFAULTS, table: "figures for users", ours: (row, "nothing set"), peer }
 }
 
 /// A figure of a store's own section, and the peer's in the same column.
@@ -44,7 +44,7 @@ const fn beside(section: &'static str, table: &'static str, column: &'static str
 const ROWS: [Row; 5] = [
     Row {
         title: "`memory:`",
-        peer: "nobody",
+        peer: "none",
         cycle: users("`memory:`: cycle, µs", false),
         hand_over: users("`memory:`: hand-over, 100 waiters, µs", false),
     },
@@ -108,11 +108,11 @@ fn figure(text: &str, place: &Place, (label, column): (&str, &str)) -> Result<Op
 
 /// The rows as a table.
 fn table(text: &str) -> Result<String> {
-    let mut table = "| µs | acquire and release, nobody else about | the peer | hand-over, 100 waiters | the peer |\n|---|---:|---:|---:|---:|\n".to_owned();
+    let mut table = "| µs | acquire and release, uncontended | the peer | hand-over, 100 waiters | the peer |\n|---|---:|---:|---:|---:|\n".to_owned();
     for Found { row, cycle, hand_over } in found(text)? {
         let said = |figure: Option<String>| figure.unwrap_or_else(|| "–".to_owned());
         let title =
-            if row.peer == "nobody" { row.title.to_owned() } else { format!("{}, beside {}", row.title, row.peer) };
+            if row.peer == "none" { row.title.to_owned() } else { format!("{} (peer: {})", row.title, row.peer) };
         let cells = [cycle.0, cycle.1, hand_over.0, hand_over.1].map(said);
         let _ = writeln!(table, "| {title} | {} |", cells.join(" | "));
     }
