@@ -29,7 +29,7 @@ func recipe(conn *zk.Conn, kind, parent, name string) (workloads.Lock, error) {
 		// One parent, nothing but the key before the number, and every child a contender.
 		return &sequence{queue: queue{conn, parent}, parent: parent, prefix: name, match: all, number: lastTen}, nil
 	case "own":
-		// The same for several keys: who begins with another one is none.
+		// The same for several keys: a node that begins with another key is no contender.
 		return &sequence{queue: queue{conn, parent}, parent: parent, prefix: name, match: beginning(name), number: lastTen}, nil
 	}
 	return nil, fmt.Errorf("no such recipe: %s", kind)
@@ -59,7 +59,7 @@ func (l *library) Acquire() error { return l.lock.Lock() }
 func (l *library) Release() error { return l.lock.Unlock() }
 
 // sequence is ZooKeeper's lock recipe as programs write it themselves: an ephemeral sequential node, then waiting for
-// the one before. What tells them apart is whose nodes they count, and how they read a node's number.
+// the one before. Programs differ in the nodes that they count, and in how they read a node's number.
 type sequence struct {
 	queue
 	parent, prefix string

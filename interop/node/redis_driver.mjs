@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 
-// The packages are where they were installed, and not beside this file.
+// The packages are where they were installed, and not next to this file.
 const home = process.env.FENCELOCK_NODE_HOME;
 const require = createRequire(`${home}/`);
 const Redis = require("ioredis");
@@ -48,7 +48,7 @@ let inTime;
 
 async function semaphore(Lock, where, key, waitMs) {
   const acquireTimeout = waitMs < 0 ? FOREVER_MS : waitMs;
-  // Unless it is told what to do, it ends the process when its lock is lost.
+  // By default the library ends the process when its lock is lost.
   const lock = new Lock(where, key, { lockTimeout: ttlMs, acquireTimeout, onLockLost: () => {} });
   try {
     await lock.acquire();
@@ -76,7 +76,7 @@ async function addOne(file) {
     throw fault.code === "EEXIST" ? new Error("two holders at once") : fault;
   }
   const number = Number(readFileSync(file, "utf8"));
-  // Whoever else believes to hold the lock gets its chance here.
+  // Another client that believes to hold the lock gets its chance here.
   await sleep(1);
   writeFileSync(file, String(number + 1));
   unlinkSync(occupied);

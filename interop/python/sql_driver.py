@@ -69,7 +69,7 @@ class Tutorial(Waiting):
                     raise RuntimeError("the lock was not ours any more")
                 return
             except pymysql.err.OperationalError as fault:
-                # Undone in favour of somebody else.
+                # Rolled back in favour of another client.
                 if fault.args[0] != 1213:
                     raise
         raise RuntimeError("the release was undone ten times")

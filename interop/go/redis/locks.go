@@ -13,10 +13,10 @@ import (
 	"github.com/go-redsync/redsync/v4"
 )
 
-// forever is longer than anybody waits.
+// forever is longer than any test waits.
 const forever = 24 * time.Hour
 
-// mutex is redsync's with its defaults, but that it waits without limit, and for its time to live.
+// mutex is redsync's with its defaults, except for its time to live and a wait without limit.
 type mutex struct {
 	mutex   *redsync.Mutex
 	refused atomic.Bool
@@ -54,7 +54,7 @@ func (m *mutex) Release() error {
 	return err
 }
 
-// Queued sees no queue, because there is none: who was refused waits.
+// Queued sees no queue, because there is none: a refused try is a waiter.
 func (m *mutex) Queued() (int, error) { return queued(&m.refused) }
 
 // lock is bsm/redislock's, which does not try again by itself: every 0.1 s.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Patient is a lock that can be told how long to wait.
+// Patient is a lock with a limit for its wait.
 type Patient interface {
 	AcquireWithin(wait time.Duration) (bool, error)
 }
@@ -130,7 +130,7 @@ func (o *Orders) count(words []string) (string, error) {
 	return "done", nil
 }
 
-// addOne loses counts, and says so, when two do it at once.
+// addOne loses counts, and reports that, when two clients call it at once.
 func addOne(file string) error {
 	occupied := file + ".occupied"
 	mark, err := os.OpenFile(occupied, os.O_CREATE|os.O_EXCL, 0o644)
@@ -157,7 +157,7 @@ func addOne(file string) error {
 	return os.Remove(occupied)
 }
 
-// acquireWithin waits at most that long; without limit if wait is negative. A lock that cannot be told to give up is
+// acquireWithin waits at most that long; without limit if wait is negative. A lock without a limit of its own is
 // given back at once when it comes too late.
 func acquireWithin(l Lock, wait time.Duration) (bool, error) {
 	if wait < 0 {

@@ -1,4 +1,4 @@
-// Package workloads is what a benchmark measures, with all times taken in here.
+// Package workloads has the loops that a benchmark measures, and takes all times.
 package workloads
 
 import (
@@ -20,7 +20,7 @@ const warmWaiters = 32
 type Lock interface {
 	Acquire() error
 	Release() error
-	// Queued is how many are known to contend for it; one more once somebody has come who waits.
+	// Queued is the number of known contenders, which rises by one when a waiter has arrived.
 	Queued() (int, error)
 }
 
@@ -42,7 +42,7 @@ func New(recipe Recipe, log string) *Workloads {
 	return &Workloads{recipe: recipe, log: log}
 }
 
-// sections are three numbers per time that somebody had the lock, or the fault that ended them.
+// sections are three numbers for each hold of the lock, or the fault that ended them.
 type sections struct {
 	numbers []int64
 	fault   error
@@ -143,7 +143,7 @@ func (w *Workloads) enter(index int64, hold bool) error {
 	}
 }
 
-// once takes the lock once; one that holds tells that it has it, and keeps it until the gate opens.
+// once takes the lock once; a holder reports that it has the lock, and keeps it until the gate opens.
 func once(l Lock, index int64, hold bool, gate, held chan struct{}) sections {
 	err := l.Acquire()
 	acquired := Now()
@@ -267,7 +267,7 @@ func (w *Workloads) wait(count int64) (string, error) {
 	return fmt.Sprintf("done before=%d after=%d", before, memory()), nil
 }
 
-// memory is how many bytes are resident once what is garbage has gone.
+// memory is the number of resident bytes after a collection of garbage.
 func memory() int64 {
 	runtime.GC()
 	statm, err := os.ReadFile("/proc/self/statm")

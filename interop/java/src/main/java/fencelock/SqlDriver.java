@@ -19,7 +19,7 @@ public final class SqlDriver {
         PrintStream answers = System.out;
         // A library that prints must not answer for us.
         System.setOut(System.err);
-        // Somewhere that is never in UTC.
+        // A zone that never has the time of UTC.
         TimeZone.setDefault(TimeZone.getTimeZone("America/New_York"));
         URI url = URI.create(args[0]);
         boolean isPostgres = url.getScheme().equals("postgres");

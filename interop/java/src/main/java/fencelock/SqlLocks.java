@@ -74,7 +74,7 @@ final class SqlLocks implements Recipe.Locks {
             run("INSERT INTO distributed_lock (lock_key, lock_value, expire_time) VALUES (?, ?, " + end + ")",
                     name, value, ttlMs / 1000);
         } catch (SQLException fault) {
-            // A duplicate, or undone in favour of somebody else.
+            // A duplicate, or rolled back in favour of another client.
             if (fault.getSQLState().startsWith("23") || fault.getSQLState().startsWith("40")) {
                 return null;
             }
