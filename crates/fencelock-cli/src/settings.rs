@@ -156,7 +156,7 @@ impl Chosen {
             return Ok(());
         }
         let message = format!(
-            "memory: (from {}) is the memory of one process, so that it locks nobody else out: name another store, as `fencelock stores` lists them",
+            "memory: (from {}) is the memory of one process, so that it locks no other process out: name another store, as `fencelock stores` lists them",
             self.origin
         );
         Err(Failure::new(code::USAGE, message))

@@ -53,7 +53,7 @@ fn one(text: &str) -> Result<Server, String> {
             None => (text, Some(None)),
         },
     };
-    let Some(port) = port else { return Err(format!("{text:?} goes on after its bracket")) };
+    let Some(port) = port else { return Err(format!("{text:?} continues after its bracket")) };
     if host.is_empty() {
         return Err("a host is empty".to_owned());
     }

@@ -280,9 +280,9 @@ impl Release {
             let message = format!("{why} {} in {}: nothing was given back", self.name, chosen.shown());
             Err(Failure::new(NOTHING, message))
         };
-        let Some(client) = client else { return nothing("nobody holds".to_owned()) };
+        let Some(client) = client else { return nothing("no client holds".to_owned()) };
         let held = holders(&client, &self.name).await.map_err(|error| error.with("store from", &chosen.origin))?;
-        let Some(holder) = held.first() else { return nothing("nobody holds".to_owned()) };
+        let Some(holder) = held.first() else { return nothing("no client holds".to_owned()) };
         let keeper = Keeper::of(&client, &self.name, holder);
         let is_meant = |keeper: &Keeper| self.pid.map_or_else(|| keeper.is_around_us(), |pid| keeper.kept_for == pid);
         let Some(keeper) = keeper.filter(is_meant) else {

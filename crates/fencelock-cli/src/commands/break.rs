@@ -50,7 +50,7 @@ pub(crate) struct Break {
 impl Break {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         if !self.yes && !io::stdin().is_terminal() {
-            return Err(Failure::new(code::USAGE, "nobody can be asked here: give --yes to break the lock"));
+            return Err(Failure::new(code::USAGE, "there is no terminal to ask on: give --yes to break the lock"));
         }
         let (chosen, client) = store.connect_to_look(true, std::slice::from_ref(&self.name)).await?;
         let Some(client) = client else {
@@ -120,7 +120,7 @@ impl Break {
 
     fn nobody(&self, chosen: &Chosen) -> Failure {
         let with = self.token.as_ref().map_or_else(String::new, |token| format!(" with the token {token}"));
-        Failure::new(NOTHING, format!("nobody holds {}{with} in {}: nothing was broken", self.name, chosen.shown()))
+        Failure::new(NOTHING, format!("no client holds {}{with} in {}: nothing was broken", self.name, chosen.shown()))
     }
 }
 

@@ -89,10 +89,10 @@ impl Show {
         if shown.queued == 0 && !shown.beside.is_empty() {
             writeln!(
                 io::stdout().lock(),
-                "nobody is in the queue of {name}, and other clients lock it in another way"
+                "no client is in the queue of {name}, and other clients lock it in another way"
             )?;
         } else if shown.queued == 0 {
-            writeln!(io::stdout().lock(), "nobody holds or waits for {name}")?;
+            writeln!(io::stdout().lock(), "no client holds or waits for {name}")?;
         } else {
             print_table(&QUEUE_HEADS, shown.contenders.iter().map(Shown::row))?;
             for contender in &shown.contenders {

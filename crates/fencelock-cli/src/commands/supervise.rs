@@ -164,7 +164,7 @@ impl<'a> Supervised<'a> {
                 Some(stopping) if stopping.holding => {
                     stopping.holding = false;
                     stopping.kill_at = stopping.kill_at.min(killed_then);
-                    self.told.tell(self.guard, Cause::Lost(loss), "the command was already told to end");
+                    self.told.tell(self.guard, Cause::Lost(loss), "the command was already asked to end");
                 }
                 Some(_) => {}
             }

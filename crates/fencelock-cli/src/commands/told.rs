@@ -108,7 +108,7 @@ fn now() -> impl std::fmt::Display {
 
 /// The breaker of this grant, a name and its token, as the store has it.
 async fn who_broke(client: Option<Client>, grant: Option<(Name, Option<FencingToken>)>) -> String {
-    const NOBODY: &str = "somebody whom the store does not name";
+    const NOBODY: &str = "a client that the store does not name";
     let (Some(client), Some((name, token))) = (client, grant) else { return NOBODY.to_owned() };
     let records = tokio::time::timeout(WHO, client.breaks(&name)).await;
     let record =

@@ -66,7 +66,7 @@ impl Top {
 
 async fn once(mut seen: watch::Receiver<Vec<Seen>>) -> Outcome<()> {
     let seen = seen.wait_for(|seen| seen.iter().all(|seen| seen.at.is_some())).await.map(|seen| seen.clone());
-    let seen = seen.map_err(|_| Failure::new(code::SOFTWARE, "nobody looks at the store any more"))?;
+    let seen = seen.map_err(|_| Failure::new(code::SOFTWARE, "the reader of the store has ended"))?;
     let failed = seen.iter().find_map(|seen| seen.error.as_ref());
     let failed = failed.map(|error| Failure::new(code::UNAVAILABLE, error.to_string()));
     if count(&seen) == 0
@@ -100,7 +100,7 @@ async fn on_a_terminal(mut seen: watch::Receiver<Vec<Seen>>) -> Outcome<()> {
         tokio::select! {
             changed = seen.changed() => match changed {
                 Ok(()) => {}
-                Err(_) => break Err(Failure::new(code::SOFTWARE, "nobody looks at the store any more")),
+                Err(_) => break Err(Failure::new(code::SOFTWARE, "the reader of the store has ended")),
             },
             key = keys.recv() => match key {
                 Some(Event::Key(key)) if ends(key, view.open.is_some()) => break Ok(()),

@@ -44,7 +44,7 @@ fn nothing_is_broken_that_nobody_holds() {
     let _holder = place.holder("job");
     let (code, said) = ended(&mut place.fencelock(&["break", "idle", "--reason", "why not", "--yes"]));
     assert_eq!(code, 1);
-    assert!(said.contains("nobody holds idle"), "{said}");
+    assert!(said.contains("no client holds idle"), "{said}");
     let wrong = ["break", "job", "--reason", "why not", "--yes", "--token", "1"];
     assert_eq!(ended(&mut place.fencelock(&wrong)).0, 1);
     assert_eq!(place.contenders("job").len(), 1);

@@ -100,6 +100,6 @@ fn in_a_default_directory_that_nobody_has_used_yet_nothing_is_held_and_nothing_i
         return;
     }
     assert_eq!(stdout(&home(&["ls", "--json"])), "[]\n");
-    assert!(stdout(&home(&["show", "job"])).starts_with("nobody holds or waits for job\n"));
+    assert!(stdout(&home(&["show", "job"])).starts_with("no client holds or waits for job\n"));
     assert!(!place.path(".local").exists());
 }

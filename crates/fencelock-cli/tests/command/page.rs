@@ -142,7 +142,7 @@ fn a_grant_is_broken_by_the_keyboard_after_the_token_was_given() {
     // The holder would end by itself if its stdin were closed.
     let _typed = holder.0.as_mut().unwrap().stdin.take();
     assert_eq!(holder.code(), 76);
-    browser.shows("queue-note", &["nobody holds or waits for job"]);
+    browser.shows("queue-note", &["no client holds or waits for job"]);
     let by = format!("by pid {}", served.running.pid());
     browser.shows("breaks", &["broken ", &format!("pid {holder_pid}"), &by, "stuck since noon"]);
     assert_eq!(browser.is("document.getElementById('break').open"), false);

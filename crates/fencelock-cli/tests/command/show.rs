@@ -41,7 +41,7 @@ fn an_idle_name_and_a_wrong_one_are_told_apart() {
     let place = Place::new();
     assert_eq!(ended(&mut place.run(&["job"], "true")).0, 0);
     let idle = output(&mut place.fencelock(&["show", "idle"]));
-    assert!(stdout(&idle).starts_with("nobody holds or waits for idle\n"), "{}", stdout(&idle));
+    assert!(stdout(&idle).starts_with("no client holds or waits for idle\n"), "{}", stdout(&idle));
     assert!(idle.status.success());
     let (code, text) = ended(&mut place.fencelock(&["show", "a//b"]));
     assert_eq!(code, 64);

@@ -193,7 +193,7 @@ async fn show(State(app): State<App>, Path(name): Path<String>, Query(of): Query
         if let Some(nobody) = seen.iter().filter(in_store).find_map(|seen| seen.broken.get(&name)) {
             return Json(nobody).into_response();
         }
-        return refused(StatusCode::NOT_FOUND, format!("nobody holds or waits for {name}"));
+        return refused(StatusCode::NOT_FOUND, format!("no client holds or waits for {name}"));
     };
     match (&locks[at].everybody, &locks[at].row.error) {
         (Some(everybody), _) => Json(everybody).into_response(),

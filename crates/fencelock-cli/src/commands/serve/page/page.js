@@ -174,7 +174,7 @@ async function showQueue() {
   if (shown !== chosen) return;
   const contenders = response.ok ? queue.contenders : [];
   const rest = response.ok && queue.queued > contenders.length ? `, the first ${contenders.length} shown` : '';
-  const held = queue.queued ? `${name}: ${queue.queued} in the queue${rest}` : `nobody holds or waits for ${name}`;
+  const held = queue.queued ? `${name}: ${queue.queued} in the queue${rest}` : `no client holds or waits for ${name}`;
   say($('queue-note'), response.ok ? held : queue.error);
   const breaks = response.ok ? queue.breaks.toReversed() : [];
   reconcile($('breaks'), breaks, (one) => `${one.at} ${one.token}`, (one) => {
