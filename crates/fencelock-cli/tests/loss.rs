@@ -58,7 +58,7 @@ fn a_lock_that_somebody_removed_is_told_as_that() {
     assert!(!stdout(&common::output(&mut removal)).is_empty());
     assert_eq!(
         said(&place, &holder.end()),
-        "fencelock: the lock job in STORE was lost at TIME, the command is stopped: somebody removed it from the store\n"
+        "fencelock: the lock job in STORE was lost at TIME, the command is stopped: it was removed from the store\n"
     );
 }
 
@@ -122,7 +122,7 @@ fn a_lock_whose_bucket_of_names_somebody_deleted_is_told_once_and_as_that() {
     assert_eq!(server.ask(&["DEL", &bucket]).unwrap().number(), Some(1));
     assert_eq!(
         said(&place, &holder.end()),
-        "fencelock: the lock job in STORE was lost at TIME, the command is stopped: somebody removed it from the store\n"
+        "fencelock: the lock job in STORE was lost at TIME, the command is stopped: it was removed from the store\n"
     );
 }
 

@@ -67,6 +67,6 @@ fn a_ticket_that_somebody_removed_ends_its_holder_within_seconds_whatever_the_tt
     assert!(!stdout(&output(&mut removal)).is_empty());
     let removed = Instant::now();
     let told = said(&place, &holder.end());
-    assert!(told.ends_with("the command is stopped: somebody removed it from the store\n"), "{told}");
+    assert!(told.ends_with("the command is stopped: it was removed from the store\n"), "{told}");
     assert!(removed.elapsed() < Duration::from_secs(5), "it took {:?}", removed.elapsed());
 }

@@ -204,7 +204,7 @@ impl Keeper {
 
     fn over(&self, loss: Loss) {
         if self.live.end(loss) {
-            tracing::warn!(%loss, "the session is over");
+            tracing::warn!(%loss, "the session has ended");
             self.observers.tell(Event::SessionLost { cause: loss });
         }
     }

@@ -150,7 +150,7 @@ fn read(mut register: &File, path: &Path) -> Result<Option<FencingToken>> {
     }
     let number = std::str::from_utf8(&text).ok().and_then(|text| text.strip_suffix('\n')?.parse().ok());
     number.and_then(FencingToken::new).map(Some).ok_or_else(|| {
-        let message = "the register of the newest token is damaged: remove it while nobody holds the lock";
+        let message = "the register of the newest token is damaged: remove it while no client holds the lock";
         Error::new(ErrorKind::Layout, "fence", message).with("file", path.display())
     })
 }
@@ -170,7 +170,7 @@ fn prepare(next: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
 fn failed(path: &Path, error: io::Error) -> Error {
     let (kind, message) = match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            (ErrorKind::Denied, "the file, or the register of its newest token beside it, cannot be written")
+            (ErrorKind::Denied, "the file, or the register of its newest token next to it, cannot be written")
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (ErrorKind::Exhausted, "the file system is full"),
         io::ErrorKind::NotFound => (ErrorKind::Config, "there is no such directory"),

@@ -5,7 +5,7 @@ use crate::name::Name;
 use crate::store::{Loss, PlaceId, PlaceList, RequestId};
 
 pub(crate) fn over(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Lost, operation, "the session is over")
+    Error::new(ErrorKind::Lost, operation, "the session has ended")
 }
 
 /// The error of a claim that cannot be made lighter: its place is not there any more.

@@ -297,7 +297,7 @@ impl Lock {
     ) -> Result<Guard<K>> {
         let engine = self.client.engine();
         if matches!(engine.store.capability().waiters, Waiters::Unseen) {
-            let message = "those who wait here leave no trace, so nobody would give them a sticky lock; the store's default layout shows them";
+            let message = "waiters of this layout leave no trace, so that a sticky lock would never be given to them; the store's default layout shows them";
             return Err(Error::new(ErrorKind::Unsupported, "acquire", message).with("name", &self.wish.name));
         }
         tokio::task::coop::consume_budget().await;

@@ -163,7 +163,7 @@ impl fmt::Display for Loss {
                 "the connection was made anew to a server that does not tell whether it was started anew, and may have forgotten it"
             }
             Self::Unconfirmed => "no renewal was confirmed in time",
-            Self::Removed => "somebody removed it from the store",
+            Self::Removed => "it was removed from the store",
             Self::Broken => "it was broken by a force-release",
             Self::HeldTooLong => "it was held for max_hold",
             Self::Closed => "the client was closed",

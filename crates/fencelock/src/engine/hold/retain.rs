@@ -122,7 +122,7 @@ async fn somebody_waits(engine: &Engine, live: &Live, place: &PlaceId) {
                 engine.clock.sleep_until(engine.clock.now().after(interval)).await;
             }
             Err(error) => {
-                tracing::debug!(name = %place.name, %error, "nobody knows whether somebody waits for a sticky lock");
+                tracing::debug!(name = %place.name, %error, "the look for waiters of a sticky lock failed");
                 // After lasting failures the place is no longer kept: a waiter may be there, unseen.
                 failures += 1;
                 if !error.is_retryable() || failures > MOST_FAILURES {

@@ -93,7 +93,7 @@ impl<A: UnqueuedBackend> TryAgainSession<A> {
     /// Deletes grants to waiters that had left: their own deletions may have come before these tries.
     pub(super) async fn give_back(&self, connection: &Wire<A>, places: &[PlaceId]) {
         if let Err(error) = self.backend.leave(connection, "withdraw", places).await {
-            tracing::warn!(%error, ?places, "a lock was granted to a waiter that had left: it is free when its ttl is over");
+            tracing::warn!(%error, ?places, "a lock was granted to a waiter that had left: it is free after its ttl");
         }
     }
 }
