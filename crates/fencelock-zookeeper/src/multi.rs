@@ -1,4 +1,4 @@
-//! Several operations of which the server does all or none.
+//! Several operations, of which the server does all or none.
 
 use crate::acl::Acl;
 use crate::node::{CreateMode, Stat};
@@ -67,7 +67,7 @@ pub enum Done {
     Created {
         /// The node's path, with its number if it has one.
         path: String,
-        /// The node's metadata, if the server sends it: of the servers, 3.8 sends it for containers only.
+        /// The node's metadata, if the server sends it: ZooKeeper 3.8 does so for containers only.
         stat: Option<Stat>,
     },
     /// By [`Operation::delete`].

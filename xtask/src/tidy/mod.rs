@@ -21,11 +21,11 @@ use std::fmt;
 use crate::shell::{self, Result};
 use tree::Tree;
 
-/// Something that is not as the house wants it.
+/// A place that breaks a rule.
 #[derive(Debug)]
 struct Violation {
     path: String,
-    /// From 1; 0 for the file as a whole.
+    /// The line, from 1; 0 for the file as a whole.
     line: usize,
     fault: String,
     fix: &'static str,

@@ -11,7 +11,8 @@ use crate::stats::Times;
 use crate::what::{Network, Store, What};
 
 pub(super) fn measure(run: &Run) -> Result<()> {
-    // The speed at which two cores wake each other is luck, and more than a request that waits for no disk.
+    // A wake-up across cores takes a time that varies, and longer than a request without a disk: Redis is measured on a
+    // single core, too.
     let has_one_core = run.bench.store == Store::Redis && !run.bench.as_used;
     let one_core = has_one_core && (run.bench.on.is_empty() || run.bench.on.contains(&Network::OneCore));
     for network in one_core.then_some(Network::OneCore).into_iter().chain(run.networks()) {

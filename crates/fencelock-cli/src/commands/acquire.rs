@@ -115,7 +115,7 @@ impl Acquire {
                 keeper.wait().map_err(|error| Failure::os("cannot wait for the keeper of the lock", &error))?;
             return Err(ended_early("the keeper of the lock", status));
         };
-        // The keeper would release the lock if we were gone before this.
+        // Without this byte the keeper releases the lock when its stdin ends.
         let told = keeper.stdin.take().map(|mut stdin| stdin.write_all(b"k"));
         told.unwrap_or(Ok(())).map_err(|error| Failure::os("the keeper of the lock is gone", &error))?;
         if !token.is_empty() {
@@ -151,7 +151,7 @@ impl Acquire {
             let held = line.strip_prefix(HELD).filter(|_| is_read).and_then(|token| token.strip_suffix('\n'));
             let token = held.map(|token| token.trim().to_owned());
             if token.is_none() {
-                // Everything that it says before its end.
+                // Passes on the messages of the keeper until its end.
                 let _ = io::copy(&mut BufReader::new(stderr), &mut io::stderr());
             }
             let _ = sender.send(token);

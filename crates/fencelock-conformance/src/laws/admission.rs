@@ -100,7 +100,8 @@ pub async fn waiters_are_granted_in_arrival_order(world: World) -> Verdict {
     Ok(())
 }
 
-/// Readers hold together; a writer waits for all of them, and in a store of order the readers behind it for the writer.
+/// Readers hold together. A writer waits for all of them; in a store with an order, the readers behind it wait for the
+/// writer.
 pub async fn readers_share_and_writers_do_not(world: World) -> Verdict {
     let (a, b, page) = (world.client().await?, world.client().await?, name("page")?);
     a.needs_shared_claims()?;
@@ -110,7 +111,8 @@ pub async fn readers_share_and_writers_do_not(world: World) -> Verdict {
     release(two).await?;
     world.waits(&mut writer, &b).await?;
     if a.capability().order == Order::None {
-        // The reader may pass the writer, which waits for it as well then. Behind a writer of its own process it does not.
+        // A reader may pass the writer of another process, which then waits for this reader, too. A reader does not pass a
+        // writer of its own process.
         let [passes, waits] = &mut late;
         world.granted(passes).await?;
         release(one).await?;

@@ -37,8 +37,8 @@ pub async fn a_note_is_written_by_the_current_holder_alone(world: World) -> Verd
     Ok(())
 }
 
-/// A note is there, with its writer, until a holder deletes it or its time has passed; however many hold the lock meanwhile, and after
-/// all left. The note is as long as may be, of any bytes. The store reports its own time.
+/// A note stays, with its writer, until a holder deletes it or its time has passed: through later grants, and without any holder. The
+/// note has the greatest length and any bytes. The store reports its own time.
 pub async fn a_note_outlives_its_grant_until_it_is_deleted_or_its_time_is_over(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     a.needs_notes()?;
@@ -72,7 +72,7 @@ pub async fn a_note_outlives_its_grant_until_it_is_deleted_or_its_time_is_over(w
 async fn write(by: &Client, grant: GrantId, value: Option<&str>) -> Verdict<bool> {
     let order = NoteOrder::new(grant, by.owner.clone(), value.map(str::as_bytes), None)?;
     match by.process.store.write_note(&order).await {
-        // A place that has no token yet may be more than a store can be asked about.
+        // A store may refuse a request about a place without a token.
         Err(error) if error.kind() == ErrorKind::Config => Ok(false),
         written => Ok(written?),
     }

@@ -49,7 +49,7 @@ async fn a_full_etcd_grants_nothing_new_and_held_locks_are_renewed_and_released(
     let value = "x".repeat(100_000);
     assert!(wait_until(PATIENCE, || server.control(&["put", "filler", &value]).is_err()));
     assert_eq!(wanted.acquire().await.unwrap_err().kind(), ErrorKind::Exhausted);
-    // Longer than the ttl: renewals pass.
+    // The pause is longer than the ttl, so that renewals must succeed.
     tokio::time::sleep(Duration::from_secs(5)).await;
     guard.check().unwrap();
     guard.release().await.unwrap();

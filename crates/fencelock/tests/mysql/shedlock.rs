@@ -11,7 +11,7 @@ use mysql_async::prelude::Queryable;
 use crate::lab::{OFTEN, acquire, acquiring, client, connection, database, refused, soon, until, with};
 use crate::refused::until_refused_by;
 
-/// As ShedLock's documentation has it.
+/// The table of ShedLock's documentation.
 const TABLE: &str = "CREATE TABLE shedlock (name VARCHAR(64) NOT NULL, lock_until TIMESTAMP(3) NOT NULL, \
      locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name))";
 const NOW: &str = "UTC_TIMESTAMP(3)";
@@ -64,7 +64,7 @@ async fn extends(user: &mut Conn, name: &str, by: &str) -> bool {
 
 #[tokio::test]
 async fn providers_of_shedlock_and_fencelocks_exclude_each_other() {
-    // A `datetime` reads the same in every zone; a `timestamp` in the one that is said.
+    // A `datetime` reads the same in every zone, a `timestamp` by the `zone` of the URL.
     for (ddl, zone, options) in [
         (TABLE.to_owned(), "+05:00", "zone=%2B05:00"),
         (TABLE.replace("TIMESTAMP(3) NOT", "DATETIME(3) NOT"), "-03:00", ""),

@@ -15,7 +15,7 @@ use crate::lab::{PATIENCE, server, soon, until};
 
 const SECRET: &str = "canary-7f3a9c";
 
-/// Everything that is said, as text.
+/// All output, as text.
 #[derive(Clone, Default)]
 struct Said(Arc<Mutex<String>>);
 
@@ -102,7 +102,7 @@ async fn a_password_is_in_no_log_no_span_no_error_no_event_and_no_debug() {
     soon(guard.release()).await.unwrap();
     assert!(["acquire", "hold", "release"].iter().all(|span| said.contains(&format!("span fencelock:{span}\n"))));
 
-    // Lost, and opened again in vain: with a password that is another one, and without a server.
+    // The session is lost, and its reopening fails: with a changed password, and without a server.
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
     server.ask(&["ACL", "SETUSER", "me", "resetpass", ">another"]).unwrap();
     server.ask(&["CLIENT", "KILL", "USER", "me"]).unwrap();

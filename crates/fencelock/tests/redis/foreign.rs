@@ -30,7 +30,7 @@ async fn a_release_and_a_break_wake_one_waiter_of_python_redis_lock() {
     let limit = Duration::from_millis(300);
     client.mutex("job").unwrap().acquire_within(limit).await.expect_err("it is held");
     assert_eq!(signals(), 0);
-    // As python-redis-lock waits: until a signal, and itself no longer than its own lock would live.
+    // Waits as python-redis-lock does: until a signal, and no longer than its own lock would live.
     let mut waiter = server.hands().unwrap();
     waiter.send(&["BLPOP", "lock-signal:job", "0"]).unwrap();
     until("it waits", async || number(&server, &["EXISTS", "lock-signal:job"]) == 0 && blocked(&server) == 1).await;
@@ -199,7 +199,7 @@ async fn a_user_that_may_not_touch_the_records_of_breaks_gets_that_error() {
     assert!(error.to_string().contains("fencelock:breaks:*"), "{error}");
     assert!(!error.to_string().contains("SUBSCRIBE"), "{error}");
     guard.release().await.unwrap();
-    // Of what is said of a lock, nothing is said twice.
+    // The error names the lock once.
     let error = soon(client.mutex("other").unwrap().acquire()).await.expect_err("it may not");
     assert_eq!(error.to_string().matches("name other").count(), 1, "{error}");
     server.ask(&["HSET", "job", "field", "1"]).unwrap();
@@ -216,7 +216,7 @@ async fn the_reason_of_a_break_is_told_although_the_first_look_for_it_is_lost() 
     let guard = acquired(acquiring(&client, "job")).await;
     let job = Name::new("job").unwrap();
     let holder = shown(&other, "job").await;
-    // The answer to the next renewal, that it is gone, comes through, and the one after it is cut off.
+    // The next renewal's reply, that the key is gone, arrives. The reply after it is cut off.
     let before = proxy.cuts();
     let gone = "*1\r\n:0\r\n";
     proxy.cut_after(gone.len() as u64, Way::Down);

@@ -16,7 +16,7 @@ pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("it has to come")
 }
 
-/// Looks until it is so.
+/// Repeats `is_so` until it holds.
 pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !is_so().await {
@@ -95,7 +95,7 @@ pub(crate) async fn acquired(task: JoinHandle<Result<Guard, Error>>) -> Guard {
     soon(task).await.unwrap().unwrap()
 }
 
-/// How many are in the queue of `name`; tried again while the server cannot say.
+/// The length of the queue of `name`. The look is repeated while the server cannot answer.
 pub(crate) async fn queued(client: &Client, name: &str) -> usize {
     let (name, start) = (Name::new(name).unwrap(), Instant::now());
     loop {

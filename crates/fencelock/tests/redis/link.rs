@@ -30,11 +30,11 @@ impl Link {
     }
 }
 
-/// How far into an answer it is cut: before it, inside of it, and after it or inside of the next.
+/// The bytes of replies before a cut: before a reply, inside of it, and after it or inside of the next one.
 pub(crate) const CUTS: [u64; 6] = [0, 1, 3, 9, 24, 60];
 
-/// The server drops a message and nothing else: the connection stays, and answers what it is asked. How long after that the waiter is
-/// granted, and how long its capability says that it may take.
+/// The server drops a message and nothing else: the connection stays, and answers what it is asked. Returns the time until the
+/// waiter's grant, and the bound of its capability.
 pub(crate) async fn a_message_is_dropped(waiter_ttl_ms: u64, holder_ttl_ms: u64) -> (Duration, Duration) {
     let link = Link::new();
     let (waiter, holder) = (client(&link.past(), waiter_ttl_ms).await, client(&link.past(), holder_ttl_ms).await);

@@ -63,7 +63,7 @@ async fn a_reader_of_queues_sees_locks_where_none_can_be_taken() {
     sees_the_lock(&server.url(), "a server without memory").await;
     set("maxmemory", "0");
 
-    // A directory in the way of the file that it saves into.
+    // A directory blocks the path of the server's snapshot.
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("blocked.rdb")).unwrap();
     set("dir", directory.path().to_str().unwrap());
@@ -109,7 +109,7 @@ const BREAKAGES: &[&[&str]] = &[
     &["SET", "{1}", "what no client wrote"],
 ];
 
-/// Does one of them, and says which lock it was done to.
+/// Runs the commands of that number, and returns the name of their lock.
 async fn broken(server: &Server, clients: &[Client; 2], number: usize) -> String {
     let name = format!("bad/{number:02}");
     let guard = soon(clients[0].mutex(&name).unwrap().acquire()).await.unwrap();

@@ -29,12 +29,12 @@ impl Masters {
         format!("redlock://{}?{options}", addresses.join(","))
     }
 
-    /// A client that counts masters at once which were started just now.
+    /// A client that lets masters vote that were started just now.
     pub(crate) async fn client(&self, ttl_ms: u64) -> Client {
         super::lab::client(&self.url("rejoin_ms=0"), ttl_ms).await
     }
 
-    /// At how many masters there is something under `key`.
+    /// The number of masters that have `key`.
     pub(crate) fn having(&self, key: &str) -> usize {
         let has = |server: &&Server| matches!(server.ask(&["EXISTS", key]), Ok(Reply::Int(1)));
         self.servers.iter().filter(has).count()

@@ -15,7 +15,7 @@ fn own_server() -> Server {
     server(Settings::default().with_user("me", RULES))
 }
 
-/// The URL of the server for the user, with what the option or the password is.
+/// The URL of the server for the user, with the password or its option.
 fn url(server: &Server, user: &str, options: &str) -> String {
     let at = format!("redis://{user}@{}", server.address());
     format!("{at}/0?renew_interval_ms=100&{options}")

@@ -196,7 +196,7 @@ async fn an_uncontended_cycle_is_two_requests() {
         takes_ours(&client, "job").await.release().await.unwrap();
     }
     let asked = asked(&server) - before;
-    // Renewals come on top, and what a busy machine makes us send again.
+    // Renewals, and repeats on a busy machine, are extra.
     assert!((100..125).contains(&asked), "{asked} requests for 50 cycles");
 }
 

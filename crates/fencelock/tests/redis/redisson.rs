@@ -95,7 +95,7 @@ async fn a_hundred_that_wait_in_one_client_have_one_subscription_and_are_served_
     let (before, start) = (requests(&server), Instant::now());
     until("it was tried now and then", async || requests(&server) >= before + 3).await;
     let (tries, waited) = (requests(&server) - before, start.elapsed());
-    // Half a second at least between two of them; renewals and what a busy machine makes us send again besides.
+    // Two tries are half a second apart at least. Renewals, and repeats on a busy machine, are extra.
     let most = i64::try_from(waited.as_millis() / 500).unwrap() + 8;
     assert!(tries <= most, "{tries} requests within {waited:?}");
     let before = requests(&server);
@@ -245,7 +245,7 @@ async fn another_kind_of_lock_under_the_name_is_refused_by_its_kind_and_stays() 
         assert_eq!(asked(&server, "DUMP", name), before);
     }
     assert_eq!(client.names("", None, 10).await.unwrap(), [Name::new("page").unwrap()]);
-    // The other way round Redisson's read-write lock waits, for it looks at `mode` alone, which ours has.
+    // Redisson's read-write lock waits behind ours, for it looks at `mode` alone, which ours sets, too.
     let guard = takes_ours(&client, "job").await;
     let left = server.ask(&["EVAL", WRITE_LOCK, "1", "job", THREAD, "600000"]).unwrap().number().unwrap();
     assert!(left > 0, "Redisson's writer is told {left}");
@@ -268,7 +268,7 @@ async fn a_fenced_lock_has_tokens_that_rise_with_those_of_redisson_and_count_eac
         proxy.cut_after(bytes, Way::Down);
         let guard = takes_ours(&client, "job").await;
         until("an answer is cut", async || proxy.cuts() > before).await;
-        // The try whose answer was lost is asked for again, and found.
+        // The try whose reply was lost is repeated, and finds its grant.
         assert_eq!(token(&guard), counted);
         let queue = client.queue(&Name::new("job").unwrap()).await.unwrap();
         assert_eq!(queue.contenders[0].grant.unwrap().token, guard.token());
@@ -322,7 +322,7 @@ async fn an_uncontended_cycle_is_two_requests_and_leaves_nothing() {
         takes_ours(&client, "job").await.release().await.unwrap();
     }
     let asked = requests(&server) - before;
-    // Renewals come on top, and what a busy machine makes us send again.
+    // Renewals, and repeats on a busy machine, are extra.
     assert!((100..125).contains(&asked), "{asked} requests for 50 cycles");
     assert_eq!(server.ask(&["DBSIZE"]).unwrap(), Reply::Int(0));
 }

@@ -77,7 +77,7 @@ pub(crate) async fn refused(client: &Client, name: &str) -> fencelock::Error {
     client.mutex(name).unwrap().try_acquire().await.expect_err("it is refused")
 }
 
-/// How many requests the server was asked for that are not of its tests.
+/// The number of requests of fencelock's clients, without those of the test itself.
 pub(crate) fn requests(server: &Server) -> i64 {
     let stats = server.ask(&["INFO", "commandstats"]).unwrap().to_string();
     let calls = |command: &str| {

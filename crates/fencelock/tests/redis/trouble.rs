@@ -189,7 +189,7 @@ async fn no_reason_of_a_break_says_more_to_its_holder_than_why() {
 #[tokio::test]
 async fn closing_a_client_gives_up_what_is_whole_whatever_somebody_did_to_another_name() {
     let server = server(Settings::default());
-    // Longer than anybody waits here: only a release lets anybody else in.
+    // The ttl outlasts the test: only a release lets another client in.
     let (holder, other) = (client(&server.url(), 600_000).await, client(&server.url(), 600_000).await);
     let _broken = holder.mutex("broken").unwrap().acquire().await.unwrap();
     let buckets = server.ask(&["KEYS", "fencelock:2:{*}:bucket"]).unwrap();
@@ -208,7 +208,7 @@ async fn a_primary_that_becomes_a_replica_is_left_at_the_first_word_of_it() {
     let old = server(Settings::default());
     let new = server(Settings::role(Role::ReplicaOf(old.address())));
     let way = Proxy::start(old.address()).unwrap();
-    // Longer than anybody waits here: neither the ttl nor a renewal brings this about.
+    // The ttl outlasts the test: neither its end nor a renewal causes the loss.
     let client = client(&format!("redis://{}", way.address()), 600_000).await;
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
     let sessions = |server: &Server| server.ask(&["KEYS", "fencelock:2:session:*"]).unwrap().items().len();
@@ -225,8 +225,8 @@ async fn a_primary_that_becomes_a_replica_is_left_at_the_first_word_of_it() {
     next.check().unwrap();
 }
 
-/// Its run id is the same as before, and its data are those of the other one: the session that it had received, and not the
-/// grants that the other one made meanwhile to other clients.
+/// The server's run id is as before, and its data are those of the other server: the session that it had received, and not
+/// the grants that the other one made meanwhile to other clients.
 #[tokio::test]
 async fn locks_of_a_primary_that_was_a_replica_for_a_while_are_lost() {
     let one = server(Settings::default());

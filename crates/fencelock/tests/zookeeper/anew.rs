@@ -30,7 +30,7 @@ async fn knowledge_of_a_queue_is_not_applied_to_one_that_began_anew() {
     let proxy = Proxy::start(ensemble.server(0).address()).unwrap();
     let url = format!("zk://{}{}?tick_ms=500", proxy.address(), lab.parent);
     let client = Client::builder().ttl(std::time::Duration::from_secs(60)).connect(&url).await.unwrap();
-    // The front is to be known to be further than the numbers of the queue that begins anew.
+    // The client must know a front beyond the numbers of the queue that begins anew.
     for _ in 0..5 {
         let node = lab.put(NODE, CreateMode::EphemeralSequential).await;
         lab.delete(&node).await;

@@ -13,7 +13,7 @@ use fencelock_zookeeper::{Acl, CreateMode};
 use crate::kinds::{FAMILIES, shown};
 use crate::lab::{Lab, acquired, acquiring, granted, soon, taking, writing};
 
-/// Breaks the grant of the contender at `position`; whether it was there.
+/// Breaks the grant of the contender at `position`. Returns whether the grant was there.
 async fn break_at(client: &Client, name: &str, position: usize, reason: &str) -> bool {
     let name = Name::new(name).unwrap();
     let queue = client.queue(&name).await.unwrap();

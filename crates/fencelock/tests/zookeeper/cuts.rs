@@ -65,7 +65,7 @@ async fn a_downgrade_given_up_half_way_leaves_nothing() {
     for bytes in [0, 60, 120, 160, 180] {
         let writer = soon(near.rwlock("page").unwrap().write()).await.unwrap();
         proxy.cut_after(bytes, Way::Down);
-        // Dropped while its first answers are lost: the guard goes with it.
+        // The downgrade is dropped while its first replies are lost, and the guard with it.
         let _ = tokio::time::timeout(Duration::from_millis(1), writer.downgrade()).await;
         proxy.heal();
         lab.until_queued("page", 0).await;

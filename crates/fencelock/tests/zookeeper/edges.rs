@@ -44,7 +44,7 @@ async fn a_ttl_that_the_servers_do_not_grant_is_told() {
     assert!(error.kind() == ErrorKind::Config && error.to_string().contains("granted 120s"), "{error}");
     let error = refused(&url(180_000, 40_000)).await;
     assert!(error.kind() == ErrorKind::Config && error.to_string().contains("granted 120s"), "{error}");
-    // Less than was asked for, and enough.
+    // The granted timeout is less than the request, and enough.
     let client = connected(&url(132_000, 500)).await.unwrap();
     assert!(
         matches!(client.health(), Health::Confirmed(left) if left <= Duration::from_secs(120)),
@@ -142,7 +142,7 @@ async fn more_children_than_an_answer_holds_are_told_and_hide_no_other_name() {
     lab.put("z/lock-", CreateMode::EphemeralSequential).await;
     let names = client.names("", None, 10).await.unwrap();
     assert_eq!(names.iter().map(fencelock::Name::as_str).collect::<Vec<_>>(), ["job", "z"]);
-    // A longer answer takes them.
+    // A client with a larger limit can list the queue.
     let client = lab.client("").await;
     client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
 }

@@ -29,7 +29,7 @@ impl Near {
         Self::by(shared().address()).await
     }
 
-    /// The same, by whatever is at `way` and leads to the server.
+    /// The same, through the address `way`, which leads to the server.
     pub(crate) async fn by(way: SocketAddr) -> Self {
         let (lab, proxy) = (Lab::new().await, Proxy::start(way).unwrap());
         let url = format!("zk://{}{}?tick_ms=500", proxy.address(), lab.parent);
@@ -150,7 +150,7 @@ async fn a_writer_that_lost_its_node_before_the_lighter_one_was_made_holds_nothi
     for cut in (0..360).step_by(12) {
         let name = format!("page-{cut}");
         let mut place = near.writer(&name, cut + 1).await;
-        // A writer behind it would have been let in by this.
+        // This deletion would have let in a writer behind it.
         near.delete_first(&name).await;
         near.proxy.cut_after(cut, Way::Down);
         let lightened = lighten(&mut place).await;

@@ -88,7 +88,7 @@ async fn a_reader_whose_node_is_deleted_while_it_waits_hears_of_it_and_queues_ag
     let reads = reading(&client, "page");
     let nodes = lab.until_queued("page", 2).await;
     lab.delete(&format!("page/{}", nodes[1])).await;
-    // The writer holds on: nothing that happens ahead tells the reader.
+    // The writer keeps its lock: no event ahead notifies the reader.
     let again = soon(async {
         loop {
             let now = lab.until_queued("page", 2).await;
@@ -126,7 +126,7 @@ async fn a_reader_behind_two_writers_is_not_let_in_by_the_end_of_the_nearer_one(
 async fn a_reader_lists_though_others_of_its_session_stand_still_in_the_middle_of_theirs() {
     let lab = Lab::new().await;
     let far = lab.client("").await;
-    // The acquire is polled by its own task then.
+    // With this runtime each acquire is polled by its own task.
     let near = Client::builder().io(Io::CurrentRuntime).connect(&lab.url("")).await.unwrap();
     let first = far.rwlock("page").unwrap().write().await.unwrap();
     let second = writing(&far, "page");
@@ -134,7 +134,7 @@ async fn a_reader_lists_though_others_of_its_session_stand_still_in_the_middle_o
     let late = reading(&near, "page");
     let nodes = lab.until_queued("page", 3).await;
     near.names("~", None, 1).await.unwrap();
-    // As a `select!` leaves them whose other branch is at work.
+    // A `select!` leaves its futures in this state while its other branch works.
     let lock = near.rwlock("page").unwrap();
     let mut still: Vec<_> = (0..20).map(|_| Box::pin(lock.read())).collect();
     for acquire in &mut still {

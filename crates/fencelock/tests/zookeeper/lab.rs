@@ -57,7 +57,7 @@ impl Lab {
         format!("{}/{below}", self.parent).trim_end_matches('/').to_owned()
     }
 
-    /// Creates a node as other clients do, and what is missing above it. Says what it was called.
+    /// Creates a node as other clients do, with its missing parents. Returns its name.
     pub(crate) async fn put(&self, below: &str, mode: CreateMode) -> String {
         let path = self.path(below);
         for (at, _) in path.match_indices('/').skip(1) {
@@ -98,7 +98,7 @@ impl Lab {
     }
 }
 
-/// A client of the bare kind.
+/// A bare client of ZooKeeper.
 pub(crate) async fn hands(server: SocketAddr) -> wire::Client {
     let config = wire::Config::new(&server.to_string()).unwrap().session_timeout(Duration::from_secs(60));
     wire::Client::connect(config).await.unwrap().0
@@ -108,7 +108,7 @@ pub(crate) async fn hands(server: SocketAddr) -> wire::Client {
 pub(crate) async fn stuff(lab: &Lab, name: &str, count: usize, bytes: usize) {
     let path = |number: usize| lab.path(&format!("{name}/{number:x>bytes$}"));
     for some in (0..count).collect::<Vec<_>>().chunks(200) {
-        // Of no session: a server could not close one with so many.
+        // The nodes belong to no session: a server could not close a session with so many nodes.
         let made = some.iter().map(|n| lab.hands.create(&path(*n), b"x", CreateMode::Persistent, &[Acl::open()]));
         for made in soon(future::join_all(made)).await {
             made.unwrap();

@@ -1,4 +1,4 @@
-//! Requests that take effect after they were given up, as those of a server do that stood still and takes the session back.
+//! Requests that take effect after the client gave them up, as with a server that paused and takes the session back.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -41,12 +41,12 @@ impl Ear {
         Self { address, heard }
     }
 
-    /// Takes the session over, makes a node of it, and goes.
+    /// Takes the session over, creates a node in it, and disconnects.
     async fn create(&self, path: &str, flags: i32) {
         let welcome = *self.heard.lock().unwrap();
         let mut server = TcpStream::connect(shared().address()).await.unwrap();
         let (timeout, session) = (&welcome[8..12], &welcome[12..40]);
-        // No version, nothing seen, and no server that only reads.
+        // The hello has version 0, no transaction seen, and refuses a read-only server.
         let hello = [&[0; 12], timeout, session, &[0]].concat();
         server.write_all(&frame(&hello)).await.unwrap();
         let mut again: Welcome = [0; 41];

@@ -1,4 +1,4 @@
-//! Masters that are none, and secrets.
+//! Servers that are refused as masters, and secrets.
 
 use fencelock::{Client, Error, ErrorKind};
 use fencelock_testbed::redis::{Role, Server, Settings};
