@@ -127,7 +127,7 @@ fn the_last_release_of_a_client_that_is_never_dropped_can_be_waited_for() {
         drop(client.mutex("a").unwrap().acquire().unwrap());
         assert!(fencelock::flush(secs(180)));
         assert_eq!(store.census().places, 0);
-        // As a static does.
+        // The client is never dropped, like a static.
         std::mem::forget(client);
     }
 }
@@ -321,7 +321,7 @@ fn a_probe_that_its_caller_does_not_poll_closes_the_breaker_wherever_requests_ru
         on_one_thread(async {
             let store = MemoryStore::new().another_process();
             let breaker = Breaker::default().failures(1).open_for(ms(1));
-            // Far longer than from the poll of the probe until the store is back.
+            // The deadline is far longer than the time from the poll of the probe until the store is back.
             let options = Client::builder().io(io).breaker(breaker).request_deadline(secs(2));
             let client = options.connect_store(store.clone()).await.unwrap();
             let lock = client.mutex("a").unwrap();

@@ -31,7 +31,7 @@ fn an_error_of_a_release_that_is_kept_keeps_no_lock() {
         let (process, other) = (world.process().await, world.process().await);
         let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
         process.store.partition();
-        // As `?` does in a function of `anyhow::Result`.
+        // The conversion of `?` in a function that returns `anyhow::Result`.
         let releasing =
             tokio::spawn(async move { guard.release().await.map_err(Box::<dyn Error + Send + Sync>::from) });
         world.advance(ms(3400)).await;

@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::task::JoinHandle;
 
-/// Connects in the background to a store in `world`, through a handle that does with it what `breaks` says.
+/// Connects in the background to a store in `world`, through a handle that `breaks` has changed.
 fn connecting(
     world: &World,
     limit: Duration,
@@ -32,7 +32,7 @@ fn a_client_that_has_time_to_connect_waits_for_its_store() {
     on_one_thread(async {
         let world = World::new();
         let (store, client) = connecting(&world, secs(120), |store| store.partition());
-        // Longer than a request may take, and than requests of an acquire may fail.
+        // Longer than a request may take, and longer than an acquire repeats its requests.
         world.advance(secs(90)).await;
         assert!(!client.is_finished());
         store.heal();

@@ -105,7 +105,7 @@ struct Laborious {
     store: MemoryStore,
     clock: VirtualClock,
     entered: Arc<AtomicUsize>,
-    /// How long it takes to say who is in a queue.
+    /// The time that a read of a queue takes.
     look: Duration,
 }
 
@@ -172,7 +172,7 @@ impl Store for Laborious {
     }
 }
 
-/// A crowd whose limit passes while it joins, one after the other, a lock that is held; a look at it takes so long.
+/// A crowd joins a held lock, one after the other, and reaches its limit meanwhile. A look at the queue takes `look`.
 fn joins_until_its_limit(look: Duration) {
     const CROWD: usize = 200;
     on_one_thread(async {

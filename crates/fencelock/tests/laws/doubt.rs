@@ -1,4 +1,4 @@
-//! Between knowing and not knowing: waits of no time, sessions that cannot be opened, doubts that come too late.
+//! States of doubt: waits of no time, sessions that cannot be opened, doubts that come too late.
 
 use crate::support::{World, ms, on_one_thread, secs, settle};
 use fencelock::memory::Operation;

@@ -35,7 +35,7 @@ async fn begun(job: &Job) -> Box<Run> {
     }
 }
 
-/// Asks as a host does whose job takes no time; says whether it ran.
+/// Asks as a host whose job takes no time. Returns whether the job ran.
 async fn asks(job: &Job) -> bool {
     match job.try_begin().await.unwrap() {
         Begun::Run(run) => run.succeed().await.is_ok(),
@@ -98,7 +98,7 @@ fn hosts_whose_clocks_are_an_hour_off_run_a_job_once_a_day() {
                     runs.borrow_mut().push((day, at));
                 }
             }
-            // Of a schedule that begins at three, the first of all is that of the day before.
+            // By a schedule that begins at three, the first run is that of the day before.
             let days: Vec<_> =
                 runs.borrow().iter().map(|(day, _)| *day).skip(usize::from(schedule.contains(' '))).collect();
             assert_eq!(days, [0, 1, 2, 3, 4], "{schedule}: {runs:?}");
@@ -308,7 +308,7 @@ fn one_waiter_of_a_host_waits_for_a_slot_and_a_slow_job_fills_no_queue() {
         assert!(matches!(waited.unwrap(), Begun::Already(_)));
         let Begun::Run(later) = later else { panic!("its slot had no run") };
         assert_eq!(later.this().slot, "2001-09-10T01:00:00Z");
-        // Slots of names stand for themselves.
+        // Each named slot has a waiter of its own.
         let named = |text| processes[3].client.job("other", Slot::named(text).unwrap()).unwrap().one_waiter_per_host();
         let holds = begun(&named("a")).await;
         let (a, b) = (named("a"), named("b"));
@@ -419,7 +419,7 @@ fn a_record_from_the_future_is_reported_and_stops_no_other_slot() {
             run.succeed().await.unwrap();
             assert!(!status(&process.client).await.is_ahead && !asks(&job(&process, "hourly")).await);
         }
-        // The run of the present slot is none to repeat.
+        // The run of the present slot must not be repeated.
         record(
             r#"{"job":1,"slot":"2001-09-10","slot_start":"2001-09-10T00:00:00Z","schedule":"daily@UTC","state":"succeeded","began":"2001-09-10T02:00:00Z","attempt":1,"missed":0}"#,
         )
@@ -443,7 +443,7 @@ fn a_schedule_that_changes_between_releases_repeats_nothing_within_its_slot() {
         }
         world.clock.jump_wall(24 * HOUR);
         assert!(asks(&job(&process, "daily")).await);
-        // A failed run is tried again as what it was.
+        // A failed run is repeated under its own schedule.
         world.clock.jump_wall(24 * HOUR);
         begun(&job(&process, "daily")).await.fail("").await.unwrap();
         let again = begun(&job(&process, "hourly").retries(1)).await;

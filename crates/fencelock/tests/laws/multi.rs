@@ -113,7 +113,7 @@ fn callers_of_any_names_in_any_order_all_come_to_their_end_and_exclude_each_othe
         for _ in 0..6 {
             processes.push(world.process().await);
         }
-        // A fixed sequence of numbers that looks random.
+        // The seed of a fixed pseudo-random sequence.
         let dice = Cell::new(7_u64);
         let roll = |of: usize| {
             dice.set(dice.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));

@@ -1,4 +1,4 @@
-//! A store that is out of reach, and who decided beforehand what to do then: the circuit breaker, and grants outside of the store.
+//! Policies for a store that is out of reach: the circuit breaker, and grants outside of the store.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -286,7 +286,7 @@ fn a_guard_without_a_lock_excludes_no_client_and_stays_so_when_the_store_comes_b
         // The breaker is open: the next one need not wait for that.
         let second = lock.acquire().await.unwrap();
         assert!(second.is_degraded() && second.reenter().unwrap().is_degraded());
-        // The store is back. Others hold what is held here, too: that is what was chosen.
+        // The store is back. Another client can hold the same lock: the policy allows that.
         process.store.heal();
         world.advance(secs(20)).await;
         let theirs = other.client.mutex("job").unwrap().try_acquire().await.unwrap();
@@ -295,7 +295,7 @@ fn a_guard_without_a_lock_excludes_no_client_and_stays_so_when_the_store_comes_b
         guard.release().await.unwrap();
         drop(second);
         theirs.release().await.unwrap();
-        // The next acquire is the store's, and the probe.
+        // The next acquire is the probe, and the store grants it.
         let guard = lock.acquire().await.unwrap();
         assert!(!guard.is_degraded() && guard.token().is_some() && guard.remaining() > Duration::ZERO);
         assert_eq!(process.client.breaker(), Some(BreakerState::Closed));

@@ -21,7 +21,7 @@ fn sticky(client: &Client) -> Mutex {
     client.mutex("job").unwrap().sticky(KEEP)
 }
 
-/// Takes the lock and gives it back: the token.
+/// Takes the lock and gives it back. Returns the token.
 async fn section(lock: &Mutex) -> u64 {
     let guard = lock.acquire().await.unwrap();
     let token = guard.token().unwrap().get();
@@ -88,7 +88,7 @@ fn a_waiter_elsewhere_gets_a_kept_lock_at_once() {
         let guard = plain.acquire().await.unwrap();
         assert!(guard.token().unwrap().get() > token && world.clock.now() == now);
         drop(guard);
-        // A lock of the same client that is not sticky is anybody else's.
+        // A lock of the same client that is not sticky counts as another client's.
         section(&sticky(&one.client)).await;
         drop(one.client.mutex("job").unwrap().acquire().await.unwrap());
         assert_eq!(world.clock.now(), now);
@@ -183,7 +183,7 @@ fn a_kept_lock_that_was_lost_is_not_reused() {
         guard.release().await.unwrap();
         let second = section(&lock).await;
         assert!(second > first + 1);
-        // The process stands still for longer than it is certain of anything; the clock says so before any task does.
+        // The process pauses for longer than its certainty lasts. The clock shows that before any task runs.
         world.clock.advance(secs(3600));
         let third = section(&lock).await;
         assert!(third > second);
@@ -410,7 +410,7 @@ fn each_section_is_notified_before_it_believes_beside_a_rival_whatever_its_body_
                 while !is_over.get() {
                     let guard = plain.acquire().await.unwrap();
                     settle().await;
-                    // The trouble meets the rival, too.
+                    // The fault may have hit the rival, too.
                     if guard.check().is_ok() {
                         crew.is_alone("a rival");
                     }

@@ -47,7 +47,7 @@ enum How {
     BriefAndSilent,
     /// On the first session, `enter` is not answered before the end of the session, and then reports `Closed`.
     ClosedOnceOver,
-    /// Every session, also the first: a renewal proves no more than what was so a third of the default ttl before.
+    /// Every session, also the first: a renewal proves only the state of a third of the default ttl before.
     ProvesThePast,
     /// A test ends the first session: an `enter` reports that, and no event does.
     TellsOnlyWhoAsks,
@@ -372,7 +372,7 @@ fn renewals_that_prove_only_the_past_come_in_their_time_and_raise_no_doubt() {
         }
         let renewed = stubborn.asked.load(Ordering::SeqCst);
         assert!((20..=24).contains(&renewed), "a minute took {renewed} renewals, one each 2.5 s");
-        // Certain for what was proved and no longer: the last renewal was sent at most 2.5 s ago.
+        // The session is certain only for the proved time: the last renewal was sent at most 2.5 s ago.
         stubborn.store.partition();
         let left = guard.remaining();
         assert!(left <= secs(9) - LAG && left >= secs(9) - LAG - ms(2_600), "{left:?}");

@@ -13,7 +13,7 @@ use fencelock::{Client, Io};
 
 /// Runs `test` on a runtime of one thread.
 ///
-/// A test that waits for what never comes fails after three minutes of real time, instead of ending with the whole run.
+/// A test that waits in vain fails after three minutes of real time, instead of ending with the whole run.
 pub(crate) fn on_one_thread(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime
@@ -21,7 +21,7 @@ pub(crate) fn on_one_thread(test: impl Future<Output = ()>) {
         .expect("the test waits for what never comes");
 }
 
-/// Lets every task run that can: nothing here waits for anything but the virtual clock, so that is soon over.
+/// Lets tasks run until all of them wait. Here they wait for the virtual clock alone, so that takes a few turns.
 pub(crate) async fn settle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// Whether nothing hangs on the store but sessions.
+    /// Asserts that the store has sessions only, and no place.
     pub(crate) async fn assert_no_place_is_left(&self) {
         settle().await;
         assert_eq!(self.store.census().places, 0, "{:?}", self.store.census());

@@ -1,4 +1,4 @@
-//! The laws of windows, and of what is made once.
+//! The laws of windows, and of values that are made once.
 
 use std::cell::Cell;
 

@@ -57,7 +57,7 @@ impl Request {
         }
     }
 
-    /// With numbers that do not stand for names: each request has its own.
+    /// The request as JSON.
     fn json(&self, seq: Option<i64>) -> String {
         let Self { kind, name, number, weight, capacity, .. } = self;
         let (seq, waits, again) = (null(seq), u8::from(self.waits), u8::from(self.again));

@@ -129,7 +129,7 @@ async fn tables_that_somebody_locked_are_waited_for_and_told() {
     soon(waiting).await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// Of a session in which it is in force the procedures can lock no row, and grant nothing.
+/// In a session with `LOCK TABLES` in force the procedures can lock no row, and grant nothing.
 #[tokio::test]
 async fn a_session_in_which_lock_tables_is_in_force_calls_no_procedure() {
     let url = database();

@@ -112,7 +112,7 @@ async fn a_hold_outside_of_a_transaction_is_an_error() {
     guard.release().await.unwrap();
 }
 
-/// The gap where the row would be, and the row of one who waits, would else stay locked.
+/// Otherwise the gap of the missing row, and the row of a waiter, would stay locked.
 #[tokio::test]
 async fn a_hold_that_fails_rolls_its_transaction_back_and_keeps_nobody_waiting() {
     let url = database();

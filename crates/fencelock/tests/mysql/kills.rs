@@ -242,7 +242,7 @@ impl Lab {
         self.admin.query_first(format!("SELECT COUNT(*) FROM {of}")).await.unwrap().unwrap()
     }
 
-    /// No two hold what one can, and a queue is there as long as a place is.
+    /// No capacity is exceeded, and a queue exists exactly as long as it has a place.
     async fn check_queues(&mut self, what: &str) {
         let over =
             "(SELECT 1 FROM fencelock_place WHERE granted GROUP BY b, name HAVING SUM(weight) > MIN(capacity)) AS o";
@@ -313,7 +313,7 @@ impl Lab {
                 assert_eq!(self.count(&format!("{place} AND weight = {}", given[5])).await, 1, "{what}")
             }
             ("look", None) => {
-                // Whether the session lives, then when to look again and one place, for each name.
+                // The reply has whether the session lives, then for each name the time of the next look and a place.
                 let told: Vec<&str> = row[0].iter().flat_map(|told| told.split(',')).skip(1).collect();
                 let granted = told.chunks(2).filter(|told| told[1] == "0").count();
                 assert!(
@@ -432,7 +432,7 @@ async fn a_request_that_is_ended_before_any_of_its_statements_changes_nothing() 
         let mut conn = std::mem::replace(&mut lab.conn, Lab::connect(&lab.url).await);
         let ended = tokio::spawn(async move { call(&mut conn, ("", step.1, step.2)).await });
         let sleeps = format!("information_schema.processlist WHERE id = {id} AND state = 'User lock'");
-        // The bells are rung whatever becomes of one of them, so a loop may wait a second time.
+        // A failed ring does not stop the other rings, so that a loop may wait a second time.
         until("it ended", async || {
             if lab.count(&sleeps).await == 1 {
                 let killed = lab.admin.query_drop(format!("KILL QUERY {id}")).await;
@@ -448,7 +448,7 @@ async fn a_request_that_is_ended_before_any_of_its_statements_changes_nothing() 
         let is_gone = format!("information_schema.processlist WHERE id = {id}");
         until("the connection is gone", async || lab.count(&is_gone).await == 0).await;
         let changed = lab.everything().await != before;
-        // The end of a bell that is rung, after the commit, is passed over.
+        // The end of a ring after the commit is ignored.
         if let Ok(rows) = answer {
             assert!(changed || rows.is_empty(), "{what}: {rows:?}");
             lab.check_answer(&what, step, &rows).await;

@@ -21,7 +21,7 @@ pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("it has to come")
 }
 
-/// Looks until it is so.
+/// Repeats `is_so` until it holds.
 pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !is_so().await {
@@ -72,7 +72,7 @@ pub(crate) async fn connection(url: &str) -> Conn {
     Conn::new(Opts::from_url(&format!("{url}?prefer_socket=false")).unwrap()).await.unwrap()
 }
 
-/// The SQLSTATE of what the server refused.
+/// The SQLSTATE of the server's refusal.
 pub(crate) fn state<T: std::fmt::Debug>(answer: mysql_async::Result<T>) -> String {
     match answer.unwrap_err() {
         mysql_async::Error::Server(error) => error.state,
@@ -99,8 +99,8 @@ pub(crate) async fn until_queued(client: &Client, name: &str, count: usize) {
     until(&format!("{count} queue"), is_so).await;
 }
 
-/// How many transactions are so. The server refreshes its list only after a tenth of a second without a query: a client that asks all
-/// the time gets the same list for ever.
+/// The number of transactions with this condition. The server refreshes its list only after a tenth of a second without a query: a
+/// client that asks all the time gets the same list for ever.
 pub(crate) async fn transactions(admin: &mut Conn, condition: &str) -> u64 {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let count = format!("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE {condition}");

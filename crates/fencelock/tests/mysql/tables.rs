@@ -10,7 +10,7 @@ use mysql_async::prelude::Queryable;
 
 use crate::lab::{OFTEN, acquire, acquiring, client, connection, database, refused, soon, until, with};
 
-/// As tutorials make it.
+/// The table of tutorials.
 pub(crate) const TABLE: &str = "CREATE TABLE distributed_lock (id BIGINT AUTO_INCREMENT PRIMARY KEY, lock_key VARCHAR(64) NOT NULL UNIQUE, lock_value VARCHAR(255) NOT NULL, \
      expire_time DATETIME NOT NULL, created_at DATETIME DEFAULT CURRENT_TIMESTAMP)";
 
@@ -193,7 +193,7 @@ async fn times_are_those_of_the_zone_that_the_others_mean() {
 async fn the_error_proposes_the_zone_that_sessions_of_the_server_have_and_other_words_for_it_are_refused() {
     let shedlock = TABLE.replace("distributed_lock", "shedlock").replace("expire_time DATETIME", "a TIMESTAMP");
     let shedlock = shedlock.replace("created_at DATETIME", "b TIMESTAMP(3)");
-    // The abbreviation of the second zone is no name of a zone, and that of the third is the name of another one.
+    // The abbreviation of the second zone is no zone's name; the abbreviation of the third is the name of another zone.
     for (option, sessions, system) in [
         ("--default-time-zone=+05:00", "+05:00", "UTC"),
         ("--default-time-zone=SYSTEM", "SYSTEM", "Asia/Karachi"),
@@ -232,7 +232,7 @@ async fn the_error_proposes_the_zone_that_sessions_of_the_server_have_and_other_
 async fn a_transaction_that_stays_open_at_one_row_keeps_no_other_lock_for_ever() {
     let (url, layout) = with_table(TABLE).await;
     let (mut user, client) = (connection(&url).await, client(&layout, LONG).await);
-    // Without the deletion of what has expired: where no index finds those rows, that locks the whole table.
+    // The statement does not delete expired rows first: without an index on them, that would lock the whole table.
     let theirs = "INSERT INTO distributed_lock (lock_key, lock_value, expire_time) VALUES ('job', 'theirs', NOW() + INTERVAL 1 HOUR)";
     user.query_drop("START TRANSACTION").await.unwrap();
     user.query_drop(theirs).await.unwrap();

@@ -51,7 +51,7 @@ async fn a_server_that_is_read_only_grants_nothing_and_is_looked_at() {
     server.sql("SET GLOBAL read_only = 1").unwrap();
     let error = refusal(&server.url()).await;
     assert!(error.kind() == ErrorKind::Unreachable && error.to_string().contains("read-only"), "{error}");
-    // The connection was there before.
+    // The holder's connection is older than the setting.
     let error = holder.mutex("other").unwrap().try_acquire().await.unwrap_err();
     assert!(error.to_string().contains("read-only"), "{error}");
     let mut user = connection(&server.url()).await;
@@ -97,7 +97,7 @@ async fn tables_of_another_engine_and_of_others_are_refused() {
 #[tokio::test]
 async fn where_nobody_may_ring_waiters_look_and_get_the_lock() {
     let server = Server::start(Settings::default()).unwrap();
-    // The definer may do nothing to connections of others.
+    // The definer may not end queries of other accounts.
     let mut maker = client(&server.url(), 60_000).await;
     drop(acquire(&maker, "job").await);
     server.sql("CREATE USER guest@'%'; GRANT EXECUTE ON fencelock.* TO guest@'%'").unwrap();
@@ -178,7 +178,7 @@ async fn names_of_five_hundred_and_twelve_bytes_are_told_apart_by_the_last_one()
 async fn a_connection_is_encrypted_and_the_server_verified_by_its_name() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
-    // The server is another user.
+    // The server runs as another user.
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let rcgen::CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -216,7 +216,7 @@ async fn where_the_memory_may_lack_a_holder_nobody_is_granted_and_tokens_rise_ov
     let guard = acquire(&one, "job").await;
     assert!(guard.token().unwrap() > before);
     guard.release().await.unwrap();
-    // As a replica of another number finds it, or who reads a dump in.
+    // The state that a replica with another number finds, or a server with a restored dump.
     admin.query_drop("UPDATE fencelock_layout SET mark = 'another server'").await.unwrap();
     let other = client(&url, 60_000).await;
     for error in refusals(&other, "job", "no client is granted a lock until 2").await {

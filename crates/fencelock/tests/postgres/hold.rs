@@ -101,7 +101,7 @@ async fn a_token_that_is_not_the_one_of_the_grant_is_refused() {
     user.execute(HOLD, &[&"job", &next.token().unwrap().to_i64()]).await.unwrap();
 }
 
-/// Above READ COMMITTED, what ended or began since the snapshot is refused: never is a grant held that is not there.
+/// Above READ COMMITTED, `hold` refuses a grant that ended or began since the snapshot: a hold never lacks its grant.
 #[tokio::test]
 async fn above_read_committed_a_grant_that_changed_since_the_snapshot_is_refused() {
     let (url, _) = database();
@@ -148,7 +148,8 @@ async fn a_dead_holders_lock_is_not_passed_on_before_its_transaction_ends() {
     drop(dying);
 }
 
-/// A transaction may last, and each look locks the bucket: a hundred who look ten times a second would keep the server busy with it.
+/// A transaction may last long, and each look locks the bucket: a hundred waiters with ten looks a second would keep the server
+/// busy.
 #[tokio::test]
 async fn behind_a_dead_holder_that_a_transaction_keeps_only_the_first_who_waits_looks_often() {
     let (url, _) = database();

@@ -60,7 +60,7 @@ async fn notes_whose_time_is_over_are_swept_a_thousand_at_a_time_and_no_others()
     for left in [503, 2, 2] {
         user.execute("SELECT fencelock.clear_up(512)", &[]).await.unwrap();
         let there: i64 = user.query_one("SELECT count(*) FROM fencelock.note", &[]).await.unwrap().get(0);
-        // The one of a millisecond is the last whose time was over.
+        // The note with a ttl of a millisecond is the last expired one.
         assert_eq!(there, left);
     }
 }

@@ -72,7 +72,7 @@ async fn operators_functions_tables_and_types_that_others_plant_are_run_by_no_st
     }
 }
 
-/// Its triggers would run with the rights of whoever takes a lock.
+/// Triggers of the table would run with the rights of the client that takes a lock.
 #[tokio::test]
 async fn a_lock_table_that_another_role_planted_is_used_only_where_its_schema_is_named() {
     let own = server(Settings::default().with("fsync = off"));

@@ -48,7 +48,7 @@ async fn behind_a_pooler_waiters_are_served_in_order_and_nothing_outlives_a_tran
     assert_eq!(left, Some("0 0\"$user\", public0on"));
 }
 
-/// Also what another client of the pooler left on a connection of the server.
+/// The same with settings that another client of the pooler left on a connection of the server.
 #[tokio::test]
 async fn behind_a_pooler_the_limits_of_a_database_do_not_reach_a_request() {
     let (_pooler, url) = behind("transaction\ndefault_pool_size = 1");

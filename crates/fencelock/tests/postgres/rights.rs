@@ -211,7 +211,7 @@ async fn the_statements_that_the_server_shows_do_not_name_the_bell_of_a_session(
     let bells = own.sql(OWNER, "SELECT bell FROM fencelock.session").unwrap();
     guard.release().await.unwrap();
     soon(waiter).await.unwrap().unwrap().release().await.unwrap();
-    // A process of its own writes the log. The log has all that came before the first reading once it has that reading.
+    // A process of its own writes the log. Once the log contains the first reading, it contains all earlier statements.
     let (read, mut log) = ("SELECT pg_read_file(pg_current_logfile())", String::new());
     until("the log is written", async || {
         log = own.sql("postgres", read).unwrap();
@@ -281,7 +281,7 @@ async fn a_role_that_may_only_call_the_functions_is_refused_wrong_parameters_and
     }
 }
 
-/// With the number, the role could end the session of another client; with the bell, tell it of grants that there are not.
+/// With the number, the role could end the session of another client; with the bell, it could report false grants.
 #[tokio::test]
 async fn a_role_that_may_only_call_the_functions_is_sent_neither_number_nor_bell_of_another_session() {
     let (owner, database) = database();

@@ -1,4 +1,4 @@
-//! The schema: made once, refused when it is another's, and what a server must be.
+//! The schema is made once, and refused when its owner is another role; and the conditions for a server.
 
 use std::time::Duration;
 
@@ -153,7 +153,7 @@ async fn a_standby_and_a_read_only_role_take_no_locks_and_a_standby_shows_them()
     crate::lab::until("the standby has it", async || queued(&looker, "job").await == 1).await;
     let error = refused(&with(&standby.url(), "ttl_ms=60000")).await;
     assert!(error.kind() == ErrorKind::Unreachable && error.to_string().contains("standby"), "{error}");
-    // Both are named, in any order: the one that takes writes is found.
+    // The URL names both in any order: the client finds the one that takes writes.
     let both = format!("postgres://fencelock:secret@{},{}/fencelock", standby.address(), primary.address());
     let other = client(&both, 60_000).await;
     assert_eq!(queued(&other, "job").await, 1);

@@ -9,7 +9,7 @@ use fencelock::{Client, ErrorKind, Loss};
 use crate::lab::{LONG, OFTEN, acquire, acquiring, client, connection, database, soon, until, with};
 use crate::refused::until_refused_by;
 
-/// As ShedLock's documentation has it.
+/// The table of ShedLock's documentation.
 const TABLE: &str = "CREATE TABLE shedlock (name varchar(64) NOT NULL, lock_until timestamp NOT NULL, locked_at timestamp NOT NULL, locked_by varchar(255) NOT NULL, PRIMARY KEY (name))";
 const NOW: &str = "timezone('utc', CURRENT_TIMESTAMP)";
 

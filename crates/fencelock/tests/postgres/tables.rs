@@ -9,7 +9,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::lab::{LONG, OFTEN, acquire, acquiring, client, connection, database, refused, soon, until, with};
 
-/// As tutorials make it.
+/// The table of tutorials.
 const TABLE: &str = "CREATE TABLE distributed_lock (id bigserial PRIMARY KEY, lock_key varchar(64) NOT NULL UNIQUE, lock_value varchar(255) NOT NULL, \
      expire_time timestamptz NOT NULL, created_at timestamptz DEFAULT now())";
 

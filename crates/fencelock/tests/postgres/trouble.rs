@@ -10,7 +10,7 @@ use crate::lab::{acquire, acquiring, client, connection, database, refused, serv
 #[tokio::test]
 async fn tables_that_are_unlogged_in_part_are_refused() {
     let (url, _) = database();
-    // Also where nothing else is new since the last session.
+    // The table is refused even if nothing else has changed since the last session.
     acquire(&client(&url, 60_000).await, "job").await.release().await.unwrap();
     connection(&url).await.batch_execute("ALTER TABLE fencelock.place SET UNLOGGED").await.unwrap();
     let error = refused(&url).await;
@@ -94,7 +94,7 @@ async fn a_listener_that_lost_its_message_looks() {
     let guard = acquire(&one, "job").await;
     let waiting = acquiring(&other, "job");
     until_queued(&one, "job", 2).await;
-    // Granted without a word, as when the one who gave it up died between the two.
+    // Grants without a notification, as when the releasing client died between the two.
     let user = connection(&own.url()).await;
     user.batch_execute(
         "BEGIN; DELETE FROM fencelock.place WHERE name = 'job' AND granted; UPDATE fencelock.place SET granted = true WHERE name = 'job'; COMMIT",

@@ -1,4 +1,4 @@
-//! Sticky locks on any store: a kept lock, and one whose client takes it over and over, are given to who waits elsewhere.
+//! Sticky locks on any store: a waiter elsewhere gets a kept lock, and a lock that its client takes over and over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fencelock::{Client, Guard, Mutex};
 
-/// Longer than any of it is waited for.
+/// Longer than any wait of these tests.
 const KEEP: Duration = Duration::from_secs(3600);
 const PATIENCE: Duration = Duration::from_secs(180);
 

@@ -115,7 +115,7 @@ fn blocking_calls_inside_a_task_go_on_however_many_they_are() {
             for _ in 0..1000 {
                 lock.acquire().unwrap().release().unwrap();
             }
-            // Asked for on the I/O thread.
+            // The I/O thread makes these requests.
             for _ in 0..1000 {
                 client.queue("a").unwrap();
             }

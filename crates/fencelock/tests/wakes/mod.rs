@@ -8,7 +8,7 @@ use fencelock::inspect::Claim;
 use fencelock::{AnyGuard, Client, Error, Name};
 use tokio::task::JoinHandle;
 
-/// So many holders are watched one by one, at most.
+/// The most holders that a waiter watches one by one.
 const WATCHED: u32 = 64;
 
 /// Long enough for everything that is waited for, on a busy machine too.
@@ -17,13 +17,14 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// Notifications that wake no contender.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Besides {
-    /// By each departure, to the contender that departs.
+    /// The notifications of a departure to its own contender.
     pub(crate) departing: u64,
-    /// By the departure of a holder, to those whom other holders let in while it held and they all watched it.
+    /// Whether a holder's departure notifies contenders that other holders have let in, and that watched this holder
+    /// before.
     pub(crate) watched_before: bool,
 }
 
-/// A queue of contenders in several sessions, and what it may tell.
+/// A queue of contenders in several sessions, and its allowed notifications.
 struct Line<'a> {
     clients: &'a [Client],
     name: Name,
@@ -48,7 +49,7 @@ async fn take(client: Client, name: Name, claim: Claim) -> Result<AnyGuard, Erro
 }
 
 impl<'a> Line<'a> {
-    /// These queue in this order, and so many of them are let in at once.
+    /// Queues `claims` in this order. The first `holders` of them are let in at once.
     async fn queue(clients: &'a [Client], besides: Besides, name: &str, claims: &[Claim], holders: usize) -> Self {
         let name = Name::new(name).unwrap();
         let mut line = Self { clients, name, held: Vec::new(), waiting: VecDeque::new(), bound: 0, besides };
@@ -75,14 +76,14 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The holder that was let in last departs, which lets in so many.
+    /// The holder that was let in last departs, which lets in `lets_in` contenders.
     async fn release(&mut self, lets_in: usize) {
         self.held.pop().expect("a holder").release().await.unwrap();
         self.let_in(lets_in).await;
         self.bound += lets_in as u64 + 1 + self.besides.departing;
     }
 
-    /// The first one that waits gives up, which lets in so many.
+    /// The first waiter gives up, which lets in `lets_in` contenders.
     async fn give_up(&mut self, lets_in: usize) {
         self.waiting.pop_front().expect("a waiter").abort();
         self.let_in(lets_in).await;

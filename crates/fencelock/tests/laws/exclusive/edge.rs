@@ -149,7 +149,7 @@ fn a_body_run_under_a_reentered_guard_leaves_the_lock_to_the_outer_one() {
     });
 }
 
-/// Panics whenever anything happens.
+/// Panics at every event.
 struct Broken(AtomicU64);
 
 impl Observer for Broken {
@@ -232,7 +232,7 @@ fn a_session_granted_for_less_than_the_margin_is_refused_and_not_tried_without_e
     });
 }
 
-/// Grants every session for a tenth of what was asked.
+/// Opens every session with a tenth of the requested ttl.
 #[derive(Debug)]
 struct Brief(MemoryStore, AtomicU64);
 

@@ -351,7 +351,8 @@ fn max_hold_ends_the_grant_although_the_session_is_renewed() {
         assert!(guard.remaining() <= ms(100));
         world.advance(ms(200)).await;
         assert_eq!(guard.lost().await, Loss::HeldTooLong);
-        // The guard is there, and with it perhaps what runs under it; but for no longer than the margin.
+        // The guard still exists, and code may still run under it: its place is kept, but for no longer than the
+        // margin.
         let rivals = whole(&rival.client, "a").unwrap();
         assert_eq!(rivals.try_acquire().await.unwrap_err().kind(), ErrorKind::Busy);
         world.advance(ms(800)).await;

@@ -1,4 +1,4 @@
-//! A thread that stands still between a look at the clock and what it does then.
+//! A thread that pauses between a look at the clock and its next step.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
