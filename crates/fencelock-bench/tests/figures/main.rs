@@ -74,10 +74,10 @@ const ROWS: [Row; 5] = [
     },
 ];
 
-/// Ours and the peer's, where there are such.
+/// Our figure and the peer's, where they exist.
 type Pair = (Option<String>, Option<String>);
 
-/// A row that was found: of a cycle and of a hand-over.
+/// A row with its figures of a cycle and of a hand-over.
 struct Found {
     row: &'static Row,
     cycle: Pair,

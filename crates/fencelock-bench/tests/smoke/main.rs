@@ -12,7 +12,7 @@ fn quick(words: &str, rows: &[&str]) {
     for row in rows {
         assert!(section.contains(row), "{row} is missing in\n{section}");
     }
-    // Of a window without a single cycle, on a busy machine, there is no ratio.
+    // A window without a single cycle, on a busy machine, gives no ratio.
     assert!(!section.contains("NaN") && !section.contains(" inf |"), "{section}");
 }
 

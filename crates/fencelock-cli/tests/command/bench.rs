@@ -1,4 +1,4 @@
-//! `fencelock bench`: the drill ends exact, and says so.
+//! `fencelock bench`: the counter of the drill ends exact, and the output says so.
 
 use crate::common::{PROGRAM, Place, code, ended, output, stderr, stdout};
 

@@ -1,4 +1,4 @@
-//! The parts of the documents that are made from the code say what the code says; `cargo xtask docs` writes them anew.
+//! The generated parts of the documents agree with the code; `cargo xtask docs` writes them anew.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -99,7 +99,7 @@ fn run_takes_the_kinds_of_locks_that_its_document_lists() {
     says("command.md", &kinds(stores()));
 }
 
-/// Which kinds of locks `fencelock run` takes on which stores: the one that lives in a single process it refuses.
+/// Which kinds of locks `fencelock run` takes on which stores: `run` refuses the store of a single process.
 fn kinds(stores: &[StoreInfo]) -> String {
     let mut rows: Vec<(&str, Vec<String>)> = Vec::new();
     for info in stores {

@@ -126,7 +126,7 @@ fn a_command_that_ends_by_itself_ends_the_candidacy_with_its_code() {
     let place = Place::new();
     let elect = |script: &str| output(&mut place.fencelock(&["elect", "leader", "--", "sh", "-c", script]));
     assert_eq!(code(&elect("exit 7")), 7);
-    // Also with the code that says that a lock was lost.
+    // The same with the exit code of a lost lock.
     assert_eq!(code(&elect("exit 76")), 76);
     let inner = format!("{PROGRAM} elect leader -- touch ran");
     assert_eq!(code(&elect(&inner)), 73);

@@ -43,7 +43,7 @@ fn runs_once(place: &Place) {
     let slot = ["--slot", "2026-11-25", "job"];
     assert_eq!(last(place)["state"].as_str(), Some("never"));
     let asked: Vec<_> = (0..5).map(|_| Running::start(&mut place.run(&slot, "echo $FENCELOCK_SLOT >> ran"))).collect();
-    // Of those on one host one waits.
+    // On each host a single command waits.
     let codes: Vec<_> = asked.into_iter().map(Running::code).collect();
     assert!(codes.contains(&0) && codes.iter().all(|code| [0, 72].contains(code)), "{codes:?}");
     assert_eq!(written(&place.path("ran")), "2026-11-25\n");

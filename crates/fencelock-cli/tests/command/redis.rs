@@ -70,7 +70,7 @@ fn every_verb_works_by_way_of_sentinels_and_doctor_says_who_was_not_asked() {
     );
 }
 
-/// Writes an authority to `ca.pem`, and what it says of a server here to `server.key` and `server.crt`.
+/// Writes an authority to `ca.pem`, and its identity of a server here to `server.key` and `server.crt`.
 pub(crate) fn certificates(directory: &Path) {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "an authority");
@@ -139,7 +139,7 @@ fn a_signal_ends_the_command_although_the_server_does_not_take_the_lock_back() {
 fn a_lock_that_the_server_cannot_give_back_for_the_moment_is_given_back_as_soon_as_it_can() {
     let server = Server::start(Settings::default().with("lua-time-limit 20")).unwrap();
     let place = Place::with_store(format!("{}?ttl_ms=600000", server.url()));
-    // A code of the command's own says nothing of this lock, also where a fencelock in it says so that another one was lost.
+    // The command's own exit code says nothing about this lock, even if an inner fencelock reports the loss of another one.
     for code_then in [3, 76] {
         let script = format!("echo > ready; read line; echo > ended; exit {code_then}");
         let running = Running::start(place.run(&["job"], &script).stdin(Stdio::piped()));
@@ -221,7 +221,7 @@ fn a_queue_that_cannot_be_read_is_a_row_and_the_others_are_listed() {
         let mut command = Command::new("redis-cli");
         stdout(&output(command.args(["-u", url.split('?').next().unwrap(), "--raw"]).args(arguments)))
     };
-    // Of two in a queue there is a key of its own.
+    // A queue of two contenders has a key of its own.
     let _holder = place.holder("bad");
     let _waiter = Running::start(&mut place.run(&["--quiet", "bad"], "true"));
     place.queued("bad", 2);

@@ -146,7 +146,7 @@ fn a_wait_that_ends_without_the_lock_is_no_success() {
     assert!(code == 64 && said.contains("-E 0"), "{code} {said}");
 }
 
-/// As systemd stops a unit whose `KillMode=` is the default.
+/// Stops the script as systemd stops a unit with the default `KillMode=`.
 fn works_on_under_its_lock(place: &Place) {
     let text = "trap 'echo > trapped; while ! test -e go; do sleep 0.02; done; fencelock release job; exit 7' TERM
         fencelock acquire job --pid $$ > /dev/null; echo > ready; while :; do sleep 0.02; done";

@@ -1,4 +1,4 @@
-//! Which store is meant, for every verb: where the URL comes from, and what is said about it.
+//! The choice of the store, for every verb: the source of the URL, and the messages about it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,8 +19,8 @@ impl Nobody {
         open(place.directory.path());
         // Where the binary was built, an ordinary user may not look.
         let program = place.path("fencelock");
-        // By another process: a file that we write cannot be run as long as a child, which another test has started in the
-        // meantime, has not closed its copy of our descriptor.
+        // Another process copies the file: a file that this process wrote cannot be run until a child of another test has
+        // closed its copy of the descriptor.
         assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_fencelock")).arg(&program).status().unwrap().success());
         let this = Self { place, program };
         for directory in ["home", "home/.config", "home/.config/fencelock", "here"] {
@@ -298,7 +298,7 @@ fn a_configuration_is_obeyed_only_if_it_is_the_users_or_roots() {
         assert_eq!(code, 78, "{said}");
         assert!(said.contains("fencelock.toml") && said.contains(&format!("user id {owner}")), "{said}");
         assert!(said.contains("--store") && said.contains("chown"), "{said}");
-        // Another store that is named outright is nobody's trap.
+        // A store that the variable names is used, whoever owns the planted configuration.
         assert_eq!(
             ended(command.env("FENCELOCK_STORE", format!("{}-{owner}", nobody.place.url()))),
             (0, String::new())

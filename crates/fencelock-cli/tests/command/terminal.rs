@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 #[test]
 fn a_command_reads_what_is_typed() {
     let place = Place::new();
-    // Reads at once, maybe before it was given the terminal: must not stay stopped.
+    // The command reads at once, perhaps before it has the terminal, and must not stay stopped.
     for round in 0..20 {
         let mut screen = Screen::start(&place.run(&["job"], "read line; echo \"<$line>\"; exit 4"));
         screen.types(&format!("typed {round}\n"));

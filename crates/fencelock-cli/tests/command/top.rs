@@ -51,7 +51,7 @@ fn a_long_name_has_what_is_left_of_eighty_columns_and_enter_opens_its_queue() {
     screen.shows("waiter");
     screen.shows(&waiter.pid().to_string());
     screen.types("\u{1b}");
-    // The terminal is sent what changes: these letters all do.
+    // `top` writes changed cells only: all these letters change.
     screen.shows("locks,");
     screen.types("q");
     assert_eq!(screen.code(), 0);

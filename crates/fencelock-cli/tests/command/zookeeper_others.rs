@@ -32,7 +32,7 @@ fn nodes_of_other_clients_are_shown_in_the_same_queue() {
         assert_eq!((code(&shown), lines.len()), (1, 5), "{table}{said}");
         assert!(lines[1].contains("holder") && lines[1].contains("10.0.0.7"), "{table}");
         assert!(lines[1].contains("(Curator InterProcessMutex)"), "{table}");
-        // Nothing tells whether they wait for Curator's.
+        // The nodes do not show whether these contenders wait for Curator's.
         assert!(lines[2].contains("waits or holds too") && lines[3].contains("waits or holds too"), "{table}");
         assert!(lines[3].contains("(kazoo Lock or WriteLock)") && lines[3].contains("import of [2J prices"), "{table}");
         assert!(said.contains("not part of the queue") && said.contains("notes"), "{said}");

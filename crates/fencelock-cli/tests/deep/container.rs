@@ -76,7 +76,7 @@ fn the_lock_of_another_container_with_the_same_host_name_is_waited_for_and_left_
     assert_eq!((holds.code(), waits.code()), (5, 0));
 }
 
-/// As in a container that has the directory of its host read-only.
+/// The same as in a container that mounts the host's directory read-only.
 #[test]
 fn a_directory_that_is_mounted_read_only_is_looked_at_and_takes_no_locks() {
     let (place, mut command) = unshared(&["--mount"]);
@@ -91,7 +91,7 @@ fn a_directory_that_is_mounted_read_only_is_looked_at_and_takes_no_locks() {
     assert!(lines[1].contains("to test") && lines[3].starts_with("77 "), "{told}");
 }
 
-/// Needs root, which lets a user look who sees only his own processes.
+/// Needs root, which starts the look as a user that sees only its own processes.
 #[test]
 fn a_holder_that_proc_hides_from_others_is_not_said_to_be_gone() {
     let place = Place::new();
@@ -102,7 +102,7 @@ fn a_holder_that_proc_hides_from_others_is_not_said_to_be_gone() {
     }
     chown(place.path("store"), None, Some(65534)).unwrap();
     let _holder = place.holder("job");
-    // A mount of its own: options of one that is there are those of all its copies, outside as well.
+    // A new mount: the options of an existing one would change for all its copies, outside as well.
     let script = "mount -t proc -o hidepid=2 proc /proc && nobody='setpriv --reuid=65534 --regid=65534 --clear-groups'
                   ! $nobody ls -d /proc/$PPID >/dev/null 2>&1 && exec $nobody ./program show job";
     let mut hidden = Command::new("unshare");

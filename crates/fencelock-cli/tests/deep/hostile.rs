@@ -1,4 +1,4 @@
-//! A ZooKeeper server that means harm: `run` ends with its limit, and starts nothing.
+//! A hostile ZooKeeper server: `run` ends with its limit, and starts nothing.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use fencelock_testbed::zookeeper::{Manner, hostile};
 #[test]
 fn a_wait_ends_with_its_limit_whatever_a_server_says() {
     const LIMIT: Duration = Duration::from_secs(2);
-    // Farewells of half a second, and as much again for what is under way, are what is said. A busy machine gets the rest.
+    // The promise is half a second for the close, and as much for requests under way. The rest is for a busy machine.
     const BOUND: Duration = Duration::from_secs(4);
     for manner in Manner::WITHOUT_SESSION.into_iter().chain(Manner::WITH_SESSION) {
         let place = Place::with_store(format!("zk://{}/locks", hostile(manner, 10_000).unwrap()));

@@ -1,4 +1,4 @@
-//! The command, where servers are broken, time is judged, the machine is loaded, or programs are met that the gate does not install.
+//! The command, in tests that break servers, judge time, load the machine, or need programs that the gate does not install.
 
 #[path = "../command/common/mod.rs"]
 mod common;

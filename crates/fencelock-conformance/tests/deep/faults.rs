@@ -1,4 +1,4 @@
-//! A drill that goes wrong says so, and says what.
+//! A failed drill reports its failure and the cause.
 
 use std::fs;
 use std::path::{Path, PathBuf};

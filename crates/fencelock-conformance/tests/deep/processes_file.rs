@@ -54,7 +54,7 @@ fn drill(strategy: Strategy, hit: impl Fn(&Toll) -> bool) {
     }
 }
 
-/// Runs every strategy that hurts processes over locks that are used so.
+/// Runs every strategy that hurts processes, over locks with these uses.
 fn drill_all(uses: Uses) {
     for (strategy, seed) in Strategy::PROCESSES.into_iter().zip(seeds().into_iter().cycle()) {
         let verdict = run(strategy, uses, seed);
@@ -71,7 +71,7 @@ fn run(strategy: Strategy, uses: Uses, seed: u64) -> Verdict {
     let worker = Path::new(env!("CARGO_BIN_EXE_fencelock-conformance-worker"));
     let drill = Drill::new(&url, &directory.logs(), worker, strategy, seed);
     let locks = if uses == Uses::Mixed { 3 } else { drill.locks };
-    // Of those who take permits one in six writes, and so many writes are asked for below.
+    // A sixth of the contenders for permits writes, and the check below needs enough writes.
     let verdict = Drill { uses, locks, grants_after: 120, ..drill }.run().unwrap();
     println!("{verdict}");
     assert!(verdict.is_clean(), "{verdict}");
@@ -85,7 +85,7 @@ fn run(strategy: Strategy, uses: Uses, seed: u64) -> Verdict {
     verdict
 }
 
-/// Everything in `directory` that is not a directory, nor half made: that goes with an opening once it is a minute old.
+/// All files in `directory`, without half-made ones, which an opening removes once they are a minute old.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
     let mut found = Vec::new();
@@ -99,7 +99,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A clean verdict over too little would say nothing.
+/// A clean verdict over too few sections would prove nothing.
 fn is_worth_something(verdict: &Verdict) -> bool {
     let queued = verdict.history.sections.iter().filter(|section| section.enqueue.is_some()).count();
     verdict.report.grants > 50 && verdict.report.busy_answers > 0 && verdict.report.writes.0 > 20 && queued > 10

@@ -129,7 +129,7 @@ fn the_logs_of_a_directory_make_one_history() {
     let report = check(&history, Laws::ALL);
     assert!(report.is_clean(), "{}", report.describe(&history));
     assert_eq!((report.sections, report.grants, report.writes), (3, 2, (2, 1)));
-    // The dead one is gone, once the store had the time to notice.
+    // The dead contender is gone once the store has had the time to notice.
     assert_eq!(
         history.sections.iter().map(|section| section.gone).collect::<Vec<_>>(),
         [Some(108), Some(208), Some(1_050)]

@@ -271,13 +271,13 @@ fn an_overlap_is_excused_only_between_a_grant_before_a_lapse_and_one_after() {
     let excused = with_lapse(&[(90, 140), (120, 130), (130, 160)]);
     assert_clean(&excused);
     assert_eq!(check(&excused, Laws::ALL).excused, 2);
-    // Both before it, both after it, or believed for too long.
+    // Both before the lapse, both after it, or a belief that lasted too long.
     for cores in [[(10, 30), (20, 40)], [(120, 140), (130, 160)], [(90, 151), (120, 130)]] {
         assert_broken(&with_lapse(&cores), Law::Exclusion);
     }
-    // The one from before hides no overlap of those after.
+    // A holder from before the lapse hides no overlap of later holders.
     assert_broken(&with_lapse(&[(90, 125), (120, 140), (130, 160)]), Law::Exclusion);
-    // Two who asked once it was over, however soon.
+    // Two contenders that asked after the lapse, however soon.
     assert_broken(&with_lapse(&[(106, 120), (108, 130)]), Law::Exclusion);
 }
 

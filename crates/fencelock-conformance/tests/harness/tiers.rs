@@ -1,4 +1,4 @@
-//! Stores that offer less than every tier of laws, and keep those of theirs.
+//! Stores that offer fewer tiers, and keep the laws of those that they offer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use futures_core::stream::BoxStream;
 #[derive(Debug)]
 struct Partly(Arc<dyn Store>, Tier);
 
-/// Such stores.
+/// The fixture of such stores.
 struct Offers {
     memory: MemoryFixture,
     has: Tier,

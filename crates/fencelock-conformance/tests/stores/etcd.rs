@@ -10,7 +10,7 @@ use crate::fixtures;
 
 fencelock_conformance::suite!("etcd", fixtures::etcd, laws = untimed);
 
-/// A prefix of the shared server's, and the URL of a store there.
+/// A prefix on the shared server, and the URL of a store there.
 fn place() -> (String, String) {
     let namespace = shared().namespace();
     let url = format!("etcd://{}{namespace}", shared().address());

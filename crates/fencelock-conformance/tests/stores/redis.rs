@@ -24,7 +24,7 @@ mod plain {
     );
 }
 
-/// By way of Sentinels, and with the word of a replica.
+/// By way of Sentinels, with grants that a replica has acknowledged.
 mod watched {
     fencelock_conformance::suite!(
         "redis by way of Sentinels",

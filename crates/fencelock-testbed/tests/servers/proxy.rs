@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fencelock_testbed::{PATIENCE, Port, Proxy, Way, wait_until};
 
-/// A server that sends back whatever it gets, and ends when its client does.
+/// A server that sends back all bytes, and ends when its client does.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

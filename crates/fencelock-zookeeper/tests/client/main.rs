@@ -1,4 +1,4 @@
-//! The client against real servers, and against servers that are wrong.
+//! The client against real servers, and against faulty ones.
 
 mod bad_servers;
 mod common;

@@ -69,7 +69,7 @@ fn tls(trusted: &Authority, shown: Option<Identity>) -> Tls {
     Tls::new(Arc::new(config))
 }
 
-/// To the server, with a certificate of `authority`.
+/// A configuration of the server, with a certificate of `authority`.
 fn config(address: &str, trusted: &Authority, authority: &Authority) -> Config {
     let tls = tls(trusted, Some(authority.identity("client")));
     Config::new(address).unwrap().tls(tls).session_timeout(LASTING).connect_deadline(PATIENCE)

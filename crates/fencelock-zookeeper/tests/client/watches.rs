@@ -63,7 +63,7 @@ async fn a_read_that_finds_nothing_leaves_no_watch_behind() {
     assert!(!is_watched(&format!("{parent}/a")).await);
 }
 
-/// Whether the shared server keeps a watch at `path` for anybody.
+/// Whether the shared server keeps a watch at `path`.
 async fn is_watched(path: &str) -> bool {
     let watched = tokio::task::spawn_blocking(|| four_letters(shared().address(), "wchp")).await.unwrap();
     watched.lines().any(|line| line == path)

@@ -13,7 +13,7 @@ const BOUND: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(1);
 const TIMEOUT_MS: u32 = 1500;
 
-/// To a server of this manner, which gives sessions of a second and a half.
+/// A configuration of a server of this manner, which gives sessions of a second and a half.
 fn config(manner: Manner) -> Config {
     let address = hostile(manner, TIMEOUT_MS).unwrap();
     Config::new(&address.to_string()).unwrap().session_timeout(Duration::from_millis(TIMEOUT_MS.into()))

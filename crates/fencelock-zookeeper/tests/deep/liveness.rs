@@ -36,7 +36,7 @@ async fn stay_alive(client: Client, is_careful: bool, stop: Arc<AtomicBool>) -> 
         let now = SystemClock.now();
         if is_careful && now >= due {
             due = now + TIMEOUT / 6;
-            // Waited for aside, so that the next one is not late.
+            // A task of its own waits for the reply, so that the next request is not late.
             tokio::spawn(client.confirm());
         }
         if client.exists("/").await.is_ok() {
@@ -80,7 +80,7 @@ async fn the_leader_lets_no_session_expire_before_the_timeout_after_a_confirmed_
     }
     let everybody = 1 + CAREFUL + CREDULOUS;
     soon(async { while observer.get_children("/").await.unwrap().0.len() < everybody {} }).await;
-    // Beyond the moments that were confirmed by connecting.
+    // After the moments that the connect has confirmed.
     let start = SystemClock.now();
     soon(async {
         while SystemClock.now() < start + TIMEOUT {
@@ -125,7 +125,7 @@ async fn a_session_outlives_its_leader_and_is_confirmed_by_the_next_one() {
 async fn servers_that_answer_slowly_do_not_take_the_session_from_each_other_for_ever() {
     let ensemble = Ensemble::start(Settings::ensemble()).unwrap();
     let proxies: Vec<_> = ensemble.servers().map(|server| Proxy::start(server.address()).unwrap()).collect();
-    // There and back it takes longer than the next server is waited with.
+    // A round trip takes longer than the pause before the next server is dialled.
     proxies.iter().for_each(|proxy| proxy.delay(Duration::from_millis(150)));
     let servers: Vec<_> = proxies.iter().map(|proxy| proxy.address().to_string()).collect();
     let config = Config::new(&servers.join(",")).unwrap().session_timeout(Duration::from_secs(20));

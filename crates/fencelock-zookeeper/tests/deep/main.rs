@@ -1,4 +1,4 @@
-//! The client, where servers mean harm or are broken, and where time is judged.
+//! The client with hostile or broken servers, and tests that judge time.
 
 #[path = "../client/common/mod.rs"]
 mod common;

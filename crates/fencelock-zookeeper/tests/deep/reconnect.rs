@@ -19,7 +19,7 @@ async fn a_server_that_falls_silent_is_left_for_another_while_the_session_lives(
     let error = soon(client.exists("/")).await.unwrap_err();
     assert!(error.outcome_unknown());
     event(&mut events, is_reconnected).await;
-    // Two thirds of the timeout are what it may take; the rest is for a busy machine.
+    // Leaving may take two thirds of the timeout; the rest is for a busy machine.
     within(Duration::from_secs(6), start.elapsed(), "leaving a server that says nothing");
     assert_ne!(client.session().server, silent.address().to_string());
     assert!(soon(client.exists("/")).await.unwrap().is_some());

@@ -30,7 +30,7 @@ type Acquire = (Instant, Duration, End);
 #[derive(Default)]
 struct Shared {
     acquires: Mutex<Vec<Acquire>>,
-    /// How many are inside, by name.
+    /// The number of workers inside, by name.
     inside: [AtomicUsize; NAMES],
     overlaps: AtomicUsize,
     stop: AtomicBool,
@@ -51,7 +51,7 @@ async fn work(lock: fencelock::Mutex, number: usize, shared: Arc<Shared>) {
         );
         shared.acquires.lock().unwrap().push((start, took, end));
         let Ok(guard) = acquired else {
-            // As a service does whose next request comes a moment later.
+            // The next request of a service comes a moment later.
             tokio::time::sleep(Duration::from_millis(5)).await;
             continue;
         };

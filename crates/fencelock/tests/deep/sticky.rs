@@ -81,7 +81,7 @@ async fn one_of_four() {
     let Ok(url) = std::env::var(URL) else { return };
     let client = Client::connect(&url).await.unwrap();
     let lock = client.mutex("counter").unwrap().sticky(KEEP);
-    // All of them are there.
+    // All four processes have started.
     sections(lock.clone(), 8, Duration::from_secs(2)).await;
     println!("sections: {}", sections(lock, 8, SHARED_FOR).await);
     client.close().await.unwrap();

@@ -1,4 +1,4 @@
-//! Crowds of clients of their own, and what they cost the server and those who have nothing to do with them.
+//! Crowds of clients, and their cost for the server and for bystanders.
 
 #[path = "../redis/lab.rs"]
 #[allow(dead_code, reason = "another test binary uses the rest")]
@@ -68,7 +68,7 @@ fn longest_ping(mut hands: Hands, stop: &AtomicBool) -> Duration {
     longest
 }
 
-/// A connection is one, here and at the server, which inherits the limit.
+/// A connection takes a descriptor here and one at the server, which inherits the limit.
 fn allow_many_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -123,7 +123,7 @@ async fn give_up(server: &Server, waiting: Waiting) -> (Work, Duration) {
 async fn two_thousand_clients_that_give_up_together_cost_a_few_commands_each_and_a_bystander_no_lock() {
     allow_many_files();
     let server = server(Settings::default().with("maxclients 10000").with("slowlog-log-slower-than 200"));
-    // Two thousand clients in one process leave little of a busy machine to anybody else in it.
+    // Two thousand clients in one process leave little of a busy machine to the rest of the process.
     let bystander = Client::connect(&format!("{}?ttl_ms=60000", server.url())).await.unwrap();
     let mut kept = vec![bystander.mutex("job").unwrap().acquire().await.unwrap()];
     for number in 0..100 {
@@ -142,8 +142,8 @@ async fn two_thousand_clients_that_give_up_together_cost_a_few_commands_each_and
     let took = start.elapsed();
     println!("giving up for {took:?}: {work:?}; the longest PING took {ping:?}");
     assert!(kept.iter().all(|guard| guard.check().is_ok()), "{work:?} in {took:?}");
-    // Each asks who holds the lock and goes, and meanwhile looks every two seconds and is renewed: there is no answer in
-    // which all the others are.
+    // Each client asks for the holder and leaves, and meanwhile polls every two seconds and renews. No reply lists all
+    // the others.
     let each = 60 + 8 * took.as_secs();
     assert!(work.commands < CROWD as u64 * each && work.bytes < CROWD as u64 * each * 100, "{work:?} in {took:?}");
 }

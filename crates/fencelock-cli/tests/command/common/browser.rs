@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::http::ask;
 use super::{Running, until};
 
-/// A window with nothing of anybody's in it.
+/// A window with a fresh profile.
 pub(crate) struct Browser {
     driver: Running,
     address: SocketAddr,
@@ -72,7 +72,7 @@ impl Browser {
         self.post("/execute/sync", &json!({ "script": format!("return {expression}"), "args": [] }))
     }
 
-    /// Waits until the text of the element called `id` says all of `parts`.
+    /// Waits until the text of the element `id` contains all of `parts`.
     pub(crate) fn shows(&self, id: &str, parts: &[&str]) {
         let mut last = String::new();
         let said = || {

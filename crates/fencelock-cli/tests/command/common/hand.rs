@@ -12,7 +12,7 @@ pub(crate) fn by_hand<T>(work: impl AsyncFnOnce(wire::Client) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let config = wire::Config::new(&shared().address().to_string()).unwrap();
-        // Nothing keeps it alive while `work` waits for a process.
+        // The session is not renewed while `work` waits for a process.
         let config = config.session_timeout(Duration::from_secs(120)).connect_deadline(PATIENCE);
         let (client, _events) = wire::Client::connect(config).await.unwrap();
         let done = work(client.clone()).await;

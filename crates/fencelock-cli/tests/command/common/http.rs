@@ -1,4 +1,4 @@
-//! HTTP by hand: requests with whatever headers a test wants, and `fencelock serve` to send them to.
+//! HTTP by hand: requests with any headers, and a `fencelock serve` that receives them.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

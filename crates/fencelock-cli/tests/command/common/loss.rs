@@ -14,7 +14,7 @@ pub(crate) fn holder(place: &Place, options: &[&str]) -> Running {
     running
 }
 
-/// All that was said, with `TIME` and `STORE` instead of those that are right there.
+/// The output, with `TIME` and `STORE` in place of the right values.
 pub(crate) fn said(place: &Place, output: &Output) -> String {
     assert_eq!(code(output), 76, "{output:?}");
     let shown = place.url();

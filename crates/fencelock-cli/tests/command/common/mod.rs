@@ -18,7 +18,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-/// No state takes longer to come about on a machine that works at all.
+/// No state takes longer on a working machine.
 const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Waits until `look` finds something.
@@ -227,8 +227,8 @@ pub(crate) fn stderr(output: &Output) -> String {
     said.split_inclusive('\n').filter(|line| !is_of_patience(line)).collect()
 }
 
-/// Runs `command`, to which a busy lock is refused, until the refusal says `part` of the holder: the look for the holder has a second, which a
-/// busy machine may not have. Returns the refusal.
+/// Runs `command`, to which a busy lock is refused, until the refusal says `part` of the holder: the look for the holder has a limit of a
+/// second, which may be too short on a busy machine. Returns the refusal.
 pub(crate) fn refused(command: &mut Command, part: &str) -> String {
     until_ok(&format!("the refusal says {part:?}"), || {
         let (code, said) = ended(command);
@@ -237,7 +237,7 @@ pub(crate) fn refused(command: &mut Command, part: &str) -> String {
     })
 }
 
-/// The exit code as a shell sees it: 128 + n for one who died of signal n.
+/// The exit code as a shell sees it: 128 + n for a death by signal n.
 pub(crate) fn code(output: &Output) -> i32 {
     code_of(output.status)
 }

@@ -12,7 +12,7 @@ use nix::unistd::tcgetpgrp;
 
 use super::{PROGRAM, Place, code_of, stdout, until};
 
-/// A program that believes a person is typing.
+/// A program on a pseudo-terminal, to which the test types.
 pub(crate) struct Screen {
     child: Child,
     keys: File,
@@ -85,7 +85,7 @@ impl Screen {
 }
 
 impl Drop for Screen {
-    /// Tells a test that failed what was to be seen.
+    /// Prints the screen when the test has failed.
     fn drop(&mut self) {
         if thread::panicking() {
             eprintln!("the screen shows {:?}", self.shown.lock().unwrap());

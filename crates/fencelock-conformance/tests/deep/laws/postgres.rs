@@ -1,4 +1,4 @@
-//! The store `postgres:` keeps the laws of time, and all of them where the administrator of the database limits everything.
+//! The store `postgres:` keeps the laws of time, and all laws under an administrator's limits.
 
 use crate::fixtures;
 

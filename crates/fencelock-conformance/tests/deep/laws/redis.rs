@@ -45,7 +45,7 @@ mod signalled {
     );
 }
 
-/// By way of Sentinels, and with the word of a replica.
+/// By way of Sentinels, with grants that a replica has acknowledged.
 mod watched {
     fencelock_conformance::suite!("redis by way of Sentinels", super::fixtures::watched);
 }

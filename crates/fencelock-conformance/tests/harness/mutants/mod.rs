@@ -1,4 +1,4 @@
-//! A store that breaks one law fails at least the test named for it: the suite is not satisfied by anything.
+//! A store that breaks one law fails at least the test named for it: the suite does not pass with every store.
 
 mod mutant;
 
@@ -166,7 +166,7 @@ fn flaws_with_other_claims_than_a_mutexs_are_noticed_by_the_same_laws() {
     assert_eq!(broken, [false, true, true]);
 }
 
-/// A store on whose way nothing can be made to go wrong.
+/// A store without faults that a test can inject.
 struct Untroubled;
 
 impl Fixture for Untroubled {

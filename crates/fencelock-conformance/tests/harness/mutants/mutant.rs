@@ -589,7 +589,7 @@ impl Place for MutantPlace {
 }
 
 impl MutantPlace {
-    /// Takes the lighter place before it gives up the heavier one, and is at a loss between the two.
+    /// Takes the lighter place before it gives up the heavier one, and fails between the two.
     async fn lighten_by_two_places(&mut self, claim: Claim) -> Result<()> {
         let number = self.shared.requests.fetch_add(1, Ordering::Relaxed);
         let id = RequestId { number, ..self.entry.id };

@@ -144,7 +144,7 @@ async fn a_server_is_reached_by_ipv6() {
 async fn a_session_that_is_given_too_late_is_closed() {
     let (late, other) = (Fake::new().await, Fake::new().await);
     let servers = connect_string([late.address, other.address]);
-    // The one that is too late is waited for as long as an attempt may take: a part of this, longer than any test waits.
+    // The client waits for the late server as long as an attempt may take: longer than any test waits.
     let config = Config::new(&servers).unwrap().session_timeout(Duration::from_secs(3600));
     let connecting = tokio::spawn(Client::connect(config));
     let mut peers = Vec::new();
@@ -172,7 +172,7 @@ async fn a_session_that_comes_after_the_attempt_was_given_up_is_closed() {
     let connecting = tokio::spawn(Client::connect(config));
     let mut slow = fake.accept().await;
     slow.read().await;
-    // The attempt was given up when another one follows.
+    // Another attempt proves that the first one was given up.
     let _next = soon(fake.accept()).await;
     slow.write(&welcome(8, 10_000, false)).await;
     assert_eq!(soon(slow.read()).await[4..8], (-11_i32).to_be_bytes());
@@ -250,7 +250,7 @@ async fn addresses_that_were_known_do_when_a_name_cannot_be_resolved_any_more() 
         let names = Once { is_silent, ..Once::default() };
         let config = Config::new("name").unwrap().net(Arc::new(names)).connect_deadline(PATIENCE);
         for _ in 0..2 {
-            // A name server is waited for as long as an attempt may take, where nothing is known.
+            // Without a known address, the client waits for a name server as long as an attempt may take.
             let config = config.clone().session_timeout(2 * PATIENCE).attempt(2 * PATIENCE);
             let (client, _) = soon(Client::connect(config)).await.unwrap();
             client.close().await.unwrap();

@@ -1,4 +1,4 @@
-//! Servers that are not there, are something else, or do what no ZooKeeper server does.
+//! Absent servers, other services, and servers that break ZooKeeper's protocol.
 
 mod answers;
 mod connecting;
@@ -30,7 +30,7 @@ pub(crate) async fn refused(config: Config) -> Error {
     error
 }
 
-/// Takes connections and says nothing, as a server does that was stopped.
+/// Servers that accept connections and never reply, like stopped ones.
 pub(crate) async fn silent(count: usize) -> Vec<Fake> {
     let mut fakes = Vec::new();
     for _ in 0..count {

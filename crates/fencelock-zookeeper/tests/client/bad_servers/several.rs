@@ -103,7 +103,7 @@ async fn a_session_is_continued_on_one_server_and_never_closed_on_another() {
     assert_eq!(client.session().id, 7);
 }
 
-/// A client whose server was left while it owed the answer to a write: that server, and the other one.
+/// A client that left its server while a write was unanswered. Returns the client, that server, and the other one.
 async fn left_owing_a_write(timeout_ms: i32, attempt: Duration) -> (Client, Fake, Fake) {
     let (first, second) = (Fake::new().await, Fake::new().await);
     let config = Config::new(&connect_string([first.address, second.address])).unwrap();

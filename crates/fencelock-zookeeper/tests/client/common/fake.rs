@@ -1,4 +1,4 @@
-//! A server that does what no real one can be brought to do, by a script.
+//! A scripted server, for behaviour that no real server can be made to show.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::net::SocketAddr;
@@ -27,12 +27,12 @@ impl Fake {
         Self { listener, address }
     }
 
-    /// To this server alone, with a session timeout short enough to wait for.
+    /// A configuration of this server alone, with a session timeout short enough to wait for.
     pub(crate) fn config(&self) -> Config {
         Config::new(&self.address.to_string()).unwrap().session_timeout(Duration::from_millis(1500))
     }
 
-    /// To this server alone, with a session that no slowness of a test ends.
+    /// A configuration of this server alone, with a session that survives a slow test.
     pub(crate) fn lasting(&self) -> Config {
         self.config().session_timeout(super::LASTING)
     }

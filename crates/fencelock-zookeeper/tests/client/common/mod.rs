@@ -19,7 +19,7 @@ pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("it has to come")
 }
 
-/// To the shared server.
+/// A configuration of the shared server.
 pub(crate) fn config() -> Config {
     Config::new(&shared().address().to_string()).unwrap().session_timeout(LASTING).connect_deadline(PATIENCE)
 }
@@ -29,7 +29,7 @@ pub(crate) async fn through(timeout: Duration) -> (Proxy, Client, Events) {
     through_with(|config| config.session_timeout(timeout)).await
 }
 
-/// The same with more said.
+/// The same with more configuration.
 pub(crate) async fn through_with(say: impl FnOnce(Config) -> Config) -> (Proxy, Client, Events) {
     let proxy = Proxy::start(shared().address()).unwrap();
     let config = Config::new(&proxy.address().to_string()).unwrap().session_timeout(LASTING).connect_deadline(PATIENCE);
@@ -58,7 +58,7 @@ pub(crate) async fn client_and_parent() -> (Client, String) {
     (client, parent)
 }
 
-/// Creates a node that anybody may use.
+/// Creates a node that is open to all.
 pub(crate) async fn put(client: &Client, path: &str, mode: CreateMode) -> String {
     client.create(path, b"", mode, &[Acl::open()]).await.unwrap().path
 }

@@ -1,4 +1,4 @@
-//! Cycles of many clients at once, and what a server that is killed meanwhile costs them.
+//! Cycles of many clients at once, also while their server is killed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ async fn clients(url: &str, count: usize) -> Vec<Client> {
     futures_util::future::join_all((0..count).map(|_| client(url, 60_000))).await
 }
 
-/// Cycles of all these clients, each by four tasks, over so many names; with readers, three of four of them only read.
+/// Cycles of all clients, each by four tasks, over `names` names. With readers, three of the four tasks read.
 async fn cycles(url: &str, names: u64, count: u64, with_readers: bool) {
     let inside: Arc<Vec<AtomicI64>> = Arc::new((0..names).map(|_| AtomicI64::new(0)).collect());
     let next = Arc::new(AtomicU64::new(0));
@@ -83,7 +83,7 @@ async fn a_server_that_is_killed_under_load_costs_no_lock_and_admits_nobody_twic
                 tokio::task::yield_now().await;
                 held.fetch_sub(1, Ordering::SeqCst);
                 done.fetch_add(1, Ordering::SeqCst);
-                // Given back in the background where it fails.
+                // A failed release is repeated in the background.
                 drop(guard);
             }
         }));

@@ -11,7 +11,7 @@ use fencelock_testbed::{Network, Proxy};
 
 use super::lab::{acquire, acquiring, client, connection, database, queued, server, soon, until, until_queued, with};
 
-/// Renewals count, also such on further connections.
+/// Renewals on further connections count, too.
 #[tokio::test]
 async fn however_often_a_lock_was_renewed_one_release_frees_it() {
     let (url, _) = database();
@@ -31,7 +31,7 @@ async fn however_often_a_lock_was_renewed_one_release_frees_it() {
     one.close().await.unwrap();
 }
 
-/// As gateways do. A client that waits sends nothing for that long.
+/// Gateways cut such connections. A waiting client sends nothing for that long.
 #[tokio::test]
 async fn connections_that_are_cut_when_they_were_idle_for_two_seconds_cost_no_lock_and_no_turn() {
     let (url, _) = database();
@@ -121,7 +121,7 @@ async fn a_host_vanishes(network: &Network, client_there: impl Fn(&str) -> std::
     let waiting = acquiring(&other, "job");
     until_queued(&other, "job", 2).await;
     let releasing = tokio::spawn(guard.release());
-    // Others go on, of the same client and the same bucket.
+    // Other locks of the same client and bucket continue.
     for _ in 0..20 {
         acquire(&one, "another").await.release().await.unwrap();
     }
@@ -164,7 +164,7 @@ impl Drop for Tiny {
     }
 }
 
-/// Takes all that is left.
+/// Fills the rest of the file system.
 fn fill(file: &Path) {
     let mut file = std::fs::File::create(file).unwrap();
     let full = std::io::copy(&mut std::io::repeat(7), &mut file).unwrap_err();

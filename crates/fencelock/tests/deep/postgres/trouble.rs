@@ -99,7 +99,7 @@ async fn a_place_that_its_session_does_not_know_is_given_up_when_it_comes_back()
     let (one, other) = (client(&own.url(), 60_000).await, client(&own.url(), 60_000).await);
     let guard = acquire(&one, "kept").await;
     acquire(&one, "job").await.release().await.unwrap();
-    // As a release that was not on disk yet: the row of the place is there again.
+    // The state after a lost release that was not on disk yet: the row of the place exists again.
     let user = connection(&own.url()).await;
     user.batch_execute(
         "INSERT INTO fencelock.place SELECT fencelock._home('job'), 'job', nextval('fencelock.number'), true, 1, 1, session, client, number + 1000, since, NULL
@@ -219,7 +219,7 @@ async fn where_a_dump_was_read_in_nobody_is_granted_before_a_ttl_has_passed_and_
     dumped.check().unwrap();
 }
 
-/// The server's words for it, and the lock is had as soon as they end.
+/// The error has the server's reason, and the lock is granted once the reason ends.
 #[tokio::test]
 async fn a_transaction_of_somebody_else_that_keeps_the_rows_is_told_and_costs_no_session() {
     let own = server(Settings::default());
@@ -229,7 +229,7 @@ async fn a_transaction_of_somebody_else_that_keeps_the_rows_is_told_and_costs_no
     foreign.batch_execute("BEGIN; LOCK TABLE fencelock.bucket IN EXCLUSIVE MODE").await.unwrap();
     let error = soon(one.mutex("job").unwrap().acquire_within(Duration::from_secs(2))).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::TimedOut), "{error:?}");
-    // The store's own words, or those that the wait ended with.
+    // The message of the store, or of the end of the wait.
     let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
     let told = format!("{error}: {cause}");
     assert!(told.contains("another transaction"), "{told}");

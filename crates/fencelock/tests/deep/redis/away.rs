@@ -101,7 +101,7 @@ async fn a_wait_for_a_server_that_is_gone_or_silent_is_an_outage() {
 async fn a_wait_whose_server_goes_silent_or_away_in_its_midst_is_an_outage() {
     for breaks in [Server::pause as fn(&Server), Server::kill] {
         let server = server(Settings::default());
-        // Renewals come too seldom to say anything of it.
+        // Renewals are too rare to notice the outage.
         let holder = client(&server.url(), 120_000).await;
         let other = client(&format!("{}?request_deadline_ms=3000", server.url()), 120_000).await;
         let _guard = holder.mutex("job").unwrap().acquire().await.unwrap();

@@ -17,7 +17,7 @@ async fn tokens_rise_over_jumps_of_the_clock() {
     let mut last = None;
     for jump in [0, 60, -60, 0, 3600, -3600, 0] {
         server.set_clock(jump).unwrap();
-        // A client of its own: the sessions of those before may be over.
+        // A new client: the sessions of earlier clients may have ended.
         let client = client(&server.url(), 30_000).await;
         for _grant in 0..3 {
             let guard = client.mutex("job").unwrap().acquire().await.unwrap();
@@ -37,7 +37,7 @@ async fn a_clock_that_jumps_ahead_ends_leases_and_their_holders_are_told() {
     let waiting = acquiring(&rival, "job");
     until_queued(&rival, "job", 2).await;
     server.set_clock(60).unwrap();
-    // Both sessions are over for the server: the next renewal says so, long before the ttl is.
+    // Both sessions have ended for the server: the next renewal reports that, long before the ttl ends.
     soon(guard.lost()).await;
     let granted = acquired(waiting).await;
     assert!(granted.token() > guard.token());

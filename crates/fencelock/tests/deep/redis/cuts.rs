@@ -23,7 +23,7 @@ async fn one_answer_lost_at_renew_costs_no_lock() {
         })
         .await;
     }
-    // The last cut may have met the connection that this one is made on, too.
+    // The last cut may have hit the connection of this release, too.
     while let Err(failed) = guard.release_or_keep().await {
         assert!(failed.error().is_retryable(), "{failed}");
         guard = failed.into_guard();

@@ -16,7 +16,7 @@ use super::lab::{PATIENCE, server, soon};
 /// The key that is in every request to clear up, and in no other.
 const KEY: &[u8] = b"fencelock:2:janitor";
 
-/// Carries requests up to the first one that would clear up, which stays here with all that follow it.
+/// Forwards requests up to the first one of a clean-up, and then swallows that and all later ones.
 fn carry(mut from: TcpStream, mut to: TcpStream) {
     let mut read = Vec::new();
     let mut chunk = [0; 4096];
@@ -36,7 +36,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream) {
     }
 }
 
-/// A way to the server that clearing up does not get through.
+/// A way to the server that swallows clean-up requests.
 fn way_without_a_janitor(server: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap();

@@ -12,7 +12,7 @@ use super::lab::{acquired, acquiring, client, observed, queued, server, soon, un
 /// How long sessions live here.
 const TTL_MS: u64 = 4000;
 
-/// A ttl and what a busy machine takes.
+/// The ttl, and the same again for a busy machine.
 const SOON_ENOUGH: Duration = Duration::from_millis(TTL_MS * 2);
 
 async fn held(url: &str) -> (Client, Guard) {

@@ -32,7 +32,7 @@ async fn silent_and_slow_masters_in_the_minority_delay_no_grant() {
     }
     let took = start.elapsed();
     within(Duration::from_secs(5), took, "five cycles beside a master that takes ten seconds");
-    // A refusal needs no word of theirs either, once a quorum has given its own.
+    // A refusal needs no reply of silent masters either, once a quorum has refused.
     masters.taken_by_another("job", [0, 2, 4]);
     busy(&client, "job").await;
     masters.proxies.iter().for_each(|proxy| proxy.heal());
@@ -63,7 +63,7 @@ fn opening_on(clock: &VirtualClock, masters: &Masters) -> JoinHandle<Arc<dyn Ses
     })
 }
 
-/// Lets the time pass that silent masters are waited for, once that is so.
+/// Once `others_are_asked` holds, lets the time pass for which silent masters are waited for.
 async fn waits_for_silent_ones(clock: &VirtualClock, others_are_asked: impl Fn() -> bool) {
     let (asked, grace) = (clock.now(), STILL / 20);
     let sleeps = || clock.next_sleeper().is_some_and(|at| at.since(asked) <= grace);
@@ -81,7 +81,7 @@ async fn a_split_vote_waits_for_those_that_are_silent_once() {
     let masters = Masters::new(5);
     let clock = VirtualClock::new();
     let session = soon(opening_on(&clock, &masters)).await.unwrap();
-    // Two have it elsewhere, two grant it, and one says nothing.
+    // Two masters have another holder, two grant the lock, and one is silent.
     masters.taken_by_another("job", [0, 1]);
     masters.proxies[4].hold(Way::Both);
     let entering = tokio::spawn(async move { session.enter(a_try(1, "job")).await });
@@ -90,7 +90,7 @@ async fn a_split_vote_waits_for_those_that_are_silent_once() {
     until("what was granted is given up", async || masters.having("job") == 2).await;
 }
 
-/// Until it has the lock, it is one of those without which no quorum is left.
+/// Until the late master has the lock, the loss of one other master would end the quorum.
 #[tokio::test]
 async fn a_master_that_comes_later_than_the_grant_is_given_the_lock_before_any_renewal() {
     let masters = Masters::new(3);
@@ -121,7 +121,7 @@ async fn a_master_that_comes_later_than_the_release_is_asked_for_nothing() {
     }
     masters.proxies[2].release();
     let Entered::In(_place) = soon(session.enter(a_try(6, "another"))).await.unwrap() else { panic!("it is free") };
-    // On the same connection, so behind what was to be sent before.
+    // The other lock's request follows on the same connection, behind the earlier ones.
     until("all have the other lock", async || masters.having("another") == 3).await;
     let stats = masters.servers[2].ask(&["INFO", "commandstats"]).unwrap().to_string();
     assert!(stats.contains("cmdstat_set:calls=1,"), "{stats}");
@@ -131,12 +131,12 @@ async fn a_master_that_comes_later_than_the_release_is_asked_for_nothing() {
 async fn many_locks_are_listed_once_each_beside_a_silent_master() {
     let masters = Masters::new(5);
     let client = super::lab::client(&masters.url("rejoin_ms=0&prefix=shop:"), 20_000).await;
-    // More than could be looked at one after the other, if each were to wait for the silent one.
+    // More names than the client could look at in turn, if each look waited for the silent master.
     let names: Vec<String> = (10..70).map(|number| format!("job-{number}")).collect();
     for name in &names {
         masters.taken_by_another(&format!("shop:{name}"), 0..5);
     }
-    // Two that may have a quorum, if the silent one has theirs.
+    // Two holders that may have a quorum, if the silent master has their key.
     masters.taken_by_another("shop:torn", [0, 1]);
     for server in &masters.servers[2..4] {
         server.ask(&["SET", "shop:torn", "others", "PX", "600000"]).unwrap();
@@ -181,7 +181,7 @@ async fn without_a_quorum_locks_are_lost_in_time_and_with_one_they_are_granted_a
     assert!(matches!(loss, Loss::Unconfirmed | Loss::Expired), "{loss}");
     assert!(granted.elapsed() < PATIENCE);
     drop(guard);
-    // At first the place of the lost lock is in the way, which cannot be given back.
+    // At first the place of the lost lock, which cannot be released, blocks the name.
     until("it is an outage", async || refused(&client, "job").await.is_outage()).await;
     for server in &masters.servers[..3] {
         server.restart_empty().unwrap();
@@ -219,7 +219,7 @@ async fn a_try_at_masters_that_were_started_a_moment_ago_names_each_and_says_whe
     let client = super::lab::client(&masters.url("rejoin_ms=600000"), 4_000).await;
     until("the error names those that do not count", async || {
         let error = refused(&client, "job").await;
-        // The place of a try before that was not answered may be in the way still.
+        // The place of an earlier try without a reply may still block the name.
         if !error.is_outage() {
             return false;
         }

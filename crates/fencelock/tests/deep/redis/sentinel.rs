@@ -18,7 +18,7 @@ fn watched(replicas: usize) -> Watched {
     Watched::start(replicas, &Settings::default(), &[]).unwrap()
 }
 
-/// Waits for the promotion off the runtime of the clients; when it was seen.
+/// Waits for the promotion outside the runtime of the clients. Returns when it was seen.
 async fn promoted(watched: &Arc<Watched>, old: &Server) -> Instant {
     let (watched, old) = (Arc::clone(watched), old.address());
     let seen = tokio::task::spawn_blocking(move || {

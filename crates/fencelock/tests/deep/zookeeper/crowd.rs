@@ -43,7 +43,7 @@ async fn a_crowd_that_gives_up_at_once_asks_little_and_is_told_who_holds_the_loc
     let crowd = (0..CROWD).map(|_| mutex.acquire_within(Duration::from_secs(10)));
     let refused: Vec<_> = soon(future::join_all(crowd)).await.into_iter().map(Result::unwrap_err).collect();
     let asked = count() - before;
-    // Each of them reading what all others say would be 40,000.
+    // If each contender read all others, that would be 40,000 requests.
     assert!(asked < CROWD * CROWD / 4, "{asked} requests");
     for refused in &refused {
         assert_eq!(refused.kind(), ErrorKind::TimedOut, "{refused}");
@@ -63,7 +63,7 @@ async fn a_thousand_that_join_at_once_keep_their_places_and_are_granted_in_order
     let _room = ROOM.lock().await;
     let server = Ensemble::start(Settings::default()).unwrap();
     let lab = Lab::on(server.server(0).address()).await;
-    // As long as the servers allow: thousands of tasks leave a busy machine late for everything.
+    // The longest ttl that the servers allow: thousands of tasks delay everything on a busy machine.
     let (client, requeued) = observed(&lab.url("").replace("ttl_ms=60000", "ttl_ms=40000")).await;
     let mutex = client.mutex("job").unwrap();
     let holder = mutex.acquire().await.unwrap();
@@ -165,9 +165,9 @@ const READERS: usize = 800;
 async fn a_crowd_of_readers_behind_a_writer_is_let_in_and_asks_for_nothing_however_many_clients_they_are_of() {
     let _room = ROOM.lock().await;
     for clients in [1, 8] {
-        // Of each of them its own node, and of each client the writer's, which the writer watches itself.
+        // Each reader watches its own node, each client the writer's, and the writer its own.
         let (bytes, requests) = letting_readers_in(clients, (READERS + clients + 1) as u64).await;
-        // The release, and renewals. Each of them listing the others would be 40 million bytes.
+        // The release, and renewals. If each reader listed the others, that would be 40 million bytes.
         assert!(bytes <= 20_000 && requests <= 50, "{bytes} bytes and {requests} requests with {clients} clients");
     }
 }

@@ -1,4 +1,4 @@
-//! Servers that mean harm: limits hold, whatever they send.
+//! Hostile servers: limits hold for any bytes that they send.
 
 use std::time::{Duration, Instant};
 

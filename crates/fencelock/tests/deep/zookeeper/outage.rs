@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::lab::{Lab, hands, soon};
 
-/// A parent that is reached through `way`; the hands go past it.
+/// A parent that clients reach through `way`; the hands connect directly.
 async fn through(way: SocketAddr) -> Lab {
     Lab { server: way, parent: shared().namespace(), hands: hands(shared().address()).await }
 }
@@ -70,7 +70,7 @@ async fn a_client_that_lost_its_session_in_an_outage_is_closed_like_any_other() 
     lab.until_queued("job", 0).await;
 }
 
-/// A way to `server` on which every connection but the first asks for a session timeout of 4 s, whatever the client says.
+/// A way to `server` on which every connection but the first asks for a session timeout of 4 s, instead of the client's.
 /// The first one ends when `cut` is dropped.
 fn clamping(server: SocketAddr) -> (SocketAddr, mpsc::Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -11,7 +11,7 @@ async fn twenty_thousand_nodes_of_a_stranger_keep_nobody_from_the_lock_and_are_s
     // Usually the servers of tests have little memory: less than one such listing needs.
     let server = Ensemble::start(Settings::default().heap(512)).unwrap();
     let lab = Lab::on(server.server(0).address()).await;
-    // Ten megabytes take their time on a machine that does much else.
+    // Ten megabytes take long on a busy machine.
     let client = Client::connect(&lab.url("")).await.unwrap();
     let mutex = client.mutex("job").unwrap();
     soon(mutex.acquire()).await.unwrap().release().await.unwrap();
