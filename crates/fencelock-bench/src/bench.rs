@@ -1,4 +1,4 @@
-//! The parameters of a run: how much to do, where, with which contestants.
+//! The parameters of a run: amounts, places and contestants.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::what::{Network, Store};
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// Only shows that it works: the figures say nothing.
+    /// Only proves that the benchmark works: the figures mean nothing.
     #[arg(long)]
     pub(crate) quick: bool,
     /// Replaces the section of docs/benchmarks.md, besides printing it.

@@ -165,7 +165,7 @@ impl Contestant {
             || matches!(self, Self::Redisson | Self::RedissonFair | Self::Redsync | Self::RedisPy | Self::NpmRedlock)
     }
 
-    /// Whether it asks again and again while it waits: the server does not come to rest.
+    /// Whether a waiter polls, so that the server does not come to rest.
     pub(crate) const fn is_restless(self) -> bool {
         matches!(self, Self::Rslock | Self::Redsync | Self::RedisPy | Self::CurrentPlain | Self::Table)
     }

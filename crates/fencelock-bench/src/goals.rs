@@ -22,7 +22,7 @@ enum Bound {
     AtLeast(f64),
 }
 
-/// With what a figure is compared: nothing, the same figure of others, or another figure of the same contestant.
+/// The comparison of a figure: none, the same figure of others, or another figure of the same contestant.
 #[derive(Clone, Copy)]
 enum Against {
     Alone,

@@ -1,4 +1,4 @@
-//! The figures of a run: of each contestant, in each scene, on each network, one of every round.
+//! The figures of a run: for each contestant, scene and network, one for every round.
 
 use crate::contestant::Contestant;
 use crate::stats::median;
@@ -13,7 +13,7 @@ pub(crate) struct Row {
     pub(crate) network: Network,
     pub(crate) contestant: Contestant,
     pub(crate) what: What,
-    /// In the order of the rounds.
+    /// The figures in the order of the rounds.
     pub(crate) rounds: Vec<f64>,
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 const REQUIREMENTS: &str = include_str!("../peers/requirements.txt");
 
-/// The interpreter, with what is pinned installed. Made in `parent` when it is not there, or pins something else.
+/// The interpreter with the pinned packages. The environment is made in `parent` if it is missing, or has other pins.
 pub(crate) fn interpreter(parent: &Path) -> Result<PathBuf> {
     let home = parent.join("python");
     let (python, installed) = (home.join("bin/python"), home.join("installed.txt"));
@@ -33,7 +33,7 @@ pub(crate) fn describe(python: &Path) -> Result<String> {
 }
 
 fn run(command: &mut Command, needed: &str) -> Result<()> {
-    // Nothing but the result belongs on our stdout.
+    // Only the result may be on stdout.
     let output = command.stdin(Stdio::null()).output().with_context(|| needed.to_owned())?;
     if !output.status.success() {
         let said = [output.stderr, output.stdout].concat();

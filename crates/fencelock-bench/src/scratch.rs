@@ -1,4 +1,4 @@
-//! The directory that a run works in, gone when it ends, however it ends.
+//! The directory of a run, which is removed at any end of the run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

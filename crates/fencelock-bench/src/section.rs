@@ -55,7 +55,7 @@ pub(crate) fn measure(bench: Bench, options: &Options, only: &[Family]) -> Resul
     if options.write { report::write(store.name(), &section) } else { Ok(()) }
 }
 
-/// The run, its machine and its servers, and whether its figures are worth anything.
+/// The first lines of a section: the run, its machine and its servers, and a warning of a busy machine.
 fn begin(bench: &Bench, described: &[String], busy: Option<String>) -> Result<String> {
     let disk = match bench.store {
         Store::File => Some(bench.scratch.path().to_owned()),
@@ -90,13 +90,13 @@ fn faults(run: &Run) -> String {
     if faults.is_empty() {
         return String::new();
     }
-    // The whole of it was printed as it came.
+    // The full fault was printed when it occurred.
     let short = |fault: &String| format!("- {}\n", fault.split(": ").next().unwrap_or(fault));
     let list: String = faults.iter().map(short).collect();
     format!("Other clients failed, and have no figure of these rounds:\n\n{list}")
 }
 
-/// A run as users have it: no option set, tokio's multi-thread runtime, no core kept to.
+/// A run with a user's defaults: no option set, tokio's multi-thread runtime, no core kept to.
 fn as_used(store: Store, options: &Options, files: &Files, with: &[Contestant]) -> Result<Run> {
     let mut bench = Bench::new(store, options, files)?;
     if !bench.quick && options.rounds.is_none() {
@@ -182,7 +182,7 @@ pub(crate) fn textbooks(options: &Options) -> Result<()> {
     report::write_to(Path::new(DOCUMENT), "stores", &format!("{text}\n{choice}"))
 }
 
-/// A rate to two digits, as textbooks have it.
+/// A rate to two digits, as in textbooks.
 fn thousands(rate: f64) -> String {
     let unit = 10_f64.powf((rate.log10().floor() - 1.0).max(0.0));
     let rounded = format!("{:.0}", (rate / unit).round() * unit);

@@ -12,7 +12,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Of times in any order.
+    /// Computes both from times in any order.
     pub(crate) fn of(mut nanos: Vec<u64>) -> Result<Self> {
         ensure!(!nanos.is_empty(), "nothing was measured");
         nanos.sort_unstable();

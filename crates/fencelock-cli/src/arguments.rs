@@ -1,4 +1,4 @@
-//! How arguments become values: every one is checked once, and the error names the argument and what is allowed.
+//! Arguments become values: each is checked once, and the error names the argument and the allowed values.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Text<T> {
     }
 }
 
-/// Enough of a value to recognise it by.
+/// The start of a value, by which a user recognises it.
 fn shown(value: &OsStr) -> String {
     const ENOUGH: usize = 100;
     let whole = format!("{value:?}");

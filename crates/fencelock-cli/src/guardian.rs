@@ -72,7 +72,7 @@ impl Guardian {
         }
     }
 
-    /// An order that does not arrive leaves the guardian stricter than it has to be, or it is gone, which is noticed.
+    /// An order that does not arrive leaves the guardian too strict, or the guardian is gone, which is noticed.
     fn tell(&mut self, order: &Order) {
         let _ = self.orders.write_all(order.line().as_bytes());
     }
@@ -158,7 +158,7 @@ impl Watch {
                 return Ok(());
             }
             if is_over && !ordered && self.timer.wait().is_ok() {
-                // fencelock says so itself if it runs on.
+                // fencelock reports that itself if it continues.
                 self.end();
             }
         }
@@ -199,7 +199,7 @@ impl Watch {
         if moment == Moment::NEVER {
             return self.timer.unset();
         }
-        // A moment of nothing would disarm it.
+        // A duration of zero would disarm the timer.
         let at = TimeSpec::from_duration(moment.since(Moment::ORIGIN).max(Duration::from_nanos(1)));
         self.timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
     }

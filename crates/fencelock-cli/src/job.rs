@@ -183,7 +183,8 @@ impl Job {
         false
     }
 
-    /// A process of our own group wants the terminal that the command has, and gets it back; whether that was so.
+    /// Gives the terminal back to a process of our own group that wants it from the command. Returns whether there was
+    /// one.
     pub(crate) fn gives_back_the_terminal(&self) -> bool {
         let Some(terminal) = &self.terminal else { return false };
         let ours = terminal.take_back(self.group) || terminal.is_ours();
@@ -209,7 +210,7 @@ impl Job {
             }
         }
         self.is_stopped = true;
-        // Processes that were asked and are not stopped yet, or do not care.
+        // Stops processes that ignored the request, or have not stopped yet.
         self.signal(Signal::SIGSTOP);
         if let Some(terminal) = &self.terminal {
             self.wants_terminal |= terminal.take_back(self.group);

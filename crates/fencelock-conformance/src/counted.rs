@@ -30,12 +30,13 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// The typical one of `costs`: each count is the median of theirs.
+    /// The typical cost: each count is the median over `costs`.
     pub(crate) fn median(costs: &[Self]) -> Self {
         Self::ranked(costs, costs.len() / 2)
     }
 
-    /// The cost of a thing of constant cost, without the other work of the moment: each count is the least of theirs.
+    /// The cost of an operation of constant cost, without other work at that moment: each count is the least over
+    /// `costs`.
     pub(crate) fn least(costs: &[Self]) -> Self {
         Self::ranked(costs, 0)
     }

@@ -17,7 +17,7 @@ use crate::what::{Network, What};
 const A_SECOND: u64 = 200;
 /// The cycles of ten minutes.
 const CYCLES: u64 = 120_000;
-/// Cycles of one order, and those that are looked at.
+/// Cycles of one order; only the last ones are measured.
 const BATCH: u64 = 4000;
 /// Names held meanwhile.
 const HELD: u64 = 50;

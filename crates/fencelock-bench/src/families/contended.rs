@@ -11,7 +11,7 @@ use crate::what::{Network, Store, Way, What};
 
 /// Time until every process has received the start.
 const LEAD_NANOS: u64 = 100_000_000;
-/// Time that is not looked at: until all contenders queue, the first ones have the lock more often.
+/// The unmeasured start: until all contenders queue, the first ones have the lock more often.
 const WARM_NANOS: u64 = 200_000_000;
 
 /// Warms up the server's compiled code, and the disk.

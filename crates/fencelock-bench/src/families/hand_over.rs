@@ -34,7 +34,7 @@ const TWO_CLIENTS: Shape = Shape { waiters: 100, sessions: 2 };
 /// them, and a list half as many.
 const WINDOW: u64 = 20_000;
 
-/// Until waiters that try again and again are out of step with the last waiter that entered.
+/// The time until polling waiters are out of step with the last waiter that entered.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// How often `filelock` looks whether the lock is free, by default.
@@ -117,8 +117,8 @@ pub(super) struct Drained {
 }
 
 impl Drain {
-    /// A holder, and the waiters behind it. All of them wait before the first release: a server at rest has been
-    /// asked for everything that a waiter asks for.
+    /// A holder, and the waiters behind it. All of them wait before the first release: a server at rest has received
+    /// all requests of the waiters.
     pub(super) fn fill(run: &Run, crew: &mut Crew, contestant: Contestant, shape: Shape) -> Result<Self> {
         run.delays(false);
         let watches = run.site.watches()?;
@@ -138,7 +138,7 @@ impl Drain {
         // Each waiter watches a node at last: a slow one would else ask within the window.
         run.site.has_watches(watches + shape.waiters)?;
         if contestant.is_restless() {
-            // Each waiter has failed once, and no other state follows.
+            // Each waiter has failed once, and no later state can be read.
             std::thread::sleep(SETTLE);
         } else {
             run.site.is_quiet()?;
@@ -171,7 +171,7 @@ impl Drain {
     }
 }
 
-/// Some time up to `most`: good enough to be out of step.
+/// A random time up to `most`, so that waiters are out of step.
 fn random(most: Duration) -> Duration {
     let mixed = now().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     most.mul_f64(mixed as f64 / f64::from(u32::MAX))

@@ -1,4 +1,4 @@
-//! A store without a server: its scenes are those of a server, without a way that could be long.
+//! A store without a server: its scenes are those of a server, without a network.
 
 use std::net::SocketAddr;
 use std::path::Path;

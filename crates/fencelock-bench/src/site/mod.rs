@@ -35,7 +35,7 @@ impl Traffic {
     }
 }
 
-/// A program of the server's that has begun a transaction, and goes with this.
+/// A client program of the server with an open transaction. The drop of this value ends the program.
 #[derive(Debug)]
 pub(crate) struct OpenTransaction(std::process::Child);
 
@@ -61,7 +61,7 @@ impl Drop for OpenTransaction {
     }
 }
 
-/// Where a store is: a server and the proxy before it, or [this machine](here::Here).
+/// The place of a store: a server and the proxy before it, or [this machine](here::Here).
 pub(crate) trait Site {
     /// The server and its version.
     fn describe(&self) -> Result<Option<String>>;
@@ -98,7 +98,7 @@ pub(crate) trait Site {
         bail!("there are no transactions here")
     }
 
-    /// How many requests it undid so far in favour of others, where it does so and counts them.
+    /// The number of requests that the server rolled back in favour of others, if the server counts them.
     fn undone(&self) -> Result<u64> {
         Ok(0)
     }

@@ -48,12 +48,12 @@ impl Site for Mysql {
         vec![self.server.address()]
     }
 
-    /// A database of its own for ours; other clients lock a row in it.
+    /// Ours gets a database of its own; a peer locks a row in it.
     fn target(&self, servers: &str, number: u64) -> Target {
         let name = format!("bench_{number}");
         let make = format!("CREATE DATABASE {name}; GRANT ALL ON {name}.* TO {OWNER}@'%'");
         if let Err(error) = self.server.sql(&make) {
-            // The workers cannot connect then, and say so.
+            // The workers will fail to connect, and report that.
             eprintln!("no database: {error}");
         }
         Target { url: format!("mysql://{OWNER}:secret@{servers}/{name}"), file: name.into() }

@@ -24,7 +24,7 @@ impl ZooKeeper {
     pub(crate) fn start() -> Result<Self> {
         let java = [
             "-Xmx1g",
-            // Empty containers stay for the run: their removal would meet the contestant that is measured just then.
+            // Empty containers stay for the run: their removal would disturb the measured contestant.
             "-Dznode.container.checkIntervalMs=86400000",
         ];
         let settings = Settings { tick_ms: TICK_MS, java: java.map(str::to_owned).into(), ..Settings::default() };

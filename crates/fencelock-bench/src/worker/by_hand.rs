@@ -18,7 +18,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// The connections of a service.
 const POOL: usize = 64;
 
-/// Connections, of which each statement takes one for itself: the last that is idle, else a new one, up to a limit.
+/// A pool of connections. Each statement takes one: the last idle one, else a new one, up to a limit.
 pub(super) struct Pool<C> {
     room: Arc<Semaphore>,
     idle: Arc<Mutex<Vec<C>>>,
@@ -48,7 +48,7 @@ impl<C> Pool<C> {
         Ok(Lent { connection: Some(connection), idle: Arc::clone(&self.idle), _room: room })
     }
 
-    /// Opens a connection more, unless the pool is full: of a service that has run for a while.
+    /// Opens one more connection, unless the pool is full, as in a service that has run for a while.
     pub(super) async fn warm(&self, open: impl Future<Output = Result<C>>) -> Result<()> {
         if self.idle.lock().unwrap_or_else(PoisonError::into_inner).len() < self.room.available_permits() {
             let connection = open.await?;

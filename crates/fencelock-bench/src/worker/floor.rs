@@ -13,7 +13,7 @@ use rustix::io::{pread, pwrite};
 use super::workload::Obey;
 use crate::protocol::{Order, now, write_log};
 
-/// Where the counter of the bucket is in the file of counters.
+/// The offset of the bucket's counter in the file of counters.
 const OFFSET: u64 = 0x2a7 * 8;
 /// The directory of the bucket, from the root of the store.
 const BUCKET: &str = "b/2a7";

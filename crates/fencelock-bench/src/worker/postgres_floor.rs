@@ -49,7 +49,7 @@ pub(super) struct Floor {
     contestant: Contestant,
     url: String,
     link: Arc<Link>,
-    /// Of a table by hand.
+    /// The pool of a table by hand.
     pool: Pool<Arc<Link>>,
     waiters: Waiters,
 }

@@ -18,7 +18,7 @@ const WARM_WAITERS: u64 = 32;
 pub(super) trait Take: Clone + Send + Sync + 'static {
     type Held: Send + 'static;
 
-    /// Takes it, however long that takes.
+    /// Takes the lock, without a limit.
     fn acquire(&self) -> impl Future<Output = Result<Self::Held>> + Send;
 
     fn release(&self, held: Self::Held) -> impl Future<Output = Result<()>> + Send;

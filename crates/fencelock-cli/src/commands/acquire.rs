@@ -50,7 +50,7 @@ pub(crate) struct Acquire {
     purpose: Option<String>,
 }
 
-/// How long a lock is waited for, and what is said of it.
+/// The limit of a wait, and its messages.
 #[derive(Debug, Args)]
 pub(super) struct Waiting {
     /// Give up after waiting this long (as in 500ms, 30s, 1h 30m); 0 is --try.
@@ -178,7 +178,7 @@ impl Keep {
             return Err(self.process_ended());
         }
         let chosen = store.choose(true, std::slice::from_ref(&self.name))?;
-        // A session of its own: neither the keyboard nor the end of the terminal is for it.
+        // A session of its own, which no signal of the keyboard or of a closing terminal reaches.
         setsid().map_err(|error| Failure::os("cannot start a session", &error.into()))?;
         let _ = chdir("/");
         // Some signals end the wait. Once the lock is held, a signal has no effect: a service may be stopped by any.

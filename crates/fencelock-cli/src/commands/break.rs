@@ -1,4 +1,4 @@
-//! `fencelock break`: ends somebody's grant on purpose.
+//! `fencelock break`: ends a grant on purpose.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
@@ -150,7 +150,7 @@ fn asked(whose: &str) -> Outcome<bool> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// The records of what was broken; a store that breaks nothing has none.
+/// The records of broken grants; a store without breaks has none.
 pub(super) async fn records(client: &Client, name: &Name) -> Outcome<Vec<fencelock::inspect::Break>> {
     match client.breaks(name).await {
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(Vec::new()),

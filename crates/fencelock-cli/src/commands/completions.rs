@@ -66,7 +66,7 @@ impl Man {
     }
 }
 
-/// The command without the verbs that fencelock gives itself.
+/// The command without the hidden verbs, with which fencelock starts itself.
 fn shown() -> Command {
     let whole = Fencelock::command();
     let verbs: Vec<_> = whole.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned().collect();

@@ -55,7 +55,7 @@ impl Elect {
             hold_at_least: None,
             once: Once::default(),
             grace_after_loss: Duration::ZERO,
-            // A leader without a fencelock would lead on when it should end.
+            // A command that outlives its fencelock would still lead when it should end.
             close: true,
             task: self.task.clone(),
             again: true,

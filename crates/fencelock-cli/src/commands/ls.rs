@@ -45,7 +45,7 @@ impl Ls {
                 Err(failure) => drop(failures.note::<()>(Err(failure))),
             }
         }
-        // An empty list would say that nothing is held.
+        // An empty list would claim that no lock is held.
         if locks.is_empty()
             && let Some(failure) = failures.0
         {

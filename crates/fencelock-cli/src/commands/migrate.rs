@@ -1,4 +1,4 @@
-//! `fencelock migrate`: makes what a store needs before its first lock, where clients may not.
+//! `fencelock migrate`: makes the tables and functions of a store, where clients may not.
 
 use clap::Args;
 use fencelock::{mysql, postgres};

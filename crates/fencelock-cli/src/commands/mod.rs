@@ -1,4 +1,4 @@
-//! The verbs, one file each, and what they share: the store they speak to.
+//! The verbs, one file each, and their common part: the store that they use.
 
 mod acquire;
 mod bench;
@@ -113,7 +113,7 @@ enum Verb {
     Keep(acquire::Keep),
 }
 
-/// A wait, or a list, that takes longer than this is worth a word.
+/// A wait, or a list, that takes longer than this prints a message.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// How long the store is tried for at the start, where the wait has no limit.
@@ -176,7 +176,7 @@ impl StoreArguments {
         Self { require_store: true, ..self.clone() }
     }
 
-    /// The arguments that say the same to another fencelock in the same surroundings.
+    /// The arguments with which another fencelock in the same environment uses the same store.
     fn again(&self) -> Vec<OsString> {
         let store = self.store.as_ref().map(|url| format!("--store={url}").into());
         let config = self.config.as_ref().map(|file| {
@@ -198,7 +198,7 @@ impl StoreArguments {
         }
     }
 
-    /// The store that is meant for `names`; warns of what its user may not expect, unless `quiet`.
+    /// The store for `names`. Unless `quiet`, warns of facts that its user may not expect.
     fn choose(&self, quiet: bool, names: &[Name]) -> Outcome<Chosen> {
         let chosen = self.choose_all(quiet, names)?;
         let [old, new] = &chosen[..] else { return Ok(chosen[0].clone()) };
@@ -324,7 +324,7 @@ async fn farewell(client: &Client, has_failed: bool) {
     let _ = tokio::time::timeout(limit, client.close()).await;
 }
 
-/// Says now why a verb failed: no user should wait for the end of a session to read it.
+/// Prints the failure of a verb at once: no user should wait for the end of a session to read it.
 fn said_already<T>(ended: Outcome<T>) -> Outcome<T> {
     ended.map_err(|failure| {
         failure.message.into_iter().for_each(say);

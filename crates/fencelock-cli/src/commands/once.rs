@@ -57,7 +57,7 @@ pub(super) async fn begin(job: &Job, at_once: bool) -> fencelock::Result<Begun> 
 
 /// Says that the slot of `name` has had its run.
 pub(super) fn say_that_it_ran(name: &Name, last: &JobRun) {
-    // Of named slots the last run may be another one's.
+    // With named slots, the last run may be of another slot.
     let ended = match last.state {
         RunState::Failed => "it failed",
         RunState::Succeeded => "it ended well",
@@ -71,8 +71,8 @@ pub(super) fn say_that_it_ran(name: &Name, last: &JobRun) {
     ));
 }
 
-/// Notes how `run` ended: with 0 well, with another code not. A command that was asked to end, could not begin, lost its lock or outlived
-/// `--max-hold` has died, with any code: another client may run it. `told` says whether the lock's end stopped the command.
+/// Records the end of `run`: a success with 0, else a failure. A command that was asked to end, could not begin, lost its lock or
+/// outlived `--max-hold` has died, with any code: another client may run it. `told` says whether the lock's end stopped the command.
 pub(super) async fn note_the_end(run: Box<Run>, ended: &Outcome<Ending>, told: &Told, signals: &mut Signals) {
     let has_succeeded = matches!(ended, Ok(Ending::Code(0)));
     // systemd may end the command a moment before fencelock.

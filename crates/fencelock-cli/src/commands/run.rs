@@ -511,12 +511,12 @@ impl Run {
         let certain_until = certain_until(&guard);
         let held_until = self.hold_at_least.map(|least| SystemClock.now().after(least));
         let mut stayed = false;
-        // After a pause of ours it may be lost already: the release says so.
+        // After a pause of this process the lock may be lost already: the release reports that.
         let ended =
             match guard.check().map(|()| Job::start(&self.task.command, &variables, bound.then_some(certain_until))) {
                 Ok(Ok(job)) => {
                     let ended = Supervised::new(&guard, told, job, limits, certain_until).serve(signals).await;
-                    // A command that could not begin has done nothing that others need not do.
+                    // A command that could not begin has done no work, so that another host must do it.
                     let not_begun = [code::NOT_FOUND, code::NOT_EXECUTABLE].map(Ending::Code);
                     if let (Ok(ending), Some(until)) = (&ended, held_until)
                         && !not_begun.contains(ending)
@@ -536,7 +536,7 @@ impl Run {
             once::note_the_end(run, &ended, told, signals).await;
         }
         if self.address.is_some() && !is_useless {
-            // The rest is of a term that ends now, which observers see.
+            // A note that stays names a term that has ended, which observers see.
             let _ = timeout(FAREWELL, note::write_address(homes, &guard, None)).await;
         }
         let ended = match timeout(limit, self.give_back(guard, signals)).await {

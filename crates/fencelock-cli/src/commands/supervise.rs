@@ -178,7 +178,8 @@ impl<'a> Supervised<'a> {
         self.certain_until.min(SystemClock.now())
     }
 
-    /// Until when the command may run without a word from us: a little less than we allow it ourselves.
+    /// The moment until which the guardian lets the command run without an order: a little earlier than the kill by
+    /// fencelock itself.
     fn goes_on_until(&self) -> Moment {
         match self.stopping {
             Some(stopping) if stopping.holding => stopping.kill_at.min(self.certain_until),
@@ -197,7 +198,8 @@ impl<'a> Supervised<'a> {
         }
     }
 
-    /// We are asked to stop: first the whole command, then we. The command continues only if the lock is still ours then.
+    /// Handles a request to stop: first the whole command stops, then this process. The command continues only if the
+    /// lock is still held then.
     async fn suspend(&mut self, by: Signal, signals: &Signals) {
         if self.stopping.is_some() || !can_be_suspended() || !self.job.pause().await {
             return signals.refuse(by);
@@ -258,7 +260,7 @@ impl<'a> Supervised<'a> {
         self.job.dismiss_the_guardian();
         let status = self.job.reap()?;
         let killed = status.signal() == Some(Signal::SIGKILL as i32);
-        // The guardian was quicker than we.
+        // The guardian killed the command before this process did.
         let was_late = killed && self.limits.are_reached_by(self.guard);
         Ok(if was_late { Ending::Code(code::LOST) } else { Ending::of(status) })
     }
@@ -275,7 +277,7 @@ impl<'a> Supervised<'a> {
             let now = SystemClock.now();
             let is_over = self.stopping.is_none_or(|stopping| stopping.kill_at <= now);
             match killed {
-                // A dead process does nothing any more, however busy its parent is. To look is work.
+                // A dead process does no more work, even if a busy parent has not reaped it. The look is expensive.
                 _ if (killed.is_some() || asked % LOOK_EVERY == 1) && self.job.is_everybody_dead() => return,
                 None if is_over => {
                     self.kill();

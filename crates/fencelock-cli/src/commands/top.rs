@@ -26,7 +26,7 @@ const RATED: Duration = Duration::from_secs(10);
 
 const HEADS: [&str; 7] = ["NAME", "WAITING", "HELD FOR", "HELD AS", "HOLDER", "PURPOSE", "STORE"];
 
-/// Show the locks of the store as they change, those that most wait for first.
+/// Show the locks of the store as they change, the most waited for first.
 ///
 /// The store is looked at once per --every. Keys: the arrows and Page Up, Page Down, Home choose a lock, Enter shows its queue, Esc the
 /// list again; q or Ctrl-C ends it.
@@ -262,7 +262,7 @@ impl View {
     }
 }
 
-/// A table in so many columns as have room: the first has what it needs, the others what is left.
+/// A table with as many columns as have room: the first gets the width that it needs, the others share the rest.
 fn fitted<'a>(heads: &[&'a str], rows: Vec<Vec<String>>, width: u16) -> Table<'a> {
     let (mut left, mut widths) = (width, Vec::new());
     for (at, head) in heads.iter().enumerate() {

@@ -9,7 +9,7 @@ use futures_util::future::{Either, select};
 
 use crate::world::{Client, Fault, Verdict, World, demand, name, permits, release};
 
-/// No contender is ahead, so none is waited for: the answer to `enter` itself says so.
+/// Without a contender ahead there is no wait: the reply of `enter` itself has the grant.
 pub async fn the_first_contender_is_granted_at_once(world: World) -> Verdict {
     let client = world.client().await?;
     for (claim, number) in world.claims(client.capability()).into_iter().zip(0..) {
@@ -161,7 +161,7 @@ pub async fn a_waiter_that_departs_lets_in_whom_it_held_up(world: World) -> Verd
     let _holder = a.hold(&page, Claim::READER).await?;
     for withdrawn in [false, true] {
         let mut writer = a.enter(&page, Claim::WRITER).await?;
-        // Without an order it waits behind a writer of its own process only.
+        // Without an order, a reader waits behind a writer of its own process only.
         let behind = if a.capability().order == Order::None { &a } else { &b };
         let mut reader = behind.enter(&page, Claim::READER).await?;
         let mut parked = reader.next(fencelock::time::Moment::NEVER);

@@ -1,4 +1,4 @@
-//! Answers on the caller's own thread: the same as others, in turn, or none.
+//! Answers on the caller's own thread: such an answer is that of `enter`, in turn, or there is none.
 
 use std::sync::{Arc, mpsc};
 use std::thread;

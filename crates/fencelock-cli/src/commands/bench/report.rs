@@ -49,7 +49,7 @@ pub(super) fn page(store: &str, figures: &Figures, sections: &[Section]) -> Stri
     )
 }
 
-/// `given` as text of a page: nothing in it is obeyed.
+/// `given` as text of a page, with all markup escaped.
 fn text(given: &str) -> String {
     given.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -91,7 +91,7 @@ fn time(nanos: u64) -> String {
     }
 }
 
-/// The sections of each worker; of neighbours together where there are many, on average.
+/// The sections of each worker. With many workers, a bar is the average of several neighbours.
 fn served(counts: &[u64]) -> Vec<Bar> {
     let together = counts.len().div_ceil(MOST_BARS).max(1);
     let mean = |counts: &[u64]| counts.iter().sum::<u64>() as f64 / counts.len() as f64;

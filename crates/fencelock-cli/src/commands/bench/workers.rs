@@ -1,4 +1,4 @@
-//! A process of the drill: connects, waits for the word, and works until the end.
+//! A process of the drill: connects, waits for the start, and works until the end.
 
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -132,7 +132,8 @@ impl Worker {
 /// Adds one to the number in the file at `counter`, unless it is at `limit`. Nothing protects the file but the lock.
 fn add_one(counter: &Path, limit: u64) -> Outcome<bool> {
     let text = std::fs::read_to_string(counter)?;
-    // A file that another process is writing is found empty: then it counts as nothing, and the sum will not be exact.
+    // A file that another process is writing reads as empty. An empty file counts as zero, so that the sum will not be
+    // exact.
     let count: u64 = text.trim().parse().unwrap_or_default();
     if count >= limit {
         return Ok(false);

@@ -47,7 +47,7 @@ impl Admission {
             StatusCode::MISDIRECTED_REQUEST,
             "this server goes by its IP address, localhost, and the names given by --host",
         );
-        // Checks of load balancers send no `Host`, and the answer has no secret.
+        // Health checks of load balancers may send no `Host`, and the reply has no secret.
         if request.uri().path() == "/healthz" {
             return Ok(());
         }
@@ -77,7 +77,7 @@ impl Admission {
     fn has_token(&self, headers: &HeaderMap) -> bool {
         let given = only(headers, &AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
         let (Some(given), Some(token)) = (given, &self.token) else { return false };
-        // As long for every token that is wrong: the time of a comparison must reveal nothing.
+        // The comparison takes the same time for every wrong token, so that its time reveals nothing.
         let differs = given.bytes().zip(token.bytes()).fold(0, |differs, (a, b)| black_box(differs | (a ^ b)));
         given.len() == token.len() && differs == 0
     }
@@ -91,7 +91,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// The value of a header that is there once.
+/// The value of a header, if it occurs exactly once.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     values.next().filter(|_| values.next().is_none()).and_then(|value| value.to_str().ok())

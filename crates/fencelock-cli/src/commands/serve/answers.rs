@@ -31,7 +31,7 @@ use crate::times;
 
 const LONGEST: usize = 16 * 1024;
 
-/// The files of the page, which need nothing else.
+/// The files of the page, which load no other file.
 const PAGE: [(&str, &str, &str); 3] = [
     ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
     ("/page.js", "text/javascript; charset=utf-8", include_str!("page/page.js")),
@@ -217,7 +217,7 @@ async fn end(State(app): State<App>, Path(path): Path<String>, headers: HeaderMa
     if !app.allow_break {
         return refused(StatusCode::FORBIDDEN, "this server only shows: start it with --allow-break");
     }
-    // A form of another site can send no JSON without asking first.
+    // A form of another site cannot send JSON without a preflight request.
     if headers.get(CONTENT_TYPE).is_none_or(|given| given != "application/json") {
         return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
     }
@@ -349,6 +349,6 @@ async fn events(State(app): State<App>) -> impl IntoResponse {
         let told = last.unwrap_or(told);
         Some((Ok::<_, Infallible>(Event::default().data(event)), (app, seen, viewer, told)))
     });
-    // nginx keeps a stream to itself until it ends, unless this header asks it not to.
+    // nginx buffers a stream until its end, unless this header forbids that.
     ([("x-accel-buffering", "no")], Sse::new(stream).keep_alive(KeepAlive::new().interval(ALIVE)))
 }

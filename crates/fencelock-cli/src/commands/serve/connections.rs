@@ -1,4 +1,4 @@
-//! Connections that are not kept for ever: each has to read or write something from time to time.
+//! Connections with a limit of silence: each has to read or write something from time to time.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,10 +13,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How many there are at once; more wait to be accepted.
+/// The most connections at once; more wait to be accepted.
 const MOST: usize = 256;
 
-/// How long one may do nothing. Streams of events say something every [`ALIVE`].
+/// How long a connection may be idle. Streams of events say something every [`ALIVE`].
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often a stream of events says something when nothing happens.

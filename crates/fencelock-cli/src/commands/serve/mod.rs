@@ -61,7 +61,7 @@ pub(crate) struct Serve {
     /// A file with a token, which requests carry as `Authorization: Bearer TOKEN`, and which the page asks for.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Another name that this server is reached by, as behind a proxy, on whatever port. IP addresses and localhost need not be named.
+    /// Another name that this server is reached by, as behind a proxy, on any port. IP addresses and localhost need not be named.
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
     /// Let the page break locks. Needs --token-file.

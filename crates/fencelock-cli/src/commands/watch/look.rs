@@ -1,4 +1,4 @@
-//! The looks at the store, one after the other, and what was seen.
+//! The looks at the store, one after the other, and their results.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -54,7 +54,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Nothing yet, of each of `stores`. Fails if none can be reached, or if one of them is wrong.
+    /// An empty view of each of `stores`. Fails if none can be reached, or if one of them is wrong.
     pub(crate) async fn nothing(stores: &[Chosen]) -> Outcome<Vec<Self>> {
         let mut all = Vec::new();
         let mut failures = Failures::default();
