@@ -33,8 +33,8 @@ pub trait Fixture: Send + Sync + 'static {
         Duration::from_secs(2)
     }
 
-    /// How long an unrenewed session lives at least where expiry is not the matter. By default 10 minutes, and less where a
-    /// store that gives a silent connection up waits for a part of it.
+    /// The least time that an unrenewed session lives in laws that are not about expiry. By default 10 minutes. A store
+    /// that gives up a silent connection after a part of this time states less.
     fn long_ttl(&self) -> Duration {
         Duration::from_secs(600)
     }
@@ -65,8 +65,8 @@ pub struct Process {
     pub faults: Arc<dyn Faults>,
 }
 
-/// The faults between a process and the store that a test can cause. A method that cannot do it says so by its answer,
-/// and the laws that need it have to be excused.
+/// The faults between a process and the store that a test can cause. A method whose fault cannot be caused says so by
+/// its answer, and the laws that need the fault have to be excused.
 pub trait Faults: Send + Sync {
     /// Kills the process's connections. By default nothing: dropping the sessions is crash enough.
     fn crash(&self) {}
@@ -77,7 +77,7 @@ pub trait Faults: Send + Sync {
         false
     }
 
-    /// Delays everything by so much on each way; `false`, the default, when that cannot be done.
+    /// Delays every byte by `each_way` in both directions; `false`, the default, when that cannot be done.
     fn slow(&self, each_way: Duration) -> bool {
         let _ = each_way;
         false

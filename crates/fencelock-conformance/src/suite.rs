@@ -67,8 +67,8 @@ pub fn run(law: &Law, fixture: Arc<dyn Fixture>, seed: u64) -> Verdict {
     run_by(Claim::MUTEX, law, fixture, seed)
 }
 
-/// The same, where the claim that excludes all others is `whole`: a mutex, a writer, or all permits of a semaphore. Of the laws
-/// that are not of exclusive locks this makes nothing else.
+/// As [`run`], where the claim that excludes all others is `whole`: a mutex, a writer, or all permits of a semaphore. The claim
+/// changes nothing in laws that are not of exclusive locks.
 pub fn run_by(whole: Claim, law: &Law, fixture: Arc<dyn Fixture>, seed: u64) -> Verdict {
     let tried = catch_unwind(AssertUnwindSafe(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -89,7 +89,8 @@ pub fn judge(store: &str, law: &str, fixture: Arc<dyn Fixture>, excused: &str, s
     judge_by(Claim::MUTEX, store, law, fixture, excused, seed)
 }
 
-/// The same, where the claim that excludes all others is `whole`. A store need not keep laws of capabilities that it lacks.
+/// As [`judge`], where the claim that excludes all others is `whole`. A store need not keep laws of capabilities that it
+/// lacks.
 ///
 /// # Errors
 /// As [`judge`].

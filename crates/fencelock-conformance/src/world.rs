@@ -23,7 +23,7 @@ use futures_util::TryStreamExt;
 use crate::counted::Meter;
 use crate::fixture::{Fixture, Process};
 
-/// How a law came out.
+/// The outcome of a law.
 pub type Verdict<T = ()> = Result<T, Fault>;
 
 /// Why a law was not kept.
@@ -116,7 +116,7 @@ impl World {
         self.client_for(self.fixture.long_ttl()).await
     }
 
-    /// The same for a law that makes so many requests that a busy machine takes its time over them.
+    /// A client for a law whose many requests take long on a busy machine: its session lives longer.
     pub(crate) async fn patient_client(&self) -> Verdict<Client> {
         self.client_for(self.long()).await
     }
@@ -161,7 +161,7 @@ impl World {
         self.user_with(|options| options).await
     }
 
-    /// The same with options of its own.
+    /// A client as users have it, with options of its own.
     pub(crate) async fn user_with(
         &self,
         with: impl FnOnce(fencelock::ClientBuilder) -> fencelock::ClientBuilder,
@@ -194,7 +194,8 @@ impl World {
         }
     }
 
-    /// The same of a bound that the store declares: says how much of it was taken, by the clock of this machine.
+    /// As [`World::within`], for a bound that the store declares: prints how much of the bound was taken, by this
+    /// machine's clock.
     pub(crate) async fn in_time<T>(&self, what: &str, bound: Duration, happens: impl Future<Output = T>) -> Option<T> {
         let start = std::time::Instant::now();
         let said = self.within(bound + self.fixture.slack(), happens).await;
@@ -202,14 +203,14 @@ impl World {
         said
     }
 
-    /// Looks until it is so, which it has to be in the end.
+    /// Looks until `is_so` returns true, and says that the law is broken when it does not in time.
     pub(crate) async fn until(&self, what: &str, mut is_so: impl AsyncFnMut() -> Verdict<bool>) -> Verdict {
         let mut waited = Duration::ZERO;
         while waited < PATIENCE {
             if is_so().await? {
                 return Ok(());
             }
-            // More seldom, the longer it takes.
+            // The looks become rarer, the longer the wait takes.
             let again = (waited / 50).max(Duration::from_millis(1));
             self.fixture.pass(again).await;
             waited += again;
@@ -362,7 +363,7 @@ impl Client {
         insist(|| self.session().renew(&ids)).await
     }
 
-    /// Dies without a word: the session's places are left to expire.
+    /// Ends the client as a crash does: the session's places are left to expire.
     pub(crate) fn crash(self, places: Vec<Box<dyn Place>>) {
         self.process.faults.crash();
         drop((places, self));

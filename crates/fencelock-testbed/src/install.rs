@@ -13,7 +13,7 @@ use crate::Package;
 pub struct Need {
     /// A command and its arguments.
     pub probe: &'static [&'static str],
-    /// Of Debian.
+    /// The package of Debian.
     pub package: &'static str,
 }
 

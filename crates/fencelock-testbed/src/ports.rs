@@ -50,8 +50,8 @@ impl Port {
         let name = format!("fencelock-testbed-port-{number}");
         let reserved = UnixListener::bind_addr(&UnixAddress::from_abstract_name(name)?)?;
         let address = (Ipv4Addr::LOCALHOST, number).into();
-        // Asked, not tried by listening: a child that another thread starts meanwhile would keep the listener until it runs its
-        // program, and the next listener would be refused.
+        // The port is asked by a connection, not by listening: a child that another thread starts meanwhile would keep the
+        // listener until it runs its program, and the next listener would be refused.
         match TcpStream::connect(address) {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             Err(error) => return Err(error),
@@ -60,7 +60,7 @@ impl Port {
         Ok(Self { address, _reserved: Some(reserved) })
     }
 
-    /// Its number.
+    /// The port's number.
     #[must_use]
     pub fn number(&self) -> u16 {
         self.address.port()

@@ -31,16 +31,16 @@ pub(crate) struct Connection {
     out: Outgoing,
     /// Requests between the line and the buffer; empty except within a poll.
     taken: VecDeque<Request>,
-    /// For so long the server may be silent that owes an answer.
+    /// The longest silence of a server that owes an answer.
     patience: Duration,
-    /// For so long nothing may be sent before a ping is.
+    /// The longest time without a request, after which a ping is sent.
     idle: Duration,
     last_sent: Instant,
-    /// For so long it may send something and no whole answer.
+    /// The longest time in which a server that owes an answer may send bytes and no whole answer.
     longest_answer: Duration,
     /// Since when the server owes an answer and has sent nothing.
     silent_since: Option<Instant>,
-    /// Since when it owes an answer and has given none.
+    /// Since when the server owes an answer and has given none.
     owing_since: Option<Instant>,
     closing: Option<Instant>,
     close_written: bool,

@@ -81,7 +81,7 @@ impl Shared {
         self.lock().clone()
     }
 
-    /// A connection was established; returns the how-manieth it is.
+    /// A connection was established; returns its number, counted from 1.
     pub(crate) fn connected(&self, session: SessionInfo) -> u64 {
         *self.lock() = session;
         self.epoch.fetch_add(1, Ordering::AcqRel) + 1

@@ -27,7 +27,7 @@ pub async fn a_mutex_has_one_holder(world: World) -> Verdict {
     world.waits(&mut third, &a).await?;
     release(first).await?;
     if a.capability().order == Order::None {
-        // The next holder, one or the other, is alone.
+        // Either waiter may hold next, and holds alone.
         let is_second = {
             let (one, other) = (pin!(world.granted(&mut second)), pin!(world.granted(&mut third)));
             match select(one, other).await {

@@ -49,7 +49,7 @@ async fn costs(world: &World, waiters: usize) -> Verdict<Vec<(&'static str, Cost
     let (other, others) = world.metered_client().await?;
     let held = other.hold(&kept, Claim::MUTEX).await?;
     let (mut of_crowd, mut of_other, mut of_looks) = (Vec::new(), Vec::new(), Vec::new());
-    // Not between renewals, each of which has a session clear up somewhat a moment later.
+    // The looks run in a row, not between renewals: a moment after each renewal, a session clears up in the store.
     for _ in 0..TIMES {
         let before = others.read();
         let outline = other.process.store.contention(&job, &[]).await?;

@@ -64,8 +64,8 @@ pub async fn hundreds_of_readers_hold_together_between_writers(world: World) -> 
     serve(&world, "page", &line, 70).await
 }
 
-/// Lets all of them queue, and leave by chance, holders mostly. After every step exactly the contenders that the rule
-/// admits hold the lock; so many do at first.
+/// Lets all contenders of `line` queue, and leave by chance, holders mostly. After every step exactly the contenders
+/// that the rule admits hold the lock, `at_first` of them before the first departure.
 async fn serve(world: &World, text: &str, line: &[Claim], at_first: usize) -> Verdict {
     let client = world.client().await?;
     client.needs_order()?;

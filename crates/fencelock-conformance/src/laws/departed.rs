@@ -1,4 +1,4 @@
-//! The remains of dead holders of a part.
+//! The places of dead readers and dead holders of permits.
 
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub async fn what_the_dead_held_together_comes_back_in_time(world: World) -> Ver
     Ok(())
 }
 
-/// A contender that dies before it learned of its grant, so that nothing tells the next one of it, holds that one up for no longer than
-/// it is taken for living.
+/// A contender that dies before it learns of its grant notifies no successor. The next contender waits only while the store takes the
+/// dead one for living.
 pub async fn who_dies_before_it_hears_of_its_grant_holds_nobody_up_for_long(world: World) -> Verdict {
     let living = world.client().await?;
     living.needs_permits()?;

@@ -1,4 +1,4 @@
-//! Times that run out: for one that holds too long, and for many that wait.
+//! Times that run out: the limit of a hold, and the patience of many waiters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -129,12 +129,12 @@ pub async fn short_waits_for_a_held_lock_are_no_outage(world: World) -> Verdict 
     time_out(&world, CROWD).await
 }
 
-/// The same of a thousand at once.
+/// As [`short_waits_for_a_held_lock_are_no_outage`], with a thousand waits at once.
 pub async fn a_thousand_short_waits_for_a_held_lock_are_no_outage(world: World) -> Verdict {
     time_out(&world, 1000).await
 }
 
-/// So many waits of 200 ms at once, calls of several locks, and waits of 4 ms behind a round trip of 6 ms where the way can be slow.
+/// `crowd` waits of 200 ms at once, calls of several locks, and waits of 4 ms behind a round trip of 6 ms where the way can be slow.
 async fn time_out(world: &World, crowd: usize) -> Verdict {
     const MS: Duration = Duration::from_millis(1);
     let holds = world.user().await?;

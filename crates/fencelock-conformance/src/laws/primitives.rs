@@ -250,8 +250,8 @@ fn taken(refused: Option<Error>) -> Verdict<Error> {
     }
 }
 
-/// Whether a refusal of this kind names `holder`, as one of so many. The refusal need not where the store did not answer in time, and
-/// never names any other.
+/// Whether a refusal of this kind names `holder`, and counts `holders`. A refusal names no client where the store did not answer in
+/// time, and never names a wrong one.
 fn names(refused: &Error, kind: ErrorKind, holder: &Client, holders: usize) -> Verdict<bool> {
     demand!(refused.kind() == kind, "a refusal that must be {kind:?} is {refused:?}");
     let Some(Contention { holder: Some(named), holders: counted, .. }) = refused.contention() else {

@@ -327,7 +327,7 @@ pub async fn readers_and_permits_are_woken_as_sparingly(world: World) -> Verdict
     wakes_sparingly(&world, &clients, "seats", permits(4, 4), &counts, 2).await
 }
 
-/// Behind a holder these wait; its departure lets in so many.
+/// `waiters` wait behind `holder`, whose departure lets in `lets_in` of them.
 async fn wakes_sparingly(
     world: &World,
     clients: &[Client],
@@ -351,7 +351,7 @@ async fn wakes_sparingly(
     Ok(())
 }
 
-/// Waits until so many were let in, and a moment longer; how many others were woken.
+/// Waits until `lets_in` waiters were let in, and a moment longer; returns how many others were woken.
 async fn woken_beside(world: &World, news: &mut mpsc::UnboundedReceiver<News>, lets_in: usize) -> Verdict<usize> {
     let (mut granted, mut others) = (0, 0);
     while granted < lets_in {

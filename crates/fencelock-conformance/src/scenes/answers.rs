@@ -25,7 +25,8 @@ pub(super) fn an_answer_cut_at_any_byte_leaves_one_place_or_none(stage: &Stage) 
     assert!(surely_answered < Outage::ANSWER_BYTES, "an answer is {surely_answered} bytes long");
     stage.block_on(async {
         let (client, other) = (stage.connect(0).await, stage.connect(1).await);
-        // An answer that only the first one gets comes before the first cut.
+        // A client's first acquire gets an answer that later ones do not get, so one acquire comes before the first
+        // cut.
         release(mutex(&client).acquire().await.unwrap()).await;
         for (number, after) in cuts.into_iter().enumerate() {
             let before = stage.site.cuts();

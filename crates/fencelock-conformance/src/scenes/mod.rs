@@ -164,7 +164,7 @@ impl Stage {
         self.connect_for(1, client).await
     }
 
-    /// A client whose session lives for as long as so many of the site's.
+    /// A client whose session lives as long as `sessions` sessions of the site, one after the other.
     async fn connect_for(&self, sessions: u32, client: usize) -> Client {
         // A busy machine may let a single attempt run out of time.
         let builder = Client::builder().ttl(self.site.ttl() * sessions).connect_timeout(PATIENCE);
@@ -201,8 +201,8 @@ fn rival(client: &Client) -> JoinHandle<(Guard, Moment)> {
     })
 }
 
-/// Gives it up, and again where the answer does not come: after an outage, or on a busy machine within the little time that there is. A release
-/// that fails says so, and has forgotten nothing.
+/// Releases the lock, and repeats the release where no answer comes in time: after an outage, or on a busy machine. A release that fails
+/// keeps its guard for the next attempt.
 async fn release<K>(mut guard: Guard<K>) {
     let start = Instant::now();
     while let Err(failed) = guard.release_or_keep().await {
@@ -224,7 +224,7 @@ async fn contenders(client: &Client) -> usize {
     }
 }
 
-/// Waits until there are so many contenders.
+/// Waits until there are `count` contenders.
 async fn until_contenders(client: &Client, count: usize) {
     let start = Instant::now();
     loop {

@@ -8,14 +8,14 @@ use super::holder::Holder;
 use super::{LOCK, Stage, now, pass, release, rival, until_contenders};
 use fencelock_lab::{Outage, Resource};
 
-/// How a lock went on after its holder was killed.
+/// The hand-over of a lock whose holder was killed.
 #[derive(Debug, Clone, Copy)]
 pub struct Takeover {
-    /// From the kill to the grant of the next one.
+    /// The time from the kill to the grant of the next holder.
     pub took: Duration,
     /// How long sessions live unrenewed.
     pub ttl: Duration,
-    /// The longest that the store promises.
+    /// The longest such time that the store promises.
     pub bound: Duration,
 }
 

@@ -14,7 +14,7 @@ pub(super) fn a_held_lock_outlives_its_leader(stage: &Stage) {
 }
 
 pub(super) fn a_held_lock_outlives_a_restart_of_every_server(stage: &Stage) {
-    // Which one is drawn by its number.
+    // The number draws the server that restarts.
     is_held_through(stage, &[0, 1, 2].map(|server| (Outage::ServerRestarted, server)));
 }
 
@@ -28,13 +28,13 @@ fn is_held_through(stage: &Stage, outages: &[(Outage, u64)]) {
         until_contenders(&other, 2).await;
         for (outage, random) in outages {
             stage.strike(*outage, 0, *random);
-            // The store serves again, and its new leader knows both of them.
+            // The store serves again, and its new leader knows both contenders.
             until_contenders(&holder, 2).await;
             until_contenders(&other, 2).await;
             guard.check().unwrap();
             stage.heal();
         }
-        // A session that did not come along would end by now.
+        // A session that the new leader did not take over would end within this time.
         let healed = now();
         while now().since(healed) < ttl + ttl / 4 {
             guard.check().unwrap();

@@ -95,9 +95,9 @@ const UNCOPIED: &[&str] = &[
 /// The test bed reaches the last number of a queue by changing a server's files by hand, as Debian's version writes them.
 const UNREACHED: &[&str] = &["an_exhausted_sequence_is_refused_and_nothing_is_left"];
 
-/// The same, and what 3.7 brought: quotas that refuse, credentials that are demanded. And servers of 3.6 that serve reads alone
-/// write for themselves, and disagree afterwards (ZOOKEEPER-3526): more than one run in three under load ended with a
-/// node that the leader did not have.
+/// [`UNREACHED`], and features of 3.7: quotas that refuse, credentials that are demanded. Servers of 3.6 that serve reads
+/// without a quorum also write on their own, and disagree afterwards (ZOOKEEPER-3526). More than one run in three under load
+/// ended with a node that the leader did not have.
 const OF_3_6: &[&str] = &[
     UNREACHED[0],
     "an_exceeded_quota_is_told",
@@ -105,7 +105,7 @@ const OF_3_6: &[&str] = &[
     "servers_without_a_quorum_that_serve_reads",
 ];
 
-/// The same, and notifications that are counted, which 3.6 brought.
+/// [`OF_3_6`] without the last one, and notifications that are counted, a feature of 3.6.
 const OF_3_5: &[&str] = &[OF_3_6[0], OF_3_6[1], OF_3_6[2], "a_departure_notifies"];
 
 /// Servers that are built without TLS.

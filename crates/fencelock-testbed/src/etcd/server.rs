@@ -118,7 +118,7 @@ impl Server {
         command.args(["--name", &self.name(), "--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
         command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
         command.args(["--initial-cluster", &self.cluster, "--log-level", "warn", "--logger", "zap"]);
-        // A lease then takes a second at the least.
+        // With this election timeout, the shortest lease is a second.
         command.args(["--heartbeat-interval", "50", "--election-timeout", "500"]).args(&self.extra);
         self.daemon.start(command)
     }

@@ -18,7 +18,7 @@ pub static KIND: Kind = Kind {
     variable: "FENCELOCK_TEST_MYSQL",
     package: MARIADB,
     options: "user=fencelock&password=secret",
-    // The power stays on in a test, and waiting for the disk is most of a test's time.
+    // A test has no power cut, and would spend most of its time in waiting for the disk.
     start: || Ok(Box::new(Server::start(Settings::default().with("--innodb-flush-log-at-trx-commit=0"))?)),
     namespace: database,
     shared: OnceLock::new(),

@@ -107,7 +107,7 @@ async fn holders_are_shown_by_quorum_and_what_a_minority_has_beside_them() {
     shown(&looks, &job, theirs_is_strange).await;
 }
 
-/// Looks until it is so.
+/// Looks until `is_so` returns true.
 async fn shown(client: &Client, name: &Name, is_so: impl Fn(&Queue) -> bool) -> Queue {
     let start = std::time::Instant::now();
     loop {
