@@ -83,6 +83,14 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(output)
 }
 
+/// Runs the command without showing anything. Returns what was run, with its standard output, and how it ended.
+pub(crate) fn captured(command: &mut Command) -> (String, Result) {
+    let shown = show(command);
+    let mut output = format!("$ {shown}\n");
+    let ended = follow(command, left(), |line| output.extend([line, "\n"]));
+    (output, judge(&shown, ended))
+}
+
 fn judge(shown: &str, ended: io::Result<ExitStatus>) -> Result {
     match ended {
         Ok(status) if status.success() => Ok(()),
