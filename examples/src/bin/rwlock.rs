@@ -89,7 +89,7 @@ async fn write(url: &str, page: &Page) -> Result {
         let writing = lock.write().await?;
         page.write(edition).await?;
         let reading = writing.downgrade().await?;
-        assert_eq!(page.read().await?, edition, "somebody wrote in between");
+        assert_eq!(page.read().await?, edition, "another client wrote in between");
         reading.release().await?;
     }
     client.close().await?;
