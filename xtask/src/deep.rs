@@ -55,7 +55,12 @@ const ROWS: &[Row] = &[
     row("laws-mysql", 5, Tests(DEEP, 4, &["laws::mysql::"])),
     row("laws-postgres", 5, Tests(DEEP, 4, &["laws::postgres::"])),
     row("laws-zookeeper", 5, Tests(DEEP, 4, &["laws::zookeeper::"])),
-    row("redis", 5, Tests(DEEP, 4, &["redis::", "--skip", "laws::", "--skip", "servers::"])),
+    row(
+        "redis",
+        5,
+        Tests(DEEP, 4, &["redis::", "--skip", "laws::", "--skip", "servers::", "--skip", "redis::cluster::"]),
+    ),
+    row("redis-cluster", 8, Tests(DEEP, 2, &["redis::cluster::"])),
     row("etcd", 5, Tests(DEEP, 2, &["etcd::", "--skip", "laws::"])),
     row("mysql", 5, Tests(DEEP, 4, &["mysql::", "--skip", "laws::", "--skip", "servers::"])),
     row("postgres", 5, Tests(DEEP, 4, &["postgres::", "--skip", "laws::", "--skip", "servers::"])),

@@ -422,6 +422,7 @@ impl ClientBuilder {
     /// | `rediss://host/0` | the same, and `tls_ca`, `tls_cert`, `tls_key` |
     /// | `redis+unix:///path/of/the.sock` | `layout`, `prefix`, `db` |
     /// | `redis+sentinel://[user:password@]host[:26379],host2,host3/NAME[/database]` | the options of `rediss:`, and `min_replicas`, `map`, `sentinel_user`, `sentinel_password_file`, `sentinel_tls` |
+    /// | `redis+cluster://[user:password@]host[:6379],host2,host3` | `prefix`, `min_replicas`, `map`, `password_file`; with `rediss+cluster:` `tls_ca`, `tls_cert`, `tls_key` |
     /// | `redlock://[user:password@]host[:6379],host2,host3[/database]` | `prefix`, `drift_ms`, `rejoin_ms` |
     /// | `redlocks://host,host2,host3` | the same, and `tls_ca`, `tls_cert`, `tls_key` |
     /// | `etcd://[user:password@]host[:2379],host2/prefix` | none but for `etcds:`, which takes `tls_ca`, `tls_cert`, `tls_key` |

@@ -76,7 +76,7 @@
 //! | URL | cargo feature | for |
 //! |---|---|---|
 //! | `zk://host1:2181,host2,host3/locks` | `zookeeper`; `zks:` with `zookeeper-tls` | many hosts; the same locks as Curator, go-zk and kazoo (`?layout=kazoo`) |
-//! | `redis://:password@host:6379/0`, `redis+unix:///run/redis.sock`, `redis+sentinel://host1,host2,host3/NAME` | `redis`; `rediss:` with `redis-tls` | many hosts; Redis 6, Valkey; acquires in one round trip; as safe as the server's memory; the same locks as redis-py, redsync and npm redlock (`?layout=plain`), and as Redisson (`?layout=redisson`) |
+//! | `redis://:password@host:6379/0`, `redis+unix:///run/redis.sock`, `redis+sentinel://host1,host2,host3/NAME`, `redis+cluster://host1,host2,host3` | `redis`; `rediss:` with `redis-tls` | many hosts; Redis 6, Valkey; acquires in one round trip; as safe as the server's memory; the same locks as redis-py, redsync and npm redlock (`?layout=plain`), and as Redisson (`?layout=redisson`) |
 //! | `redlock://host1,host2,host3` | `redis`; `redlocks:` with `redis-tls` | many hosts; a quorum of several Redis masters; the same locks as redsync, npm redlock and rslock |
 //! | `etcd://host1:2379,host2,host3/locks` | `etcd`; `etcds:` with `etcd-tls`; not on by default | many hosts; the same locks as clientv3's Mutex and `etcdctl lock` |
 //! | `postgres://user:password@host/database` | `postgres`, TLS with `postgres-tls`; not on by default | many hosts; acquires in one round trip; the lock can be part of a transaction |

@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::common::{Place, Running, code, ended, output, stderr, stdout, until, written};
 use fencelock_testbed::Port;
-use fencelock_testbed::redis::{Server, Settings, Tls, shared, shared_watched};
+use fencelock_testbed::redis::{Server, Settings, Tls, shared, shared_cluster, shared_watched};
 use nix::sys::signal::Signal;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
@@ -66,6 +66,22 @@ fn every_verb_works_by_way_of_sentinels_and_doctor_says_who_was_not_asked() {
     assert_eq!(
         (code(&doctor), said.contains("round trip: "), said.contains("redis://host:6379")),
         (1, true, true),
+        "{said}"
+    );
+}
+
+#[test]
+fn every_verb_works_in_a_cluster_and_doctor_asks_its_nodes() {
+    let cluster = shared_cluster();
+    let place = Place::with_store(cluster.url(&format!("prefix={}&ttl_ms=60000", cluster.prefix())));
+    every_verb_works(&place);
+    let doctor = output(&mut place.fencelock(&["doctor"]));
+    let said = stdout(&doctor);
+    let nodes = cluster.nodes.iter().all(|node| said.contains(&node.address().to_string()));
+    // The nodes keep nothing on disk.
+    assert_eq!(
+        (code(&doctor), said.contains("round trip: "), said.contains("appendonly"), nodes),
+        (1, true, true, true),
         "{said}"
     );
 }
@@ -201,6 +217,8 @@ fn wrong_urls_are_wrong_usage() {
         (format!("redis://{sentinel}"), "redis+sentinel://"),
         (format!("redis+sentinel://{server}/locks"), "redis://host:6379/0"),
         (format!("redis+sentinel://{sentinel}"), "NAME"),
+        (format!("redis://{}", shared_cluster().nodes[0].address()), "redis+cluster://"),
+        (format!("redis+cluster://{server}"), "redis://host:6379/0"),
         (format!("redis+sentinel://{sentinel}/other"), "known locks"),
         (format!("redis://{server}/x"), "redis"),
         (format!("redis://{server}?no_such=1"), "no_such"),

@@ -33,3 +33,8 @@ mod watched {
         laws = untimed
     );
 }
+
+/// In a Cluster, and with the word of a replica.
+mod clustered {
+    fencelock_conformance::suite!("redis in a Cluster", super::fixtures::clustered, only = mutexes, laws = untimed);
+}

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::hands::Reply;
 use super::server::Server;
 use super::settings::{Role, Settings};
-use crate::{PATIENCE, wait_until};
+use super::watched::wait;
 
 const PRIMARIES: usize = 3;
 const SLOTS: usize = 16_384;
@@ -199,11 +199,4 @@ fn owner_by(node: &Server, slot: u16) -> io::Result<SocketAddr> {
     let owner = range.map(|range| range.items()[2].items()).unwrap_or_default();
     let [host, port, ..] = owner else { return Err(io::Error::other("no owner")) };
     format!("{host}:{port}").parse().map_err(io::Error::other)
-}
-
-fn wait(what: &str, is_so: impl Fn() -> bool) -> io::Result<()> {
-    match wait_until(PATIENCE, is_so) {
-        true => Ok(()),
-        false => Err(io::Error::other(format!("it never came that {what}"))),
-    }
 }

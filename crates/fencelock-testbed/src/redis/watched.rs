@@ -135,7 +135,7 @@ fn is_well(about: &Reply) -> bool {
     is_up && value("master-link-status").is_none_or(|status| status == "ok")
 }
 
-fn wait(what: &str, is_so: impl Fn() -> bool) -> io::Result<()> {
+pub(super) fn wait(what: &str, is_so: impl Fn() -> bool) -> io::Result<()> {
     match wait_until(PATIENCE, is_so) {
         true => Ok(()),
         false => Err(io::Error::other(format!("it never came that {what}"))),

@@ -82,6 +82,9 @@ stores! {
         "redis+sentinel" "redis" crate::stores::redis::SENTINEL_INFO, "redis+sentinel://host1:26379,host2,host3/NAME";
         "rediss+sentinel" "redis-tls" crate::stores::redis::SENTINEL_TLS_INFO,
             "rediss+sentinel://host1:26379,host2,host3/NAME";
+        "redis+cluster" "redis" crate::stores::redis::cluster::INFO, "redis+cluster://host1:6379,host2,host3";
+        "rediss+cluster" "redis-tls" crate::stores::redis::cluster::TLS_INFO,
+            "rediss+cluster://host1:6379,host2,host3";
         "redlock" "redis" crate::stores::redis::redlock::INFO, "redlock://host1:6379,host2,host3/0";
         "redlocks" "redis-tls" crate::stores::redis::redlock::TLS_INFO, "redlocks://host1:6379,host2,host3/0";
     }
@@ -91,33 +94,24 @@ stores! {
     }
 }
 
-/// Schemes of planned stores, so that the error does not look like a typing mistake.
-const PLANNED: &[&str] = &["redis+cluster"];
-
 fn unknown(scheme: &str) -> Error {
     let known: Vec<_> = STORES.iter().filter(|info| info.open.is_some()).map(|info| info.scheme).collect();
-    let (kind, message) = match PLANNED.contains(&scheme) {
-        true => (ErrorKind::Unsupported, "this store is planned, and not in this release"),
-        false => (ErrorKind::Config, "unknown scheme"),
-    };
-    Error::new(kind, "store URL", message).with("scheme", scheme).with("known", known.join(" "))
+    Error::new(ErrorKind::Config, "store URL", "unknown scheme").with("scheme", scheme).with("known", known.join(" "))
 }
 
 /// Opens the store that `url` names; the client's own options must have been taken out before.
 ///
 /// # Errors
-/// [`ErrorKind::Config`] for an unknown scheme (the known ones are listed), [`ErrorKind::Unsupported`] for one that is planned or whose
+/// [`ErrorKind::Config`] for an unknown scheme (the known ones are listed), [`ErrorKind::Unsupported`] for one whose
 /// feature is off, and the errors of the store.
 pub async fn open_url(url: StoreUrl) -> Result<Arc<dyn Store>> {
-    let Some(info) = STORES.iter().find(|info| info.scheme == url.scheme()) else {
-        return Err(unknown(url.scheme()));
-    };
-    let Some(open) = info.open else {
-        return Err(Error::new(ErrorKind::Unsupported, "store URL", "this build has the store's feature switched off")
+    let info = STORES.iter().find(|info| info.scheme == url.scheme()).ok_or_else(|| unknown(url.scheme()))?;
+    let off = || {
+        Error::new(ErrorKind::Unsupported, "store URL", "this build has the store's feature switched off")
             .with("scheme", info.scheme)
-            .with("feature", info.feature));
+            .with("feature", info.feature)
     };
-    open(url).await
+    info.open.ok_or_else(off)?(url).await
 }
 
 #[cfg(test)]
@@ -125,13 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scheme_that_is_planned_and_one_that_is_mistyped_are_told_apart() {
-        for scheme in PLANNED {
-            assert!(STORES.iter().all(|info| info.scheme != *scheme), "{scheme} is there: it is not planned any more");
-            let error = unknown(scheme);
-            assert_eq!(error.kind(), ErrorKind::Unsupported);
-            assert!(error.to_string().contains("not in this release"), "{error}");
-        }
+    fn a_scheme_that_is_mistyped_is_told_the_known_ones() {
         let bogus = unknown("bogus");
         assert!(bogus.kind() == ErrorKind::Config && bogus.to_string().contains("known"), "{bogus}");
     }

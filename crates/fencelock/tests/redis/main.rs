@@ -30,6 +30,7 @@
 //! | 2224, 4467, 6878 | two tasks of one thread both hold | cannot exist: the holder is a request, no thread; law `the_same_request_finds_the_same_place` |
 
 mod canary;
+mod cluster;
 mod cuts;
 mod election;
 mod fencing;

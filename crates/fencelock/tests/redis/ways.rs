@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use fencelock::ErrorKind;
-use fencelock_testbed::redis::{Settings, Tls};
+use fencelock_testbed::redis::{Role, Settings, Tls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 use crate::lab::{acquired, acquiring, client, refused, server, taken, until_queued};
@@ -72,6 +72,24 @@ async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
         let error = refused(&url).await;
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_cluster_is_used_over_tls_alone() {
+    let (ours, directory) = (authority(), tempfile::tempdir().unwrap());
+    let directory = directory.path();
+    identity(&ours, directory, "127.0.0.1");
+    fs::write(directory.join("ours.pem"), ours.pem()).unwrap();
+    let [certificate, key, trusted] = ["127.0.0.1.crt", "127.0.0.1.key", "ours.pem"].map(|file| directory.join(file));
+    let tls = Some(Tls { certificate, key, trusted, asks_clients: false });
+    let settings = Settings { tls, password: Some("secret".to_owned()), ..Settings::role(Role::ClusterNode) };
+    let node = server(settings.with("tls-cluster yes"));
+    let address = node.secure_address().unwrap();
+    let options = format!("ttl_ms=60000&min_replicas=0&tls_ca={}/ours.pem", directory.display());
+    let (_holder, guard) = taken(&format!("rediss+cluster://:secret@{address}?{options}")).await.unwrap();
+    guard.release().await.unwrap();
+    let error = refused(&format!("rediss+cluster://:secret@{}?{options}", node.address())).await;
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
 }
 
 #[tokio::test]

@@ -153,7 +153,9 @@ async fn asked(url: &StoreUrl) -> Vec<(String, Result<Facts, String>)> {
             match url.scheme() {
                 "etcd" | "etcds" => etcd::facts(url, &server).await,
                 "file" => file::facts(&server),
-                "redis" | "rediss" | "redis+unix" | "redlock" | "redlocks" => redis::facts(url, &server).await,
+                "redis" | "rediss" | "redis+unix" | "redis+cluster" | "rediss+cluster" | "redlock" | "redlocks" => {
+                    redis::facts(url, &server).await
+                }
                 "redis+sentinel" | "rediss+sentinel" => {
                     Err("Sentinels name it: ask it as redis://host:6379".to_owned())
                 }

@@ -26,7 +26,7 @@ pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String>
         _ => ConnectionAddr::Tcp(host, port),
     };
     let mut connection = match address {
-        ConnectionAddr::Tcp(host, port) if matches!(url.scheme(), "rediss" | "redlocks") => {
+        ConnectionAddr::Tcp(host, port) if matches!(url.scheme(), "rediss" | "rediss+cluster" | "redlocks") => {
             let stream = tls::dial(Some(&tls::of(url)?), &host, port).await?;
             let (connection, driver) =
                 MultiplexedConnection::new_with_config(&identity, stream, AsyncConnectionConfig::default())
@@ -57,6 +57,11 @@ pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String>
     Ok(facts)
 }
 
+/// Whether the URL names nodes of a Cluster, some of which are replicas.
+fn is_in_cluster(facts: &Facts) -> bool {
+    facts.is("scheme", "redis+cluster") || facts.is("scheme", "rediss+cluster")
+}
+
 checks! {
     Problem, |facts| {
         let (policy, has_limit) = (facts.text("maxmemory_policy"), facts.above_nothing("maxmemory").is_some());
@@ -74,12 +79,12 @@ checks! {
     }, "a crash of the host forgets the grants of the last second", "appendfsync always, if that is worth the slower writes";
     Problem, |facts| facts.must_not("aof_last_write_status", "err").or(facts.must_not("rdb_last_bgsave_status", "err")),
         "the server refuses writes, or forgets locks when it is restarted", "room on its disk, and the right to write there";
-    Problem, |facts| facts.is("role", "slave").then(|| "this is a replica".to_owned()),
+    Problem, |facts| (facts.is("role", "slave") && !is_in_cluster(facts)).then(|| "this is a replica".to_owned()),
         "a replica takes no writes, and its copy is late", "the address of the master";
-    Warning, |facts| Some(format!("{} replicas copy this server", facts.above_nothing("connected_slaves")?)).filter(|_| facts.is("role", "master")),
+    Warning, |facts| Some(format!("{} replicas copy this server", facts.above_nothing("connected_slaves")?)).filter(|_| facts.is("role", "master") && !is_in_cluster(facts)),
         "a replica that is promoted does not know the last grants, and grants them again", "no automatic failover for locks, or redlock: over independent masters";
-    Problem, |facts| facts.is("cluster_enabled", "1").then(|| "this is a node of a Cluster".to_owned()),
-        "fencelock does not follow slots that move", "a server of its own for locks";
+    Problem, |facts| (facts.is("cluster_enabled", "1") && !is_in_cluster(facts)).then(|| "this is a node of a Cluster".to_owned()),
+        "this URL does not follow slots that move", "redis+cluster://host1:6379,host2,host3";
     Warning, |facts| Some(format!("timeout is {}: so many seconds may a connection be idle", facts.above_nothing("config_timeout")?)),
         "who waits for a lock is idle: it is cut off again and again, and hears later of its grant", "timeout 0, and tcp-keepalive 60";
     Warning, |facts| Some(format!("{} connections (maxclients) are in use", facts.nearly("connected_clients", "maxclients")?)),

@@ -49,3 +49,8 @@ mod signalled {
 mod watched {
     fencelock_conformance::suite!("redis by way of Sentinels", super::fixtures::watched);
 }
+
+/// In a Cluster, and with the word of a replica.
+mod clustered {
+    fencelock_conformance::suite!("redis in a Cluster", super::fixtures::clustered);
+}

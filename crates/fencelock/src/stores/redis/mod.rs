@@ -4,10 +4,11 @@
 //! A lock lives as long as the lease of its session, by the server's clock alone. Keys that a server forgets (a crash without a saved
 //! state, a failover) are lost locks. `NOTES.md` in this folder has keys and scripts.
 //!
-//! `wire/` connects to a server, for all layouts, and `sentinel/` finds the primary that Sentinels watch. `fair/` is our own layout.
-//! `try_again/` has the common part of the layouts without a queue, `plain/` and `redisson/`; `redlock/` is `plain/` over several servers.
-//! Sessions and readers implement `wire::LinkUser`, their whole interface to the wire.
+//! `wire/` connects to a server, for all layouts, `sentinel/` finds the primary that Sentinels watch, and `cluster/` the owner of a slot.
+//! `fair/` is our own layout. `try_again/` has the common part of the layouts without a queue, `plain/` and `redisson/`; `redlock/` is `plain/`
+//! over several servers. Sessions and readers implement `wire::LinkUser`, their whole interface to the wire.
 
+pub(crate) mod cluster;
 mod fair;
 mod plain;
 mod redisson;

@@ -19,7 +19,7 @@ pub(crate) const UNIX_OPTIONS: &[&str] =
 const KNOWN: &str = "fair, plain, redisson, redisson-fenced";
 
 /// The default prefix of our own layout's keys.
-const PREFIX: &str = "fencelock";
+pub(super) const PREFIX: &str = "fencelock";
 
 /// The longest prefix, in bytes.
 const PREFIX_MOST: usize = 64;

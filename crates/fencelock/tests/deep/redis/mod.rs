@@ -14,6 +14,7 @@ mod theirs;
 
 mod away;
 mod clocks;
+mod cluster;
 mod cuts;
 mod janitor;
 mod looking;

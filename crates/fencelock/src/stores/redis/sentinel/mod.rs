@@ -2,6 +2,7 @@
 //! reasons.
 
 mod ask;
+mod find;
 mod replicas;
 mod url;
 
@@ -10,20 +11,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
-
 use self::ask::{Named, ask, watch};
+pub(super) use self::find::newest;
 pub(super) use self::replicas::{Messages, Replicas, hand_on, needs_replicas};
-pub(super) use self::url::{OPTIONS, config};
+pub(super) use self::url::{OPTIONS, config, mapped};
 use super::wire::Config;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::kit::address::HostPort;
 use crate::kit::pause::spread;
 use crate::time::Clock;
 
-/// How long other Sentinels may take to answer once one has named a primary.
-const GRACE: Duration = Duration::from_millis(200);
 /// The pause before the next Sentinel is asked for news.
 const NEXT: Duration = Duration::from_secs(1);
 
@@ -60,43 +57,10 @@ impl Sentinels {
 
     /// Asks all Sentinels within `patience`, and believes the newest configuration. The server's own word for its role is still to be had.
     pub(crate) async fn find(&self, clock: &dyn Clock, patience: Duration) -> Result<Found> {
-        let asks = self.each.iter().map(async |(server, config)| (server, ask(config, &self.name, clock).await));
-        let (mut asks, mut newest, mut refused) = (asks.collect::<FuturesUnordered<_>>(), None::<Named>, Vec::new());
-        let mut until = clock.now().after(patience);
-        loop {
-            tokio::select! {
-                biased;
-                Some((server, answer)) = asks.next() => match answer {
-                    Ok(named) => {
-                        until = until.min(clock.now().after(GRACE));
-                        newest = newest.into_iter().chain([named]).max_by_key(|named| named.epoch);
-                    }
-                    Err(error) => refused.push((server, error)),
-                },
-                () = clock.sleep_until(until) => break,
-                else => break,
-            }
-        }
-        match newest {
-            Some(named) => Ok(self.found(named)),
-            None => Err(self.nameless(refused)),
-        }
-    }
-
-    /// Why no primary is known. Returns a permanent error where every Sentinel gives one.
-    fn nameless(&self, mut refused: Vec<(&HostPort, Error)>) -> Error {
-        let all_refuse = refused.len() == self.each.len();
-        if all_refuse && refused.iter().all(|(_, error)| !error.is_retryable()) {
-            let (server, error) = refused.swap_remove(0);
-            return error.with("sentinel", server);
-        }
-        let message = "no Sentinel names the primary";
-        let error = Error::new(ErrorKind::Unreachable, "connect", message).with("server", &self.shown).retryable();
-        let silent =
-            self.each.iter().map(|(server, _)| server).filter(|server| refused.iter().all(|(one, _)| one != server));
-        let silent: Vec<_> = silent.map(|server| format!("{server}: no answer")).collect();
-        let refused = refused.iter().map(|(server, error)| format!("{server}: {error}"));
-        error.with("sentinels", refused.chain(silent).collect::<Vec<_>>().join("; "))
+        let all = self.each.iter().map(|(server, config)| (server, ask(config, &self.name, clock)));
+        let words = (&*self.shown, "no Sentinel names the primary", "sentinel", "sentinels");
+        let named = newest(all, |named| named.epoch, (clock, patience), words).await;
+        named.map(|named| self.found(named))
     }
 
     /// Completes once a Sentinel names another primary by a newer configuration.

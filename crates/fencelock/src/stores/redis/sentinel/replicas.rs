@@ -2,7 +2,7 @@
 //!
 //! `WAIT` holds up the connection that sends it, so a second connection sends it. The server waits for the last write of that connection
 //! alone. So the connection writes first: a message on a channel without subscribers, which the server copies to its replicas behind all
-//! that the server did before. Callers at the same time share one such round.
+//! that the server did before. A node of a Cluster copies no messages, so a key is written there. Callers at the same time share one such round.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,6 +31,9 @@ const WAIT_IS_DENIED: &str = "the user may not run WAIT and PUBLISH, so that rep
 const ANOTHER: &str =
     "a second connection, on which replicas are waited for, leads to another server, or the user may not run INFO";
 
+/// How long the key that is written in a Cluster is kept, in ms.
+const KEPT: u64 = 60_000;
+
 /// Whether the answer of this request counts only with the replicas' word.
 pub(crate) fn needs_replicas(operation: &str) -> bool {
     CONFIRMING.contains(&operation)
@@ -47,6 +50,8 @@ pub(crate) struct Replicas {
     /// The server gave no answer for too long.
     is_silent: AtomicBool,
     channel: String,
+    /// Whether the name of the channel is that of a key, in the slot of the connection.
+    is_key: bool,
     /// How many callers have come.
     callers: AtomicU64,
     /// How many of them had come when the last round began, and its outcome.
@@ -68,7 +73,8 @@ impl Replicas {
         let (callers, last) = (AtomicU64::new(0), Mutex::new((0, Ok(()))));
         let (wanted, time, clock, is_silent) =
             (config.min_replicas, patience / 2, Arc::clone(clock), AtomicBool::default());
-        let replicas = Self { wire, task, wanted, time, clock, is_silent, channel, callers, last };
+        let is_key = config.slot.is_some();
+        let replicas = Self { wire, task, wanted, time, clock, is_silent, channel, is_key, callers, last };
         let mut wire = replicas.wire.clone();
         let info = wire.send_packed_command(&redis::cmd("INFO")).await.and_then(Value::extract_error);
         if !info.is_ok_and(|info| Server::answered(info).is_same_process(server)) {
@@ -108,12 +114,17 @@ impl Replicas {
 
     async fn ask(&self, wanted: u32, milliseconds: u64) -> RedisResult<i64> {
         let mut round = redis::pipe();
-        round.cmd("PUBLISH").arg(&self.channel).arg("").cmd("WAIT").arg(wanted).arg(milliseconds);
-        let mut count = 0;
+        match self.is_key {
+            true if wanted == 0 => round.cmd("PING"),
+            true => round.cmd("SET").arg(&self.channel).arg("").arg("PX").arg(KEPT),
+            false => round.cmd("PUBLISH").arg(&self.channel).arg(""),
+        };
+        round.cmd("WAIT").arg(wanted).arg(milliseconds);
+        let mut count = Value::Nil;
         for answer in self.wire.clone().send_packed_commands(&round, 0, 2).await? {
-            count = redis::from_redis_value(answer.extract_error()?)?;
+            count = answer.extract_error()?;
         }
-        Ok(count)
+        Ok(redis::from_redis_value(count)?)
     }
 }
 

@@ -81,7 +81,7 @@ fn name_and_database(path: &str) -> Result<(String, u32)> {
     }
 }
 
-fn mapped(pair: &str) -> Result<(HostPort, HostPort)> {
+pub(crate) fn mapped(pair: &str) -> Result<(HostPort, HostPort)> {
     let (inside, outside) = pair.split_once('=').ok_or_else(|| bad(MAP))?;
     let server = |text| HostPort::parse(text, 6379).map_err(|_| bad(MAP));
     Ok((server(inside)?, server(outside)?))

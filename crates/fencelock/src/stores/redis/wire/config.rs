@@ -9,6 +9,7 @@ use crate::kit::dial::Addresses;
 use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
 use crate::store::secret::{Secret, TWO_PASSWORDS};
+use crate::stores::redis::cluster::ClusterSlot;
 use crate::stores::redis::sentinel::Sentinels;
 
 /// The default port of a server.
@@ -24,12 +25,14 @@ pub(crate) enum Address {
     Unix(String),
     /// The primary that Sentinels name.
     Primary(Sentinels),
+    /// Where a Cluster keeps a slot.
+    Owner(ClusterSlot),
 }
 
 /// The address of a server, its credentials and its options.
 #[derive(Clone)]
 pub(crate) struct Config {
-    pub(super) address: Address,
+    pub(crate) address: Address,
     pub(super) addresses: Arc<Addresses>,
     pub(super) tls: Option<Tls>,
     /// The user of the access control list; `None` for the default one.
@@ -39,16 +42,19 @@ pub(crate) struct Config {
     pub(super) db: u32,
     /// How many replicas acknowledge an answer before it counts.
     pub(crate) min_replicas: u32,
-    pub(super) naming: Naming,
+    pub(crate) naming: Naming,
+    /// The slot that the server at this address is dialled for.
+    pub(crate) slot: Option<ClusterSlot>,
 }
 
-/// How the server is named: as one of several independent masters, by an address, which may lead to another server soon, or by Sentinels,
-/// which may be late.
+/// How the server is named: as one of several independent masters, by an address, which may lead to another server soon, by Sentinels,
+/// which may be late, or by nodes of its Cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Naming {
+pub(crate) enum Naming {
     Master,
     Address,
     Sentinels,
+    Cluster,
 }
 
 impl Config {
@@ -99,7 +105,7 @@ impl Config {
     /// The first database at `address`.
     pub(crate) fn new(address: Address, tls: Option<Tls>, (user, password): Identity) -> Self {
         let (addresses, naming) = (Arc::default(), Naming::Address);
-        Self { address, addresses, tls, user, password, db: 0, min_replicas: 0, naming }
+        Self { address, addresses, tls, user, password, db: 0, min_replicas: 0, naming, slot: None }
     }
 
     /// The primary that `sentinels` name.
@@ -115,7 +121,8 @@ impl Config {
 
     /// The server at this address, with the same options.
     pub(crate) fn at(&self, server: HostPort) -> Self {
-        Self { address: Address::Tcp(server), ..self.clone() }
+        let slot = if let Address::Owner(slot) = &self.address { Some(slot.clone()) } else { None };
+        Self { address: Address::Tcp(server), slot, ..self.clone() }
     }
 
     /// Forgets the address that worked last, so that it is not dialled first.
@@ -141,6 +148,7 @@ impl fmt::Debug for Config {
             }
             Address::Unix(path) => write!(f, "redis+unix://{path}?db={}", self.db),
             Address::Primary(sentinels) => write!(f, "{sentinels}/{}", self.db),
+            Address::Owner(slot) => write!(f, "{slot}"),
         }
     }
 }
@@ -164,7 +172,7 @@ pub(crate) fn credentials(given: Option<&str>, secret: Option<&Secret>) -> Resul
 fn host(authority: &str) -> Result<Address> {
     if authority.contains(',') {
         return Err(bad(
-            "one server is named; for a primary that Sentinels watch write redis+sentinel://a,b,c/NAME, for a quorum of several masters redlock://a,b,c (Cluster is not supported yet)",
+            "one server is named; for a primary that Sentinels watch write redis+sentinel://a,b,c/NAME, for a Cluster redis+cluster://a,b,c, for a quorum of several masters redlock://a,b,c",
         ));
     }
     HostPort::parse(authority, PORT).map(Address::Tcp).map_err(|fault| match fault {

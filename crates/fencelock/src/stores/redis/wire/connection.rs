@@ -17,6 +17,7 @@ use super::server::Server;
 use super::user::{Chores, LinkUser, Subscription};
 use crate::error::{Error, Result};
 use crate::store::Tasks;
+use crate::stores::redis::cluster::Possession;
 use crate::stores::redis::sentinel::{Messages, Replicas, needs_replicas};
 use crate::time::Clock;
 
@@ -29,6 +30,8 @@ pub(crate) struct Connection {
     server_name: String,
     /// The acknowledgements of the server's replicas, which answers need to count; `None` if answers need none.
     pub(super) replicas: Option<Replicas>,
+    /// The slot that the server has; `None` where the server is no node of a Cluster.
+    pub(crate) possession: Option<Possession>,
     /// The number of the connection in its link, from 1.
     pub(crate) number: u64,
 }
@@ -53,7 +56,8 @@ impl Connection {
         let (user, served) = (Arc::clone(user), (Arc::clone(user), number));
         let task = drive((wire.clone(), driver), receiver, served, Arc::clone(&traffic), Arc::clone(clock), silence);
         let (task, server_name, replicas) = (tasks.spawn(task), format!("{config:?}"), None);
-        let connection = Self { wire, traffic, task, user, server_name, replicas, number };
+        let possession = Possession::of(config, clock);
+        let connection = Self { wire, traffic, task, user, server_name, replicas, possession, number };
         if let Some(channel) = channel {
             connection.subscribe(&channel).await?;
         }
@@ -70,7 +74,7 @@ impl Connection {
         self.command("unsubscribe", redis::cmd("UNSUBSCRIBE").arg(channel)).await.map(drop)
     }
 
-    pub(super) fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         !self.traffic.is_over()
     }
 
@@ -146,23 +150,31 @@ impl Connection {
     }
 
     async fn send(&self, command: &Cmd) -> RedisResult<Value> {
-        let waiting = Waiting::new(&self.traffic);
-        let answer = self.wire.clone().send_packed_command(command).await;
-        waiting.answered();
-        let answer = answer.and_then(Value::extract_error);
+        let sent = self.possession.as_ref().map(Possession::now);
+        let answer = self.exchange(command).await;
+        if let Some((possession, sent)) = self.possession.as_ref().zip(sent) {
+            possession.answered(self, sent, &answer).await;
+        }
         if answer.as_ref().is_err_and(|error| is_of_a_replica(error, &*self.user)) {
             self.is_a_replica();
         }
         answer
     }
 
+    pub(crate) async fn exchange(&self, command: &Cmd) -> RedisResult<Value> {
+        let waiting = Waiting::new(&self.traffic);
+        let answer = self.wire.clone().send_packed_command(command).await;
+        waiting.answered();
+        answer.and_then(Value::extract_error)
+    }
+
     /// Another server grants locks now. Ends the connection: the next request connects to wherever the address leads by then.
-    fn is_a_replica(&self) {
+    pub(crate) fn is_a_replica(&self) {
         self.user.demoted();
         self.end();
     }
 
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         self.traffic.end();
         self.task.abort();
     }

@@ -26,7 +26,7 @@ pub(super) async fn dial<T, F: Future<Output = Result<T>>>(
             let stream = UnixStream::connect(path).await.map_err(|error| unreachable(&shown, &error))?;
             greet(Box::new(stream)).await
         }
-        Address::Primary(_) => unreachable!("Sentinels have named the server before"),
+        Address::Primary(_) | Address::Owner(_) => unreachable!("the server has been found before"),
         Address::Tcp(server) => {
             let greet = async |stream| greet(encrypted(config, &server.host, stream).await?).await;
             config.addresses.dial(server, &shown, clock, greet).await

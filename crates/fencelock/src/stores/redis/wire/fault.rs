@@ -37,6 +37,8 @@ const HUNG_UP: &str = "the server closed the connection before it answered: it m
 
 /// The texts of servers if the user may not run a command inside a script, or not on these keys or channels.
 const DENIED_WORDS: &[&str] = &["NOPERM", "user executing the script", "ACL failure in script"];
+/// The texts of a node of a Cluster, for a command inside a script, when the slot is on its way to another node, or not served.
+const MOVING_WORDS: &[&str] = &["non local key", "cluster is down"];
 /// The texts of servers without a command inside a script: an administrator renamed the command, or the server is of another kind.
 const UNKNOWN_WORDS: &[&str] = &["nknown Redis command", "nknown command"];
 
@@ -88,6 +90,8 @@ fn told(error: &RedisError) -> String {
     shown.chars().filter(|c| !c.is_control()).take(300).collect()
 }
 
+const MOVING: &str = "the slot of the lock is on its way to another node of the Cluster, or there already";
+const NOT_SERVED: &str = "the Cluster serves no slots, or not this one: primaries are away (CLUSTER INFO)";
 const BECAME_A_REPLICA: &str =
     "the server has become a replica, which takes no locks: name the primary, or an address that follows it";
 
@@ -116,9 +120,14 @@ fn said(code: &str, detail: &str) -> Meaning {
         "MASTERDOWN" => passing(Unreachable, "the server is a replica that has lost its primary: name the primary"),
         "NOREPLICAS" => passing(Unreachable, "the server has fewer replicas than its min-replicas-to-write"),
         "NOSCRIPT" => passing(Unreachable, "the server keeps forgetting our scripts (SCRIPT FLUSH)"),
-        "CLUSTERDOWN" | "TRYAGAIN" => passing(Unreachable, "the cluster that the server belongs to is not complete"),
-        "MOVED" | "ASK" | "CROSSSLOT" => {
-            refused(ErrorKind::Unsupported, "the server is a node of a cluster, which this store does not speak to yet")
+        "CLUSTERDOWN" => passing(Unreachable, NOT_SERVED),
+        // A request that follows ASK would find keys missing that are still on their way.
+        "MOVED" | "ASK" | "TRYAGAIN" => passing(Unreachable, MOVING),
+        "CROSSSLOT" => {
+            refused(ErrorKind::Unsupported, "the server is a node of a Cluster: name it in redis+cluster://")
+        }
+        "ERR" if MOVING_WORDS.iter().any(|word| detail.contains(word)) => {
+            Meaning { unknown: true, ..passing(Unreachable, MOVING) }
         }
         "OOM" => passing(Exhausted, "the server has no memory left (its maxmemory is reached)"),
         "MISCONF" => passing(
@@ -178,8 +187,8 @@ mod tests {
             ("NOSCRIPT", Unreachable, true, false),
             ("CLUSTERDOWN", Unreachable, true, false),
             ("TRYAGAIN", Unreachable, true, false),
-            ("MOVED", Unsupported, false, false),
-            ("ASK", Unsupported, false, false),
+            ("MOVED", Unreachable, true, false),
+            ("ASK", Unreachable, true, false),
             ("CROSSSLOT", Unsupported, false, false),
             ("OOM", Exhausted, true, false),
             ("MISCONF", Exhausted, true, false),
@@ -208,6 +217,10 @@ mod tests {
             ),
             ("ACL failure in script: No permissions to access a key script: on @user_script:1.", Denied),
             ("MISCONF Redis is configured to save RDB snapshots, script: 66b, on @user_script:1.", Exhausted),
+            (
+                "Script attempted to access a non local key in a cluster node script: 66b, on @user_script:1.",
+                Unreachable,
+            ),
         ] {
             assert_eq!(said("ERR", detail).kind, kind, "{detail}");
         }

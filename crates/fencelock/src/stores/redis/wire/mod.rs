@@ -13,14 +13,14 @@ mod script;
 mod server;
 mod user;
 
-pub(super) use self::config::{Address, Config, bad, credentials, take_min_replicas};
+pub(super) use self::config::{Address, Config, Naming, bad, credentials, take_min_replicas};
 pub(super) use self::connection::Connection;
 #[cfg(test)]
 pub(super) use self::fault::is_of_a_replica;
 pub(super) use self::fault::{fault, is_denied, is_unknown_command};
 pub(super) use self::handshake::{Pushed, shake_hands};
-pub(super) use self::link::{Dialler, Link, link};
-pub(super) use self::restart::{RestartWatch, without_info};
+pub(super) use self::link::{Dialler, Link, begin, link};
+pub(super) use self::restart::{Era, RestartWatch, is_same_era, without_info};
 pub(super) use self::script::{Call, Script};
 pub(super) use self::server::Server;
 pub(super) use self::user::{Chores, LinkUser, Subscription};

@@ -3,7 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::server::{Era, Server};
+pub(crate) use super::server::Era;
+use super::server::Server;
 use crate::store::{Capability, Loss, Presumption};
 
 /// Remembers the server that a session met last.
@@ -22,8 +23,7 @@ impl RestartWatch {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = server.era();
         match (std::mem::replace(&mut *last, now.clone()), now) {
-            (Some(before), Some(now)) if before == now => None,
-            (Some((before, _)), Some((now, None))) if before == now => None,
+            (Some(before), Some(now)) if is_same_era(&before, &now) => None,
             (Some((before, _)), Some((now, _))) if before == now => Some(Loss::Demoted),
             // This server ran while another one confirmed last.
             (Some(_), Some(_)) if server.ran_before(ago) => Some(Loss::Replaced),
@@ -31,6 +31,11 @@ impl RestartWatch {
             _ => Some(Loss::PerhapsRestarted),
         }
     }
+}
+
+/// Whether the server has been the same primary in between. A primary without replicas forgets its promotion after a while.
+pub(crate) fn is_same_era(before: &Era, now: &Era) -> bool {
+    before.0 == now.0 && (now.1.is_none() || before.1 == now.1)
 }
 
 /// The capability for a user who may not run INFO, which has the `run_id`.

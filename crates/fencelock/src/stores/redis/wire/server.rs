@@ -12,7 +12,7 @@ const OLDEST: (u32, u32) = (6, 0);
 
 /// The `run_id`, which is new after every start, and the id of the replication stream that the server took over at its promotion: a server
 /// that was a replica meanwhile has another one.
-pub(super) type Era = (String, Option<String>);
+pub(crate) type Era = (String, Option<String>);
 
 /// The fields of `INFO`. A missing field is `None`: the user may not run INFO.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) struct Server {
     /// The id of the replication stream to its replicas; a replica has the id of its primary.
     pub(crate) replication: Option<String>,
     /// The id of the stream that it received until its last promotion; `None` without one, or forgotten after an hour without replicas.
-    promoted_from: Option<String>,
+    pub(crate) promoted_from: Option<String>,
     /// The age of the process, in whole seconds. The server computes the age from its wall clock, which may be set.
     uptime: Option<Duration>,
     loading: bool,
@@ -77,7 +77,7 @@ impl Server {
     }
 
     /// The server between two of its promotions; `None` if INFO does not say.
-    pub(super) fn era(&self) -> Option<Era> {
+    pub(crate) fn era(&self) -> Option<Era> {
         Some((self.run_id.clone()?, self.promoted_from.clone()))
     }
 
@@ -102,9 +102,8 @@ impl Server {
                 let message = "this is a Sentinel, which keeps no locks: write redis+sentinel://host1:26379,host2,host3/NAME with the name that the Sentinels call the primary by";
                 return Err(refuse(ErrorKind::Unsupported, message));
             }
-            Some("cluster") => {
-                let message =
-                    "this is a node of a Redis Cluster: name a server of its own (redis+cluster is not supported yet)";
+            Some("cluster") if config.naming != Naming::Cluster => {
+                let message = "this is a node of a Redis Cluster: write redis+cluster://host1:6379,host2,host3 with some of its nodes";
                 return Err(refuse(ErrorKind::Unsupported, message));
             }
             _ => {}
@@ -128,7 +127,7 @@ impl Server {
             let error = error.with("primary", self.primary.as_deref().unwrap_or("unknown"));
             return Err(if leads_there { error.retryable() } else { error });
         }
-        if config.naming == Naming::Sentinels && self.role.is_none() {
+        if matches!(config.naming, Naming::Sentinels | Naming::Cluster) && self.role.is_none() {
             let message = "the user may not run INFO, so that nothing shows whether the server is the primary: `+info` in its rules";
             return Err(refuse(ErrorKind::Denied, message));
         }
@@ -203,8 +202,8 @@ mod tests {
     fn what_cannot_keep_locks_is_refused_with_what_to_use() {
         for (changes, kind, hint) in [
             (&[("standalone", "sentinel")][..], ErrorKind::Unsupported, "primary"),
-            (&[("standalone", "cluster")], ErrorKind::Unsupported, "server of its own"),
-            (&[("redis_mode:standalone", "server_mode:cluster")], ErrorKind::Unsupported, "server of its own"),
+            (&[("standalone", "cluster")], ErrorKind::Unsupported, "redis+cluster://"),
+            (&[("redis_mode:standalone", "server_mode:cluster")], ErrorKind::Unsupported, "redis+cluster://"),
             (&[("7.0.15", "5.0.14")], ErrorKind::Unsupported, "6.0"),
             (&[("loading:0", "loading:1")], ErrorKind::Unreachable, "loading"),
             (&[("role:master", "role:slave\r\nmaster_host:p\r\nmaster_port:6380")], ErrorKind::Unreachable, "p:6380"),

@@ -1,0 +1,206 @@
+//! The nodes of a Cluster, and which of them owns a slot, as they say themselves.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+use tokio::sync::Mutex;
+
+use super::possession::Custody;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::address::HostPort;
+use crate::stores::redis::sentinel::newest;
+use crate::stores::redis::wire::{Address, Config, Naming, fault, is_unknown_command, shake_hands};
+use crate::time::{Clock, Moment};
+
+/// The nodes are asked once in so long at most, for all slots.
+const NEXT: Duration = Duration::from_millis(100);
+/// How many nodes are asked at once.
+const ASKED: usize = 6;
+
+const NO_NODE: &str = "this is no node of a Redis Cluster: for a server write redis://host:6379/0, for a primary that Sentinels watch redis+sentinel://host1:26379,host2,host3/NAME";
+
+/// The nodes of one Cluster.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    /// The URL without secrets.
+    shown: String,
+    /// How a node is reached, but for its address.
+    config: Config,
+    /// The nodes that the URL names.
+    seeds: Vec<HostPort>,
+    /// The addresses to dial, for nodes that are named by an address which only their own network knows.
+    map: Vec<(HostPort, HostPort)>,
+    known: Mutex<Known>,
+}
+
+/// The newest answer, and when the nodes were asked.
+#[derive(Debug, Default)]
+struct Known {
+    view: Ownership,
+    asked: Option<Moment>,
+    rounds: usize,
+}
+
+/// The owners of the slots, as one node names them.
+#[derive(Debug, Default)]
+struct Ownership {
+    /// Whether the node serves requests, and the number of the newest configuration that it has seen: a later one has a higher number.
+    newness: (bool, u64),
+    owners: Vec<(RangeInclusive<u16>, HostPort)>,
+    nodes: Vec<HostPort>,
+}
+
+impl Nodes {
+    pub(super) fn new(shown: String, config: Config, seeds: Vec<HostPort>, map: Vec<(HostPort, HostPort)>) -> Self {
+        Self { shown, config, seeds, map, known: Mutex::default() }
+    }
+
+    /// The way to the owner of a slot.
+    pub(super) fn way_to(self: &Arc<Self>, number: u16, min_replicas: u32) -> Config {
+        let slot = ClusterSlot { nodes: Arc::clone(self), number, custody: Arc::default() };
+        let mut config = self.config.clone();
+        (config.address, config.naming, config.min_replicas) = (Address::Owner(slot), Naming::Cluster, min_replicas);
+        config
+    }
+
+    /// The address to dial for a node that is named so.
+    pub(super) fn dialled(&self, named: &HostPort) -> HostPort {
+        let mapped = self.map.iter().find(|(inside, _)| inside == named);
+        mapped.map_or(named, |(_, outside)| outside).clone()
+    }
+
+    /// Asks the nodes, unless another caller did so just now, and reads the newest answer.
+    pub(super) async fn ask<T>(
+        &self,
+        clock: &dyn Clock,
+        patience: Duration,
+        read: impl FnOnce(&[(RangeInclusive<u16>, HostPort)]) -> T,
+    ) -> Result<T> {
+        let mut known = self.known.lock().await;
+        if known.asked.is_none_or(|asked| clock.now() >= asked.after(NEXT)) {
+            let mut all = self.seeds.clone();
+            all.extend(
+                known.view.nodes.iter().map(|node| self.dialled(node)).filter(|node| !self.seeds.contains(node)),
+            );
+            let first = known.rounds * ASKED % all.len();
+            all.rotate_left(first);
+            all.truncate(ASKED);
+            known.rounds += 1;
+            let asks = all.iter().map(|node| (node, ask(&self.config, node, clock)));
+            let words = (&*self.shown, "no node of the Cluster answers", "node", "nodes");
+            let view = newest(asks, |view| view.newness, (clock, patience), words).await;
+            known.asked = Some(clock.now());
+            known.view = view?;
+        }
+        Ok(read(&known.view.owners))
+    }
+}
+
+impl fmt::Display for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// A slot of a Cluster, for one link.
+#[derive(Debug, Clone)]
+pub(crate) struct ClusterSlot {
+    pub(super) nodes: Arc<Nodes>,
+    number: u16,
+    pub(super) custody: Arc<Custody>,
+}
+
+impl ClusterSlot {
+    /// The address to dial for the owner of the slot, and the owner's name among the nodes. The owner's own word for its role is still to be had.
+    pub(crate) async fn find(&self, clock: &dyn Clock, patience: Duration) -> Result<(HostPort, HostPort)> {
+        if let Some(named) = self.custody.take_hint() {
+            return Ok((self.nodes.dialled(&named), named));
+        }
+        let owner = |owners: &[(RangeInclusive<u16>, HostPort)]| {
+            owners.iter().find(|(slots, _)| slots.contains(&self.number)).map(|(_, owner)| owner.clone())
+        };
+        let Some(named) = self.nodes.ask(clock, patience, owner).await? else {
+            let message = "no node of the Cluster serves the slot of the lock";
+            return Err(Error::new(ErrorKind::Unreachable, "connect", message)
+                .with("slot", self.number)
+                .with("server", &self.nodes)
+                .retryable());
+        };
+        Ok((self.nodes.dialled(&named), named))
+    }
+}
+
+impl fmt::Display for ClusterSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.nodes.fmt(f)
+    }
+}
+
+impl Config {
+    /// The same for one link, which has its own view of what became of a slot.
+    pub(crate) fn of_one_link(self: &Arc<Self>) -> Arc<Self> {
+        let Address::Owner(slot) = &self.address else { return Arc::clone(self) };
+        let slot = ClusterSlot { custody: Arc::default(), ..slot.clone() };
+        let mut config = (**self).clone();
+        config.address = Address::Owner(slot);
+        Arc::new(config)
+    }
+}
+
+async fn ask(config: &Config, node: &HostPort, clock: &dyn Clock) -> Result<Ownership> {
+    let (mut wire, driver) = shake_hands(&config.at(node.clone()), None, clock).await?;
+    let mut both = redis::pipe();
+    both.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");
+    let answers = tokio::select! {
+        answers = wire.send_packed_commands(&both, 0, 2) => answers,
+        () = driver => {
+            return Err(Error::new(ErrorKind::Unreachable, "connect", "the node hung up").retryable());
+        }
+    };
+    let answers: Result<Vec<_>, _> =
+        answers.and_then(|answers| answers.into_iter().map(Value::extract_error).collect());
+    match answers {
+        Ok(answers) => Ok(Ownership::read(answers, node)),
+        Err(error)
+            if is_unknown_command(&error) || error.detail().is_some_and(|said| said.contains("cluster support")) =>
+        {
+            Err(Error::new(ErrorKind::Unsupported, "connect", NO_NODE).with("cause", error.to_string()))
+        }
+        Err(error) => Err(fault("connect", &error)),
+    }
+}
+
+impl Ownership {
+    /// Reads `CLUSTER INFO` and `CLUSTER SLOTS` of `node`, which stands for every host that is not named.
+    fn read(answers: Vec<Value>, node: &HostPort) -> Self {
+        let mut answers = answers.into_iter();
+        let info: String = answers.next().and_then(|info| redis::from_redis_value(info).ok()).unwrap_or_default();
+        let field =
+            |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+        let epoch = field("cluster_current_epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+        let mut view = Self { newness: (field("cluster_state") == Some("ok"), epoch), ..Self::default() };
+        let Some(Value::Array(ranges)) = answers.next() else { return view };
+        for range in ranges {
+            let Value::Array(range) = range else { continue };
+            let [Value::Int(first), Value::Int(last), nodes @ ..] = &range[..] else { continue };
+            let named = nodes.iter().filter_map(|one| {
+                let Value::Array(one) = one else { return None };
+                let [host, Value::Int(port), ..] = &one[..] else { return None };
+                let host = redis::from_redis_value::<String>(host.clone()).unwrap_or_default();
+                let host = if matches!(&*host, "" | "?") { node.host.clone() } else { host };
+                Some(HostPort { host, port: u16::try_from(*port).ok()? })
+            });
+            let named: Vec<_> = named.collect();
+            if let (Ok(first), Ok(last), Some(owner)) = (u16::try_from(*first), u16::try_from(*last), named.first()) {
+                view.owners.push((first..=last, owner.clone()));
+            }
+            view.nodes.extend(named);
+        }
+        view.nodes.sort_by_key(ToString::to_string);
+        view.nodes.dedup();
+        view
+    }
+}

@@ -1,0 +1,395 @@
+//! A session in a Cluster: a session of each part in which it has locks. A part that is lost, or silent, costs the locks of that part alone.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use futures_core::stream::BoxStream;
+use futures_util::future::{join, join_all};
+use futures_util::{StreamExt, stream};
+use tokio::sync::mpsc;
+
+use super::store::part_of;
+use crate::error::{Error, ErrorKind, Outcome, Result};
+use crate::kit::session_state::SessionState;
+use crate::name::Name;
+use crate::queue::Claim;
+use crate::store::{
+    Entered, Entry, Grant, GrantId, Left, Loss, Opened, Opening, Place, PlaceId, PlaceList, Renewal, RequestId,
+    Session, SessionEvent, Standing, Store,
+};
+use crate::time::Moment;
+
+type Events = BoxStream<'static, SessionEvent>;
+
+/// A session that has no part yet.
+pub(super) fn open_session(stores: &Arc<[Arc<dyn Store>]>, opening: Opening, confirmed: Moment) -> Opened {
+    let (events, mut own) = mpsc::unbounded_channel();
+    let (streams, mut receiver) = mpsc::unbounded_channel::<Events>();
+    // The receiver is there.
+    let _ = streams.send(stream::poll_fn(move |cx| own.poll_recv(cx)).boxed());
+    let events_of_all = stream::poll_fn(move |cx| receiver.poll_recv(cx)).flatten_unordered(None).boxed();
+    let state = SessionState::new(events);
+    state.confirm(confirmed);
+    let turns = stores.iter().map(|_| Default::default()).collect();
+    let table = PartTable { current: vec![None; stores.len()], ..PartTable::default() };
+    let (ttl, stores) = (opening.ttl, Arc::clone(stores));
+    let session = Arc::new(Parts { stores, turns, opening, state, streams, table: Mutex::new(table) });
+    Opened { session: Arc::new(Handle(session)), events: events_of_all, ttl: Some(ttl), confirmed, capability: None }
+}
+
+/// The session of one part of the names.
+struct Part {
+    session: Arc<dyn Session>,
+    /// When the newest request was sent that confirmed the session.
+    confirmed: AtomicU64,
+}
+
+/// The sessions of the parts, and the requests that depend on each.
+#[derive(Default)]
+struct PartTable {
+    /// The session of each part that new requests use.
+    current: Vec<Option<Arc<Part>>>,
+    /// Every request that may have a place, from before it is sent, with its session.
+    places: HashMap<RequestId, (Name, Arc<Part>)>,
+    /// Sessions that no new request uses. Each is closed once no request depends on it: until then, its places may keep rivals waiting
+    /// whose holders are not notified yet.
+    retired: Vec<Arc<Part>>,
+}
+
+struct Parts {
+    stores: Arc<[Arc<dyn Store>]>,
+    /// For each part the turn of the caller that opens a session.
+    turns: Vec<tokio::sync::Mutex<()>>,
+    opening: Opening,
+    state: SessionState,
+    streams: mpsc::UnboundedSender<Events>,
+    table: Mutex<PartTable>,
+}
+
+impl Part {
+    fn valid_until(&self, ttl: Duration) -> Moment {
+        Moment::from_nanos(self.confirmed.load(Ordering::Acquire)).after(ttl)
+    }
+
+    /// A part that is lost is no end of the whole session: the request is worth another try, in the next session of the part.
+    fn passing(&self, error: Error) -> Error {
+        if self.session.over().is_none() || !matches!(error.kind(), ErrorKind::Lost | ErrorKind::Closed) {
+            return error;
+        }
+        let message = "the session with the owner of the slot has ended";
+        Error::new(ErrorKind::Unreachable, "cluster", message).caused_by(error).outcome_unknown().retryable()
+    }
+}
+
+impl PartTable {
+    /// The requests that depend on this session.
+    fn requests_of<'a>(&'a self, part: &'a Arc<Part>) -> impl Iterator<Item = PlaceId> + 'a {
+        let own = self.places.iter().filter(|(_, (_, of))| Arc::ptr_eq(of, part));
+        own.map(|(request, (name, _))| PlaceId { name: name.clone(), request: *request })
+    }
+
+    fn is_unused(&self, part: &Arc<Part>) -> bool {
+        self.requests_of(part).next().is_none()
+    }
+
+    /// Keeps new requests out of this session.
+    fn retire(&mut self, part: &Arc<Part>) {
+        let is_meant = |current: &mut Arc<Part>| Arc::ptr_eq(current, part);
+        self.retired.extend(self.current.iter_mut().filter_map(|current| current.take_if(is_meant)));
+    }
+}
+
+impl Parts {
+    fn table(&self) -> MutexGuard<'_, PartTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses an operation that needs a living session. A session that was not renewed for its ttl holds nothing any more.
+    fn alive(&self, operation: &'static str) -> Result<()> {
+        if self.opening.clock.now() >= self.state.confirmed().after(self.opening.ttl) {
+            self.state.end(Loss::Expired);
+        }
+        self.state.alive(operation)
+    }
+
+    /// The session for a request, which depends on it from now on, and whether the request is new. Opens a session where there is none.
+    async fn part(self: &Arc<Self>, entry: &Entry) -> Result<(Arc<Part>, bool)> {
+        let seat = part_of(&entry.name);
+        let _turn = self.turns[seat].lock().await;
+        if let Some(known) = self.join_current(seat, entry) {
+            return Ok(known);
+        }
+        let opened = self.stores[seat].open(self.opening.clone()).await;
+        // The server may have opened a session although the answer was lost.
+        let opened = opened.map_err(|error| if error.is_retryable() { error.outcome_unknown() } else { error })?;
+        let part = Arc::new(Part { session: opened.session, confirmed: AtomicU64::new(opened.confirmed.as_nanos()) });
+        let (parts, of) = (Arc::downgrade(self), Arc::downgrade(&part));
+        let events = opened.events.flat_map(move |event| {
+            stream::iter(match (event, parts.upgrade().zip(of.upgrade())) {
+                (SessionEvent::Over, Some((parts, part))) => parts.report_losses(&part),
+                (event, _) => vec![event],
+            })
+        });
+        let _ = self.streams.send(events.boxed());
+        let mut table = self.table();
+        table.current[seat] = Some(Arc::clone(&part));
+        let is_new = self.note_request(&mut table, entry, &part);
+        Ok((part, is_new))
+    }
+
+    /// Reads and writes the table under one lock, so that no session is retired as unused in between.
+    fn join_current(&self, seat: usize, entry: &Entry) -> Option<(Arc<Part>, bool)> {
+        let mut table = self.table();
+        let part = table.current[seat].clone()?;
+        if part.session.over().is_some() {
+            table.retire(&part);
+            return None;
+        }
+        let is_new = self.note_request(&mut table, entry, &part);
+        Some((part, is_new))
+    }
+
+    fn note_request(&self, table: &mut PartTable, entry: &Entry, part: &Arc<Part>) -> bool {
+        let before = table.places.insert(entry.id, (entry.name.clone(), Arc::clone(part)));
+        before.inspect(|(_, before)| self.ask_to_close_unused(table, before)).is_none()
+    }
+
+    /// The end of a part as the engine receives it: each place is gone. The renewal afterwards finds a place that the engine received meanwhile.
+    fn report_losses(&self, part: &Arc<Part>) -> Vec<SessionEvent> {
+        let loss = part.session.over().unwrap_or(Loss::Expired);
+        let mut table = self.table();
+        table.retire(part);
+        let gone = |place| SessionEvent::Gone(GrantId { place, token: None }, loss);
+        table.requests_of(part).map(gone).chain([SessionEvent::Doubtful]).collect()
+    }
+
+    fn part_of(&self, request: RequestId) -> Option<Arc<Part>> {
+        self.table().places.get(&request).map(|(_, part)| Arc::clone(part))
+    }
+
+    /// Nothing of the request is left in this session that a client relies on.
+    fn forget(&self, request: RequestId, part: &Arc<Part>) {
+        let mut table = self.table();
+        if table.places.get(&request).is_some_and(|(_, of)| Arc::ptr_eq(of, part)) {
+            table.places.remove(&request);
+            self.ask_to_close_unused(&table, part);
+        }
+    }
+
+    /// Asks for the renewal that closes a lost session, once the last request that depended on it is forgotten: remains of the session keep
+    /// others waiting.
+    fn ask_to_close_unused(&self, table: &PartTable, part: &Arc<Part>) {
+        if part.session.over().is_some() && table.is_unused(part) {
+            self.state.notify(SessionEvent::Doubtful);
+        }
+    }
+
+    /// Completes with an error if the part does not answer soon: a part that is away holds up no other.
+    async fn soon<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
+        let clock = &self.opening.clock;
+        tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = clock.sleep_until(clock.now().after(self.opening.request_deadline / 2)) => {
+                let message = "the owner of the slot does not answer";
+                Err(Error::new(ErrorKind::Unreachable, "renew", message).outcome_unknown().retryable())
+            }
+        }
+    }
+
+    async fn renew(&self, places: &dyn PlaceList) -> Result<Renewal> {
+        self.alive("renew")?;
+        let mut renewal = Renewal::at(self.opening.clock.now());
+        let current = self.table().current.iter().flatten().cloned().collect::<Vec<_>>();
+        let mut asked: Vec<(Arc<Part>, Vec<PlaceId>)> = current.into_iter().map(|part| (part, Vec::new())).collect();
+        for place in places.all() {
+            let Some(part) = self.part_of(place.request) else {
+                renewal.gone.push((place, Loss::Removed));
+                continue;
+            };
+            match asked.iter_mut().find(|(asked, _)| Arc::ptr_eq(asked, &part)) {
+                Some((_, places)) => places.push(place),
+                None => asked.push((part, vec![place])),
+            }
+        }
+        let answers = asked.iter().map(|(part, places)| self.soon(part.session.renew(places)));
+        let (answers, ()) = join(join_all(answers), self.close_retired()).await;
+        let (mut failure, mut is_confirmed) = (None, asked.is_empty());
+        for ((part, places), answer) in asked.into_iter().zip(answers) {
+            let gone = match (answer, part.session.over()) {
+                (Ok(answer), _) => {
+                    part.confirmed.fetch_max(answer.confirmed.as_nanos(), Ordering::AcqRel);
+                    is_confirmed = true;
+                    let end = part.valid_until(self.opening.ttl);
+                    renewal.valid.extend(places.into_iter().map(|place| (place, end)));
+                    answer.gone
+                }
+                (Err(_), Some(loss)) => {
+                    is_confirmed = true;
+                    self.table().retire(&part);
+                    places.into_iter().map(|place| (place, loss)).collect()
+                }
+                (Err(error), None) => {
+                    let mut table = self.table();
+                    if table.is_unused(&part) {
+                        table.retire(&part);
+                    }
+                    failure = Some(error);
+                    Vec::new()
+                }
+            };
+            gone.iter().for_each(|(place, _)| self.forget(place.request, &part));
+            renewal.gone.extend(gone);
+        }
+        if let Some(error) = failure.filter(|_| !is_confirmed) {
+            return Err(error);
+        }
+        self.state.confirm(renewal.confirmed);
+        Ok(renewal)
+    }
+
+    /// Closes retired sessions: their places at a new owner would keep others waiting for the ttl.
+    async fn close_retired(&self) {
+        let mut retired = self.table().retired.clone();
+        retired.retain(|part| self.table().is_unused(part));
+        let closes = join_all(retired.iter().map(|part| self.soon(part.session.close()))).await;
+        for (part, closed) in retired.iter().zip(closes) {
+            let is_late = self.opening.clock.now() >= part.valid_until(self.opening.ttl * 2);
+            if closed.is_ok() || is_late {
+                self.table().retired.retain(|other| !Arc::ptr_eq(other, part));
+            }
+        }
+    }
+
+    async fn close(&self) -> Result<()> {
+        let mut parts: Vec<_> = self.table().current.iter().flatten().cloned().collect();
+        parts.extend(self.table().retired.iter().cloned());
+        let closed = join_all(parts.iter().map(|part| part.session.close())).await;
+        closed.into_iter().collect::<Result<()>>()?;
+        self.state.end(Loss::Closed);
+        Ok(())
+    }
+}
+
+struct Handle(Arc<Parts>);
+
+impl Session for Handle {
+    fn over(&self) -> Option<Loss> {
+        self.0.state.cause()
+    }
+
+    fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
+        Box::pin(async move {
+            let (parts, id) = (&self.0, entry.id);
+            parts.alive("enter")?;
+            let (part, is_new) = parts.part(&entry).await?;
+            match part.session.enter(entry).await {
+                Ok(Entered::In(place)) => {
+                    Ok(Entered::In(Box::new(PartPlace { parts: Arc::clone(parts), part, place })))
+                }
+                Ok(refused) => {
+                    parts.forget(id, &part);
+                    Ok(refused)
+                }
+                Err(error) => {
+                    if is_new && error.outcome() == Outcome::NotApplied {
+                        parts.forget(id, &part);
+                    }
+                    Err(part.passing(error))
+                }
+            }
+        })
+    }
+
+    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let Some(part) = self.0.part_of(id) else { return Ok(()) };
+            part.session.withdraw(name, id).await.map_err(|error| part.passing(error))?;
+            self.0.forget(id, &part);
+            Ok(())
+        })
+    }
+
+    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
+        Box::pin(self.0.renew(places))
+    }
+
+    fn waited_for<'a>(&'a self, place: &'a PlaceId) -> Option<BoxFuture<'a, Result<()>>> {
+        let part = self.0.part_of(place.request)?;
+        Some(Box::pin(async move {
+            match part.session.waited_for(place) {
+                Some(waited) => waited.await.map_err(|error| part.passing(error)),
+                None => std::future::pending().await,
+            }
+        }))
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.0.close())
+    }
+}
+
+/// A place of one part. A grant ends with its part, and so has an end of its own.
+struct PartPlace {
+    parts: Arc<Parts>,
+    part: Arc<Part>,
+    place: Box<dyn Place>,
+}
+
+impl PartPlace {
+    fn bounded(&self, standing: Standing) -> Standing {
+        let Standing::Granted(grant) = standing else { return standing };
+        Standing::Granted(Grant { valid_until: Some(self.part.valid_until(self.parts.opening.ttl)), ..grant })
+    }
+}
+
+impl Place for PartPlace {
+    fn id(&self) -> PlaceId {
+        self.place.id()
+    }
+
+    fn standing(&self) -> Standing {
+        self.parts.state.cause().map_or_else(|| self.bounded(self.place.standing()), Standing::Lost)
+    }
+
+    fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
+        Box::pin(async move {
+            self.parts.alive("next")?;
+            match (self.place.next(until).await, self.part.session.over()) {
+                (Ok(standing), _) => Ok(self.bounded(standing)),
+                (Err(error), Some(loss)) if error.kind() == ErrorKind::Lost => {
+                    self.parts.alive("next")?;
+                    Ok(Standing::Lost(loss))
+                }
+                (Err(error), _) => Err(error),
+            }
+        })
+    }
+
+    fn lighten(&mut self, claim: Claim) -> BoxFuture<'_, Result<()>> {
+        self.place.lighten(claim)
+    }
+
+    fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
+        Box::pin(async move {
+            let left = self.place.leave().await?;
+            self.parts.forget(self.place.id().request, &self.part);
+            Ok(left)
+        })
+    }
+}
+
+impl Drop for PartPlace {
+    /// A lost place is not left, so its request is forgotten here.
+    fn drop(&mut self) {
+        if self.part.session.over().is_some() || matches!(self.place.standing(), Standing::Lost(_)) {
+            self.parts.forget(self.place.id().request, &self.part);
+        }
+    }
+}
+
+#[cfg(all(test, feature = "memory"))]
+mod tests;

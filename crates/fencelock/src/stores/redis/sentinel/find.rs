@@ -1,0 +1,109 @@
+//! The search for a server that takes locks, by the word of Sentinels or of the nodes of a Cluster.
+
+use std::future::pending;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::kit::address::HostPort;
+use crate::kit::pause::spread;
+use crate::store::Tasks;
+use crate::stores::redis::wire::{Address, Connection, Dialler, begin};
+use crate::time::Clock;
+
+/// How long other servers may take to answer once one has.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// The pause before the search begins again, unless there is news.
+const AGAIN: Duration = Duration::from_secs(1);
+/// The same in a Cluster, which sends no news.
+const AGAIN_IN_A_CLUSTER: Duration = Duration::from_millis(300);
+
+impl Dialler {
+    /// Connects to the server that is found to take locks. Until then the search begins again, within the time that a connection may take.
+    pub(crate) async fn find(&self, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
+        let again = if matches!(self.config.address, Address::Owner(_)) { AGAIN_IN_A_CLUSTER } else { AGAIN };
+        loop {
+            let within = self.patience / 2;
+            let found = match &self.config.address {
+                Address::Primary(sentinels) => sentinels.find(&*self.clock, within).await.map(|found| {
+                    let moved = sentinels.clone().moved(found.clone(), Arc::clone(&self.clock)).boxed();
+                    (found.server, found.named, moved)
+                }),
+                Address::Owner(slot) => {
+                    slot.find(&*self.clock, within).await.map(|(server, named)| (server, named, pending().boxed()))
+                }
+                Address::Tcp(_) | Address::Unix(_) => unreachable!("an address needs no search"),
+            };
+            let (unfit, moved) = match found {
+                Ok((server, named, mut moved)) => {
+                    let config = self.config.at(server.clone());
+                    let greeted = tokio::select! {
+                        biased;
+                        greeted = self.greeted(&config, number, tasks) => greeted,
+                        () = &mut moved => continue,
+                    };
+                    match greeted {
+                        Ok(ready) => return Ok(begin(ready, moved)),
+                        Err(error) if named == server => (error, moved),
+                        Err(error) => (error.with("named", named), moved),
+                    }
+                }
+                Err(error) => (error, pending().boxed()),
+            };
+            if !unfit.is_retryable() {
+                return Err(unfit);
+            }
+            tracing::debug!(error = %unfit, "no server is found that takes locks");
+            *self.unfit.lock().unwrap_or_else(PoisonError::into_inner) = Some(unfit);
+            let again = self.clock.now().after(spread(again));
+            tokio::select! {
+                () = moved => {}
+                () = self.clock.sleep_until(again) => {}
+            }
+        }
+    }
+}
+
+/// Asks all servers within `patience`, and believes the newest answer. Without any, the error says what each server answered, and is permanent
+/// where every server gives a permanent error.
+pub(crate) async fn newest<'a, T, N: Ord>(
+    all: impl Iterator<Item = (&'a HostPort, impl Future<Output = Result<T>>)>,
+    newness: impl Fn(&T) -> N,
+    (clock, patience): (&dyn Clock, Duration),
+    (shown, message, one, many): (&str, &'static str, &'static str, &'static str),
+) -> Result<T> {
+    let (servers, asks): (Vec<_>, FuturesUnordered<_>) =
+        all.map(|(server, answer)| (server, async move { (server, answer.await) })).unzip();
+    let (mut asks, mut newest, mut refused) = (asks, None::<T>, Vec::new());
+    let mut until = clock.now().after(patience);
+    loop {
+        tokio::select! {
+            biased;
+            Some((server, answer)) = asks.next() => match answer {
+                Ok(answer) => {
+                    until = until.min(clock.now().after(GRACE));
+                    newest = newest.into_iter().chain([answer]).max_by_key(&newness);
+                }
+                Err(error) => refused.push((server, error)),
+            },
+            () = clock.sleep_until(until) => break,
+            else => break,
+        }
+    }
+    if let Some(newest) = newest {
+        return Ok(newest);
+    }
+    if refused.len() == servers.len() && refused.iter().all(|(_, error)| !error.is_retryable()) {
+        let (server, error) = refused.swap_remove(0);
+        return Err(error.with(one, server));
+    }
+    let silent = servers.iter().filter(|server| refused.iter().all(|(refuses, _)| refuses != *server));
+    let silent = silent.map(|server| format!("{server}: no answer"));
+    let each = refused.iter().map(|(server, error)| format!("{server}: {error}")).chain(silent);
+    let error = Error::new(ErrorKind::Unreachable, "connect", message).with("server", shown).retryable();
+    Err(error.with(many, each.collect::<Vec<_>>().join("; ")))
+}

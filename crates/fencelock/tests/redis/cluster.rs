@@ -1,0 +1,150 @@
+//! A Redis Cluster: the URL and its mistakes, locks on every node, and slots that move. No primary ends here: failovers are in
+//! `tests/deep/redis/cluster.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencelock::ErrorKind;
+use fencelock_testbed::Proxy;
+use fencelock_testbed::redis::{Cluster, Role, Settings, shared, shared_cluster};
+
+use crate::lab::{acquired, acquiring, client, queued, refused, refused_within, server, soon, taken, until};
+
+/// Longer than a request may take.
+const SHORT: Duration = Duration::from_secs(8);
+
+/// The URL of keys of the test's own, with these options.
+fn url(options: &str) -> String {
+    shared_cluster().url(&format!("prefix={}{options}", shared_cluster().prefix()))
+}
+
+/// Moves all slots in which there are keys that begin with `prefix` to another primary each.
+async fn moved_away(cluster: &Arc<Cluster>, prefix: &str) {
+    let (cluster, prefix) = (Arc::clone(cluster), prefix.to_owned());
+    let moved = tokio::task::spawn_blocking(move || {
+        for slot in cluster.slots_in_use(&prefix).unwrap() {
+            let from = cluster.owner(slot).unwrap();
+            let to = cluster.nodes[..3].iter().find(|node| node.address() != from.address()).unwrap();
+            cluster.move_slot(slot, to).unwrap();
+        }
+    });
+    moved.await.unwrap();
+}
+
+#[tokio::test]
+async fn locks_on_all_nodes_exclude_and_are_listed_and_shown() {
+    let url = url("");
+    let (holder, other) = (client(&url, 60_000).await, client(&url, 60_000).await);
+    let names: Vec<String> = (0..24).map(|number| format!("job-{number}")).collect();
+    let mut guards = Vec::new();
+    for name in &names {
+        guards.push(soon(holder.mutex(name).unwrap().acquire()).await.unwrap());
+        let busy = soon(other.mutex(name).unwrap().try_acquire()).await.unwrap_err();
+        assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+    }
+    let listed = soon(other.names("job-", None, 100)).await.unwrap();
+    let listed: Vec<_> = listed.into_iter().map(|name| name.to_string()).collect();
+    let mut all = names.clone();
+    all.sort_unstable();
+    assert_eq!(listed, all);
+    let waiting = acquiring(&other, "job-0");
+    until("it waits", async || queued(&holder, "job-0").await == 2).await;
+    guards.remove(0).release().await.unwrap();
+    acquired(waiting).await.release().await.unwrap();
+    for guard in guards {
+        guard.check().unwrap();
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn slots_that_move_cost_no_holder_its_lock_and_no_waiter_its_place() {
+    // An owner that has run for less than some seconds could have been started anew: these seem to have run for an hour.
+    let settings = Settings { own_clock: true, ..Settings::default() };
+    let cluster = Arc::new(Cluster::start(false, 100_000_000, &settings).unwrap());
+    cluster.nodes.iter().for_each(|node| node.set_clock(3600).unwrap());
+    let url = cluster.url("min_replicas=0");
+    let (holder, waiter) = (client(&url, 60_000).await, client(&url, 60_000).await);
+    let names = ["a", "b", "c", "d"];
+    let mut guards = Vec::new();
+    for name in names {
+        guards.push(soon(holder.mutex(name).unwrap().acquire()).await.unwrap());
+    }
+    let waiting: Vec<_> = names.iter().map(|name| acquiring(&waiter, name)).collect();
+    for name in names {
+        until("it waits", async || queued(&holder, name).await == 2).await;
+    }
+    for _ in 0..2 {
+        moved_away(&cluster, "fencelock").await;
+        for name in names {
+            // A connection to the old owner learns of the move by an error.
+            until("both places are there", async || {
+                waiter.queue(name).await.is_ok_and(|queue| queue.contenders.len() == 2)
+            })
+            .await;
+        }
+    }
+    for guard in guards {
+        guard.check().unwrap();
+        soon(guard.release()).await.unwrap();
+    }
+    for waiting in waiting {
+        acquired(waiting).await.check().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn one_node_that_answers_suffices_and_without_any_the_error_names_them_all() {
+    let gone = fencelock_testbed::Port::reserve().unwrap();
+    let node = shared_cluster().nodes[4].address();
+    let prefix = shared_cluster().prefix();
+    drop(taken(&format!("redis+cluster://{},{node}?prefix={prefix}", gone.address())).await.unwrap());
+    let error = refused(&format!("redis+cluster://{},127.0.0.1:1", gone.address())).await;
+    assert!(error.kind() == ErrorKind::Unreachable && error.is_retryable(), "{error}");
+    let cause = format!("{error:?}");
+    assert!(cause.contains(&format!("{}: ", gone.address())) && cause.contains("127.0.0.1:1: "), "{cause}");
+}
+
+#[tokio::test]
+async fn a_url_of_another_topology_is_told_the_one_to_write() {
+    let (node, alone) = (shared_cluster().nodes[0].address(), shared().address());
+    for (url, kind, said) in [
+        (format!("redis://{node}"), ErrorKind::Unsupported, "redis+cluster://"),
+        (format!("redis+cluster://{alone}"), ErrorKind::Unsupported, "redis://host:6379/0"),
+        (format!("redis+cluster://{node}?layout=plain"), ErrorKind::Config, "redis+sentinel:"),
+    ] {
+        let error = refused(&url).await;
+        let cause = format!("{error} {error:?}");
+        assert!(error.kind() == kind && !error.is_retryable() && cause.contains(said), "{url}: {cause}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_only_the_nodes_know_is_dialled_where_the_map_says() {
+    let primaries = shared_cluster().nodes[..3].iter().map(|node| node.address());
+    let ways: Vec<_> = primaries.map(|primary| (primary, Proxy::start(primary).unwrap())).collect();
+    let map: Vec<_> = ways.iter().map(|(primary, way)| format!("{primary}={}", way.address())).collect();
+    drop(taken(&url(&format!("&map={}", map.join(",")))).await.unwrap());
+    assert_ne!(ways.iter().map(|(_, way)| way.bytes().0).sum::<u64>(), 0);
+}
+
+#[tokio::test]
+async fn slots_that_no_node_serves_are_an_outage_that_names_the_cause() {
+    // Once a slot is missing, the node serves none by default, and all others with this option.
+    for (option, slots, said) in [
+        ("cluster-require-full-coverage yes", ["0", "0"], "serves no slots"),
+        ("cluster-require-full-coverage no", ["0", "16383"], "no node of the Cluster serves the slot"),
+    ] {
+        let node = server(Settings::role(Role::ClusterNode).with(option));
+        node.ask(&["CLUSTER", "DELSLOTSRANGE", slots[0], slots[1]]).unwrap();
+        until("it notices", async || {
+            let info = node.ask(&["CLUSTER", "INFO"]).unwrap().to_string();
+            !info.contains("cluster_slots_assigned:16384")
+        })
+        .await;
+        let error =
+            refused_within(&format!("redis+cluster://{}?min_replicas=0&ttl_ms=6000", node.address()), SHORT).await;
+        let cause = format!("{error} {error:?}");
+        assert!(error.is_retryable() && cause.contains(said), "{option}: {cause}");
+    }
+}
