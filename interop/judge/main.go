@@ -22,7 +22,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-const patience = 2 * time.Minute
+// How long a verdict may take; a second argument such as 10s sets it.
+var patience = 2 * time.Minute
 
 // A line of any log: all fields of all events.
 type line struct {
@@ -54,6 +55,10 @@ func must(err error) {
 func main() {
 	paths, err := filepath.Glob(filepath.Join(os.Args[1], "*.log"))
 	must(err)
+	if len(os.Args) > 2 {
+		patience, err = time.ParseDuration(os.Args[2])
+		must(err)
+	}
 	held, fallen := map[string][]*section{}, map[string]bool{}
 	for _, path := range paths {
 		for _, of := range read(path, fallen) {

@@ -40,7 +40,12 @@ const VERBS: &[Verb] = &[
     Verb { name: "servers", help: "starts every server that tests share, until Ctrl-C", run: servers::run },
     Verb { name: "bench", help: "<what>: measures; see crates/fencelock-bench", run: programs::bench },
     Verb { name: "interop", help: "plays with clients in other languages on the same locks", run: programs::interop },
-    Verb { name: "torture", help: "<store>: breaks servers for as long as you like", run: programs::torture },
+    Verb { name: "torture", help: "<store>: experiments on what locks cannot promise", run: programs::torture },
+    Verb {
+        name: "ledger",
+        help: "[--hours N]: breaks servers, networks and workers, and counts; --sum FILES adds up",
+        run: programs::ledger,
+    },
     Verb {
         name: "versions",
         help: "[store [version]]: a store's tests on other versions of its server",

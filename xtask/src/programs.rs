@@ -39,6 +39,13 @@ pub(crate) fn torture(args: &[String]) -> Result {
     shell::run(&mut release("fencelock-torture", "fencelock-torture", args))
 }
 
+/// `cargo xtask ledger`: every drill in turn, a row for each. The servers decide how long a drill takes, so that this is no release build.
+pub(crate) fn ledger(args: &[String]) -> Result {
+    packages::ensure(packages::GATE, packages::SERVERS)?;
+    shell::run(&mut cargo(&["build", "--package", "fencelock-torture"]))?;
+    shell::run(shell::command(shell::root().join("target/debug/fencelock-ledger")).args(args))
+}
+
 /// `cargo xtask versions [store [version]]`.
 pub(crate) fn versions(args: &[String]) -> Result {
     packages::ensure(packages::GATE, packages::SERVERS)?;

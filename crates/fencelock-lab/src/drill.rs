@@ -4,10 +4,11 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fencelock::capability::Liveness;
-use fencelock::{Client, Name};
+use fencelock::{Client, Io, Name};
 
 use super::fleet::Fleet;
 use super::site::{Site, Unbreakable};
@@ -23,8 +24,16 @@ pub struct Drill {
     pub site: Arc<dyn Site>,
     /// An empty directory for logs and resources.
     pub directory: PathBuf,
-    /// The worker binary.
+    /// The worker binary, and its arguments before its orders.
     pub worker: PathBuf,
+    /// See there.
+    pub arguments: Vec<String>,
+    /// The beginning of the names of all locks; a store that others use too needs one.
+    pub prefix: String,
+    /// Whether workers wait patiently for each lock, instead of giving up now and then.
+    pub is_patient: bool,
+    /// Ends the strikes early, once it is true.
+    pub stop: Arc<AtomicBool>,
     /// The faults of the workers.
     pub strategy: Strategy,
     /// The use of the locks.
@@ -57,7 +66,7 @@ impl Drill {
     /// set.
     #[must_use]
     pub fn new(url: &str, directory: &Path, worker: &Path, strategy: Strategy, seed: u64) -> Self {
-        Self::at(Arc::new(Unbreakable(url.to_owned())), directory, worker, strategy, seed)
+        Self::at(Arc::new(Unbreakable { url: url.to_owned(), ttl: Duration::ZERO }), directory, worker, strategy, seed)
     }
 
     /// The same at a site that may break.
@@ -67,6 +76,10 @@ impl Drill {
             site,
             directory: directory.to_owned(),
             worker: worker.to_owned(),
+            arguments: Vec::new(),
+            prefix: String::new(),
+            is_patient: false,
+            stop: Arc::default(),
             strategy,
             uses: Uses::Mutexes,
             seed,
@@ -88,15 +101,14 @@ impl Drill {
     /// in the verdict.
     pub fn run(&self) -> io::Result<Verdict> {
         let mut toll = Toll::default();
-        let (binary, site) = (self.worker.clone(), Arc::clone(&self.site));
-        let mut fleet = Fleet::start(binary, self.orders(), site, self.processes, self.crowd)?;
+        let mut fleet = Fleet::start(self, self.orders())?;
         self.hurt(&mut fleet, &mut toll)?;
         self.heal(&mut fleet)?;
         fleet.finish(self.patience)?;
         let mut faults = std::mem::take(&mut fleet.faults);
         drop(fleet);
         let census = tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(self.census());
-        let (laws, linger) = census.unwrap_or_else(|fault| {
+        let (laws, linger) = census.unwrap_or_else(|fault: Fault| {
             faults.push(fault);
             (Laws::ALL, u64::MAX)
         });
@@ -105,21 +117,24 @@ impl Drill {
         let report = check(&history, laws);
         let &Self { strategy, uses, seed, .. } = self;
         let remarks = self.site.remarks();
-        Ok(Verdict { strategy, uses, seed, toll, faults, remarks, report, history })
+        Ok(Verdict { strategy, uses, seed, toll, laws, faults, remarks, report, history })
     }
 
     fn orders(&self) -> Orders {
-        let Self { directory, seed, tasks, locks, uses, .. } = self.clone();
-        let (url, client, is_exhausted) = (String::new(), String::new(), self.strategy.refusal().is_some());
-        Orders { url, directory, client, seed, tasks, locks, uses, is_crowd: false, is_exhausted }
+        let Self { directory, seed, tasks, locks, prefix, uses, is_patient, .. } = self.clone();
+        let (client, is_exhausted) = (String::new(), self.strategy.refusal().is_some());
+        Orders { directory, client, seed, tasks, locks, prefix, uses, is_crowd: false, is_patient, is_exhausted }
     }
 
     fn hurt(&self, fleet: &mut Fleet, toll: &mut Toll) -> io::Result<()> {
         let mut rng = fastrand::Rng::with_seed(self.seed);
         if !fleet.wait_for(self.patience, |grants| grants.iter().all(|grants| *grants > 0))? {
-            fleet.faults.push("nothing was granted even before the first strike".to_owned());
+            fleet.faults.push(Fault::Stuck("nothing was granted even before the first strike".to_owned()));
         }
         for _strike in 0..self.strikes {
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
             self.strategy.strike(fleet, &mut rng, toll)?;
             let enough = fleet.grants().iter().sum::<u64>() + self.grants_between;
             fleet.wait_for(LULL, |grants| grants.iter().sum::<u64>() >= enough)?;
@@ -138,39 +153,45 @@ impl Drill {
         let goes_on =
             |grants: &[u64]| grants.iter().zip(&before).all(|(now, before)| *now >= before + self.grants_after);
         if !fleet.wait_for(self.patience, goes_on)? {
-            let after = fleet.grants();
-            fleet
-                .faults
-                .push(format!("a lock is stuck after everything was healed: grants {before:?}, then {after:?}"));
+            let stuck = "a lock is stuck after everything was healed";
+            let stuck = format!("{stuck}: grants {before:?}, then {:?}", fleet.grants());
+            fleet.faults.push(Fault::Stuck(stuck));
         }
         Ok(())
     }
 
     /// Whether no name and no place is there.
-    async fn nothing_is_left(&self, client: &Client) -> Result<(), String> {
-        let in_words = |error: fencelock::Error| format!("census: {error}");
-        let left = client.names("", None, 100).await.map_err(in_words)?;
-        for name in left.iter().cloned().chain((0..self.locks).filter_map(|lock| Name::new(lock_name(lock)).ok())) {
-            let queue = client.queue(&name).await.map_err(in_words)?;
+    async fn nothing_is_left(&self, client: &Client) -> Result<(), Fault> {
+        // Names with a prefix are in a store that may be unable to list them.
+        let left = match self.prefix.as_str() {
+            "" => client.names("", None, 100).await.map_err(Fault::of_census)?,
+            _ => Vec::new(),
+        };
+        for name in
+            left.iter().cloned().chain((0..self.locks).filter_map(|lock| Name::new(lock_name(&self.prefix, lock)).ok()))
+        {
+            let queue = client.queue(&name).await.map_err(Fault::of_census)?;
             if !queue.contenders.is_empty() || !queue.strangers.is_empty() {
-                return Err(format!("census: left behind: {queue:?}"));
+                return Err(Fault::LeftBehind(format!("census: left behind: {queue:?}")));
             }
         }
         match left.is_empty() {
             true => Ok(()),
-            false => Err(format!("census: names left behind: {left:?}")),
+            false => Err(Fault::LeftBehind(format!("census: names left behind: {left:?}"))),
         }
     }
 
     /// Looks at every lock once, and then at what is left. Says which laws the store claims, and for how many
     /// nanoseconds it may take a dead process for a living one.
-    async fn census(&self) -> Result<(Laws, u64), String> {
-        let in_words = |error: fencelock::Error| format!("census: {error}");
-        let builder = Client::builder().connect_timeout(self.patience);
+    async fn census(&self) -> Result<(Laws, u64), Fault> {
+        let in_words = Fault::of_census;
+        // On this thread: the library has a thread of its own, which may be in another network.
+        let builder = Client::builder().connect_timeout(self.patience).io(Io::CurrentRuntime);
         let client = builder.connect(&self.site.url(self.processes)).await.map_err(in_words)?;
         for lock in 0..self.locks {
-            let whole = Lock::new(&client, &lock_name(lock), self.uses.whole(lock)).map_err(in_words)?;
-            let held = whole.acquire_within(self.patience).await.map_err(in_words)?;
+            let whole = Lock::new(&client, &lock_name(&self.prefix, lock), self.uses.whole(lock)).map_err(in_words)?;
+            let held = whole.acquire_within(self.patience).await;
+            let held = held.map_err(|error| Fault::Stuck(format!("census: {error}")))?;
             held.into_any().release().await.map_err(in_words)?;
         }
         // A request that a worker sent just before it was killed may come about later, and is there as long as its session.
@@ -192,6 +213,30 @@ impl Drill {
     }
 }
 
+/// Something wrong besides what the laws of a history forbid, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// A lock or a worker makes no progress.
+    Stuck(String),
+    /// A place or a name is still in the store.
+    LeftBehind(String),
+    /// A worker or the harness received an error that no strike explains.
+    Failed(String),
+}
+
+impl Fault {
+    fn of_census(error: fencelock::Error) -> Self {
+        Self::Failed(format!("census: {error}"))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Stuck(said) | Self::LeftBehind(said) | Self::Failed(said)) = self;
+        f.write_str(said)
+    }
+}
+
 /// The outcome of a drill.
 #[derive(Debug)]
 pub struct Verdict {
@@ -203,8 +248,10 @@ pub struct Verdict {
     pub seed: u64,
     /// How often it was done.
     pub toll: Toll,
+    /// The laws that the store claims to keep.
+    pub laws: Laws,
     /// Workers that failed, locks that are stuck, things left in the store.
-    pub faults: Vec<String>,
+    pub faults: Vec<Fault>,
     /// Repairs of the store's servers without a fault of ours: no fault of the locks, and a reason to doubt the rest.
     pub remarks: Vec<String>,
     /// The checker's report.
@@ -223,8 +270,9 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { strategy, uses, seed, toll, faults, remarks, report, history } = self;
+        let Self { strategy, uses, seed, toll, faults, remarks, report, history, .. } = self;
         write!(f, "{strategy:?} of {uses:?}, seed {seed}: {toll}; {}", report.describe(history))?;
-        faults.iter().chain(remarks).try_for_each(|fault| write!(f, "\n{fault}"))
+        faults.iter().try_for_each(|fault| write!(f, "\n{fault}"))?;
+        remarks.iter().try_for_each(|remark| write!(f, "\n{remark}"))
     }
 }

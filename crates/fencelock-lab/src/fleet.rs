@@ -1,15 +1,18 @@
 //! The workers of a drill: started, killed, stopped and continued; none of them outlives the fleet.
 
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::drill::{Drill, Fault};
 use super::process::Process;
 use super::site::Site;
 use super::view::View;
-use super::worker::{Orders, lock_name};
+use super::worker::{Orders, STORE, lock_name};
 use crate::history::{LogEvent, LogWriter};
 
 /// How often the harness looks.
@@ -29,8 +32,11 @@ pub(super) struct Worker {
 #[derive(Debug)]
 pub(super) struct Fleet {
     binary: PathBuf,
+    arguments: Vec<String>,
     orders: Orders,
     site: Arc<dyn Site>,
+    /// Ends the drill early.
+    stop: Arc<AtomicBool>,
     log: LogWriter,
     /// How many workers there are besides the crowd, and how many tasks that is.
     size: usize,
@@ -39,26 +45,21 @@ pub(super) struct Fleet {
     /// Grants of workers that are gone, by lock.
     past_grants: Vec<u64>,
     /// Forbidden acts of workers.
-    pub(super) faults: Vec<String>,
+    pub(super) faults: Vec<Fault>,
     /// Whether one of them ended by itself.
     has_ended: bool,
 }
 
 impl Fleet {
-    /// Starts `size` workers at `site` that run `binary` with orders like `orders`, and one more with a crowd of so many
-    /// tasks, if any.
-    pub(super) fn start(
-        binary: PathBuf,
-        orders: Orders,
-        site: Arc<dyn Site>,
-        size: usize,
-        crowd: usize,
-    ) -> io::Result<Self> {
+    /// Starts the workers of `drill`, and one more with its crowd, if any.
+    pub(super) fn start(drill: &Drill, orders: Orders) -> io::Result<Self> {
+        let Drill { worker: binary, arguments, site, stop, processes: size, crowd, .. } = drill.clone();
         let log = LogWriter::create(&orders.directory.join("parent.log"), "parent")?;
         let past_grants = vec![0; orders.locks];
         let workers = Vec::new();
         let (faults, has_ended) = (Vec::new(), false);
-        let mut fleet = Self { binary, orders, site, log, size, crowd, workers, past_grants, faults, has_ended };
+        let mut fleet =
+            Self { binary, arguments, orders, site, stop, log, size, crowd, workers, past_grants, faults, has_ended };
         for number in 0..size + usize::from(crowd > 0) {
             let worker = fleet.spawn(number, 0)?;
             fleet.workers.push(worker);
@@ -69,13 +70,14 @@ impl Fleet {
     fn spawn(&self, number: usize, incarnation: usize) -> io::Result<Worker> {
         let mut orders = self.orders.clone();
         orders.client = format!("w{number}.{incarnation}");
-        orders.url = self.site.url(number);
         if number == self.size {
-            (orders.is_crowd, orders.tasks) = (true, self.crowd);
+            (orders.is_crowd, orders.is_patient, orders.tasks) = (true, true, self.crowd);
         }
         orders.seed = orders.seed.wrapping_mul(31).wrapping_add((number * 1_000 + incarnation) as u64);
         let mut command = Command::new(&self.binary);
-        let process = Process::start(command.arg(serde_json::to_string(&orders)?))?;
+        command.args(&self.arguments).arg(serde_json::to_string(&orders)?).env(STORE, self.site.url(number));
+        // The keyboard's signals are for the harness.
+        let process = Process::start(command.process_group(0))?;
         let view = View::new(orders.directory.join(format!("{}.log", orders.client)));
         Ok(Worker { process, client: orders.client, incarnation, view, is_stopped: false })
     }
@@ -90,9 +92,10 @@ impl Fleet {
         self.log.write(0, LogEvent::Note { text })
     }
 
-    /// Lets the workers work for so long.
+    /// Lets the workers work for so long, or until the drill is stopped.
     pub(super) fn watch(&mut self, lasting: Duration) -> io::Result<()> {
-        self.wait_for(lasting, |_| false).map(drop)
+        let stop = Arc::clone(&self.stop);
+        self.wait_for(lasting, |_| stop.load(Ordering::Relaxed)).map(drop)
     }
 
     /// Kills a worker, whatever it is doing, and waits until it is dead.
@@ -109,7 +112,7 @@ impl Fleet {
         let worker = self.spawn(number, incarnation)?;
         let dead = std::mem::replace(&mut self.workers[number], worker);
         for (lock, past) in self.past_grants.iter_mut().enumerate() {
-            *past += dead.view.grants_of(&lock_name(lock));
+            *past += dead.view.grants_of(&lock_name(&self.orders.prefix, lock));
         }
         Ok(())
     }
@@ -140,7 +143,7 @@ impl Fleet {
             if let Some(status) = self.workers[number].process.ended()? {
                 self.kill(number)?;
                 let Worker { client, view, .. } = &self.workers[number];
-                self.faults.push(format!("{client} ended by itself: {status}: {}", view.failure()));
+                self.faults.push(Fault::Failed(format!("{client} ended by itself: {status}: {}", view.failure())));
                 self.has_ended = true;
                 self.replace(number)?;
             }
@@ -152,7 +155,7 @@ impl Fleet {
     pub(super) fn grants(&self) -> Vec<u64> {
         let past = self.past_grants.iter().enumerate();
         let of = |lock: &str| -> u64 { self.workers.iter().map(|worker| worker.view.grants_of(lock)).sum() };
-        past.map(|(lock, past)| past + of(&lock_name(lock))).collect()
+        past.map(|(lock, past)| past + of(&lock_name(&self.orders.prefix, lock))).collect()
     }
 
     /// Looks until a worker holds a lock, as long as the dead may keep it at most: no worker has to.
@@ -197,11 +200,12 @@ impl Fleet {
                     Some(status) if status.success() => break,
                     Some(status) => {
                         worker.view.look()?;
-                        self.faults.push(format!("{} failed: {status}: {}", worker.client, worker.view.failure()));
+                        let failed = format!("{} failed: {status}: {}", worker.client, worker.view.failure());
+                        self.faults.push(Fault::Failed(failed));
                         break;
                     }
                     None if start.elapsed() >= patience => {
-                        self.faults.push(format!("{} does not finish", worker.client));
+                        self.faults.push(Fault::Stuck(format!("{} does not finish", worker.client)));
                         break;
                     }
                     None => std::thread::sleep(LOOK_AGAIN),

@@ -13,8 +13,8 @@
 mod drill;
 mod fleet;
 pub mod history;
+pub mod ledger;
 mod process;
-mod register;
 mod resource;
 mod site;
 mod strategy;
@@ -22,11 +22,10 @@ mod uses;
 mod view;
 mod worker;
 
-pub use drill::{Drill, Verdict};
+pub use drill::{Drill, Fault, Verdict};
 pub use process::Process;
-pub use register::{Count, Grant, Register};
 pub use resource::Resource;
-pub use site::{Outage, Site};
+pub use site::{Outage, Site, Unbreakable};
 pub use strategy::{Strategy, Toll};
 pub use uses::Uses;
 pub use worker::worker_main;

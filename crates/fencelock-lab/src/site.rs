@@ -161,14 +161,19 @@ pub trait Site: fmt::Debug + Send + Sync {
 
 /// A store of which nothing can be broken but the processes that use it.
 #[derive(Debug, Clone)]
-pub(super) struct Unbreakable(pub(super) String);
+pub struct Unbreakable {
+    /// The store.
+    pub url: String,
+    /// How long places live unrenewed there; zero where they end with their process.
+    pub ttl: Duration,
+}
 
 impl Site for Unbreakable {
     fn url(&self, _worker: usize) -> String {
-        self.0.clone()
+        self.url.clone()
     }
 
     fn ttl(&self) -> Duration {
-        Duration::ZERO
+        self.ttl
     }
 }

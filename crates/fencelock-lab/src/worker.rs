@@ -19,7 +19,6 @@ use crate::history::{LogEvent, LogWriter};
 /// The orders of a worker at its start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Orders {
-    pub(super) url: String,
     /// Where logs and resources are.
     pub(super) directory: PathBuf,
     /// Its name in the logs, unique.
@@ -27,19 +26,25 @@ pub(super) struct Orders {
     pub(super) seed: u64,
     /// How many tasks it runs, each with a client of its own.
     pub(super) tasks: usize,
-    /// How many locks they take, `lock-0` and on.
+    /// How many locks they take, `lock-0` and on, with `prefix` before each name.
     pub(super) locks: usize,
+    pub(super) prefix: String,
     pub(super) uses: Uses,
-    /// Whether all its tasks share one client, and wait patiently for whatever they ask for.
+    /// Whether all its tasks share one client.
     pub(super) is_crowd: bool,
+    /// Whether its tasks wait patiently for all that they ask for.
+    pub(super) is_patient: bool,
     /// Whether the store may be [`Exhausted`](ErrorKind::Exhausted) while it is hurt.
     pub(super) is_exhausted: bool,
 }
 
 /// The name of the lock with this number.
-pub(super) fn lock_name(number: usize) -> String {
-    format!("lock-{number}")
+pub(super) fn lock_name(prefix: &str, number: usize) -> String {
+    format!("{prefix}lock-{number}")
 }
+
+/// The environment variable with the URL of a worker's store. Arguments can be read by every user of the machine.
+pub(super) const STORE: &str = "FENCELOCK_LAB_STORE";
 
 /// The numbers of a task's sections in the log: the task in the upper half of the number.
 pub(super) const SECTIONS_PER_TASK: u64 = 1 << 32;
@@ -52,11 +57,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 type Failure = Box<dyn std::error::Error>;
 
-/// The whole of the worker binary. Takes its orders from its arguments, and finishes on a line or the end of its
+/// The whole of the worker binary. Takes its orders from its last argument, and finishes on a line or the end of its
 /// standard input.
 #[must_use]
 pub fn worker_main() -> ExitCode {
-    let orders = std::env::args().nth(1).and_then(|orders| serde_json::from_str(&orders).ok());
+    let orders = std::env::args().next_back().and_then(|orders| serde_json::from_str(&orders).ok());
     match orders.ok_or("started by the harness only".into()).and_then(work) {
         Ok(code) => code,
         Err(failure) => {
@@ -75,7 +80,7 @@ fn work(orders: Orders) -> Result<ExitCode, Failure> {
     listen(Arc::clone(&finish));
     let log = LogWriter::create(&orders.directory.join(format!("{}.log", orders.client)), &orders.client)?;
     let resources: Result<Vec<_>, _> =
-        (0..orders.locks).map(|lock| Resource::open(&orders.directory, &lock_name(lock))).collect();
+        (0..orders.locks).map(|lock| Resource::open(&orders.directory, &lock_name(&orders.prefix, lock))).collect();
     let shared = Arc::new(Shared { log, resources: resources?, finish });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let Err(failure) = runtime.block_on(work_at(&orders, &shared)) else { return Ok(ExitCode::SUCCESS) };
@@ -89,7 +94,7 @@ pub(super) const FAILED: &str = "failed: ";
 /// Ends when all tasks did, or with the first that fails.
 async fn work_at(orders: &Orders, shared: &Arc<Shared>) -> Result<(), Failure> {
     let crowd = match orders.is_crowd {
-        true => Some(connect(&orders.url, &Arc::default()).await?),
+        true => Some(connect(&Arc::default()).await?),
         false => None,
     };
     let mut tasks = tokio::task::JoinSet::new();
@@ -160,8 +165,9 @@ struct Task<'a> {
     section: u64,
     rng: fastrand::Rng,
     locks: usize,
+    prefix: String,
     uses: Uses,
-    is_crowd: bool,
+    is_patient: bool,
     is_exhausted: bool,
 }
 
@@ -170,12 +176,13 @@ async fn task(orders: &Orders, number: usize, shared: &Shared, crowd: Option<Cli
     let queued = Arc::new(Queued::default());
     let client = match &crowd {
         Some(client) => client.clone(),
-        None => connect(&orders.url, &queued).await?,
+        None => connect(&queued).await?,
     };
     let section = number as u64 * SECTIONS_PER_TASK;
     let rng = fastrand::Rng::with_seed(orders.seed.wrapping_add(number as u64).wrapping_mul(0x9e37_79b9));
-    let Orders { locks, uses, is_crowd, is_exhausted, .. } = *orders;
-    let mut task = Task { client, queued, shared, section, rng, locks, uses, is_crowd, is_exhausted };
+    let Orders { locks, uses, is_patient, is_exhausted, .. } = *orders;
+    let prefix = orders.prefix.clone();
+    let mut task = Task { client, queued, shared, section, rng, locks, prefix, uses, is_patient, is_exhausted };
     while !shared.finish.load(Ordering::Relaxed) {
         task.section().await?;
     }
@@ -187,10 +194,11 @@ async fn task(orders: &Orders, number: usize, shared: &Shared, crowd: Option<Cli
 
 /// A process that is stopped inside the store can delay a connection beyond its deadline, and a server that comes back takes
 /// longer than that; the worker tries again.
-async fn connect(url: &str, queued: &Arc<Queued>) -> Result<Client, fencelock::Error> {
+async fn connect(queued: &Arc<Queued>) -> Result<Client, fencelock::Error> {
+    let url = std::env::var(STORE).unwrap_or_default();
     let mut pauses = Pauses::new();
     loop {
-        match Client::builder().observer(Arc::clone(queued) as Arc<dyn Observer>).connect(url).await {
+        match Client::builder().observer(Arc::clone(queued) as Arc<dyn Observer>).connect(&url).await {
             Err(error) if error.is_retryable() && pauses.pause().await => {}
             result => return result,
         }
@@ -206,7 +214,7 @@ impl Task<'_> {
     async fn section(&mut self) -> Result<(), Failure> {
         self.section += 1;
         let lock = self.rng.usize(..self.locks);
-        let (name, claim) = (lock_name(lock), self.uses.claim(lock, &mut self.rng));
+        let (name, claim) = (lock_name(&self.prefix, lock), self.uses.claim(lock, &mut self.rng));
         self.queued.not_before.store(0, Ordering::Relaxed);
         self.queued.by.store(0, Ordering::Relaxed);
         let called = LogWriter::now();
@@ -241,7 +249,7 @@ impl Task<'_> {
             Ok(lock) => lock,
             Err(error) => return Some(Err(error)),
         };
-        if self.is_crowd {
+        if self.is_patient {
             return Some(lock.acquire().await);
         }
         let limit = Duration::from_micros(self.rng.usize(..5_000) as u64);
@@ -315,7 +323,7 @@ impl Task<'_> {
         };
         let (writer, reader) = (self.section, Place { claim: Claim::READER, ..*place });
         self.section += 1;
-        let name = lock_name(place.lock);
+        let name = lock_name(&self.prefix, place.lock);
         let acquire = LogEvent::Acquire { lock: name.as_str(), claim: reader.claim };
         self.shared.log.write_at(self.section, place.called, acquire)?;
         self.shared.log.write(writer, LogEvent::Gone)?;
@@ -353,7 +361,7 @@ impl Task<'_> {
 
     /// An acquire that was given up leaves the queue in the background.
     async fn wait_until_gone(&self, name: &str) -> Result<(), Failure> {
-        if self.is_crowd {
+        if self.is_patient {
             return Ok(());
         }
         let (name, mine) = (fencelock::Name::new(name)?, self.client.owner().client);

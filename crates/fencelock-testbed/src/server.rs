@@ -32,6 +32,12 @@ pub trait Server: fmt::Debug + Send + Sync {
     /// When it does not come back.
     fn restart(&self) -> io::Result<()>;
 
+    /// Continues it, or starts it again, and waits until it serves.
+    ///
+    /// # Errors
+    /// When it does not come back.
+    fn heal(&self) -> io::Result<()>;
+
     /// How many requests of clients it has received; asking counts, too.
     ///
     /// # Errors
@@ -62,6 +68,10 @@ macro_rules! by_its_methods {
             fn restart(&self) -> std::io::Result<()> {
                 self.restart()?;
                 self.wait_until_serving()
+            }
+
+            fn heal(&self) -> std::io::Result<()> {
+                self.heal()
             }
 
             fn requests(&self) -> std::io::Result<u64> {

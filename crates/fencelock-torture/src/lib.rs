@@ -1,21 +1,18 @@
 //! Locks under failures of real servers, networks and processes.
 //!
-//! A store takes part by one [`Site`](fencelock_lab::Site): where its servers are and how they are broken.
-//! The strategies of the harness and the scenes of `fencelock-conformance` then run over it, on servers that a [`Bed`] keeps.
+//! A store takes part by one [`Bed`]: where its servers are, and how they break. [`table`] has a row for each set of servers and for each
+//! fault; scenes of `fencelock-conformance` are played on the same servers.
 
 mod bed;
 pub mod fenced;
-mod hosts;
-pub mod postgres;
+mod others;
+mod postgres;
 pub mod redis;
-mod rounds;
-mod takeovers;
+pub mod table;
 mod ways;
 pub mod writers;
-pub mod zookeeper;
+mod zookeeper;
 
-pub use bed::Bed;
-pub use hosts::ZooKeeperHosts;
-pub use rounds::{Rounds, Tally};
-pub use takeovers::Takeovers;
+pub use bed::{Bed, Breakable, TTL};
 pub use ways::Ways;
+pub use zookeeper::ZooKeeper;

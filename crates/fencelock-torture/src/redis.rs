@@ -1,249 +1,127 @@
-//! Redis as something that breaks.
+//! Redis as something that breaks: a server alone, a primary that Sentinels watch, and the masters of Redlock.
 //!
 //! The test is the promise of a single Redis: no two holders at once, except one from before the server lost its
-//! memory, or its clock jumped ahead, and one from after ([`Lapse`]). Even then the older one believes in its lock no longer
-//! than its ttl, every token is higher than all before, and a resource that saw the newer one refuses the older one's writes.
+//! memory, or its clock jumped ahead, and one from after ([`Lapse`](fencelock_lab::history::Lapse)). Even then the older one believes in
+//! its lock no longer than its ttl, every token is higher than all before, and a resource that saw the newer one refuses the older one's
+//! writes.
 
 mod contestants;
 pub mod experiment;
 mod findings;
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
-use fencelock_lab::history::{Lapse, LogWriter};
-use fencelock_lab::{Outage, Site};
-use fencelock_testbed::redis::{Reply, Server, Settings};
-use fencelock_testbed::{PATIENCE, Proxy, Way, wait_until};
+use fencelock_lab::Outage;
+use fencelock_testbed::redis::{self, Reply, Settings, Watched};
+use fencelock_testbed::{PATIENCE, Server, wait_until};
 
-use crate::{Bed, Ways};
+use crate::bed::{Bed, Breakable, TTL, can_usually};
 
-/// How far the clock jumps, in seconds.
-const JUMP: i64 = 60;
+/// The settings of a server that is asked no more than a hundred workers ask.
+fn settings(is_durable: bool) -> Settings {
+    // Soon enough that a script without end is noticed as such.
+    let settings = Settings::default().with("lua-time-limit 100");
+    // No test here is about the power going: written data outlives the process.
+    if is_durable { settings.with("appendonly yes").with("appendfsync no") } else { settings }
+}
 
-/// Further than any answer to one acquire reaches here.
-const ANSWER_BYTES: u64 = 64;
-
-/// How long an answer may lie unread in a client on a busy machine.
-const UNREAD: Duration = Duration::from_secs(1);
-
-/// Servers of their own, each for sites that know no other: the first keeps its memory on its disk, and has a clock that
-/// jumps; the second forgets when it is killed. Never both in one: a counter that is lost while the clock is late falls behind,
-/// as the capability says.
+/// A server, with a prefix for each site. Either it keeps its memory on its disk, and has a clock that jumps; or it forgets when it is
+/// killed. Never both in one: a counter that is lost while the clock is late falls behind, as the capability says.
 #[derive(Debug)]
-pub struct Servers {
-    servers: Vec<(Arc<Server>, bool)>,
-    sites: AtomicUsize,
-}
-
-impl Servers {
-    /// A server that keeps its memory.
-    ///
-    /// # Errors
-    /// When it does not start.
-    pub fn durable() -> io::Result<Self> {
-        Self::start(&[true])
-    }
-
-    /// A server that forgets.
-    ///
-    /// # Errors
-    /// When it does not start.
-    pub fn forgetful() -> io::Result<Self> {
-        Self::start(&[false])
-    }
-
-    /// Each kind once; sites are on the first and the second in turn.
-    ///
-    /// # Errors
-    /// When they do not start.
-    pub fn both() -> io::Result<Self> {
-        Self::start(&[true, false])
-    }
-
-    fn start(kinds: &[bool]) -> io::Result<Self> {
-        let start = |is_durable: &bool| {
-            // Soon enough that a script without end is noticed as such.
-            let settings = Settings { own_clock: *is_durable, ..Settings::default() }.with("lua-time-limit 100");
-            // No test here is about the power going: written data outlives the process.
-            let durable = |settings: Settings| settings.with("appendonly yes").with("appendfsync no");
-            let settings = if *is_durable { durable(settings) } else { settings };
-            Ok((Arc::new(Server::start(settings)?), *is_durable))
-        };
-        Ok(Self { servers: kinds.iter().map(start).collect::<io::Result<_>>()?, sites: AtomicUsize::new(0) })
-    }
-}
-
-impl Bed for Servers {
-    type Site = Redis;
-
-    fn site(&self, name: &str, clients: usize) -> io::Result<Redis> {
-        let number = self.sites.fetch_add(1, Ordering::Relaxed) % self.servers.len();
-        let (server, is_durable) = &self.servers[number];
-        Redis::new(server, *is_durable, name, clients)
-    }
-
-    fn heal(&self) -> io::Result<()> {
-        self.servers.iter().try_for_each(|(server, _)| server.heal())
-    }
-}
-
-/// A server, with keys and ways to it of one drill's own.
-#[derive(Debug)]
-pub struct Redis {
-    server: Arc<Server>,
+pub(crate) struct One {
+    server: redis::Server,
     is_durable: bool,
-    ways: Ways,
-    prefix: String,
-    /// How far the clock is off, and when leases ended early.
-    past: Mutex<Past>,
 }
 
-#[derive(Debug, Default)]
-struct Past {
-    clock: i64,
-    lapses: Vec<Lapse>,
-}
-
-impl Redis {
-    /// How long sessions live in the drills.
-    pub const TTL: Duration = Duration::from_secs(3);
-
-    fn new(server: &Arc<Server>, is_durable: bool, name: &str, clients: usize) -> io::Result<Self> {
-        let ways = Ways::start(clients, &[server.address()])?;
-        Ok(Self { server: Arc::clone(server), is_durable, ways, prefix: name.to_owned(), past: Mutex::default() })
+impl One {
+    /// Starts the server.
+    pub(crate) fn start(is_durable: bool) -> io::Result<Arc<dyn Bed>> {
+        let server = redis::Server::start(Settings { own_clock: is_durable, ..settings(is_durable) })?;
+        Ok(Arc::new(Self { server, is_durable }))
     }
 
-    /// The server.
-    #[must_use]
-    pub fn server(&self) -> &Server {
-        &self.server
-    }
-
-    fn past(&self) -> MutexGuard<'_, Past> {
-        self.past.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Does what ends leases early, and remembers when that was.
-    fn lapse(&self, ends: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let from = LogWriter::now();
-        ends()?;
-        let over = LogWriter::now();
-        let by = over + nanos(UNREAD);
-        self.past().lapses.push(Lapse { from, over, by, believed_until: over + nanos(Self::TTL) });
-        Ok(())
-    }
-
-    /// Sets the clock, which ends leases early when that is ahead of before.
-    fn set_clock(&self, seconds: i64) -> io::Result<()> {
-        let before = std::mem::replace(&mut self.past().clock, seconds);
-        match seconds > before {
-            true => self.lapse(|| self.server.set_clock(seconds)),
-            false => self.server.set_clock(seconds),
-        }
-    }
-
-    /// For how many milliseconds each session lives without another renewal.
-    fn leases(&self) -> io::Result<Vec<(String, i64)>> {
+    /// For how many milliseconds each session of the site `name` lives without another renewal.
+    fn leases(&self, name: &str) -> io::Result<Vec<(String, i64)>> {
         let mut hands = self.server.hands()?;
-        let sessions = hands.ask(&["KEYS", &format!("{}:1:session:*", self.prefix)])?;
+        let sessions = hands.ask(&["KEYS", &format!("{name}:1:session:*")])?;
         let sessions = sessions.items().iter().map(Reply::to_string);
         sessions.map(|session| Ok((session.clone(), hands.ask(&["PTTL", &session])?.number().unwrap_or(0)))).collect()
     }
 
-    /// Waits until all sessions that were not renewed from now on are over: the clock cannot lengthen the life of the dead.
-    fn wait_for_the_dead(&self) -> io::Result<()> {
-        let mut unheard_of = self.leases()?;
-        let all_told = wait_until(PATIENCE, || {
-            let Ok(leases) = self.leases() else { return false };
-            unheard_of.retain_mut(|(session, lowest)| {
+    /// Waits until all sessions that were not renewed from now on have ended: the clock cannot lengthen the life of the dead.
+    fn wait_for_the_dead(&self, name: &str) -> io::Result<()> {
+        let mut unrenewed = self.leases(name)?;
+        let all_renewed = wait_until(PATIENCE, || {
+            let Ok(leases) = self.leases(name) else { return false };
+            unrenewed.retain_mut(|(session, lowest)| {
                 let left = leases.iter().find(|(other, _)| other == session).map(|(_, left)| *left);
                 let lives_on = left.is_some_and(|left| left <= *lowest);
                 *lowest = left.unwrap_or(0).min(*lowest);
                 lives_on
             });
-            unheard_of.is_empty()
+            unrenewed.is_empty()
         });
-        if all_told { Ok(()) } else { Err(io::Error::other(format!("sessions live on unrenewed: {unheard_of:?}"))) }
+        if all_renewed { Ok(()) } else { Err(io::Error::other(format!("sessions live on unrenewed: {unrenewed:?}"))) }
     }
 
     /// Waits until no session lives longer than its ttl: some were renewed by a clock that was ahead.
-    fn wait_for_the_clock(&self) -> io::Result<()> {
-        let longest = Self::TTL.as_millis().try_into().unwrap_or(i64::MAX);
-        let settled = || self.leases().is_ok_and(|leases| leases.iter().all(|(_, left)| *left <= longest));
-        if wait_until(PATIENCE * 2, settled) {
-            Ok(())
-        } else {
-            Err(io::Error::other("leases are too long for their ttl"))
+    fn wait_for_the_clock(&self, name: &str) -> io::Result<()> {
+        let longest = TTL.as_millis().try_into().unwrap_or(i64::MAX);
+        let settled = || self.leases(name).is_ok_and(|leases| leases.iter().all(|(_, left)| *left <= longest));
+        match wait_until(PATIENCE * 2, settled) {
+            true => Ok(()),
+            false => Err(io::Error::other("leases are too long for their ttl")),
         }
-    }
-
-    fn busy(&self) -> io::Result<()> {
-        self.server.hands()?.send(&["EVAL", "while true do end", "0"])
     }
 }
 
-impl Site for Redis {
-    fn url(&self, worker: usize) -> String {
-        let ttl = Self::TTL.as_millis();
-        format!("redis://{}?prefix={}&ttl_ms={ttl}", self.ways.connect_string(worker), self.prefix)
+impl Bed for One {
+    fn servers(&self) -> Vec<&dyn Server> {
+        vec![&self.server]
     }
 
-    fn ttl(&self) -> Duration {
-        Self::TTL
+    fn url(&self, ways: &[SocketAddr], name: &str) -> String {
+        format!("redis://{}?prefix={name}&ttl_ms={}", ways[0], TTL.as_millis())
     }
 
     fn can(&self, outage: Outage) -> bool {
         match outage {
-            Outage::FollowerCut | Outage::NumbersEnd | Outage::QueuesOverflow => false,
             Outage::ClockAhead | Outage::ClockBehind => self.is_durable,
             Outage::MemoryLost => !self.is_durable,
-            _ => true,
+            other => can_usually(1, other) || other.is_of_memory_and_clock(),
         }
     }
 
-    fn strike(&self, outage: Outage, worker: usize, random: u64) -> io::Result<()> {
-        match outage {
-            Outage::LeaderKilled if self.is_durable => self.server.kill(),
-            Outage::LeaderKilled => self.lapse(|| {
-                self.server.kill();
-                Ok(())
-            })?,
-            Outage::ServerRestarted if self.is_durable => self.server.restart()?,
-            Outage::ServerRestarted => self.lapse(|| self.server.restart())?,
-            Outage::MemoryLost => self.lapse(|| self.server.ask(&["FLUSHALL"]).map(drop))?,
-            Outage::LeaderPaused => self.server.pause(),
-            Outage::LeaderCutOff => self.ways.all().for_each(|proxy| proxy.hold(Way::Both)),
-            Outage::WorkerCut => self.ways.cut(worker),
-            Outage::WorkerHoled => self.ways.of(worker).iter().for_each(|proxy| proxy.hole(Way::Both)),
-            Outage::WorkerHeldBack => self.ways.of(worker).iter().for_each(|proxy| proxy.hold_existing(Way::Up)),
-            Outage::ServerHoled => self.ways.all().for_each(|proxy| proxy.hole(Way::Both)),
-            Outage::ConnectionsReset => self.ways.all().for_each(Proxy::reset),
-            Outage::AnswerCut => {
-                self.ways.of(worker).iter().for_each(|proxy| proxy.cut_after(random % ANSWER_BYTES, Way::Down));
-            }
-            Outage::ClockAhead => self.set_clock(JUMP)?,
-            Outage::ClockBehind => {
-                self.wait_for_the_dead()?;
-                self.set_clock(-JUMP)?;
-            }
-            Outage::ServerBusy => self.busy()?,
-            Outage::ServerWaits => self.server.ask(&["CLIENT", "PAUSE", "600000", "WRITE"]).map(drop)?,
-            Outage::ScriptsForgotten => self.server.ask(&["SCRIPT", "FLUSH"]).map(drop)?,
+    fn forgets(&self) -> bool {
+        !self.is_durable
+    }
+
+    fn set_clock(&self, name: &str, seconds: i64) -> io::Result<()> {
+        if seconds < 0 {
+            self.wait_for_the_dead(name)?;
+        }
+        self.server.set_clock(seconds)
+    }
+
+    fn strike(&self, _site: &Breakable, outage: Outage, _random: u64) -> io::Result<()> {
+        let request: &[&str] = match outage {
+            Outage::ServerBusy => return self.server.hands()?.send(&["EVAL", "while true do end", "0"]),
+            Outage::ServerWaits => &["CLIENT", "PAUSE", "600000", "WRITE"],
+            Outage::ScriptsForgotten => &["SCRIPT", "FLUSH"],
+            Outage::MemoryLost => &["FLUSHALL"],
             other => return Err(io::Error::new(io::ErrorKind::Unsupported, format!("{other:?}"))),
-        }
-        Ok(())
+        };
+        self.server.ask(request).map(drop)
     }
 
-    fn cuts(&self) -> u64 {
-        self.ways.all().map(Proxy::cuts).sum()
+    fn answer_bytes(&self) -> u64 {
+        64
     }
 
     /// Its number alone, which has 15 digits until the year 2217.
-    fn answer_fields(&self, _name: &str) -> Vec<u64> {
+    fn answer_fields(&self, _name: &str, _lock: &str) -> Vec<u64> {
         let words = [":", "123456789012345\r\n"];
         let mut end = 0;
         let cuts = words.iter().flat_map(|word| {
@@ -254,16 +132,65 @@ impl Site for Redis {
         [0].into_iter().chain(cuts).collect()
     }
 
-    fn lapses(&self) -> Vec<Lapse> {
-        self.past().lapses.clone()
+    fn heal(&self, site: &Breakable) -> io::Result<()> {
+        self.server.heal()?;
+        self.wait_for_the_clock(&site.name)
+    }
+}
+
+/// A primary and two replicas with three Sentinels. Each grant waits for both replicas, so that no failover loses one.
+#[derive(Debug)]
+pub(crate) struct Sentinels(Watched);
+
+impl Sentinels {
+    /// Starts them.
+    pub(crate) fn start() -> io::Result<Arc<dyn Bed>> {
+        Ok(Arc::new(Self(Watched::start(2, &settings(true), &[])?)))
+    }
+}
+
+impl Bed for Sentinels {
+    fn servers(&self) -> Vec<&dyn Server> {
+        self.0.servers.iter().map(|server| server as &dyn Server).collect()
     }
 
-    fn heal(&self) -> io::Result<()> {
-        self.ways.heal();
-        if self.past().clock != 0 {
-            self.set_clock(0)?;
-        }
-        self.server.heal()?;
-        self.wait_for_the_clock()
+    /// Clients come to each server by a proxy, and to the Sentinels without one.
+    fn url(&self, ways: &[SocketAddr], name: &str) -> String {
+        let map = self.0.servers.iter().zip(ways).map(|(server, way)| format!("{}={way}", server.address()));
+        let map: Vec<_> = map.collect();
+        self.0.url("", &format!("prefix={name}&ttl_ms={}&min_replicas=2&map={}", TTL.as_millis(), map.join(",")))
+    }
+
+    fn leader(&self) -> usize {
+        let primary = self.0.primary().address();
+        self.0.servers.iter().position(|server| server.address() == primary).unwrap_or(0)
+    }
+
+    fn heal(&self, _site: &Breakable) -> io::Result<()> {
+        self.servers().into_iter().try_for_each(Server::heal)?;
+        self.0.wait_until_watched(2)
+    }
+}
+
+/// Three masters that keep their memory, for Redlock.
+#[derive(Debug)]
+pub(crate) struct Masters(Vec<redis::Server>);
+
+impl Masters {
+    /// Starts them.
+    pub(crate) fn start() -> io::Result<Arc<dyn Bed>> {
+        let masters = (0..3).map(|_| redis::Server::start(settings(true)));
+        Ok(Arc::new(Self(masters.collect::<io::Result<_>>()?)))
+    }
+}
+
+impl Bed for Masters {
+    fn servers(&self) -> Vec<&dyn Server> {
+        self.0.iter().map(|server| server as &dyn Server).collect()
+    }
+
+    fn url(&self, ways: &[SocketAddr], name: &str) -> String {
+        let ways: Vec<_> = ways.iter().map(SocketAddr::to_string).collect();
+        format!("redlock://{}?prefix={name}&ttl_ms={}", ways.join(","), TTL.as_millis())
     }
 }

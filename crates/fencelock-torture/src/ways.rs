@@ -3,48 +3,48 @@
 use std::io;
 use std::net::SocketAddr;
 
-use fencelock_testbed::{Proxy, Way};
+use fencelock_testbed::Proxy;
 
 /// For each client its own proxies, one before each server.
 #[derive(Debug)]
-pub struct Ways(Vec<Vec<Proxy>>);
+pub struct Ways {
+    servers: Vec<SocketAddr>,
+    clients: Vec<Vec<Proxy>>,
+}
 
 impl Ways {
     /// Ways for `clients` clients to each of `servers`.
     ///
     /// # Errors
-    /// Whatever the system says.
+    /// Errors of the system.
     pub fn start(clients: usize, servers: &[SocketAddr]) -> io::Result<Self> {
         let of_client = |_| servers.iter().map(|server| Proxy::start(*server)).collect();
-        (0..clients).map(of_client).collect::<io::Result<_>>().map(Self)
+        Ok(Self { servers: servers.to_vec(), clients: (0..clients).map(of_client).collect::<io::Result<_>>()? })
     }
 
     /// The proxies of one client, by server. A client without a number of its own shares the last one's.
     #[must_use]
     pub fn of(&self, client: usize) -> &[Proxy] {
-        &self.0[client.min(self.0.len() - 1)]
+        self.clients.get(client).or(self.clients.last()).map_or(&[], Vec::as_slice)
     }
 
-    /// Where this client finds the servers: `127.0.0.1:21001,…`.
+    /// Where this client finds the servers: its proxies, or the servers themselves where there are no proxies.
     #[must_use]
-    pub fn connect_string(&self, client: usize) -> String {
-        let addresses: Vec<String> = self.of(client).iter().map(|proxy| proxy.address().to_string()).collect();
-        addresses.join(",")
+    pub fn addresses(&self, client: usize) -> Vec<SocketAddr> {
+        match self.of(client) {
+            [] => self.servers.clone(),
+            proxies => proxies.iter().map(Proxy::address).collect(),
+        }
     }
 
-    /// Cuts one client off: nothing passes, on connections that are open and on those to come, and nothing is lost.
-    pub fn cut(&self, client: usize) {
-        self.of(client).iter().for_each(|proxy| proxy.hold(Way::Both));
-    }
-
-    /// Everybody's proxy before this server.
+    /// All clients' proxies before this server.
     pub fn before(&self, server: usize) -> impl Iterator<Item = &Proxy> {
-        self.0.iter().map(move |proxies| &proxies[server])
+        self.clients.iter().map(move |proxies| &proxies[server])
     }
 
     /// All of them.
     pub fn all(&self) -> impl Iterator<Item = &Proxy> {
-        self.0.iter().flatten()
+        self.clients.iter().flatten()
     }
 
     /// Lets everything through again.

@@ -1,4 +1,4 @@
-//! ZooKeeper as something that breaks.
+//! ZooKeeper as something that breaks: a server, three of them, or three on hosts of their own.
 
 mod agreement;
 mod limits;
@@ -6,14 +6,13 @@ mod limits;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use fencelock_lab::{Outage, Site};
-use fencelock_testbed::zookeeper::{Ensemble, Server, Settings};
-use fencelock_testbed::{Proxy, Way};
+use fencelock_lab::Outage;
+use fencelock_testbed::zookeeper::{Ensemble, Settings};
+use fencelock_testbed::{Network, Proxy, Server, Way};
 
 use self::limits::Hands;
-use crate::{Bed, Ways};
+use crate::bed::{Bed, Breakable, TTL, can_usually};
 
 /// The fields that every answer begins with, in bytes: its length, the number of the request, the transaction, the error.
 const HEADER: &[usize] = &[4, 4, 8, 4];
@@ -24,12 +23,13 @@ const STAT: &[usize] = &[8, 8, 8, 8, 4, 4, 4, 8, 4, 4, 8];
 /// The memory of a server that is alone, in mebibytes: a hundred workers ask it at once for queues of more than a mebibyte each.
 const HEAP_ALONE: usize = 512;
 
-/// A server or three, with a parent node and ways to it of their own.
+/// A server or three, with a parent node for each site.
 #[derive(Debug)]
 pub struct ZooKeeper {
-    ensemble: Arc<Ensemble>,
-    ways: Ways,
-    parent: String,
+    ensemble: Ensemble,
+    /// The hosts of the servers, between which packets are dropped: nothing is accepted and held for later, as a proxy does it. So
+    /// connections time out, data is sent again, and attempts to connect are never answered.
+    network: Option<Arc<Network>>,
     reached: Mutex<Vec<Reached>>,
     remarks: Mutex<Vec<String>>,
 }
@@ -42,53 +42,39 @@ enum Reached {
 }
 
 impl ZooKeeper {
-    /// Servers set up so that sessions as short as [`ZooKeeper::TTL`] are granted and failures are noticed soon.
+    /// Servers set up so that sessions as short as [`TTL`] are granted and failures are noticed soon.
     ///
     /// # Errors
     /// When they do not start.
-    pub fn start(servers: usize) -> io::Result<Arc<Ensemble>> {
+    pub fn start(servers: usize) -> io::Result<Arc<dyn Bed>> {
         let settings = Settings { servers, links: servers > 1, ..Settings::default() };
         // Without digests the data of a server that is alone can be changed by hand.
         let alone = |settings: Settings| settings.with("digest.enabled", false).heap(HEAP_ALONE);
         let settings = if servers > 1 { settings } else { alone(settings) };
         // No test here is about the power going, and the disk is shared by all of them.
-        Ensemble::start(settings.with("forceSync", "no")).map(Arc::new)
+        Ok(Arc::new(Self::of(Ensemble::start(settings.with("forceSync", "no"))?, None)))
     }
 
-    /// How long sessions live in the drills: six ticks.
-    pub const TTL: Duration = Duration::from_secs(3);
-
-    /// The site of one drill: locks under `parent`, and ways for `clients` clients.
+    /// Three servers, each on a host of its own. Needs root.
     ///
     /// # Errors
-    /// Whatever the system says.
-    pub fn site(ensemble: &Arc<Ensemble>, parent: &str, clients: usize) -> io::Result<Self> {
-        let addresses: Vec<SocketAddr> = ensemble.servers().map(Server::address).collect();
-        let ways = Ways::start(clients, &addresses)?;
-        let (ensemble, parent) = (Arc::clone(ensemble), parent.to_owned());
-        Ok(Self { ensemble, ways, parent, reached: Mutex::default(), remarks: Mutex::default() })
+    /// Without root, or when the servers do not start.
+    pub fn on_hosts() -> io::Result<Arc<dyn Bed>> {
+        let network = Arc::new(Network::start(3)?);
+        let settings = Settings { servers: 3, network: Some(Arc::clone(&network)), ..Settings::default() };
+        Ok(Arc::new(Self::of(Ensemble::start(settings.with("forceSync", "no"))?, Some(network))))
     }
 
-    /// The node under which the locks are.
+    /// These servers.
     #[must_use]
-    pub fn parent(&self) -> &str {
-        &self.parent
+    pub fn of(ensemble: Ensemble, network: Option<Arc<Network>>) -> Self {
+        Self { ensemble, network, reached: Mutex::default(), remarks: Mutex::default() }
     }
 
-    /// The store as a client opens it that knows this server only, and comes by the way of `client`.
+    /// The servers.
     #[must_use]
-    pub fn url_of_server(&self, client: usize, server: usize) -> String {
-        self.url_at(&self.ways.of(client)[server].address().to_string())
-    }
-
-    fn url_at(&self, servers: &str) -> String {
-        Self::url(servers, &self.parent, self.ensemble.tick_ms())
-    }
-
-    /// The store on `servers`, whose sessions live for [`ZooKeeper::TTL`].
-    pub(crate) fn url(servers: &str, parent: &str, tick_ms: u64) -> String {
-        // Queues that do not fit into an answer are to be had with fewer nodes.
-        format!("zk://{servers}{parent}?tick_ms={tick_ms}&ttl_ms={}&max_answer_bytes=1048575", Self::TTL.as_millis())
+    pub fn ensemble(&self) -> &Ensemble {
+        &self.ensemble
     }
 
     fn reached(&self) -> MutexGuard<'_, Vec<Reached>> {
@@ -97,7 +83,7 @@ impl ZooKeeper {
 
     /// Servers that contradict each other are nothing that a store could make good.
     fn restore_agreement(&self) -> io::Result<()> {
-        if self.ensemble.len() == 1 {
+        if self.ensemble.len() == 1 || self.network.is_some() {
             return Ok(());
         }
         let restored = agreement::restore(&self.ensemble)?;
@@ -106,99 +92,91 @@ impl ZooKeeper {
         Ok(())
     }
 
-    fn any_server(&self, random: u64) -> usize {
-        usize::try_from(random % self.ensemble.len() as u64).unwrap_or(0)
-    }
-}
-
-/// A server that is not `leader`: `any`, or the next one.
-pub(crate) fn other_than(leader: usize, any: usize, count: usize) -> usize {
-    if any == leader { (any + 1) % count } else { any }
-}
-
-impl Bed for Arc<Ensemble> {
-    type Site = ZooKeeper;
-
-    fn site(&self, name: &str, clients: usize) -> io::Result<ZooKeeper> {
-        ZooKeeper::site(self, &format!("/{name}"), clients)
-    }
-
-    fn heal(&self) -> io::Result<()> {
-        Ensemble::heal(self)
-    }
-}
-
-impl ZooKeeper {
     /// Does `work` while nothing reaches the servers: a node that is created between a snapshot and the end of the server that wrote
     /// it is in the log, with the number that its parent had, and would undo the change in the snapshot.
-    fn unseen(&self, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        self.ways.all().for_each(|proxy| proxy.hold(Way::Both));
+    fn unseen(site: &Breakable, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        site.ways.all().for_each(|proxy| proxy.hold(Way::Both));
         let done = work();
-        self.ways.all().for_each(Proxy::release);
+        site.ways.all().for_each(Proxy::release);
         done
     }
 }
 
-impl Site for ZooKeeper {
-    fn url(&self, worker: usize) -> String {
-        self.url_at(&self.ways.connect_string(worker))
+/// The node under which the locks of a site are.
+fn parent(name: &str) -> String {
+    format!("/{name}")
+}
+
+impl Bed for ZooKeeper {
+    fn servers(&self) -> Vec<&dyn Server> {
+        self.ensemble.servers().map(|server| server as &dyn Server).collect()
     }
 
-    fn ttl(&self) -> Duration {
-        Self::TTL
+    fn url(&self, ways: &[SocketAddr], name: &str) -> String {
+        let (ways, tick_ms) = (ways.iter().map(SocketAddr::to_string).collect::<Vec<_>>(), self.ensemble.tick_ms());
+        // Queues that do not fit into an answer are to be had with fewer nodes.
+        let limits = format!("ttl_ms={}&max_answer_bytes=1048575", TTL.as_millis());
+        format!("zk://{}{}?tick_ms={tick_ms}&{limits}", ways.join(","), parent(name))
     }
 
-    fn can(&self, outage: Outage) -> bool {
-        match outage {
-            Outage::FollowerCut | Outage::LeaderCutOff => self.ensemble.len() > 1,
-            Outage::NumbersEnd => self.ensemble.len() == 1,
-            other => !other.is_of_memory_and_clock(),
+    fn has_proxies(&self) -> bool {
+        self.network.is_none()
+    }
+
+    fn inside(&self, work: &mut (dyn FnMut() + Send)) -> io::Result<()> {
+        match &self.network {
+            Some(network) => network.inside(work),
+            None => {
+                work();
+                Ok(())
+            }
         }
     }
 
-    fn strike(&self, outage: Outage, worker: usize, random: u64) -> io::Result<()> {
-        let any = self.any_server(random);
+    fn leader(&self) -> usize {
+        self.ensemble.leader()
+    }
+
+    fn can(&self, outage: Outage) -> bool {
+        let (count, is_here) = (self.ensemble.len(), self.network.is_none());
         match outage {
-            Outage::LeaderKilled => self.ensemble.server(self.ensemble.leader()).kill(),
-            Outage::LeaderPaused => self.ensemble.server(self.ensemble.leader()).pause(),
-            Outage::LeaderCutOff => {
-                let leader = self.ensemble.leader();
-                self.ways.before(leader).for_each(|proxy| proxy.hold(Way::Both));
-                self.ensemble.others(leader).for_each(|other| self.ensemble.link(other, leader).hold(Way::Both));
-            }
-            Outage::FollowerCut => {
-                let leader = self.ensemble.leader();
-                self.ensemble.link(other_than(leader, any, self.ensemble.len()), leader).hold(Way::Both);
-            }
-            Outage::WorkerCut => self.ways.cut(worker),
-            Outage::WorkerHoled => self.ways.of(worker).iter().for_each(|proxy| proxy.hole(Way::Both)),
-            Outage::WorkerHeldBack => self.ways.of(worker).iter().for_each(|proxy| proxy.hold_existing(Way::Up)),
-            Outage::ServerHoled => self.ways.before(any).for_each(|proxy| proxy.hole(Way::Both)),
-            Outage::ServerRestarted => self.ensemble.server(any).restart()?,
-            Outage::ConnectionsReset => self.ways.all().for_each(fencelock_testbed::Proxy::reset),
-            Outage::AnswerCut => {
-                self.ways.of(worker).iter().for_each(|proxy| proxy.cut_after(random % Outage::ANSWER_BYTES, Way::Down))
-            }
-            Outage::NumbersEnd => {
-                self.reached().push(Reached::NumbersEnd);
-                self.unseen(|| limits::end_numbers(&self.ensemble, &self.parent, random))?;
-            }
-            Outage::QueuesOverflow => {
-                let hands = limits::overflow_queues(&self.ensemble, &self.parent)?;
-                self.reached().push(Reached::QueuesOverflow(hands));
-            }
-            other => return Err(io::Error::new(io::ErrorKind::Unsupported, format!("{other:?}"))),
+            Outage::FollowerCut | Outage::LeaderCutOff => count > 1,
+            Outage::NumbersEnd => count == 1,
+            Outage::QueuesOverflow => is_here,
+            Outage::LeaderKilled | Outage::LeaderPaused => true,
+            other => is_here && can_usually(count, other),
+        }
+    }
+
+    fn cut_off(&self, server: usize, from: Option<usize>) -> io::Result<()> {
+        let hold = |follower: usize, leader: usize| self.ensemble.link(follower, leader).hold(Way::Both);
+        match (&self.network, from) {
+            (Some(network), Some(leader)) => network.cut(server, leader)?,
+            (Some(network), None) => network.pull_cable(server)?,
+            (None, Some(leader)) => hold(server, leader),
+            (None, None) => self.ensemble.others(server).for_each(|other| hold(other, server)),
         }
         Ok(())
     }
 
-    fn cuts(&self) -> u64 {
-        self.ways.all().map(Proxy::cuts).sum()
+    fn strike(&self, site: &Breakable, outage: Outage, random: u64) -> io::Result<()> {
+        match outage {
+            Outage::NumbersEnd => {
+                self.reached().push(Reached::NumbersEnd);
+                Self::unseen(site, || limits::end_numbers(&self.ensemble, &parent(&site.name), random))
+            }
+            Outage::QueuesOverflow => {
+                let hands = limits::overflow_queues(&self.ensemble, &parent(&site.name))?;
+                self.reached().push(Reached::QueuesOverflow(hands));
+                Ok(())
+            }
+            other => Err(io::Error::new(io::ErrorKind::Unsupported, format!("{other:?}"))),
+        }
     }
 
-    fn answer_fields(&self, name: &str) -> Vec<u64> {
+    fn answer_fields(&self, name: &str, lock: &str) -> Vec<u64> {
         let node = "_c_00000000-0000-0000-0000-000000000000-lock-0000000000".len();
-        let path = self.parent.len() + "/".len() + name.len() + "/".len() + node;
+        let path = parent(name).len() + "/".len() + lock.len() + "/".len() + node;
         let created = [HEADER, &[4, path / 2, path - path / 2], STAT].concat();
         let listed = [HEADER, &[4, 4, node], STAT].concat();
         let mut end = 0;
@@ -210,16 +188,18 @@ impl Site for ZooKeeper {
     }
 
     fn remarks(&self) -> Vec<String> {
-        self.remarks.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        std::mem::take(&mut *self.remarks.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn heal(&self) -> io::Result<()> {
-        self.ways.heal();
+    fn heal(&self, site: &Breakable) -> io::Result<()> {
+        if let Some(network) = &self.network {
+            network.heal()?;
+        }
         self.ensemble.heal()?;
         self.restore_agreement()?;
         let reached = std::mem::take(&mut *self.reached());
         reached.into_iter().try_for_each(|reached| match reached {
-            Reached::NumbersEnd => self.unseen(|| limits::begin_numbers(&self.ensemble, &self.parent)),
+            Reached::NumbersEnd => Self::unseen(site, || limits::begin_numbers(&self.ensemble, &parent(&site.name))),
             Reached::QueuesOverflow(hands) => hands.into_iter().try_for_each(Hands::leave),
         })
     }

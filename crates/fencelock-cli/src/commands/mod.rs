@@ -158,7 +158,7 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
         Verb::Completions(completions) => completions.run(),
         Verb::Man(man) => man.run(),
         Verb::BenchWorkers(workers) => workers.run(store).await,
-        Verb::VerifyWorker(worker) => worker.run(store).await,
+        Verb::VerifyWorker(worker) => worker.run(),
         Verb::Bound(bound) => bound.run(),
         Verb::Guard(guard) => guard.run(),
         Verb::Keep(keep) => keep.run(store).await,

@@ -29,7 +29,7 @@ fn a_lock_that_nobody_is_granted_is_found_out() {
     let guard = runtime.block_on(client.mutex("lock-1").unwrap().acquire()).unwrap();
     let verdict = drill.run().unwrap();
     for fault in ["before the first strike", "a lock is stuck", "does not finish", "census: "] {
-        assert!(verdict.faults.iter().any(|found| found.contains(fault)), "{fault}: {verdict}");
+        assert!(verdict.faults.iter().any(|found| found.to_string().contains(fault)), "{fault}: {verdict}");
     }
     runtime.block_on(guard.release()).unwrap();
     fs::remove_dir_all(&directory).unwrap();
@@ -39,7 +39,7 @@ fn a_lock_that_nobody_is_granted_is_found_out() {
 fn a_worker_that_ends_by_itself_is_found_out() {
     let directory = directory("ended");
     let verdict = drill(&directory, "/bin/false").run().unwrap();
-    assert!(verdict.faults.iter().any(|fault| fault.contains("ended by itself")), "{verdict}");
+    assert!(verdict.faults.iter().any(|fault| fault.to_string().contains("ended by itself")), "{verdict}");
     fs::remove_dir_all(&directory).unwrap();
 }
 
@@ -52,8 +52,8 @@ fn an_error_that_no_fault_explains_ends_a_worker_and_is_told() {
     // A client that asks for a mutex there is refused.
     let permit = runtime.block_on(client.semaphore("lock-1", 2).unwrap().acquire()).unwrap();
     let verdict = drill.run().unwrap();
-    let told = |fault: &String| fault.contains("ended by itself") && fault.contains("Conflict");
-    assert!(verdict.faults.iter().any(told), "{verdict}");
+    let is_named = |fault: String| fault.contains("ended by itself") && fault.contains("Conflict");
+    assert!(verdict.faults.iter().map(ToString::to_string).any(is_named), "{verdict}");
     runtime.block_on(permit.release()).unwrap();
     fs::remove_dir_all(&directory).unwrap();
 }

@@ -4,6 +4,7 @@
 mod history_differential;
 mod history_log;
 mod history_planted;
+mod ledger;
 mod mutants;
 mod resource;
 mod tiers;

@@ -42,8 +42,9 @@ fn read(paths: &[impl AsRef<Path>], linger: u64) -> io::Result<History> {
     }
     let Reader { mut history, dead } = reader;
     for section in &mut history.sections {
-        let died = dead.get(&history.clients[section.client as usize]);
-        section.gone = section.gone.or(died.map(|died| died.saturating_add(linger)));
+        let Some(died) = dead.get(&history.clients[section.client as usize]) else { continue };
+        history.deaths.insert(section.client, *died);
+        section.gone = section.gone.or(Some(died.saturating_add(linger)));
     }
     Ok(history)
 }

@@ -19,6 +19,8 @@ pub struct History {
     pub clients: Vec<String>,
     /// When the store lost what it knew, or its clock jumped ahead.
     pub lapses: Vec<Lapse>,
+    /// When clients were certainly dead, by [`Section::client`].
+    pub deaths: HashMap<u32, u64>,
     numbers: HashMap<String, u32>,
 }
 

@@ -123,6 +123,18 @@ impl Server {
         self.daemon.start(command)
     }
 
+    /// Continues a paused member, or starts a dead one again.
+    ///
+    /// # Errors
+    /// As [`Server::wait_until_serving`].
+    pub fn heal(&self) -> io::Result<()> {
+        match self.daemon.is_running() {
+            true => self.resume(),
+            false => self.restart()?,
+        }
+        self.wait_until_serving()
+    }
+
     /// Waits until it answers.
     ///
     /// # Errors

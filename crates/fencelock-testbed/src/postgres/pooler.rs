@@ -126,6 +126,10 @@ impl crate::server::Server for Behind {
         crate::server::Server::restart(&self.0)
     }
 
+    fn heal(&self) -> io::Result<()> {
+        self.0.heal()
+    }
+
     fn requests(&self) -> io::Result<u64> {
         crate::server::Server::requests(&self.0)
     }

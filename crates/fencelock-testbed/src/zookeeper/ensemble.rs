@@ -166,13 +166,7 @@ impl Ensemble {
     /// As [`Server::wait_until_serving`].
     pub fn heal(&self) -> io::Result<()> {
         self.heal_links();
-        for server in &self.servers {
-            if server.is_running() {
-                server.resume();
-            } else {
-                server.restart()?;
-            }
-        }
+        self.servers.iter().try_for_each(Server::heal)?;
         self.wait_until_serving()
     }
 

@@ -168,6 +168,18 @@ impl Server {
         self.daemon.is_running()
     }
 
+    /// Continues it, or starts it again. Does not wait until it serves: a server needs a majority for that.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub fn heal(&self) -> io::Result<()> {
+        match self.is_running() {
+            true => self.resume(),
+            false => self.restart()?,
+        }
+        Ok(())
+    }
+
     /// The answer to a four-letter word such as `srvr`, `mntr`, `wchs`, `cons` or `dump`.
     ///
     /// # Errors

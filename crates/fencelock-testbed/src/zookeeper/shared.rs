@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::ensemble::Ensemble;
 use super::settings::Settings;
 use crate::packages::ZOOKEEPER;
-use crate::server::{Kind, Server, Shared};
+use crate::server::{Kind, Server, Shared, by_its_methods};
 
 /// ZooKeeper: a server alone.
 pub static KIND: Kind = Kind {
@@ -67,10 +67,16 @@ impl Server for Ensemble {
         self.wait_until_serving()
     }
 
+    fn heal(&self) -> io::Result<()> {
+        Self::heal(self)
+    }
+
     fn requests(&self) -> io::Result<u64> {
         self.servers().map(|server| server.monitor("zk_packets_received")).sum()
     }
 }
+
+by_its_methods!(super::server::Server, |server: &super::server::Server| server.monitor("zk_packets_received"));
 
 #[cfg(test)]
 mod tests {

@@ -2,14 +2,10 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod drills;
 mod fenced;
-mod postgres_drills;
-mod postgres_scenes;
-mod redis_drills;
 mod redis_experiments;
-mod redis_scenes;
+mod scenes;
 mod writers;
-mod zookeeper_drills;
 mod zookeeper_edges;
 mod zookeeper_limits;
-mod zookeeper_scenes;

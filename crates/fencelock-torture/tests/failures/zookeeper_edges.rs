@@ -3,16 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::Servers;
 use fencelock::time::{Clock, SystemClock};
 use fencelock::{Client, ErrorKind};
 use fencelock_lab::Site;
 use fencelock_testbed::Way;
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
-use fencelock_torture::zookeeper::ZooKeeper;
+use fencelock_torture::table::site_name;
+use fencelock_torture::{Bed, Breakable, ZooKeeper};
 use fencelock_zookeeper::{Acl, Config, CreateMode};
 
-static ONE: Servers<Arc<Ensemble>> = Servers::new(|| ZooKeeper::start(1));
+fn site(name: &str, clients: usize, settings: Settings) -> (Arc<ZooKeeper>, Breakable) {
+    let servers = Arc::new(ZooKeeper::of(Ensemble::start(settings).unwrap(), None));
+    let bed: Arc<dyn Bed> = Arc::clone(&servers) as Arc<dyn Bed>;
+    (servers, Breakable::new(&bed, name, clients).unwrap())
+}
 
 fn block_on<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test)
@@ -20,8 +24,8 @@ fn block_on<T>(test: impl Future<Output = T>) -> T {
 
 #[test]
 fn a_counter_near_its_end_is_refused_and_nothing_stays_behind() {
-    let ensemble = Arc::new(Ensemble::start(Settings::default().with("digest.enabled", false)).unwrap());
-    let site = ZooKeeper::site(&ensemble, "/locks", 1).unwrap();
+    let (servers, site) = site("locks", 1, Settings::default().with("digest.enabled", false));
+    let ensemble = servers.ensemble();
     block_on(async {
         let client = Client::connect(&site.url(0)).await.unwrap();
         let mutex = client.mutex("job").unwrap();
@@ -45,15 +49,15 @@ fn a_counter_near_its_end_is_refused_and_nothing_stays_behind() {
 
 #[test]
 fn children_of_more_than_a_mebibyte_are_an_error_that_names_the_limit() {
-    let servers = ONE.take();
-    let site = servers.site(1);
+    let name = site_name();
+    let (servers, site) = site(&name, 1, Settings::default().heap(512));
     block_on(async {
         let client = Client::connect(&site.url(0)).await.unwrap();
         let mutex = client.mutex("job").unwrap();
         mutex.acquire().await.unwrap().release().await.unwrap();
-        let raw = Config::new(&servers.bed().connect_string()).unwrap().session_timeout(Duration::from_secs(60));
+        let raw = Config::new(&servers.ensemble().connect_string()).unwrap().session_timeout(Duration::from_secs(60));
         let (raw, _events) = fencelock_zookeeper::Client::connect(raw).await.unwrap();
-        let parent = format!("{}/job", site.parent());
+        let parent = format!("/{name}/job");
         for batch in 0..22 {
             let stranger = |number: usize| {
                 let path = format!("{parent}/{:0>500}", batch * 100 + number);
@@ -80,8 +84,8 @@ fn children_of_more_than_a_mebibyte_are_an_error_that_names_the_limit() {
 fn a_client_of_a_frozen_follower_is_told_before_a_rival_is_granted() {
     // A follower that is out of touch for less than 8 s goes on serving, and sessions end after 3 s.
     let settings = Settings { sync_limit: 16, ..Settings::ensemble() };
-    let ensemble = Arc::new(Ensemble::start(settings.with("forceSync", "no")).unwrap());
-    let site = ZooKeeper::site(&ensemble, "/locks", 2).unwrap();
+    let (servers, site) = site("locks", 2, settings.with("forceSync", "no"));
+    let ensemble = servers.ensemble();
     for round in 0..4 {
         let (leader, follower) = (ensemble.leader(), ensemble.followers()[round % 2]);
         block_on(async {

@@ -1,32 +1,23 @@
-//! A hundred workers contend for locks on ZooKeeper while what has a limit reaches it.
+//! A thousand waiters of one process wait for the lock that a hundred workers contend for on ZooKeeper.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::common::{Servers, drill, drill_with};
+use crate::common::{Directory, topology};
 use fencelock_lab::history::Answer;
 use fencelock_lab::{Drill, Outage, Strategy};
-use fencelock_testbed::zookeeper::Ensemble;
-use fencelock_torture::zookeeper::ZooKeeper;
-
-static ONE: Servers<Arc<Ensemble>> = Servers::new(|| ZooKeeper::start(1));
-
-#[test]
-fn numbers_that_end_grant_nothing_twice_and_whoever_comes_later_is_refused() {
-    drill(&ONE, Strategy::Long(Outage::NumbersEnd), 2);
-}
-
-#[test]
-fn queues_that_do_not_fit_into_an_answer_grant_nothing_twice() {
-    drill(&ONE, Strategy::Long(Outage::QueuesOverflow), 2);
-}
+use fencelock_torture::Breakable;
+use fencelock_torture::table::site_name;
 
 #[test]
 fn a_thousand_waiters_are_one_queue_with_a_hundred_workers_through_resets_of_all_connections() {
     const CROWD: usize = 1_000;
-    let servers = ONE.take();
-    let strategy = Strategy::Brief(Outage::ConnectionsReset);
-    let drill = |drill| Drill { crowd: CROWD, locks: 1, strikes: 2, ..drill };
-    let verdict = drill_with(Arc::new(servers.site(6)), strategy, drill);
+    let bed = (topology("zookeeper").start)().unwrap();
+    let (site, seed) = (Breakable::new(&bed, &site_name(), 6).unwrap(), fencelock_conformance::seed());
+    let (logs, worker) = (Directory::new("drill"), Path::new(env!("CARGO_BIN_EXE_fencelock-torture-worker")));
+    let drill = Drill::at(Arc::new(site), logs.path(), worker, Strategy::Brief(Outage::ConnectionsReset), seed);
+    let verdict = Drill { tasks: 25, crowd: CROWD, locks: 1, strikes: 2, ..drill }.run().unwrap();
+    assert!(verdict.is_clean() && verdict.report.writes.0 > 50, "{verdict}\nagain: FENCELOCK_SEED={seed}");
     let waited = most_at_once(verdict.history.sections.iter().filter_map(|section| match section.answer {
         // A busy machine may be out of reach of the servers for longer than an acquire tries.
         Answer::Granted { at, .. } | Answer::GaveUp { at } => Some((section.called, at)),

@@ -1,7 +1,7 @@
 //! The store `postgres:` on real servers: transactions that hold a lock, set-up and rights, servers in trouble, limits.
 //! Tests that kill servers or judge time are in `tests/deep/postgres`.
 //!
-//! Laws are in `fencelock-conformance`; drills are played by `failures::postgres_drills` of `fencelock-torture`.
+//! Laws are in `fencelock-conformance`; drills are played by `failures::drills` of `fencelock-torture`.
 
 mod advisory;
 mod batch;

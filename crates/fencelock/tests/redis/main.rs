@@ -2,7 +2,7 @@
 //! that jump, servers that end and short ttls: `tests/deep/redis/`.
 //!
 //! Faults of Redisson's locks, by the numbers of its issues, and the tests that would find them here. Scenes are in
-//! `fencelock-conformance` and played by `failures::redis_scenes` of `fencelock-torture`; laws are in `fencelock-conformance`; tests of
+//! `fencelock-conformance` and played by `failures::scenes` of `fencelock-torture`; laws are in `fencelock-conformance`; tests of
 //! the scripts alone are in `stores/redis/fair/scripts/tests`, and stand last.
 //!
 //! | issue | fault | here | |---|---|---|

@@ -1,54 +1,52 @@
-//! `fencelock verify`: several processes take locks of a store for some time, are hurt meanwhile, and everything that a lock promises
-//! is counted.
+//! `fencelock verify`: several processes take locks of a store for some time, are hurt meanwhile, and the judge of the lab counts what was
+//! broken of all that a lock promises.
 
-mod crew;
 mod report;
-mod worker;
 
-use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use fencelock::capability::{Capability, Liveness};
-use fencelock::inspect::Page;
-use fencelock::{Client, Name};
-use fencelock_lab::{Count, Register};
+use fencelock::Client;
+use fencelock::capability::Liveness;
+use fencelock_lab::{Drill, Strategy, Unbreakable, worker_main};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use self::crew::{Crew, Toll};
 use self::report::Report;
-pub(crate) use self::worker::VerifyWorker;
 use super::{StoreArguments, connect, farewell};
 use crate::arguments;
-use crate::output::{Failure, Outcome};
+use crate::die_with_parent::ourselves;
+use crate::output::{Failure, Outcome, code, say};
 use crate::progress::Progress;
 use crate::settings::Chosen;
-use crate::show::print_judged;
+use crate::show::{print, print_judged};
 
 /// How long an acquire, the end of a worker, or the remains of a dead one may take beyond what the store's times explain.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long workers work until their logs are judged and removed: memory and disk have a limit, however long it all lasts.
+const PORTION: Duration = Duration::from_secs(60);
 
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Verify that a store keeps its promises here: several processes, several locks, and counts.
 ///
-/// Takes locks under names of its own in the store that the URL names, as programs would. Each lock protects a register in a file of
-/// this host, which checks on every entry and every write that no other holder's guard says it is valid, that tokens rise, and that
-/// a late write is refused by its token. The order of grants is checked where the store keeps one. At the end nothing may wait or be left.
+/// Takes locks under names of its own in the store that the URL names, as programs would. Each process logs its sections in a file of this
+/// host. A judge reads the logs every minute, and checks that no two holders believed in a lock at once, that tokens rise, that grants come
+/// in order where the store keeps one, and that a resource refused each late write by its token. At the end nothing may wait or be left.
 ///
-/// With --faults, workers are stopped (SIGSTOP) and continued, for longer than the ttl too, and killed. A holder that is
-/// stopped past its ttl overlaps with the next one, as with every lock that expires: it is counted as overtaken, and its late writes as
-/// refused. That is no failure. Two guards that say they are valid at a time are one, and a late write that its token does not give away.
+/// With --faults, workers are stopped (SIGSTOP) and continued, for longer than the ttl too, and killed. A late write of a holder that was
+/// stopped past its ttl is counted as refused, which is no failure.
 ///
 /// Of each promise it says how often it was broken, of how many times. Where that is 0 of n, at 95 % it happens in fewer than
 /// 3/n of all. Servers and networks are not hurt: do that meanwhile, by hand.
 ///
 /// Exits with 0 when no promise was broken, else with 1. Ctrl-C ends it early, with what was counted.
 ///
-/// With --json: an object with `store`, `seconds`, `processes`, `names`, `kills`, `pauses`, `long_pauses` (beyond the ttl), `sections`,
-/// `lost` (guards that said so), `failed` (requests), `overtaken`, `late_writes` (`refused`, `alone`: nobody had entered meanwhile, `unfenced`: the
-/// store has no tokens), `longest_takeover_seconds` (from the kill of a holder, or the end of its validity, to the next), `checks`, `examples` (of what went wrong) and `ok`. A check has `promise`, `broken`, `of` and `fewer_than` (3/n; null when it
-/// was broken, or never tried).
+/// With --report: a line of JSON as `cargo xtask ledger` writes it, whose `--sum` adds up the lines of many runs. With --json: the same
+/// with `processes`, `names`, `checks`, `examples` (of what went wrong) and `ok`. A check has `promise`, `broken`, `of` and `fewer_than`
+/// (3/n; null when it was broken, or never tried).
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
     /// The store, in the place of --store.
@@ -60,7 +58,7 @@ pub(crate) struct Verify {
     /// Stop, continue and kill workers.
     #[arg(long)]
     faults: bool,
-    /// How many processes want the locks, each with a session of its own.
+    /// How many processes want the locks, each with two sessions.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=256))]
     processes: u32,
     /// How many locks there are. Each process wants all of them.
@@ -69,108 +67,95 @@ pub(crate) struct Verify {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Print a table of one row in Markdown, with 3/n for each promise that was never broken.
+    /// Print a row of the ledger.
     #[arg(long, conflicts_with = "json")]
     report: bool,
+}
+
+/// Not for people: `verify` starts these.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyWorker {
+    #[arg(value_name = "ORDERS")]
+    _orders: String,
+}
+
+impl VerifyWorker {
+    pub(in crate::commands) fn run(&self) -> Outcome<u8> {
+        // A worker has a runtime of its own.
+        let worked = std::thread::spawn(worker_main).join();
+        Ok(u8::from(!worked.is_ok_and(|worked| worked == std::process::ExitCode::SUCCESS)))
+    }
 }
 
 impl Verify {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
         let chosen = store.or_named(self.url.as_ref()).choose(false, &[])?;
         let mut asked = asked()?;
-        // A connection made here reports a wrong URL once, and looks at what is left in the end.
+        // A connection made here reports a wrong URL once.
         let client = connect(Client::builder(), &chosen, false).await?;
         let verified = self.verify(&chosen, &client, &mut asked).await;
         farewell(&client, verified.is_err()).await;
         let report = verified?;
-        match self.report {
-            true => print_judged(&report.row(), false, report.fault()),
-            false => print_judged(&report, self.json, report.fault()),
+        if !self.report {
+            return print_judged(&report, self.json, report.fault());
         }
+        print(&format!("{}\n", serde_json::to_string(report.row()).map_err(std::io::Error::from)?))?;
+        report.fault().iter().for_each(say);
+        Ok(u8::from(report.fault().is_some()))
     }
 
     async fn verify(&self, chosen: &Chosen, client: &Client, asked: &mut [Signal; 3]) -> Outcome<Report> {
-        let directory = tempfile::Builder::new().prefix("fencelock-verify-").tempdir()?;
-        let prefix = format!("fencelock-verify-{}-{:08x}", std::process::id(), fastrand::u32(..));
-        let registers: io::Result<Vec<_>> =
-            (0..self.names).map(|name| Register::open(directory.path(), &name.to_string())).collect();
-        let registers = registers?;
-        let (capability, ttl) = (client.capability(), client.timing().ttl);
-        let limit = self.limit(&capability, ttl);
-        let mut crew = Crew::new(chosen, directory.path(), &prefix, self.names, limit);
-        for _ in 0..self.processes {
-            crew.start()?;
-        }
-        crew.begin()?;
-        let past = (!matches!(capability.liveness, Liveness::Process | Liveness::Memory))
-            .then(|| ttl.mul_f64(1.25) + capability.detection_slack);
-        let started = Instant::now();
-        let toll = self.hurt(&mut crew, &registers, past, asked).await?;
-        let seconds = (started.elapsed().as_secs_f64() * 10.0).round() / 10.0;
-        let unfinished = crew.end(limit + PATIENCE).await?;
-        let left = self.left(client, &prefix, ttl + capability.detection_slack + PATIENCE).await?;
-        let counts = |what: Count| -> io::Result<u64> { registers.iter().map(|register| register.counted(what)).sum() };
-        let takeovers: io::Result<Vec<_>> = registers.iter().map(Register::longest_takeover).collect();
-        let longest_takeover = takeovers?.into_iter().max().unwrap_or_default();
-        let examples = std::fs::read_to_string(directory.path().join("faults")).unwrap_or_default();
-        let end = report::End { unfinished, left, longest_takeover, examples };
-        let run = report::Run { store: chosen.name(), seconds, processes: self.processes, names: self.names, toll };
-        Ok(Report::new(run, &capability, counts, end)?)
-    }
-
-    /// How long an acquire may take: all contenders ahead may be hurt while they hold.
-    fn limit(&self, capability: &Capability, ttl: Duration) -> Duration {
-        let one = (ttl + capability.detection_slack) * 2;
-        PATIENCE + if self.faults { one * self.processes } else { one }
-    }
-
-    /// Watches the crew until the time has passed, and hurts it where that is wanted. `past` is how long a session's holder is stopped
-    /// for its lock to expire.
-    async fn hurt(
-        &self,
-        crew: &mut Crew<'_>,
-        registers: &[Register],
-        past: Option<Duration>,
-        asked: &mut [Signal; 3],
-    ) -> Outcome<Toll> {
-        let (progress, started) = (Progress::new(), Instant::now());
-        let mut rest = Duration::ZERO;
+        let (progress, until) = (Progress::new(), Instant::now() + self.duration);
+        let mut report = Report::new(&chosen.name(), self.processes, self.names);
         loop {
-            let left = self.duration.saturating_sub(started.elapsed());
-            if left.is_zero() || is_over(asked, rest.max(LOOK).min(left)).await {
-                return Ok(crew.toll);
+            let left = until.saturating_duration_since(Instant::now());
+            let portion = left.min(PORTION.max(client.timing().ttl * 4));
+            let directory = tempfile::Builder::new().prefix("fencelock-verify-").tempdir()?;
+            let drill = self.drill(chosen, client, directory.path())?;
+            let stop = Arc::clone(&drill.stop);
+            let mut running = tokio::task::spawn_blocking(move || drill.run());
+            let (started, mut is_ended) = (Instant::now(), false);
+            while !is_ended && started.elapsed() < portion && !running.is_finished() {
+                is_ended = is_over(asked, LOOK.min(portion)).await;
+                let over =
+                    1.0 - until.saturating_duration_since(Instant::now()).as_secs_f64() / self.duration.as_secs_f64();
+                progress.show(over, &format!("{} sections", report.sections()));
             }
-            crew.look_for_the_dead()?;
-            if self.faults {
-                crew.hurt_somebody(registers, past, left).await?;
-                rest = Duration::from_millis(fastrand::u64(100..500));
+            stop.store(true, Ordering::Relaxed);
+            let judged = (&mut running).await.map_err(|error| Failure::new(code::SOFTWARE, error.to_string()))?;
+            report.add(&judged?, started.elapsed());
+            if is_ended || report.fault().is_some() || Instant::now() >= until {
+                return Ok(report);
             }
-            let sections: io::Result<u64> = registers.iter().map(|register| register.counted(Count::Sections)).sum();
-            let Toll { kills, pauses, .. } = crew.toll;
-            let over = started.elapsed().as_secs_f64() / self.duration.as_secs_f64();
-            progress.show(over, &format!("{} sections, {kills} killed, {pauses} stopped", sections?));
         }
     }
 
-    /// How many contenders are there once all workers are gone, and the sessions of killed ones should have ended.
-    async fn left(&self, client: &Client, prefix: &str, patience: Duration) -> Outcome<u64> {
-        let until = Instant::now() + patience;
-        loop {
-            let mut left = 0;
-            for number in 0..self.names {
-                left += client.queue_page(name_of(prefix, number)?, Page { skip: 0, limit: 1 }).await?.queued;
-            }
-            if left == 0 || Instant::now() > until {
-                return Ok(left as u64);
-            }
-            tokio::time::sleep(LOOK).await;
-        }
+    fn drill(&self, chosen: &Chosen, client: &Client, directory: &std::path::Path) -> Outcome<Drill> {
+        let capability = client.capability();
+        let ends_with_process = matches!(capability.liveness, Liveness::Process | Liveness::Memory);
+        let (ttl, slack) = (client.timing().ttl, capability.detection_slack);
+        let site = Unbreakable {
+            url: chosen.inherited(false),
+            ttl: if ends_with_process { Duration::ZERO } else { ttl + slack },
+        };
+        // All contenders ahead may be hurt while they hold.
+        let one = (ttl + slack) * 2;
+        let program = ourselves("verify-worker")?;
+        let strategy = if self.faults { Strategy::Storm } else { Strategy::Calm };
+        let drill = Drill::at(Arc::new(site), directory, program.get_program().as_ref(), strategy, fastrand::u64(..));
+        Ok(Drill {
+            arguments: program.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+            // Without a slash: on ZooKeeper its last part would be a node in the queue of a lock above.
+            prefix: format!("fencelock-verify-{}-{:08x}-", std::process::id(), fastrand::u32(..)),
+            is_patient: true,
+            processes: self.processes as usize,
+            locks: self.names as usize,
+            strikes: usize::MAX,
+            grants_after: 1,
+            patience: PATIENCE + if self.faults { one * self.processes } else { one },
+            ..drill
+        })
     }
-}
-
-/// The name of the lock with this number. Without a slash: on ZooKeeper its last part would be a node in the queue of a lock above.
-fn name_of(prefix: &str, number: u32) -> fencelock::Result<Name> {
-    Name::new(format!("{prefix}-n{number}"))
 }
 
 /// Signals that ask for the end; and SIGCHLD, whose handler keeps the kernel from reaping workers where our parent ignores it.
