@@ -11,7 +11,7 @@ pub(crate) enum Contestant {
     Floor,
     /// The bare requests of a lock on ZooKeeper, on our client: create and delete; notified of a deletion, a waiter is next.
     ZkFloor,
-    /// The same with a list, concurrent with the create and after the deletion.
+    /// As [`Contestant::ZkFloor`], with a list concurrent with the create and another after the deletion.
     ZkFloorListed,
     /// The bare scripts of a lock on Redis, on our connection: a release grants the lock to the next waiter and notifies it.
     RedisFloor,
@@ -24,7 +24,8 @@ pub(crate) enum Contestant {
     SqlFloor,
     /// fencelock with `Io::CurrentRuntime`.
     Current,
-    /// As [`Contestant::Current`], in the layout of redis-py, redsync and `rslock`: no queue, the same session hands on.
+    /// As [`Contestant::Current`], in the layout of redis-py, redsync and `rslock`: no queue; a session hands the lock
+    /// on within itself.
     CurrentPlain,
     /// As [`Contestant::Current`], in the layout of Redisson's `RLock`.
     CurrentRedisson,

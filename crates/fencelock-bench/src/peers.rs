@@ -9,7 +9,7 @@ use fencelock_interop::{Built, Foreign, Purpose};
 use crate::contestant::Contestant;
 use crate::what::Store;
 
-/// The same as for fencelock's own workers.
+/// The session timeout of fencelock's own workers.
 const SESSION_TIMEOUT_MS: &str = "60000";
 
 /// The programs, built.

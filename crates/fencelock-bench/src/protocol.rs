@@ -24,7 +24,7 @@ pub(crate) enum Order {
     Go,
     /// From `start` to `end`, let `waiters` (numbered from `first`) take and release the lock as often as they can.
     Contend { waiters: u64, first: u64, start: u64, end: u64 },
-    /// The same, each of them with a name of its own.
+    /// As `Contend`, each waiter with a name of its own.
     Spread { waiters: u64, first: u64, start: u64, end: u64 },
     /// Hold `count` locks of different names, which so many tasks take.
     Hold { count: u64, tasks: u64 },

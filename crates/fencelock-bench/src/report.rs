@@ -67,7 +67,7 @@ pub(crate) fn write(name: &str, section: &str) -> Result<()> {
     write_to(Path::new(DOCUMENT), name, section)
 }
 
-/// The same of another document.
+/// Replaces the section `name` of another document.
 pub(crate) fn write_to(path: &Path, name: &str, section: &str) -> Result<()> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     std::fs::write(path, replaced(&text, name, section)?).with_context(|| path.display().to_string())

@@ -195,7 +195,7 @@ impl Run {
         Crew::on(&self.bench, contestant, processes, &self.site.target(&servers, number), placement)
     }
 
-    /// The same where a server keeps to no core, and workers neither.
+    /// As [`Self::crew`], where neither a server nor its workers keep to a core.
     pub(crate) fn crowd(&self, contestant: Contestant, processes: u64, network: Network) -> Result<Crew> {
         let placement = if self.bench.store.has_server() { Placement::Free } else { Placement::Dealt };
         self.crew(contestant, processes, network, placement)

@@ -59,7 +59,7 @@ pub(crate) fn in_order(sections: &[Section]) -> f64 {
     kept as f64 / pairs as f64
 }
 
-/// How often the one served least and the one served most had the lock, of `waiters`.
+/// How often the least served and the most served of `waiters` contenders had the lock.
 pub(crate) fn least_and_most(sections: &[Section], waiters: u64) -> (u64, u64) {
     let mut served = vec![0u64; usize::try_from(waiters).unwrap_or(usize::MAX)];
     for section in sections {

@@ -13,18 +13,18 @@ use fencelock::{Error, ErrorKind};
 
 use crate::terminal::undisturbed;
 
-/// How many lines wait for a stderr that takes none, before the next is left out.
+/// The most lines that wait while stderr accepts none; further lines are dropped.
 const UNWRITTEN: usize = 64;
 
-/// How long a stderr that takes no lines is waited for at the end.
+/// How long the command waits at its end for a stderr that accepts no lines.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Where lines go to be written, once nothing may wait for them.
+/// The queue of the thread that writes lines; in use once no caller may wait for stderr.
 static WRITER: OnceLock<SyncSender<Written>> = OnceLock::new();
 
 enum Written {
     Line(String),
-    /// Everything before it is written when this is answered.
+    /// Answered once every earlier line is written.
     Done(SyncSender<()>),
 }
 
@@ -139,12 +139,12 @@ pub(crate) fn rounded(duration: Duration) -> Duration {
     duration - Duration::from_nanos((duration.subsec_nanos() % 1_000_000).into())
 }
 
-/// Says `message` on stderr. A stderr that cannot be written to is nobody's failure.
+/// Says `message` on stderr. A stderr that cannot be written to is no failure.
 pub(crate) fn say(message: impl fmt::Display) {
     write(&harmless(&redacted(&message.to_string()), false));
 }
 
-/// The same with the line breaks that are in it: for texts of our own that have several lines.
+/// As [`say`], and keeps line breaks: for texts of our own that have several lines.
 pub(crate) fn say_lines(message: &str) {
     write(&harmless(&redacted(message), true));
 }

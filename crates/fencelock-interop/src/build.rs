@@ -107,7 +107,7 @@ impl Built {
         Ok(built)
     }
 
-    /// The same for the measured clients of Redis.
+    /// Builds the drivers of the measured clients of Redis.
     ///
     /// # Errors
     /// As those of [`Self::for_zookeeper`].
@@ -120,7 +120,7 @@ impl Built {
         Ok(built)
     }
 
-    /// The same for all that lock on Redis.
+    /// Builds the drivers of all clients that lock on Redis.
     ///
     /// # Errors
     /// As those of [`Self::for_zookeeper`].
@@ -130,7 +130,7 @@ impl Built {
         Ok(built)
     }
 
-    /// The same for all that lock in databases.
+    /// Builds the drivers of all clients that lock in databases.
     ///
     /// # Errors
     /// As those of [`Self::for_zookeeper`].

@@ -73,7 +73,7 @@ pub(crate) enum Nodes {
     Beside,
     /// On Redis: the key of a string is the name, with this before it.
     String(&'static str),
-    /// The same on each of several masters of Redis.
+    /// That key on each of several masters of Redis.
     Masters(&'static str),
 }
 

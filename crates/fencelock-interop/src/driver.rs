@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use fencelock_lab::Process;
 use fencelock_testbed::process;
 
-/// How long a driver may take to start, and for an order that nothing is in the way of.
+/// How long a driver may take to start, or to do an order that has to wait for nothing.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The answer of a driver to an order.

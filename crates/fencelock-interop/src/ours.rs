@@ -115,11 +115,11 @@ impl Ours {
         }
     }
 
-    /// Nothing when time ran out. Without a time, however long it takes.
+    /// Returns `None` when `wait_ms` has passed; waits without limit if it is `None`.
     fn acquire(&mut self, lock: Lock<'_>, wait_ms: Option<u64>) -> Result<Option<Held>> {
         let Some((first, second)) = lock.0.split_once('+') else { return self.acquire_one(lock, wait_ms) };
         let (_, parent, name) = lock;
-        // All in one order, or two could wait for each other.
+        // The order is the same for all, or two drivers could wait for each other.
         let Some(held) = self.acquire_one((first, parent, name), wait_ms)? else { return Ok(None) };
         if let Some(other) = self.acquire_one((second, parent, name), wait_ms)? {
             return Ok(Some(Held::Both(Box::new((held, other)))));
@@ -139,7 +139,7 @@ impl Ours {
         }
     }
 
-    /// How many contend, and how many nodes are there that do not.
+    /// The number of contenders, and of nodes that are none.
     fn queue(&mut self, (recipe, parent, name): Lock<'_>) -> Result<String> {
         let client = self.client(parts(recipe).0, parent)?;
         let queue = self.runtime.block_on(client.queue(&Name::new(name)?))?;

@@ -13,7 +13,7 @@ use crate::driver::{Answer, Driver, value};
 use crate::pair::in_time;
 use crate::pool::Pool;
 
-/// Of every client. With a much shorter one, a busy machine would end sessions in use.
+/// The session timeout of every client. With a much shorter one, a busy machine would end sessions in use.
 pub(crate) const SESSION: Duration = Duration::from_secs(6);
 
 /// How often the lock goes from the holder to the waiter.
@@ -28,7 +28,7 @@ pub(crate) const SILENCE: Duration = Duration::from_millis(250);
 /// How long a waiter waits before it gives up.
 pub(crate) const A_WHILE: Duration = Duration::from_millis(200);
 
-/// For everything that takes milliseconds on a machine at rest.
+/// The limit of every step that takes milliseconds on a machine at rest.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A notified waiter has the lock within milliseconds, a polling one after half its period. Generous, since several
@@ -204,8 +204,8 @@ impl Game<'_> {
         Ok(counted)
     }
 
-    /// Of two waiters the first one is killed; the holder lets go while the dead one's node is still there, or, in every
-    /// other cell, once it is gone.
+    /// The first of two waiters is killed. The holder releases the lock while the dead waiter's node is still there, or,
+    /// in every other cell, once the node is gone.
     fn middle(&mut self) -> Result<()> {
         let Some(Twins { holder: mut last, contender: mut middle }) = self.twins.take() else { return Ok(()) };
         let lock = self.fresh();

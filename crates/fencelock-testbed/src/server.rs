@@ -95,7 +95,7 @@ pub struct Kind {
     pub scheme: &'static str,
     /// The schemes of other ways to such a server, over TLS or a socket file. Tests that go them start servers of their own.
     pub other_schemes: &'static [&'static str],
-    /// The environment variable that names a server which is running already, as `host:port`; set up as the default one is.
+    /// The environment variable that names a running server with the default set-up, as `host:port`.
     pub variable: &'static str,
     /// The package to install.
     pub package: Package,

@@ -78,17 +78,17 @@ pub(crate) trait Site {
     /// The messages of the server so far.
     fn traffic(&self) -> Result<Traffic>;
 
-    /// How many watches are set; none where there is no such thing.
+    /// How many watches are set; none on a server without watches.
     fn watches(&self) -> Result<u64> {
         Ok(0)
     }
 
-    /// Waits until so many watches are set, where there is such a thing.
+    /// Waits until `count` watches are set, on a server with watches.
     fn has_watches(&self, _count: u64) -> Result<()> {
         Ok(())
     }
 
-    /// How many sessions watch nodes that are theirs, counted by node: the deletion of each of these tells its owner.
+    /// How many nodes their own sessions watch: the deletion of each notifies its owner.
     fn own_watches(&self) -> Result<usize> {
         Ok(0)
     }

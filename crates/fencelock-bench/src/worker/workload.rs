@@ -238,7 +238,7 @@ pub(super) async fn contend<L: Take>(lock: L, who: u64, start: u64, end: u64) ->
     }
 }
 
-/// The same without contention. The first time counts, however late: on a busy machine no task may have the lock in time.
+/// Sections without contention. The first one counts, however late: on a busy machine no task may have the lock in time.
 async fn alone<L: Lock>(lock: L, who: u64, start: u64, end: u64) -> Result<Vec<Section>> {
     tokio::time::sleep(Duration::from_nanos(start.saturating_sub(now()))).await;
     let mut sections = Vec::new();

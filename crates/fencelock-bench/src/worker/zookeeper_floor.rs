@@ -12,9 +12,9 @@ use super::ours::TTL;
 use super::workload::{Lock, Take};
 use crate::crew::servers_and_parent;
 
-/// As the store names its nodes; the same for all, which is shorter to find.
+/// A name as the store gives its nodes, the same for all contenders: the search is shorter.
 const NODE: &str = "_c_a0000000-0000-0005-0123-456789abcdef-lock-";
-/// As much as the store says of an owner.
+/// As many bytes as the store writes about an owner.
 const NOTE: &[u8] = br#"{"fencelock":1,"client":"0123456789abcdef","host":"bench","pid":12345,"claim":"mutex"}"#;
 
 #[derive(Clone)]
@@ -58,7 +58,7 @@ impl Floor {
         let path = format!("{}/{NODE}{number:010}", self.queue);
         match self.client.get_data_watched(&path).await {
             Ok((_, _, mut watch)) => drop(watch.fired().await),
-            // Nothing had to be waited for.
+            // The node was gone already.
             Err(fault) if fault.kind() == ErrorKind::NoNode => return Ok(()),
             Err(fault) => return Err(fault.into()),
         }

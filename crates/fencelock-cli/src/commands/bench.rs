@@ -31,7 +31,7 @@ use crate::show::print_judged;
 /// two sections overlap, or a token does not rise.
 ///
 /// Hand-over is the time from just before a release is called to the instant the next waiter has the lock; a wait is
-/// the time from the call to the grant. Overtakes count sections that were granted before one that asked earlier;
+/// the time from the call to the grant. An overtake is a section that was granted before a section that asked earlier;
 /// requests that were under way at the same time may swap.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {

@@ -166,12 +166,12 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
 }
 
 impl StoreArguments {
-    /// The same, with the store that a verb was given as an argument of its own.
+    /// These arguments, with the store that a verb was given as an argument of its own.
     fn or_named(&self, url: Option<&String>) -> Self {
         Self { store: url.or(self.store.as_ref()).cloned(), ..self.clone() }
     }
 
-    /// The same without the default store, which each host has for itself.
+    /// These arguments without the default store, which each host has for itself.
     fn named(&self) -> Self {
         Self { require_store: true, ..self.clone() }
     }
@@ -314,7 +314,8 @@ async fn connect(builder: ClientBuilder, chosen: &Chosen, inherit: bool) -> Outc
 /// How long the end of a session may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How long it may take after a failure, or where a renewal is overdue: the store may be out of reach.
+/// How long the end of a session may take after a failure, or where a renewal is overdue: the store may be out of
+/// reach.
 const BRIEF_FAREWELL: Duration = Duration::from_millis(500);
 
 /// Ends the client's session. Its remains go by themselves when the store does not answer.

@@ -16,7 +16,8 @@ use crate::times;
 
 /// How long a report of a run's end may take once we are asked to end.
 const BRIEF: Duration = Duration::from_millis(300);
-/// How long after its command fencelock receives a signal that both are sent; after a success, which is common, for how long it looks.
+/// How long fencelock waits, after its command has ended, for a signal that was sent to both. After a success, which is common, the
+/// wait is `TOLD_AT_ONCE`.
 const TOLD_TOO: Duration = Duration::from_millis(100);
 const TOLD_AT_ONCE: Duration = Duration::from_millis(10);
 

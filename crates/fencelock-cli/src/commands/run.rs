@@ -261,8 +261,8 @@ impl Run {
         ended
     }
 
-    /// How long the store may be out of reach at the start, when `waited` of --wait has passed. An outage later on is the library's
-    /// to wait for, as long as here.
+    /// How long the store may be out of reach at the start, when `waited` of --wait has passed. The library waits for a later
+    /// outage, for the same time.
     fn connect_limit(&self, waited: Duration) -> Duration {
         let otherwise = if self.waiting.at_once { Duration::ZERO } else { Retry::default().give_up_after };
         self.connect_wait.or(self.waiting.wait.map(|wait| wait.saturating_sub(waited))).unwrap_or(otherwise)
@@ -505,7 +505,7 @@ impl Run {
     ) -> Outcome<Ending> {
         let variables = self.variables(homes, &guard, run.as_deref())?;
         let limits = Limits::new(self.task.grace, self.grace_after_loss, self.max_hold, several::timing_of(homes));
-        // Where the lock does not live on with the command, the command must not live on without fencelock.
+        // A command that does not keep its lock alive must end with fencelock.
         let lives_on = |home: &Home| home.client.capability().liveness == Liveness::Process;
         let bound = self.close || !homes.iter().all(lives_on);
         let certain_until = certain_until(&guard);
@@ -528,7 +528,7 @@ impl Run {
                 Ok(Err(failure)) => Err(failure),
                 Err(_) => Ok(Ending::Code(code::LOST)),
             };
-        // Where a command was stopped because its lock is lost or about to be, a store that says nothing is not waited for.
+        // Where a command was stopped because its lock is lost or about to be, fencelock does not wait for a silent store.
         let is_useless = matches!(ended, Ok(Ending::Code(code::LOST))) && limits.are_reached_by(&guard);
         told.stopped = is_useless || told.has_told();
         let limit = if is_useless { BRIEF_RELEASE } else { Duration::MAX };

@@ -96,7 +96,7 @@ pub(super) struct Supervised<'a> {
     stopping: Option<Stopping>,
     /// Until when the lock was certain when it was last looked at.
     certain_until: Moment,
-    /// How often the command is still looked at after it got the terminal.
+    /// How many more checks of the command follow after it got the terminal.
     nudges: u32,
     reported_stop: bool,
 }

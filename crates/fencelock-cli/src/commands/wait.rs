@@ -12,8 +12,9 @@ use crate::nested::{Around, Mode};
 use crate::output::{Failure, Outcome, code};
 use crate::settings::Chosen;
 
-/// How often it looks: first, and at most.
+/// The first pause between two looks.
 const LOOK: Duration = Duration::from_millis(50);
+/// The longest pause between two looks.
 const LOOK_LATER: Duration = Duration::from_secs(1);
 
 /// Wait until a lock is free.

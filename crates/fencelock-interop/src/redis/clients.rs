@@ -45,7 +45,7 @@ pub(crate) static BOTH: Client = at(
     "layout=plain&prefix={parent}:+layout=fair&prefix=fencelock:{parent}",
 );
 
-/// The same key at several masters.
+/// The name as the key, at several masters.
 const AT_ALL: Nodes = Nodes::Masters("");
 
 /// Masters that were started a moment ago have nothing to forget.

@@ -15,7 +15,7 @@ use crate::pair::{PARENT, Pair, TURNS, acquire, in_time, lock as words};
 use crate::play::{A_WHILE, PATIENCE, Played, give_back};
 use crate::pool::Pool;
 
-/// Of every lock. With a much shorter one, a busy machine would end locks in use.
+/// The ttl of every lock. With a much shorter ttl, a busy machine would end locks in use.
 pub(crate) const TTL: Duration = Duration::from_secs(12);
 
 /// A further option of fencelock: patience with a server on a busy machine.
@@ -24,10 +24,10 @@ pub(crate) const OPTIONS: &str = "request_deadline_ms=5000";
 /// All clients poll, every 0.3 s at the latest. Generous, since several cells are played at a time.
 const WAKE_BOUND: Duration = Duration::from_secs(2);
 
-/// The same where one of three masters does not answer, which some ask for as long as half a second at each step.
+/// The bound where one of three masters is silent: some clients wait half a second for it at each step.
 const WAKE_BOUND_AT_TWO: Duration = Duration::from_secs(8);
 
-/// How long a client tries there before it gives up: for longer than it waits for the answer of that master.
+/// How long a client tries there before it gives up: longer than its wait for the silent master.
 const A_WHILE_AT_TWO: Duration = Duration::from_secs(3);
 
 /// How much later than the end of its key the lock of a killed holder may be granted to the other.
@@ -298,7 +298,7 @@ impl Game<'_> {
         self.servers.iter().map(ask).collect()
     }
 
-    /// How long the key of a killed holder lives: on so many servers that those without it are no quorum.
+    /// How long the key of a killed holder lives on so many servers that the others are no quorum.
     fn left(&self, lock: &Lock) -> Result<Option<Duration>> {
         let Some(key) = &lock.key else { return Ok(None) };
         let lives = |reply: Reply| reply.number().and_then(|left| u64::try_from(left).ok());

@@ -12,7 +12,7 @@ use crate::pair::{Pair, TURNS, in_time, lock};
 use crate::play::{A_WHILE, Played, give_back};
 use crate::pool::Pool;
 
-/// Of every lock; others renew none. With a much shorter one, a busy machine would end locks in use.
+/// The ttl of every lock; other clients renew none. With a much shorter ttl, a busy machine would end locks in use.
 pub(crate) const TTL: Duration = Duration::from_secs(20);
 
 /// A further option of fencelock: patience with a server on a busy machine.

@@ -125,9 +125,9 @@ struct Wanted {
 #[derive(Serialize)]
 struct List<'a> {
     up: bool,
-    /// How many locks are wanted, on any page.
+    /// How many locks match the request, on all pages.
     matching: usize,
-    /// How many locks there are that are not looked at.
+    /// How many locks the store has beyond those that are read.
     left_out: usize,
     locks: Vec<&'a Row>,
 }

@@ -23,21 +23,21 @@ use crate::show::{Broken, Everybody, Shown};
 
 const MOST: usize = 10_000;
 const JOBS_EVERY: Duration = Duration::from_secs(30);
-/// How long a queue counts as looked at after it was asked for.
+/// How long after a viewer last asked for a name its records of breaks are still read.
 const WATCHED: Duration = Duration::from_secs(60);
 
 /// A view of the store; cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Seen {
     pub(crate) store: Arc<str>,
-    /// Since the store was reached first.
+    /// `None` until the store was reached for the first time.
     pub(crate) client: Option<Client>,
-    /// When it was looked at last, with or without success; `None` before the first look has ended.
+    /// The end of the last look, with or without success; `None` before the first look has ended.
     pub(crate) at: Option<SystemTime>,
-    /// The same by the store's clock, of the last look that succeeded.
+    /// The time of the last look that succeeded, by the store's clock.
     pub(crate) clock: Option<SystemTime>,
     pub(crate) took: Duration,
-    /// Since when it has answered all looks, or none.
+    /// Since when the store has answered all looks, or none.
     pub(crate) since: Option<SystemTime>,
     pub(crate) error: Option<Arc<str>>,
     pub(crate) looks: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Seen {
     pub(crate) left_out: usize,
     /// Locks that only have records of breaks, by name.
     pub(crate) broken: Arc<HashMap<String, Everybody>>,
-    /// Names with viewers, and since when they have none: records of breaks are read for them alone.
+    /// Names that viewers asked for, and when last: records of breaks are read for these alone.
     pub(crate) asked: Arc<Mutex<HashMap<Name, Instant>>>,
     pub(crate) grants: Arc<Grants>,
     pub(crate) jobs: Arc<[(Name, JobStatus)]>,
