@@ -20,10 +20,10 @@ struct Args {
     /// Decides the schedule; a new one every time by default.
     #[arg(long)]
     seed: Option<u64>,
-    /// What a Redis lock cannot promise: what happens while it is held.
+    /// An event while a Redis lock is held, and its outcome: `docs/redis-what-it-cannot-promise.md`.
     #[arg(long, value_enum, num_args = 1.., value_name = "WHAT")]
     experiment: Vec<Experiment>,
-    /// Whose locks these happen to; by default all that are possible.
+    /// The clients whose locks are tried; by default all that are possible.
     #[arg(long, value_enum, num_args = 1.., value_name = "LOCK")]
     lock: Vec<Lock>,
     /// In PostgreSQL or MariaDB: whether writers make their grant part of their transaction, or only look at it.

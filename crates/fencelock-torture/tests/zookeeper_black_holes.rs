@@ -8,7 +8,7 @@ use common::silence::{Silence, everybody_keeps_its_lock, rounds, settings};
 use fencelock_testbed::Network;
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
 
-/// One test: the thread of the library, of which a process has one, is in one network only.
+/// A single test: a process has one thread of the library, and that thread is in one network only.
 #[test]
 fn idle_holders_with_the_default_ttl_survive_a_follower_whose_host_is_cut_off() {
     let network = Arc::new(Network::start(5).unwrap());

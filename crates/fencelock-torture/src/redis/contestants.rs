@@ -34,8 +34,9 @@ pub enum Lock {
     Redisson,
     /// fencelock's Redlock over several masters, without tokens.
     Redlock,
-    /// `SET key value NX PX ttl`, kept alive and released by scripts that compare the value; without tokens. It counts its
-    /// lease from before each request, as nothing but care makes a client do. Of several masters a quorum decides.
+    /// `SET key value NX PX ttl`, kept alive and released by scripts that compare the value; without tokens. This careful
+    /// client counts its lease from before each request, which the commands do not demand. Of several masters a quorum
+    /// decides.
     ByHand,
 }
 

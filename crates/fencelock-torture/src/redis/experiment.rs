@@ -15,29 +15,33 @@ use super::contestants::{Held, TTL};
 use super::findings::Round;
 pub use super::findings::{Findings, HEAD};
 
-/// What happens while somebody holds the lock.
+/// The event while a client holds the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Experiment {
     /// The replica lags; the primary takes the lock, and is killed. The replica is promoted, and the address moves to it.
     FailoverLagging,
-    /// The same, but the holder's connections do not follow: it hears nothing more.
+    /// As [`Experiment::FailoverLagging`], but the holder's connections do not follow: the holder receives nothing
+    /// more.
     FailoverCutOff,
     /// The replica follows, and the primary is killed in the moment of its answer. The address moves.
     FailoverAtOnce,
-    /// The replica has confirmed the lock (`WAIT`). The primary is killed, and the holder hears nothing more.
+    /// The replica has confirmed the lock (`WAIT`). The primary is killed, and the holder receives nothing more.
     FailoverInStep,
-    /// The primary is paused, the replica promoted, and the primary goes on, with the holder: both are primaries, until the
-    /// old one is made a replica, two ttls after the second grant.
+    /// The primary is paused, the replica promoted, and the primary continues, with the holder: both are primaries, until
+    /// the old one is made a replica, two ttls after the second grant.
     Split,
-    /// The same, where the primary refuses writes that no replica follows (`min-replicas-to-write 1`, `max-lag 1`).
+    /// As [`Experiment::Split`], where the primary refuses writes that no replica follows (`min-replicas-to-write 1`,
+    /// `max-lag 1`).
     SplitGuarded,
     /// The server is killed and started again, without persistence.
     RestartEmpty,
-    /// The same, while the holder's connections carry nothing: it hears of it too late.
+    /// As [`Experiment::RestartEmpty`], while the holder's connections carry nothing: the holder notices the restart
+    /// too late.
     RestartCutOff,
-    /// The same with a snapshot from before the lock was taken.
+    /// As [`Experiment::RestartEmpty`], with a snapshot from before the lock was taken.
     RestartSnapshot,
-    /// The same with an append-only file that is synced every second: the process dies, the machine does not.
+    /// As [`Experiment::RestartEmpty`], with an append-only file that is synced every second: the process dies, the
+    /// machine does not.
     RestartEverysec,
     /// The server has no memory left, and evicts every key.
     Evicted,
@@ -49,10 +53,11 @@ pub enum Experiment {
     ClockBehindRenewed,
     /// The holder looks at its lock, and is stopped before it writes, for longer than its lease.
     HolderPaused,
-    /// Of three masters the holder has two, and is cut off from the third. One of the two is killed and started again, without
-    /// persistence.
+    /// Of three masters the holder has two, and is cut off from the third. A master of the two is killed and started again,
+    /// without persistence.
     QuorumRestartEmpty,
-    /// The same, but the wall clock of one of the two jumps a minute ahead.
+    /// Of three masters the holder has two, and is cut off from the third. The wall clock of one of the two jumps a
+    /// minute ahead.
     QuorumClockAhead,
     /// The holder has all of three masters, and the wall clock of one jumps a minute ahead.
     QuorumClockOfOne,

@@ -18,7 +18,7 @@ pub(crate) enum Silence {
     Stopped,
     /// Its packets are dropped: attempts to connect are never answered.
     BlackHole,
-    /// Its host is off the network: nobody answers who asks for its address.
+    /// Its host is off the network: requests for its address get no answer.
     NoCable,
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn settings(servers: usize) -> Settings {
     Settings { servers, tick_ms: 2000, sync_limit: 5, ..Settings::default() }.with("forceSync", "no")
 }
 
-/// A follower falls silent in each round, in one of these ways; everybody keeps its lock.
+/// A follower falls silent in each round, in one of these ways; every holder keeps its lock.
 pub(crate) fn everybody_keeps_its_lock(
     ensemble: &Ensemble,
     network: Option<&Network>,

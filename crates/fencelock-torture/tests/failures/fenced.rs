@@ -1,5 +1,5 @@
-//! What a checker guards loses no write, however its writers are stopped. Without it,
-//! writers that look at their guard right before lose some: how many is printed.
+//! A resource with a checker loses no write, however its writers are stopped. Without a checker, writers that look at
+//! their guard right before the write lose some; the test prints how many.
 
 use std::path::Path;
 

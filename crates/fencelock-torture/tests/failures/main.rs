@@ -1,4 +1,4 @@
-//! What becomes of locks while servers, networks and workers fail, on each store.
+//! The fate of locks while servers, networks and workers fail, on each store.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,5 @@
-//! What `docs/redis-what-it-cannot-promise.md` says of two holders at once, once each: the page has the counts.
+//! The claims of `docs/redis-what-it-cannot-promise.md` about two holders at once, each tried once: the page has the
+//! counts.
 
 use fencelock_torture::redis::experiment::{Experiment, Lock};
 

@@ -1,4 +1,5 @@
-//! The leader of three servers of ZooKeeper falls silent, for good or for a while: nobody is answered until another one is elected.
+//! The leader of three servers of ZooKeeper falls silent, for good or for a while: no client gets an answer until another leader is
+//! elected.
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,8 @@ fn block_on<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(test)
 }
 
-/// The leader falls silent for half the ttl: until certainty would be over, had nobody been elected. `FENCELOCK_LEADER_TTL`
-/// plays it with another ttl in seconds, by hand.
+/// The leader falls silent for half the ttl: until certainty would end, if no new leader were elected.
+/// `FENCELOCK_LEADER_TTL` plays it with another ttl in seconds, by hand.
 #[test]
 fn idle_holders_with_a_ttl_of_a_minute_survive_the_silence_of_the_leader_of_three() {
     let ttl = std::env::var("FENCELOCK_LEADER_TTL").ok().and_then(|ttl| ttl.parse().ok()).unwrap_or(60);
@@ -65,8 +66,8 @@ fn what_was_held_through_a_pause_of_the_leader_is_released_by_its_holders() {
     });
 }
 
-/// A follower that stands still for a moment reads afterwards what it was sent meanwhile: it asks the leader for sessions that others
-/// have long been given, which these find out by their next write.
+/// A follower that stands still for a moment reads afterwards the bytes that arrived meanwhile, and asks the leader for sessions that
+/// other followers have long taken over. Those followers notice at their next write.
 #[test]
 fn what_a_stopped_follower_takes_from_others_when_it_goes_on_is_released_all_the_same() {
     let ensemble = start();
