@@ -127,6 +127,7 @@ struct Library;
 #[doc = include_str!("../../../docs/guide/9-tests.md")]
 struct Guide;
 
+mod ask;
 pub mod blocking;
 mod breaker;
 mod client;
@@ -201,6 +202,8 @@ pub mod capability {
     //!
     //! [`Client::capability`](crate::Client::capability) returns it for the store in use, [`stores`] lists all stores with their options.
 
+    #[doc(hidden)]
+    pub use crate::ask::ask_servers;
     pub use crate::store::{
         Capability, Liveness, Order, Pace, Peer, Presumption, Residue, StoreInfo, StoreUrl, Tokens, Waiters, stores,
     };

@@ -103,7 +103,7 @@ impl Acquire {
         };
         let (failures, in_vain) = Default::default();
         let (is_answered, look, is_told) = (false, None, false);
-        let is_inline = engine.current().is_some_and(|live| live.session().answers_inline());
+        let is_inline = engine.current().is_some_and(|live| live.session.answers_inline());
         Self { engine, wish, started, until, look_at, is_answered, look, failures, in_vain, is_told, is_inline }
     }
 
@@ -242,7 +242,7 @@ impl Acquire {
     async fn enter(&mut self, attempt: &mut Attempt) -> Result<Option<Loss>> {
         let entry = self.entry(attempt.id.request);
         loop {
-            let mut request = attempt.live.session().enter(Arc::clone(&entry));
+            let mut request = attempt.live.session.enter(Arc::clone(&entry));
             let mut inline = None;
             if self.is_inline {
                 // A store that panics may have entered the queue.

@@ -74,7 +74,7 @@ impl Keeper {
                     Some(event) => self.heard(event),
                     None => events_go_on = false,
                 },
-                () = live.ends_sooner() => {}
+                () = live.sooner.notified() => {}
                 answer = answer_of(&mut self.in_flight) => {
                     // The store's events may have the causes of places that this answer reports gone.
                     while events_go_on && let Some(event) = events.next().now_or_never() {
@@ -231,7 +231,7 @@ impl Keeper {
 
     fn send(&mut self, now: Moment) {
         let live = Arc::clone(&self.live);
-        let answer = Box::pin(async move { live.session().renew(&*live).await });
+        let answer = Box::pin(async move { live.session.renew(&*live).await });
         self.in_flight = Some(InFlight { sent: now, doubted: false, answer });
     }
 

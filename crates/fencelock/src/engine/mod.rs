@@ -133,7 +133,7 @@ impl Engine {
         let give_up = self.clock.now().after(self.timing.ttl);
         let mut failures = 0;
         loop {
-            match self.in_time("close session", live.session().close()).await {
+            match self.in_time("close session", live.session.close()).await {
                 Ok(()) => return Ok(()),
                 Err(error) if !error.is_retryable() || self.clock.now() >= give_up => return Err(error),
                 Err(error) => tracing::debug!(%error, "closing the session failed"),

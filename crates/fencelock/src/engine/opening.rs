@@ -89,7 +89,7 @@ impl Engine {
         // The first session that is lost early is followed by another at once.
         let failures = if opened.is_ok() { openings.in_vain.saturating_sub(1) } else { openings.in_vain };
         openings.not_before = (failures > 0).then(|| now.after(self.retry.opening_pause(failures)));
-        openings.opened = opened.as_ref().ok().map(|live| (now, Arc::clone(live.used())));
+        openings.opened = opened.as_ref().ok().map(|live| (now, Arc::clone(&live.used)));
         openings.failed = opened.as_ref().err().map(Arc::clone);
     }
 
@@ -141,7 +141,7 @@ impl Engine {
         let keeper = Keeper::new(Arc::clone(&live), granted, self.observers.clone(), self.retry);
         self.spawner.spawn(keeper.run(opened.events));
         if live.over().is_some() {
-            let _ = self.in_time("close session", live.session().close()).await;
+            let _ = self.in_time("close session", live.session.close()).await;
             let message = "the new session was over at once: the store was slow, or the runtime that renews it is gone";
             return Err(Error::new(ErrorKind::Unreachable, "open session", message).retryable());
         }

@@ -23,7 +23,7 @@ use crate::token::FencingToken;
 
 /// An open session, as guards and acquires see it.
 pub(crate) struct Live {
-    session: Arc<dyn Session>,
+    pub(super) session: Arc<dyn Session>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) timing: Timing,
     pub(super) contact: Arc<Contact>,
@@ -32,12 +32,12 @@ pub(crate) struct Live {
     /// The earliest end of a hold that has one of its own.
     next_end: AtomicU64,
     /// Rung when that end comes earlier than the keeper may have planned.
-    sooner: Notify,
+    pub(super) sooner: Notify,
     /// When the newest answered renewal was sent. Its confirmation may be older: a store may only know the past.
     answered: AtomicU64,
     pub(super) suspect: AtomicBool,
     refusal: Mutex<Option<Arc<str>>>,
-    used: Arc<AtomicBool>,
+    pub(super) used: Arc<AtomicBool>,
     over: OnceLock<Loss>,
     ended: CancellationToken,
     places: Mutex<HashMap<RequestId, Tracked>>,
@@ -121,10 +121,6 @@ impl Live {
         })
     }
 
-    pub(crate) fn session(&self) -> &Arc<dyn Session> {
-        &self.session
-    }
-
     pub(crate) fn safe_until(&self) -> Moment {
         Moment::from_nanos(self.safe_until.load(Ordering::Acquire))
     }
@@ -150,11 +146,6 @@ impl Live {
 
     pub(super) fn can_lapse(&self) -> bool {
         self.safe_until() != Moment::NEVER || self.next_end() != Moment::NEVER
-    }
-
-    /// Completes when a hold came whose end may be earlier than all known ones.
-    pub(super) async fn ends_sooner(&self) {
-        self.sooner.notified().await;
     }
 
     /// Why the session has ended, if it has; judged by the clock too, so that it is true right after a pause.
@@ -249,10 +240,6 @@ impl Live {
             Slot::Occupied(place) if is_meant(place.get()) => Some(place.remove()),
             _ => None,
         }
-    }
-
-    pub(crate) fn used(&self) -> &Arc<AtomicBool> {
-        &self.used
     }
 
     pub(crate) fn len(&self) -> usize {

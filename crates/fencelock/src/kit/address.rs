@@ -9,28 +9,20 @@ pub(crate) struct HostPort {
     pub(crate) port: u16,
 }
 
-/// Why a text names no server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoServer {
-    /// The text is neither a host nor a host, a colon and a port.
-    Form,
-    Port,
-}
-
 impl HostPort {
-    /// Reads `host`, `host:port`, `[v6]` or `[v6]:port`.
-    pub(crate) fn parse(text: &str, default_port: u16) -> Result<Self, NoServer> {
+    /// Reads `host`, `host:port`, `[v6]` or `[v6]:port`. Another text is the error `form`.
+    pub(crate) fn parse(text: &str, default_port: u16, form: &'static str) -> Result<Self, &'static str> {
         let (host, port) = match text.strip_prefix('[') {
-            Some(v6) => v6.split_once(']').ok_or(NoServer::Form)?,
+            Some(v6) => v6.split_once(']').ok_or(form)?,
             None => text.split_at(text.find(':').unwrap_or(text.len())),
         };
         if host.is_empty() || host.contains(char::is_whitespace) {
-            return Err(NoServer::Form);
+            return Err(form);
         }
         let port = match port.strip_prefix(':') {
-            Some(port) => port.parse().ok().filter(|port| *port != 0).ok_or(NoServer::Port)?,
+            Some(port) => port.parse().ok().filter(|port| *port != 0).ok_or("a port is 1 to 65535")?,
             None if port.is_empty() => default_port,
-            None => return Err(NoServer::Form),
+            None => return Err(form),
         };
         Ok(Self { host: host.to_owned(), port })
     }
@@ -57,7 +49,7 @@ mod tests {
             ("[::1]", "::1", 7, "[::1]:7"),
             ("[fe80::2]:3", "fe80::2", 3, "[fe80::2]:3"),
         ] {
-            let server = HostPort::parse(text, 7).unwrap();
+            let server = HostPort::parse(text, 7, "form").unwrap();
             assert_eq!((&*server.host, server.port, &*server.to_string()), (host, port, shown));
         }
     }
@@ -65,10 +57,10 @@ mod tests {
     #[test]
     fn what_names_no_server_is_refused() {
         for text in ["", ":1", "::1", "a b", "[::1", "[::1]x", "[]", "[]:1"] {
-            assert_eq!(HostPort::parse(text, 7), Err(NoServer::Form), "{text}");
+            assert_eq!(HostPort::parse(text, 7, "form"), Err("form"), "{text}");
         }
         for text in ["h1:", "h1:0", "h1:x", "h1:70000", "h1:1:2", "[::1]:0"] {
-            assert_eq!(HostPort::parse(text, 7), Err(NoServer::Port), "{text}");
+            assert_eq!(HostPort::parse(text, 7, "form"), Err("a port is 1 to 65535"), "{text}");
         }
     }
 }

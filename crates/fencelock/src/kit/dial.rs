@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
 
 use super::address::HostPort;
+use super::tls::Tls;
 use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::time::Clock;
 
@@ -23,6 +24,33 @@ use crate::time::Clock;
 pub(crate) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
+
+/// The stream to `host`, encrypted if there is `tls`.
+pub(crate) async fn encrypted(tls: Option<&Tls>, host: &str, stream: TcpStream) -> Result<Box<dyn Bytes>> {
+    match tls {
+        Some(tls) => Ok(Box::new(tls.wrap(stream, host).await?)),
+        None => Ok(Box::new(stream)),
+    }
+}
+
+/// The answer to a request in text, on a connection that the server ends with it.
+pub(crate) async fn converse(server: &HostPort, tls: Option<&Tls>, request: &str) -> Result<String> {
+    const LONGEST: u64 = 4 * 1024 * 1024;
+    let failed = |error| unreachable(server, &error);
+    let stream = TcpStream::connect((&*server.host, server.port)).await.map_err(failed)?;
+    let mut stream = encrypted(tls, &server.host, stream).await?;
+    let mut answer = Vec::new();
+    let answered = async {
+        stream.write_all(request.as_bytes()).await?;
+        stream.flush().await?;
+        stream.take(LONGEST).read_to_end(&mut answer).await
+    };
+    match answered.await {
+        // Servers end a connection over TLS without a farewell.
+        Err(error) if answer.is_empty() => Err(failed(error)),
+        _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
+    }
+}
 
 /// How long an address, or the name server, may take before the next address, or the one that worked last, is dialled as well.
 const STAGGER: Duration = Duration::from_millis(250);
@@ -76,18 +104,14 @@ impl Addresses {
         greet: impl Fn(TcpStream) -> F,
     ) -> Result<T> {
         let attempt = async |address| {
-            let connected = async {
-                let stream = TcpStream::connect(address).await?;
+            let failed = |error| unreachable(shown, &error);
+            let greeted = async {
+                let stream = TcpStream::connect(address).await.map_err(failed)?;
                 // A second request in flight would wait for the acknowledgement of the first otherwise: 40 ms.
-                stream.set_nodelay(true)?;
-                Ok(stream)
+                stream.set_nodelay(true).map_err(failed)?;
+                greet(stream).await
             };
-            let connected = connected.await.map_err(|error: io::Error| unreachable(shown, &error));
-            let greeted = match connected {
-                Ok(stream) => greet(stream).await,
-                Err(error) => Err(error),
-            };
-            (address, greeted)
+            (address, greeted.await)
         };
         let worked = self.last.lock().unwrap_or_else(PoisonError::into_inner).get(server).copied();
         let (mut question, mut attempts) = (pin!(question), FuturesUnordered::new());
@@ -218,7 +242,6 @@ mod tests {
 
     use futures_util::FutureExt;
     use futures_util::future::{Either, join, select};
-    use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;
 
     use super::*;

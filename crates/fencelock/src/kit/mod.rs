@@ -13,7 +13,7 @@ pub(crate) mod bounds;
 pub(crate) mod bucket;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) mod database;
-#[cfg(any(feature = "etcd", feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "etcd", feature = "redis", feature = "postgres", feature = "zookeeper"))]
 pub(crate) mod dial;
 pub(crate) mod fault;
 #[cfg(any(feature = "postgres", feature = "mysql"))]

@@ -249,19 +249,17 @@ impl<S: Server> Store for ServerStore<S> {
 
     fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
         Box::pin(async move {
-            match self.used().await? {
-                Some(connection) => self.server.queue(&connection, name, page).await,
-                None => Ok(Queue::page_of(name.clone(), Vec::new(), page)),
-            }
+            let Some(connection) = self.used().await? else {
+                return Ok(Queue::page_of(name.clone(), Vec::new(), page));
+            };
+            self.server.queue(&connection, name, page).await
         })
     }
 
     fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
         Box::pin(async move {
-            match self.used().await? {
-                Some(connection) => self.server.contention(&connection, name, mine).await,
-                None => Ok(Outline::of(&[], mine)),
-            }
+            let Some(connection) = self.used().await? else { return Ok(Outline::of(&[], mine)) };
+            self.server.contention(&connection, name, mine).await
         })
     }
 
@@ -280,10 +278,8 @@ impl<S: Server> Store for ServerStore<S> {
 
     fn break_grant<'a>(&'a self, order: &'a Break) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
-            match self.used().await? {
-                Some(connection) => self.server.break_grant(&connection, order).await,
-                None => Ok(false),
-            }
+            let Some(connection) = self.used().await? else { return Ok(false) };
+            self.server.break_grant(&connection, order).await
         })
     }
 
@@ -304,10 +300,8 @@ impl<S: Server> Store for ServerStore<S> {
 
     fn breaks<'a>(&'a self, name: &'a Name) -> BoxFuture<'a, Result<Vec<Break>>> {
         Box::pin(async move {
-            match self.used().await? {
-                Some(connection) => self.server.breaks(&connection, name).await,
-                None => Ok(Vec::new()),
-            }
+            let Some(connection) = self.used().await? else { return Ok(Vec::new()) };
+            self.server.breaks(&connection, name).await
         })
     }
 }

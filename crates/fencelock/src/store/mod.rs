@@ -39,6 +39,7 @@ pub use self::ids::{GrantId, Owner, PlaceId, RequestId};
 pub use self::note::{Note, NoteOrder, NoteRead};
 pub use self::opening::{Opening, Tasks};
 pub use self::place::{Ahead, Grant, Left, Loss, Place, Standing};
+pub(crate) use self::registry::known;
 pub use self::registry::{StoreInfo, open_url, stores};
 pub use self::url::StoreUrl;
 pub use self::view::{Beside, Contender, Expiry, Foreign, Page, ProcessState, Queue, Waits};

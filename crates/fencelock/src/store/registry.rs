@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_core::future::BoxFuture;
 
 use super::{Capability, Store, StoreUrl};
+use crate::ask::AskFn;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Opens a store from its URL; takes the options it knows.
@@ -28,6 +29,22 @@ pub struct StoreInfo {
     #[allow(clippy::type_complexity, reason = "a name for the pair would say no more")]
     pub layouts: &'static [(&'static str, fn() -> Capability)],
     pub(crate) open: Option<OpenFn>,
+    /// Asks each of its servers, on a connection of its own; `None` for a store without servers.
+    pub(crate) ask: Option<AskFn>,
+}
+
+impl StoreInfo {
+    /// A store that this build leaves out. [`STORES`] has scheme, feature and example of every store.
+    pub(crate) const OFF: Self = Self {
+        scheme: "",
+        feature: "",
+        example: "",
+        options: &[],
+        capability: None,
+        layouts: &[],
+        open: None,
+        ask: None,
+    };
 }
 
 /// Every store that fencelock knows, whether compiled in or not.
@@ -39,27 +56,20 @@ pub fn stores() -> &'static [StoreInfo] {
 /// A row for each scheme, below the feature of its room: the feature that the scheme needs, the words of the room, and the URL by example.
 macro_rules! stores {
     ($($room:literal { $($scheme:literal $feature:literal $info:expr, $example:literal;)* })*) => {
-        static STORES: &[StoreInfo] = &[$($(
+        static STORES: &[StoreInfo] = &[$($({
             #[cfg(feature = $room)]
-            if cfg!(feature = $feature) { $info } else { StoreInfo { capability: None, layouts: &[], open: None, ..$info } },
+            let info = if cfg!(feature = $feature) { $info } else { StoreInfo { options: $info.options, ..StoreInfo::OFF } };
             #[cfg(not(feature = $room))]
-            StoreInfo {
-                scheme: $scheme,
-                feature: $feature,
-                example: $example,
-                options: &[],
-                capability: None,
-                layouts: &[],
-                open: None,
-            },
-        )*)*];
+            let info = StoreInfo::OFF;
+            StoreInfo { scheme: $scheme, feature: $feature, example: $example, ..info }
+        },)*)*];
     };
 }
 
 stores! {
     "etcd" {
         "etcd" "etcd" crate::stores::etcd::INFO, "etcd://host1:2379,host2,host3/locks";
-        "etcds" "etcd-tls" crate::stores::etcd::TLS_INFO, "etcds://host1:2379,host2,host3/locks";
+        "etcds" "etcd-tls" crate::stores::etcd::TLS_INFO, "etcds://user:password@host1:2379,host2,host3/locks";
     }
     "file" {
         "file" "file" crate::stores::file::INFO, "file:///var/lib/fencelock";
@@ -69,21 +79,21 @@ stores! {
     }
     "mysql" {
         "mysql" "mysql" crate::stores::mysql::INFO, "mysql://user:password@host:3306/database";
-        "mariadb" "mysql" crate::stores::mysql::MARIADB_INFO, "mariadb://user:password@host:3306/database";
+        "mariadb" "mysql" crate::stores::mysql::INFO, "mariadb://user:password@host:3306/database";
     }
     "postgres" {
         "postgres" "postgres" crate::stores::postgres::INFO, "postgres://user:password@host:5432/database";
-        "postgresql" "postgres" crate::stores::postgres::LONG_INFO, "postgresql://user:password@host1,host2/database";
+        "postgresql" "postgres" crate::stores::postgres::INFO, "postgresql://user:password@host1,host2/database";
     }
     "redis" {
         "redis" "redis" crate::stores::redis::INFO, "redis://host:6379/0";
         "rediss" "redis-tls" crate::stores::redis::TLS_INFO, "rediss://host:6379/0";
         "redis+unix" "redis" crate::stores::redis::UNIX_INFO, "redis+unix:///run/redis/redis.sock?db=0";
         "redis+sentinel" "redis" crate::stores::redis::SENTINEL_INFO, "redis+sentinel://host1:26379,host2,host3/NAME";
-        "rediss+sentinel" "redis-tls" crate::stores::redis::SENTINEL_TLS_INFO,
+        "rediss+sentinel" "redis-tls" crate::stores::redis::SENTINEL_INFO,
             "rediss+sentinel://host1:26379,host2,host3/NAME";
         "redis+cluster" "redis" crate::stores::redis::cluster::INFO, "redis+cluster://host1:6379,host2,host3";
-        "rediss+cluster" "redis-tls" crate::stores::redis::cluster::TLS_INFO,
+        "rediss+cluster" "redis-tls" crate::stores::redis::cluster::INFO,
             "rediss+cluster://host1:6379,host2,host3";
         "redlock" "redis" crate::stores::redis::redlock::INFO, "redlock://host1:6379,host2,host3/0";
         "redlocks" "redis-tls" crate::stores::redis::redlock::TLS_INFO, "redlocks://host1:6379,host2,host3/0";
@@ -99,17 +109,22 @@ fn unknown(scheme: &str) -> Error {
     Error::new(ErrorKind::Config, "store URL", "unknown scheme").with("scheme", scheme).with("known", known.join(" "))
 }
 
+/// The store that `url` names.
+pub(crate) fn known(url: &StoreUrl) -> Result<&'static StoreInfo> {
+    STORES.iter().find(|info| info.scheme == url.scheme()).ok_or_else(|| unknown(url.scheme()))
+}
+
 /// Opens the store that `url` names; the client's own options must have been taken out before.
 ///
 /// # Errors
 /// [`ErrorKind::Config`] for an unknown scheme (the known ones are listed), [`ErrorKind::Unsupported`] for one whose
 /// feature is off, and the errors of the store.
 pub async fn open_url(url: StoreUrl) -> Result<Arc<dyn Store>> {
-    let info = STORES.iter().find(|info| info.scheme == url.scheme()).ok_or_else(|| unknown(url.scheme()))?;
+    let info = known(&url)?;
     let off = || {
-        Error::new(ErrorKind::Unsupported, "store URL", "this build has the store's feature switched off")
-            .with("scheme", info.scheme)
-            .with("feature", info.feature)
+        let message = "this build has the store's feature switched off";
+        let error = Error::new(ErrorKind::Unsupported, "store URL", message).with("scheme", info.scheme);
+        error.with("feature", info.feature)
     };
     info.open.ok_or_else(off)?(url).await
 }

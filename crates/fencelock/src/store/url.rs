@@ -157,20 +157,13 @@ impl StoreUrl {
 const SCHEME_IS_MISSING: &str =
     "a store URL starts with a scheme, as in file:///var/lib/locks, redis://host:6379 or zk://host:2181/locks";
 
-/// The URL to write for a directory, or a host and its port, that stands alone. The given text is not repeated: a password may be in it.
+/// The error of a directory, or a host and its port, that stands alone. The given text is not repeated: a password may be in it.
 fn no_scheme(url: &str) -> Option<&'static str> {
     if url.starts_with(['/', '.', '~']) {
         return Some("a store URL starts with a scheme: for a directory write file:// and its absolute path");
     }
-    let (_, rest) = url.split_once(':')?;
-    let port = rest.split(['/', '?']).next()?;
-    match port.parse::<u16>().ok()? {
-        6379 | 6380 => Some("a store URL starts with a scheme: for Redis write redis:// before host and port"),
-        2181 | 2281 => Some(
-            "a store URL starts with a scheme: for ZooKeeper write zk:// before host and port, and /locks after them",
-        ),
-        _ => Some(SCHEME_IS_MISSING),
-    }
+    let port = url.split_once(':')?.1.split(['/', '?']).next()?;
+    port.parse::<u16>().is_ok().then_some(SCHEME_IS_MISSING)
 }
 
 fn bad(message: &'static str) -> Error {

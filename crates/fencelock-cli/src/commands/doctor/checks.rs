@@ -50,24 +50,57 @@ macro_rules! checks {
 
 pub(super) use checks;
 
+/// The questions to the servers of one store, and the checks of their answers.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    /// In the language of the server.
+    pub(super) questions: &'static [&'static str],
+    /// Reads what no line of a name and a value says. An error says that the server does not answer as such a server does.
+    pub(super) read: fn(&mut Facts, &[fencelock::Result<String>]) -> Result<(), String>,
+    pub(super) checks: &'static [Check],
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Facts(BTreeMap<String, String>);
 
 impl Facts {
+    /// The answers of a server to the questions of `room`, the first of which was sent then; and what is known of the URL.
+    pub(super) fn of(
+        about: &[(String, String)],
+        room: Room,
+        server: &str,
+        answers: &[fencelock::Result<String>],
+        asked: SystemTime,
+    ) -> Result<Self, String> {
+        let mut facts = Self(about.iter().cloned().collect());
+        facts.set("server", server);
+        answers.iter().flatten().for_each(|answer| facts.read(answer));
+        if let Some(Err(error)) = answers.first() {
+            return Err(error.to_string());
+        }
+        (room.read)(&mut facts, answers)?;
+        facts.set_clock(asked);
+        Ok(facts)
+    }
+
     pub(super) fn set(&mut self, name: &str, value: impl ToString) {
         self.0.insert(name.to_owned(), value.to_string());
     }
 
-    /// The time that a server said, in milliseconds since 1970, next to ours half way between the question and the answer.
-    pub(super) fn set_clock(&mut self, theirs: f64, asked: SystemTime) {
+    /// Compares the time that a server said, in milliseconds since 1970, with the time from the first question to the last answer.
+    pub(super) fn set_clock(&mut self, asked: SystemTime) {
+        let Some(theirs) = self.number("time_ms") else { return };
         let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        let ours = f64::midpoint(since(asked), since(SystemTime::now())) * 1000.0;
+        let ours = theirs.min(since(SystemTime::now()) * 1e3).max(since(asked) * 1e3);
         self.set("clock_ms", (theirs - ours).round());
     }
 
-    pub(super) fn read(&mut self, text: &str, between: char) {
-        for (name, value) in text.lines().filter_map(|line| line.split_once(between)) {
-            self.set(name.trim(), value.trim());
+    /// Reads lines of a name and a value, as the servers of all stores write them.
+    pub(super) fn read(&mut self, text: &str) {
+        for line in text.lines() {
+            if let Some((name, value)) = ['\t', ':', '=', ' '].iter().find_map(|between| line.split_once(*between)) {
+                self.set(name.trim(), value.trim());
+            }
         }
     }
 

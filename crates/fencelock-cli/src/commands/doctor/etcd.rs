@@ -1,41 +1,17 @@
-//! The version and the metrics of a member of etcd, by HTTP, which need no user.
+//! The version and the metrics of a member of etcd, by HTTP.
 
-use fencelock::capability::StoreUrl;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use super::checks::{Check, Facts, Room, Severity, checks};
 
-use super::checks::{Check, Facts, Severity, checks};
-use super::tls;
+pub(super) const ROOM: Room = Room { questions: &["/version", "/metrics"], read, checks: CHECKS };
 
-const LONGEST: u64 = 4 * 1024 * 1024;
-
-pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String> {
-    let mut facts = Facts::default();
-    let version = get(url, server, "/version").await?;
+fn read(facts: &mut Facts, answers: &[fencelock::Result<String>]) -> Result<(), String> {
+    let [version, metrics] = [0, 1].map(|index| answers[index].as_ref().map_or("", String::as_str));
     let version = version.split_once(r#""etcdserver":""#).and_then(|(_, rest)| rest.split('"').next());
     facts.set("version", version.ok_or("it does not answer as etcd does")?);
-    let metrics = get(url, server, "/metrics").await?;
-    facts.read(&metrics, ' ');
     // Each member counts the bytes that it sent to each of the others.
-    facts.set("peers", metrics.lines().filter(|line| line.starts_with("etcd_network_peer_sent_bytes_total")).count());
-    Ok(facts)
-}
-
-async fn get(url: &StoreUrl, server: &str, path: &str) -> Result<String, String> {
-    let tls = if url.scheme() == "etcds" { Some(tls::of(url)?) } else { None };
-    let given = server.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
-    let (host, port) = given.unwrap_or((server, 2379));
-    let mut stream = tls::dial(tls.as_ref(), host.trim_matches(['[', ']']), port).await?;
-    let mut answer = Vec::new();
-    let asked = async {
-        let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
-        stream.flush().await?;
-        stream.take(LONGEST).read_to_end(&mut answer).await
-    };
-    match asked.await {
-        Err(error) if answer.is_empty() => Err(error.to_string()),
-        _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
-    }
+    let peers = metrics.lines().filter(|line| line.starts_with("etcd_network_peer_sent_bytes_total"));
+    answers[1].iter().for_each(|_| facts.set("peers", peers.clone().count()));
+    Ok(())
 }
 
 checks! {

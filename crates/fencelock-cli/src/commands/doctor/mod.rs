@@ -1,6 +1,6 @@
 //! `fencelock doctor`: can this deployment hold a safe lock?
 //!
-//! Each store is a file with a table of checks over what its servers said of themselves.
+//! Each store is a file with questions, which the library asks its servers, and a table of checks over the answers.
 
 mod checks;
 mod etcd;
@@ -8,19 +8,18 @@ mod file;
 mod mysql;
 mod postgres;
 mod redis;
-mod tls;
-mod way;
 mod zookeeper;
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
 use fencelock::Client;
-use fencelock::capability::{Order, StoreUrl, Tokens};
+use fencelock::capability::{Order, StoreUrl, Tokens, ask_servers};
 use fencelock::inspect::Page;
 use serde::Serialize;
+use tracing::subscriber::{NoSubscriber, with_default};
 
-use self::checks::{Check, Facts, Finding, Severity};
+use self::checks::{Facts, Finding, Room, Severity};
 use super::{Failures, StoreArguments, connect, farewell};
 use crate::arguments;
 use crate::output::{Failure, Outcome, code, harmless};
@@ -125,7 +124,10 @@ impl Report {
         }
         for (server, facts) in asked {
             match facts {
-                Ok(facts) => report.findings.extend(checks::judge(&server, &facts, table(url.scheme()))),
+                Ok(facts) if url.scheme() == "file" => {
+                    report.findings.extend(checks::judge(&server, &facts, file::CHECKS))
+                }
+                Ok(facts) => report.findings.extend(checks::judge(&server, &facts, room(url.scheme()).checks)),
                 Err(why) => report.findings.push(Finding {
                     severity: Severity::Warning,
                     server: Some(server),
@@ -141,54 +143,39 @@ impl Report {
 }
 
 async fn asked(url: &StoreUrl) -> Vec<(String, Result<Facts, String>)> {
-    let servers: Vec<String> = match url.scheme() {
-        "file" => vec![url.path().to_owned()],
-        "redis+unix" => vec![url.authority().to_owned() + url.path()],
-        "redis+sentinel" | "rediss+sentinel" => vec![url.authority().to_owned()],
-        _ => url.authority().split(',').map(str::to_owned).collect(),
+    if url.scheme() == "file" {
+        return vec![(url.path().to_owned(), file::facts(url.path()))];
+    }
+    let room = room(url.scheme());
+    // Connecting has warned of this URL.
+    let servers = match with_default(NoSubscriber::default(), || ask_servers(url.clone(), room.questions)) {
+        Ok(servers) => servers,
+        Err(error) => return vec![(url.authority().to_owned(), Err(error.to_string()))],
     };
-    let count = servers.len();
-    let ask = |server: String| async move {
-        let facts = async {
-            match url.scheme() {
-                "etcd" | "etcds" => etcd::facts(url, &server).await,
-                "file" => file::facts(&server),
-                "redis" | "rediss" | "redis+unix" | "redis+cluster" | "rediss+cluster" | "redlock" | "redlocks" => {
-                    redis::facts(url, &server).await
-                }
-                "redis+sentinel" | "rediss+sentinel" => {
-                    Err("Sentinels name it: ask it as redis://host:6379".to_owned())
-                }
-                "postgres" | "postgresql" => postgres::facts(url, &server).await,
-                "mysql" | "mariadb" => mysql::facts(url, &server).await,
-                "zk" | "zks" => zookeeper::facts(url, &server).await,
-                scheme => Err(format!("nothing is known of servers of {scheme}:")),
-            }
+    let mut about =
+        vec![("servers".to_owned(), servers.len().to_string()), ("scheme".to_owned(), url.scheme().to_owned())];
+    for option in ["ttl_ms", "tick_ms"] {
+        about.extend(url.clone().take(option).map(|value| (format!("url_{option}"), value)));
+    }
+    let facts = servers.into_iter().map(async |(server, answers)| {
+        let asked = SystemTime::now();
+        let facts = match tokio::time::timeout(PATIENCE, answers).await {
+            Ok(Ok(answers)) => Facts::of(&about, room, &server, &answers, asked),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("it does not answer".to_owned()),
         };
-        let facts =
-            tokio::time::timeout(PATIENCE, facts).await.unwrap_or_else(|_| Err("it does not answer".to_owned()));
-        let about_url = |mut facts: Facts| {
-            facts.set("servers", count);
-            facts.set("scheme", url.scheme());
-            let mut url = url.clone();
-            for option in ["ttl_ms", "tick_ms"] {
-                url.take(option).into_iter().for_each(|value| facts.set(&format!("url_{option}"), value));
-            }
-            facts
-        };
-        (server, facts.map(about_url))
-    };
-    futures_util::future::join_all(servers.into_iter().map(ask)).await
+        (server, facts)
+    });
+    futures_util::future::join_all(facts).await
 }
 
-fn table(scheme: &str) -> &'static [Check] {
+fn room(scheme: &str) -> Room {
     match scheme {
-        "etcd" | "etcds" => etcd::CHECKS,
-        "file" => file::CHECKS,
-        "zk" | "zks" => zookeeper::CHECKS,
-        "mysql" | "mariadb" => mysql::CHECKS,
-        "postgres" | "postgresql" => postgres::CHECKS,
-        _ => redis::CHECKS,
+        "etcd" | "etcds" => etcd::ROOM,
+        "zk" | "zks" => zookeeper::ROOM,
+        "mysql" | "mariadb" => mysql::ROOM,
+        "postgres" | "postgresql" => postgres::ROOM,
+        _ => redis::ROOM,
     }
 }
 

@@ -1,19 +1,9 @@
 //! The questions to a PostgreSQL server.
 
-use std::io;
-use std::time::SystemTime;
-
-use fencelock::capability::StoreUrl;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
-
-use super::checks::{Check, Facts, Severity, checks};
-use super::tls;
-use super::way::Way;
+use super::checks::{Check, Room, Severity, checks};
 
 /// Each row is the name of a fact and its value. No operator resolves in a schema where another role may have planted one.
-const QUESTIONS: &str = "\
+const QUESTION: &str = "\
     SET LOCAL search_path = pg_catalog, pg_temp; SELECT name, setting FROM pg_settings WHERE name IN ('server_version_num', 'fsync', 'full_page_writes', 'synchronous_commit', \
         'synchronous_standby_names', 'idle_session_timeout', 'max_connections', 'default_transaction_read_only', 'port') \
     UNION ALL SELECT 'recovery', pg_is_in_recovery()::text \
@@ -24,53 +14,9 @@ const QUESTIONS: &str = "\
     UNION ALL SELECT 'idle', (SELECT string_agg(DISTINCT format('%s (process %s of the server, %s since %s)', a.application_name, a.pid, a.state, a.state_change), ', ') \
         FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation JOIN pg_stat_activity AS a ON a.pid = l.pid WHERE c.relname = 'place' AND a.datname = current_database() \
         AND l.mode = 'RowShareLock' AND a.state LIKE 'idle in transaction%' AND a.state_change < clock_timestamp() - interval '1 second') \
-    UNION ALL SELECT 'time', (extract(epoch FROM clock_timestamp()) * 1000)::text";
+    UNION ALL SELECT 'time_ms', (extract(epoch FROM clock_timestamp()) * 1000)::text";
 
-pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String> {
-    let said = |error: tokio_postgres::Error| {
-        std::error::Error::source(&error).map_or(error.to_string(), |why| format!("{error}: {why}"))
-    };
-    let Way { host, port, user, password, is_encrypted } = Way::of(url, server, "host", 5432)?;
-    let tls = is_encrypted.then(|| tls::of(url)).transpose()?;
-    let database = Some(url.path().trim_start_matches('/')).filter(|database| !database.is_empty()).unwrap_or(&user);
-    let mut config = Config::new();
-    config.host(&host).port(port).user(&user).password(password).dbname(database);
-    let client = match tls {
-        None => {
-            let (client, connection) = config.connect(NoTls).await.map_err(said)?;
-            tokio::spawn(connection);
-            client
-        }
-        Some(tls) => {
-            let stream = asked_for_tls(&host, port).await.map_err(|error| error.to_string())?;
-            let stream = tls.wrap(Box::new(stream), &host).await.map_err(|error| error.to_string())?;
-            let (client, connection) = config.connect_raw(stream, NoTls).await.map_err(said)?;
-            tokio::spawn(connection);
-            client
-        }
-    };
-    let mut facts = Facts::default();
-    facts.set("dialled", port);
-    let asked = SystemTime::now();
-    for message in client.simple_query(QUESTIONS).await.map_err(said)? {
-        if let SimpleQueryMessage::Row(row) = message {
-            facts.set(row.get(0).unwrap_or_default(), row.get(1).unwrap_or_default());
-        }
-    }
-    facts.number("time").into_iter().for_each(|time| facts.set_clock(time, asked));
-    Ok(facts)
-}
-
-async fn asked_for_tls(host: &str, port: u16) -> io::Result<TcpStream> {
-    /// The request that every conversation over TLS begins with: its length and a number.
-    const REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
-    let mut stream = TcpStream::connect((host, port)).await?;
-    stream.write_all(&REQUEST).await?;
-    match stream.read_u8().await? {
-        b'S' => Ok(stream),
-        _ => Err(io::Error::other("it does not encrypt")),
-    }
-}
+pub(super) const ROOM: Room = Room { questions: &[QUESTION], read: |_, _| Ok(()), checks: CHECKS };
 
 checks! {
     Problem, |facts| facts.must_not("fsync", "off"),
@@ -97,7 +43,8 @@ checks! {
     Warning, |facts| Some(format!("{} connections (max_connections) are in use", facts.nearly("connections", "max_connections")?)),
         "a client that cannot connect cannot renew: its locks are lost", "a higher max_connections, or fewer clients";
     Note, |facts| {
-        let (port, dialled) = (facts.number("port")?, facts.number("dialled")?);
+        let (port, dialled) = (facts.number("port")?, facts.text("server").rsplit([':', '=']).next()?);
+        let dialled: f64 = dialled.split('/').next()?.parse().ok()?;
         (port != dialled).then(|| format!("the server listens on port {port} and was reached by {dialled}: a pooler or proxy is between"))
     }, "it may close idle connections, and behind a pooler waiting clients look every 50 ms", "no idle limit there, or the server's own address";
     Note, |facts| (facts.number("server_version_num")? < 140_000.0).then(|| "the server is older than PostgreSQL 14".to_owned()),

@@ -1,70 +1,19 @@
-//! The questions to a ZooKeeper server, by its four-letter words and in a session.
+//! The questions to a ZooKeeper server: its four-letter words, and the rights of all users on the node that locks are under.
 
-use std::time::Duration;
-
-use fencelock::capability::StoreUrl;
-use fencelock_zookeeper::{Client, Config, Tls};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-
-use super::checks::{Check, Facts, Severity, checks};
-use super::tls;
-
-const LONGEST: u64 = 64 * 1024;
-
-const SESSION: Duration = Duration::from_secs(5);
+use super::checks::{Check, Facts, Room, Severity, checks};
 
 /// The size of an answer without another setting: `jute.maxbuffer`.
 const MAX_BUFFER: f64 = 1_048_575.0;
 
-pub(super) async fn facts(url: &StoreUrl, server: &str) -> Result<Facts, String> {
-    let mut facts = Facts::default();
-    let tls = if url.scheme() == "zks" { Some(tls::of(url)?) } else { None };
-    facts.read(&word(server, tls.as_ref(), "srvr").await?, ':');
-    if facts.text("Mode").is_empty() {
-        return Err("it does not answer `srvr`: 4lw.commands.whitelist leaves it out, or it is no member of a quorum"
-            .to_owned());
-    }
-    let conf = word(server, tls.as_ref(), "conf").await?;
-    facts.read(&conf, '=');
-    let mntr = word(server, tls.as_ref(), "mntr").await?;
-    facts.read(&mntr, '\t');
+pub(super) const ROOM: Room = Room { questions: &["srvr", "conf", "mntr", "world"], read, checks: CHECKS };
+
+fn read(facts: &mut Facts, answers: &[fencelock::Result<String>]) -> Result<(), String> {
     // A user who may not look, or finds no parent, got an error when a lock was tried.
-    if let Ok(allowed) = allowed_to_all(url, server, tls).await {
-        facts.set("world", allowed);
-    }
-    Ok(facts)
-}
-
-/// The rights of all users on the node that locks are under, by its letters.
-async fn allowed_to_all(url: &StoreUrl, server: &str, tls: Option<Tls>) -> fencelock_zookeeper::Result<String> {
-    let mut config = Config::new(server)?.connect_deadline(SESSION);
-    if let Some(tls) = tls {
-        config = config.tls(tls);
-    }
-    if let Some(credentials) = url.credentials() {
-        config = config.auth("digest", credentials);
-    }
-    let (client, _events) = Client::connect(config).await?;
-    let looked = client.get_acl(url.path()).await;
-    let _ = client.close().await;
-    let world = looked?.0.into_iter().find(|entry| entry.scheme == "world");
-    Ok(world.map_or_else(String::new, |entry| entry.permissions.to_string()))
-}
-
-async fn word(server: &str, tls: Option<&Tls>, word: &str) -> Result<String, String> {
-    let given = server.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
-    let (host, port) = given.unwrap_or((server, 2181));
-    let mut stream = tls::dial(tls, host.trim_matches(['[', ']']), port).await?;
-    let mut answer = Vec::new();
-    let asked = async {
-        stream.write_all(word.as_bytes()).await?;
-        stream.flush().await?;
-        stream.take(LONGEST).read_to_end(&mut answer).await
-    };
-    match asked.await {
-        // Servers end a connection over TLS without a farewell.
-        Err(error) if answer.is_empty() => Err(error.to_string()),
-        _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
+    answers[3].iter().for_each(|allowed| facts.set("world", allowed));
+    match facts.text("Mode") {
+        "" => Err("it does not answer `srvr`: 4lw.commands.whitelist leaves it out, or it is no member of a quorum"
+            .to_owned()),
+        _ => Ok(()),
     }
 }
 

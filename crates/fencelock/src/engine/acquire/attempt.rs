@@ -103,7 +103,7 @@ async fn undo(engine: &Engine, live: &Live, id: &PlaceId, mut place: Option<Box<
     while live.over().is_none() {
         let undone = match &mut place {
             Some(place) => engine.in_time("leave", place.leave()).await.map(drop),
-            None => engine.in_time("cancel", live.session().withdraw(&id.name, id.request)).await,
+            None => engine.in_time("cancel", live.session.withdraw(&id.name, id.request)).await,
         };
         match undone {
             Ok(()) => return,

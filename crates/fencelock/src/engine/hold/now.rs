@@ -19,7 +19,7 @@ impl Hold {
         let mut slot = self.place.try_lock().ok()?;
         let place = slot.as_mut()?;
         self.live.untrack(self);
-        if !self.live.session().answers_inline() {
+        if !self.live.session.answers_inline() {
             return None;
         }
         let was_sent_before = self.phase.sends();

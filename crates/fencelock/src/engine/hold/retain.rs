@@ -108,7 +108,7 @@ async fn somebody_waits(engine: &Engine, live: &Live, place: &PlaceId) {
     };
     let mut failures = 0;
     loop {
-        let looked = match live.session().waited_for(place) {
+        let looked = match live.session.waited_for(place) {
             Some(told) => told.await.map(|()| true),
             None => {
                 let look = engine.store.contention(&place.name, &[]);

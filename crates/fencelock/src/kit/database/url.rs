@@ -36,8 +36,15 @@ fn one_of(before: &str, option: Option<String>, bad: Bad) -> Result<Option<Strin
     }
 }
 
-/// Whether connections are encrypted and the server's name verified: by default, unless all servers are on this host. A socket file never is.
-pub(crate) fn is_encrypted(url: &mut StoreUrl, bad: Bad, is_here: bool, is_socket: bool) -> Result<bool> {
+/// Whether connections are encrypted and the server's name verified: by default, unless all servers are on this host. A socket file, which
+/// is `None` here, never is.
+pub(crate) fn is_encrypted(
+    url: &mut StoreUrl,
+    bad: Bad,
+    servers: &[Option<&HostPort>],
+    password: Option<&Secret>,
+) -> Result<bool> {
+    let (is_socket, is_here) = (servers.contains(&None), servers.iter().flatten().all(|server| server.is_here()));
     let is_wanted = match url.take("sslmode").as_deref() {
         None => !is_here,
         Some("disable") => false,
@@ -52,11 +59,14 @@ pub(crate) fn is_encrypted(url: &mut StoreUrl, bad: Bad, is_here: bool, is_socke
     if is_wanted && is_socket {
         return Err(bad("a socket file is not encrypted: leave sslmode out"));
     }
+    if password.is_some() && !is_wanted && !is_here {
+        tracing::warn!(store = %url, "the connection is not encrypted: sslmode=disable");
+    }
     Ok(is_wanted)
 }
 
 impl HostPort {
-    pub(crate) fn is_here(&self) -> bool {
+    fn is_here(&self) -> bool {
         self.host == "localhost" || self.host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 }

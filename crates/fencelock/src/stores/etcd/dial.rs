@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use http::Uri;
-use tokio::net::TcpStream;
 
 use super::connection::Connection;
 use super::ops::one;
@@ -14,7 +13,7 @@ use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::HostPort;
 use crate::kit::bounds::Bounds;
-use crate::kit::dial::Bytes;
+use crate::kit::dial::encrypted;
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::Tasks;
 
@@ -79,12 +78,7 @@ impl Dialler {
 
     async fn greet(&self, server: &HostPort, shown: &str, number: u64) -> Result<Arc<Connection>> {
         let config = &*self.config;
-        let encrypted = async |stream: TcpStream| -> Result<Box<dyn Bytes>> {
-            Ok(match &config.tls {
-                Some(tls) => Box::new(tls.wrap(stream, &server.host).await?) as _,
-                None => Box::new(stream) as _,
-            })
-        };
+        let encrypted = |stream| encrypted(config.tls.as_ref(), &server.host, stream);
         let stream = config.addresses.dial(server, &shown, &*self.bounds.clock, encrypted).await?;
         let scheme = if config.tls.is_some() { "https" } else { "http" };
         let origin = Uri::builder().scheme(scheme).authority(server.to_string()).path_and_query("/").build();

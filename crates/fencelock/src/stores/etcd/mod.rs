@@ -20,22 +20,14 @@ use crate::kit::served::REPAIR;
 use crate::store::{Capability, Liveness, Order, Pace, Peer, Presumption, Residue, StoreInfo, Tokens, Waiters};
 
 pub(crate) const INFO: StoreInfo = StoreInfo {
-    scheme: "etcd",
-    feature: "etcd",
-    example: "etcd://host1:2379,host2,host3/locks",
     options: url::OPTIONS,
     capability: Some(|| CAPABILITY.clone()),
-    layouts: &[],
     open: Some(store::open),
+    ask: Some(store::ask),
+    ..StoreInfo::OFF
 };
 
-pub(crate) const TLS_INFO: StoreInfo = StoreInfo {
-    scheme: "etcds",
-    feature: "etcd-tls",
-    example: "etcds://user:password@host1:2379,host2,host3/locks",
-    options: url::TLS_OPTIONS,
-    ..INFO
-};
+pub(crate) const TLS_INFO: StoreInfo = StoreInfo { options: url::TLS_OPTIONS, ..INFO };
 
 static CAPABILITY: Capability = Capability {
     store: "etcd",

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
+use futures_util::{StreamExt, stream};
 
 use super::CAPABILITY;
 use super::connection::Connection;
@@ -13,10 +14,14 @@ use super::ops::{all, delete, made_in, put};
 use super::proto::{LeaseGrantRequest, PutRequest, RangeRequest, TxnRequest};
 use super::session::EtcdSession;
 use super::url::Config;
+use crate::ask::{AskedServer, Questions};
 use crate::error::Result;
+use crate::kit::address::HostPort;
+use crate::kit::dial::converse;
 use crate::kit::record::{self, Record};
 use crate::kit::served::Places;
 use crate::kit::server::{Events, Server, ServerStore};
+use crate::kit::tls::Tls;
 use crate::name::Name;
 use crate::queue::view::granted_of;
 use crate::store::{Break, Capability, Contender, Grant, Opening, Page, Queue, Store, StoreUrl};
@@ -26,6 +31,26 @@ use crate::token::FencingToken;
 const KEYS: i64 = 1000;
 /// How long the record of a break stays, in seconds.
 const RECORD_TTL: i64 = 30 * 86_400;
+
+/// Each question is a path, which a member answers by HTTP and without a user.
+pub(super) fn ask(url: StoreUrl, questions: Questions) -> Result<Vec<AskedServer>> {
+    // The client of the locks agrees on HTTP/2.
+    let tls = if url.scheme() == "etcds" { Some(Tls::from_url(&mut url.clone(), None)?) } else { None };
+    let config = Config::from_url(url)?;
+    let ask = |server: &HostPort| -> AskedServer {
+        let (shown, server, tls) = (format!("{}://{server}", config.scheme()), server.clone(), tls.clone());
+        let answers = async move {
+            let get = |path: &'static &str| {
+                let request = format!("GET {path} HTTP/1.0\r\nHost: {server}\r\n\r\n");
+                let (server, tls) = (&server, tls.as_ref());
+                async move { converse(server, tls, &request).await }
+            };
+            Ok(stream::iter(questions).then(get).collect().await)
+        };
+        (shown, Box::pin(answers))
+    };
+    Ok(config.servers.iter().map(ask).collect())
+}
 
 pub(super) fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {

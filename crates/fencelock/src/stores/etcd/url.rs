@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::address::{HostPort, NoServer};
+use crate::kit::address::HostPort;
 use crate::kit::dial::{Addresses, LastServer};
 use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
@@ -40,10 +40,7 @@ impl Config {
         let path = url.path().strip_prefix('/').unwrap_or_default();
         let prefix = if path.is_empty() || path.ends_with('/') { path.to_owned() } else { format!("{path}/") };
         let server = |(_, server): (Option<String>, String)| {
-            HostPort::parse(&server, PORT).map_err(|fault| match fault {
-                NoServer::Form => bad("members are named as in etcd://host1:2379,host2,host3/locks"),
-                NoServer::Port => bad("a port is 1 to 65535"),
-            })
+            HostPort::parse(&server, PORT, "members are named as in etcd://host1:2379,host2,host3/locks").map_err(bad)
         };
         let servers = url.servers()?.into_iter().map(server).collect::<Result<_>>()?;
         let (last, addresses) = (LastServer::default(), Addresses::default());

@@ -50,15 +50,8 @@ use crate::store::{
 use crate::time::{Clock, SystemClock};
 
 /// The registry's entry of this store.
-pub(crate) const INFO: StoreInfo = StoreInfo {
-    scheme: "file",
-    feature: "file",
-    example: "file:///var/lib/fencelock",
-    options: config::OPTIONS,
-    capability: Some(capability),
-    layouts: &[],
-    open: Some(open),
-};
+pub(crate) const INFO: StoreInfo =
+    StoreInfo { options: config::OPTIONS, capability: Some(capability), open: Some(open), ..StoreInfo::OFF };
 
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {

@@ -284,15 +284,8 @@ impl Server for Memory {
 }
 
 /// The store's row in the registry.
-pub(crate) const INFO: StoreInfo = StoreInfo {
-    scheme: "memory",
-    feature: "memory",
-    example: "memory:test",
-    options: &[],
-    capability: Some(|| CAPABILITY.clone()),
-    layouts: &[],
-    open: Some(open),
-};
+pub(crate) const INFO: StoreInfo =
+    StoreInfo { capability: Some(|| CAPABILITY.clone()), open: Some(open), ..StoreInfo::OFF };
 
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {

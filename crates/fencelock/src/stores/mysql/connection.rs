@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use mysql_async::prelude::{FromValue, Queryable};
-use mysql_async::{Conn, Error as DriverError, Params, Row, Value};
+use mysql_async::{Conn, Error as DriverError, Params, Row, Value, from_row_opt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
@@ -88,6 +88,12 @@ impl Connection {
     pub(super) async fn simple(&self, operation: &'static str, sql: &str) -> Result<Vec<Row>> {
         let answer = self.send(sql.to_owned(), None).await;
         answer.ok_or_else(|| not_sent(operation))?.map(|answer| answer.rows).map_err(|error| fault(operation, &error))
+    }
+
+    /// Runs a statement, and returns rows as lines of two values with a tab between them.
+    pub(super) async fn lines(&self, sql: &str) -> Result<String> {
+        let line = |row| from_row_opt::<(String, String)>(row).map(|(name, value)| format!("{name}\t{value}\n"));
+        self.simple("ask", sql).await?.into_iter().map(line).collect::<Result<_, _>>().map_err(|_| cut_short("ask"))
     }
 
     pub(super) async fn version(&self) -> Result<Option<Vec<Row>>> {

@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
+use futures_util::{StreamExt, stream};
 
 use super::connection::Connection;
+use super::layout::layout_and_config;
 use super::session::MysqlSession;
 use super::setup::{meet, our_schema};
 use super::url::Config;
+use crate::ask::{AskedServer, Questions};
 use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::kit::bounds::{Bounds, MOST_PATIENCE};
 use crate::kit::database::{Nobody, Reach, User};
 use crate::kit::reconnect::{Dial, Reconnect};
-use crate::store::{Opening, Tasks};
+use crate::store::{Opening, StoreUrl, Tasks};
 use crate::time::Clock;
 
 pub(super) type Link = Reconnect<Dialler>;
@@ -64,6 +67,18 @@ pub(super) async fn patient(config: &Arc<Config>, opening: &Opening, sleeps: Dur
     let mut dialler = dialler(config, Arc::new(Nobody), Some(opening));
     dialler.silence += sleeps;
     dialler.dial(0).await
+}
+
+/// Asks the server, whatever its settings are.
+pub(super) fn ask(url: StoreUrl, questions: Questions) -> Result<Vec<AskedServer>> {
+    let config = layout_and_config(url)?.1;
+    let shown = format!("{config:?}");
+    let answers = async move {
+        let Bounds { clock, silence, .. } = Bounds::of(None);
+        let opened = Connection::open(&config, Arc::new(Nobody), 0, clock, silence, &Tasks::here()?, false).await?;
+        Ok(stream::iter(questions).then(|question| opened.0.lines(question)).collect().await)
+    };
+    Ok(vec![(shown, Box::pin(answers))])
 }
 
 impl Reach for Dialler {

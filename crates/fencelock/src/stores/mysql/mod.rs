@@ -35,9 +35,6 @@ use crate::kit::lock_table::{self, Layout};
 use crate::store::{Capability, Presumption, Residue, Store, StoreInfo, StoreUrl};
 
 pub(crate) const INFO: StoreInfo = StoreInfo {
-    scheme: "mysql",
-    feature: "mysql",
-    example: "mysql://user:password@host:3306/database",
     options: url::OPTIONS,
     capability: Some(|| CAPABILITY.clone()),
     layouts: &[
@@ -46,10 +43,9 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
         ("layout=get_lock&key=.net", || get_lock::CAPABILITY.clone()),
     ],
     open: Some(open),
+    ask: Some(link::ask),
+    ..StoreInfo::OFF
 };
-
-pub(crate) const MARIADB_INFO: StoreInfo =
-    StoreInfo { scheme: "mariadb", example: "mariadb://user:password@host:3306/database", ..INFO };
 
 static CAPABILITY: Capability = Capability {
     store: "mysql",

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use mysql_async::{OptsBuilder, SslOpts};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::address::{HostPort, NoServer};
+use crate::kit::address::HostPort;
 use crate::kit::database::url::{is_encrypted, login};
 use crate::store::StoreUrl;
 use crate::store::secret::Secret;
@@ -62,7 +62,9 @@ impl Config {
         if database.is_empty() || database.contains('/') {
             return Err(bad("one database is named, as in mysql://user:password@host/database"));
         }
-        let tls = tls(&mut url, &server)?;
+        let named = if let Address::Tcp(server) = &server { Some(server) } else { None };
+        let is_encrypted = is_encrypted(&mut url, bad, &[named], password.as_ref())?;
+        let tls = if is_encrypted { Some(encrypted(&mut url)?) } else { None };
         let one_writer = match url.take("galera").as_deref() {
             None => false,
             Some("one_writer") => true,
@@ -73,11 +75,7 @@ impl Config {
             }
         };
         url.refuse_other_options(OPTIONS)?;
-        let config = Self { server, user, password, database, tls, one_writer };
-        if config.password.is_some() && config.tls.is_none() && !is_here(&config.server) {
-            tracing::warn!(server = ?config, "the connection is not encrypted: sslmode=disable");
-        }
-        Ok(config)
+        Ok(Self { server, user, password, database, tls, one_writer })
     }
 
     pub(super) async fn options(&self) -> Result<OptsBuilder> {
@@ -118,24 +116,10 @@ fn server(authority: &str, socket: Option<String>) -> Result<Address> {
         None if authority.contains(',') => {
             Err(bad("one server is named: this store does not look for the one of several that takes writes"))
         }
-        None => HostPort::parse(authority, PORT).map(Address::Tcp).map_err(|fault| match fault {
-            NoServer::Form => bad("a server is named as in mysql://user:password@host:3306/database"),
-            NoServer::Port => bad("a port is 1 to 65535"),
-        }),
+        None => HostPort::parse(authority, PORT, "a server is named as in mysql://user:password@host:3306/database")
+            .map(Address::Tcp)
+            .map_err(bad),
     }
-}
-
-fn is_here(server: &Address) -> bool {
-    match server {
-        Address::Unix(_) => true,
-        Address::Tcp(server) => server.is_here(),
-    }
-}
-
-/// Encrypted and verified unless the server is on this host, or the URL says otherwise.
-fn tls(url: &mut StoreUrl, server: &Address) -> Result<Option<SslOpts>> {
-    let is_wanted = is_encrypted(url, bad, is_here(server), matches!(server, Address::Unix(_)))?;
-    if is_wanted { encrypted(url).map(Some) } else { Ok(None) }
 }
 
 #[cfg(test)]

@@ -118,6 +118,12 @@ impl Connection {
         Ok(rows.skip(settings.matches("SELECT").count()).collect())
     }
 
+    /// Runs statements, and returns rows as lines of two values with a tab between them.
+    pub(super) async fn lines(&self, sql: &str) -> Result<String> {
+        let value = |row: &SimpleQueryRow, at| row.get(at).unwrap_or_default().to_owned();
+        Ok(self.simple("ask", sql).await?.iter().map(|row| format!("{}\t{}\n", value(row, 0), value(row, 1))).collect())
+    }
+
     pub(super) async fn query(
         &self,
         operation: &'static str,

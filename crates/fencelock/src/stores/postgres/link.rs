@@ -5,18 +5,20 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
+use futures_util::{StreamExt, stream};
 
 use super::connection::Connection;
 use super::session::PostgresSession;
 use super::setup::{literal, meet, our_schema};
-use super::tables::ROW_TIMEOUT;
+use super::tables::{ROW_TIMEOUT, layout_and_config};
 use super::url::{Address, Config};
+use crate::ask::{AskedServer, Questions};
 use crate::error::{Error, Result};
 use crate::kit::bounds::{Bounds, MOST_PATIENCE};
 use crate::kit::database::call::{Calls, Param};
 use crate::kit::database::{Nobody, Reach, User};
 use crate::kit::reconnect::{Dial, Reconnect};
-use crate::store::{Opening, Tasks};
+use crate::store::{Opening, StoreUrl, Tasks};
 use crate::time::Clock;
 
 pub(super) type Link = Reconnect<Dialler>;
@@ -82,6 +84,22 @@ pub(super) async fn apart(
     opening: Option<&Opening>,
 ) -> Result<Arc<Connection>> {
     dialler(config, purpose, opening).dial(0).await
+}
+
+/// Asks each server, whatever its role and settings are.
+pub(super) fn ask(url: StoreUrl, questions: Questions) -> Result<Vec<AskedServer>> {
+    let config = Arc::new(layout_and_config(url)?.1);
+    // Without options at the start of a connection, which a pooler would refuse, and which would hide a setting.
+    config.pooled.store(true, Ordering::Relaxed);
+    let ask = |server: &Address| -> AskedServer {
+        let (shown, server, dialler) = (config.shown(server), server.clone(), dialler(&config, Purpose::Looks, None));
+        let answers = async move {
+            let connection = Connection::open(&dialler, &server, 0, &Tasks::here()?).await?;
+            Ok(stream::iter(questions).then(|question| connection.lines(question)).collect().await)
+        };
+        (shown, Box::pin(answers))
+    };
+    Ok(config.servers.iter().map(ask).collect())
 }
 
 impl Reach for Dialler {

@@ -44,9 +44,6 @@ use crate::kit::lock_table::{self, Layout};
 use crate::store::{Capability, Presumption, Residue, Store, StoreInfo, StoreUrl};
 
 pub(crate) const INFO: StoreInfo = StoreInfo {
-    scheme: "postgres",
-    feature: "postgres",
-    example: "postgres://user:password@host:5432/database",
     options: url::OPTIONS,
     capability: Some(|| CAPABILITY.clone()),
     layouts: &[
@@ -55,10 +52,9 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
         ("layout=advisory&key=.net", || advisory::CAPABILITY.clone()),
     ],
     open: Some(open),
+    ask: Some(link::ask),
+    ..StoreInfo::OFF
 };
-
-pub(crate) const LONG_INFO: StoreInfo =
-    StoreInfo { scheme: "postgresql", example: "postgresql://user:password@host1,host2/database", ..INFO };
 
 static CAPABILITY: Capability = Capability {
     store: "postgres",

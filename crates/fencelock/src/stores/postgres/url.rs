@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::address::{HostPort, NoServer};
+use crate::kit::address::HostPort;
 use crate::kit::database::url::{is_encrypted, login};
 use crate::kit::dial::{Addresses, LastServer};
 use crate::kit::tls::Tls;
@@ -91,14 +91,12 @@ impl Config {
         };
         let schema = schema(url.take("schema"))?;
         let application = url.take("application_name").unwrap_or_else(|| APPLICATION.to_owned());
-        let tls = tls(&mut url, &servers)?;
+        let tcp = servers.iter().map(|server| if let Address::Tcp(server) = server { Some(server) } else { None });
+        let is_encrypted = is_encrypted(&mut url, bad, &tcp.collect::<Vec<_>>(), password.as_ref())?;
+        let tls = if is_encrypted { Some(Tls::from_url(&mut url, None)?) } else { None };
         url.refuse_other_options(OPTIONS)?;
         let (last, addresses, pooled) = (Arc::default(), Arc::default(), Arc::default());
-        let config = Self { servers, last, addresses, user, password, database, application, tls, schema, pooled };
-        if config.password.is_some() && config.tls.is_none() && !config.servers.iter().all(is_here) {
-            tracing::warn!(server = ?config, "the connection is not encrypted: sslmode=disable");
-        }
-        Ok(config)
+        Ok(Self { servers, last, addresses, user, password, database, application, tls, schema, pooled })
     }
 
     pub(super) fn shown(&self, server: &Address) -> String {
@@ -142,10 +140,8 @@ fn servers(url: &StoreUrl, host: Option<String>, port: Option<String>) -> Result
     }
     // The credentials stand before the first server, and are those of all.
     let server = |(_, server): (Option<String>, String)| {
-        HostPort::parse(&server, port).map(Address::Tcp).map_err(|fault| match fault {
-            NoServer::Form => bad("servers are named as in postgres://user:password@host1:5432,host2/database"),
-            NoServer::Port => bad("a port is 1 to 65535"),
-        })
+        let form = "servers are named as in postgres://user:password@host1:5432,host2/database";
+        HostPort::parse(&server, port, form).map(Address::Tcp).map_err(bad)
     };
     url.servers()?.into_iter().map(server).collect()
 }
@@ -160,20 +156,6 @@ fn schema(given: Option<String>) -> Result<Schema> {
         ));
     }
     Ok(Schema(given))
-}
-
-fn is_here(server: &Address) -> bool {
-    match server {
-        Address::Unix(..) => true,
-        Address::Tcp(server) => server.is_here(),
-    }
-}
-
-/// Encrypted and verified unless the server is on this host, or the URL says otherwise.
-fn tls(url: &mut StoreUrl, servers: &[Address]) -> Result<Option<Tls>> {
-    let is_socket = servers.iter().any(|server| matches!(server, Address::Unix(..)));
-    let is_wanted = is_encrypted(url, bad, servers.iter().all(is_here), is_socket)?;
-    if is_wanted { Tls::from_url(url, None).map(Some) } else { Ok(None) }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! `fair/` is our own layout. `try_again/` has the common part of the layouts without a queue, `plain/` and `redisson/`; `redlock/` is `plain/`
 //! over several servers. Sessions and readers implement `wire::LinkUser`, their whole interface to the wire.
 
+mod ask;
 pub(crate) mod cluster;
 mod fair;
 mod plain;
@@ -27,9 +28,6 @@ use crate::store::{Store, StoreInfo, StoreUrl};
 
 /// The registry's entry for this store over TCP.
 pub(crate) const INFO: StoreInfo = StoreInfo {
-    scheme: "redis",
-    feature: "redis",
-    example: "redis://host:6379/0",
     options: url::OPTIONS,
     capability: Some(|| fair::CAPABILITY.clone()),
     layouts: &[
@@ -40,40 +38,18 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
         ("layout=redisson-fenced", || redisson::FENCED.clone()),
     ],
     open: Some(open),
+    ask: Some(|url, questions| Ok(vec![ask::ask(url::read(url)?.0, questions)])),
+    ..StoreInfo::OFF
 };
 
 /// The same over TLS.
-pub(crate) const TLS_INFO: StoreInfo = StoreInfo {
-    scheme: "rediss",
-    feature: "redis-tls",
-    example: "rediss://host:6379/0",
-    options: url::TLS_OPTIONS,
-    ..INFO
-};
+pub(crate) const TLS_INFO: StoreInfo = StoreInfo { options: url::TLS_OPTIONS, ..INFO };
 
 /// The same over a socket file.
-pub(crate) const UNIX_INFO: StoreInfo = StoreInfo {
-    scheme: "redis+unix",
-    example: "redis+unix:///run/redis/redis.sock?db=0",
-    options: url::UNIX_OPTIONS,
-    ..INFO
-};
+pub(crate) const UNIX_INFO: StoreInfo = StoreInfo { options: url::UNIX_OPTIONS, ..INFO };
 
 /// The primary of several servers, which Sentinels name.
-pub(crate) const SENTINEL_INFO: StoreInfo = StoreInfo {
-    scheme: "redis+sentinel",
-    example: "redis+sentinel://host1:26379,host2,host3/NAME",
-    options: sentinel::OPTIONS,
-    ..INFO
-};
-
-/// The same over TLS.
-pub(crate) const SENTINEL_TLS_INFO: StoreInfo = StoreInfo {
-    scheme: "rediss+sentinel",
-    feature: "redis-tls",
-    example: "rediss+sentinel://host1:26379,host2,host3/NAME",
-    ..SENTINEL_INFO
-};
+pub(crate) const SENTINEL_INFO: StoreInfo = StoreInfo { options: sentinel::OPTIONS, ..INFO };
 
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {

@@ -130,7 +130,7 @@ impl fmt::Debug for Config {
     }
 }
 
-fn bad(message: &'static str) -> Error {
+pub(super) fn bad(message: &'static str) -> Error {
     Error::new(ErrorKind::Config, "zookeeper store", message)
 }
 

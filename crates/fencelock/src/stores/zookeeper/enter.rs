@@ -11,7 +11,7 @@ use super::data;
 use super::fault::fault;
 use super::layout::{Layout, NUMBER_LIMIT, numbered, own_number};
 use super::listing::Listing;
-use super::numbers::exhausted;
+use super::numbers::{drawn, exhausted};
 use super::path::LockPath;
 use super::place::ZooKeeperPlace;
 use super::places::{Node, RequestState};
@@ -179,7 +179,7 @@ impl Joining<'_> {
         if !(0..=NUMBER_LIMIT).contains(&number) {
             return Err(exhausted(&self.home, number));
         }
-        self.session.numbers.drawn(&self.home, number);
+        drawn(&self.home, number);
         let czxid = u64::try_from(stat.czxid).ok();
         czxid.map(|czxid| Node { number, czxid, claim: self.entry.claim }).ok_or_else(|| {
             let message = "the ensemble's transaction numbers are past the last fencing token";

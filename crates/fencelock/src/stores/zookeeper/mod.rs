@@ -40,7 +40,10 @@ use self::events::Events;
 use self::fault::fault;
 use self::inspect::NameList;
 use self::session::{SessionHandle, WireClock, ZooKeeperSession, moment};
+use crate::ask::{AskedServer, Questions};
 use crate::error::{Error, ErrorKind, Result, rounded};
+use crate::kit::address::HostPort;
+use crate::kit::dial::converse;
 use crate::kit::record::{self, Record};
 use crate::name::Name;
 use crate::store::{
@@ -50,9 +53,6 @@ use crate::store::{
 
 /// The registry's entry of this store.
 pub(crate) const INFO: StoreInfo = StoreInfo {
-    scheme: "zk",
-    feature: "zookeeper",
-    example: "zk://host1:2181,host2,host3/locks",
     options: config::OPTIONS,
     capability: Some(|| capability(&DIALECTS[0], TICK)),
     layouts: &[
@@ -60,24 +60,28 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
         ("layout=shared", || capability(&DIALECTS[2], TICK)),
     ],
     open: Some(open),
+    ask: Some(ask),
+    ..StoreInfo::OFF
 };
 
-pub(crate) const TLS_INFO: StoreInfo = StoreInfo {
-    scheme: "zks",
-    feature: "zookeeper-tls",
-    example: "zks://host1:2281,host2:2281/locks",
-    options: config::TLS_OPTIONS,
-    ..INFO
-};
+pub(crate) const TLS_INFO: StoreInfo = StoreInfo { options: config::TLS_OPTIONS, ..INFO };
 
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
-        let config = Config::from_url(url)?;
-        let capability = capability(config.dialect, config.tick);
-        let wire = config.client()?;
-        let store = ZooKeeperStore { config: Arc::new(config), wire, capability, newest: Mutex::new(Weak::new()) };
+        let store = ZooKeeperStore::new(Config::from_url(url)?)?;
         Ok(Arc::new(store) as Arc<dyn Store>)
     })
+}
+
+fn ask(url: StoreUrl, questions: Questions) -> Result<Vec<AskedServer>> {
+    let config = Config::from_url(url)?;
+    let ask = |server: &str| -> Result<AskedServer> {
+        let store = ZooKeeperStore::new(Config { servers: server.to_owned(), ..config.clone() })?;
+        let answers =
+            async move { Ok(stream::iter(questions).then(|question| store.answer(question)).collect().await) };
+        Ok((server.to_owned(), Box::pin(answers)))
+    };
+    config.servers.split(',').map(ask).collect()
 }
 
 /// The part of the ttl, a sixth, for noticing a silent server and reaching another one. `Pace::needed` includes it, so this time is left
@@ -141,6 +145,25 @@ impl fmt::Debug for ZooKeeperStore {
 }
 
 impl ZooKeeperStore {
+    fn new(config: Config) -> Result<Self> {
+        let (capability, wire) = (capability(config.dialect, config.tick), config.client()?);
+        Ok(Self { config: Arc::new(config), wire, capability, newest: Mutex::new(Weak::new()) })
+    }
+
+    /// The server's answer to a four-letter word, or to `world`: the rights of all users on the node above the locks, by their letters.
+    async fn answer(&self, question: &str) -> Result<String> {
+        let Config { servers, parent, tls, .. } = &*self.config;
+        if question != "world" {
+            let server = HostPort::parse(servers, 2181, "a server is a host and its port").map_err(config::bad)?;
+            return converse(&server, tls.as_ref(), question).await;
+        }
+        let client = self.client_to_look("ask").await?;
+        let looked = client.get_acl(if parent.is_empty() { "/" } else { parent }).await;
+        let _ = client.close().await;
+        let world = looked.map_err(|error| fault("ask", &error))?.0.into_iter().find(|entry| entry.scheme == "world");
+        Ok(world.map_or_else(String::new, |entry| entry.permissions.to_string()))
+    }
+
     async fn open(&self, opening: Opening) -> Result<Opened> {
         let patience = opening.patience();
         let Opening { owner, ttl, clock, tasks, .. } = opening;
@@ -161,19 +184,21 @@ impl ZooKeeperStore {
 
     /// Warns if the servers granted another ttl than requested, and refuses a ttl that is too short for any validity.
     fn check_granted(&self, asked: Duration, granted: Duration) -> Result<()> {
+        let refuse = |message, tick| {
+            let error = Error::new(ErrorKind::Config, "open session", message).with("granted", rounded(granted));
+            Err(error.with("asked", rounded(asked)).with(tick, rounded(self.config.tick)))
+        };
         if granted < self.capability.pace.least_ttl {
-            let message = "the servers granted a session timeout of less than four ticks (their maxSessionTimeout is too low, or tick_ms too high)";
-            return Err(Error::new(ErrorKind::Config, "open session", message)
-                .with("granted", rounded(granted))
-                .with("asked", rounded(asked))
-                .with("tick", rounded(self.config.tick)));
+            return refuse(
+                "the servers granted a session timeout of less than four ticks (their maxSessionTimeout is too low, or tick_ms too high)",
+                "tick",
+            );
         }
         if granted > asked && !self.config.tick_is_given {
-            let message = "the servers granted a longer session timeout than was asked for: their tickTime may be half of it, and a ttl needs four; set tick_ms to their tickTime, and ttl_ms to four of them at least";
-            return Err(Error::new(ErrorKind::Config, "open session", message)
-                .with("granted", rounded(granted))
-                .with("asked", rounded(asked))
-                .with("presumed_tick", rounded(self.config.tick)));
+            return refuse(
+                "the servers granted a longer session timeout than was asked for: their tickTime may be half of it, and a ttl needs four; set tick_ms to their tickTime, and ttl_ms to four of them at least",
+                "presumed_tick",
+            );
         }
         if granted != asked {
             tracing::warn!(?asked, ?granted, "the servers granted another session timeout than was asked for");

@@ -1,8 +1,5 @@
 //! The numbers of contenders come to an end: servers count to 2^31 - 1 below each parent, and never start again.
 
-use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
-
 use super::layout::NUMBER_LIMIT;
 use super::path::LockPath;
 use crate::error::{Error, ErrorKind};
@@ -10,24 +7,10 @@ use crate::error::{Error, ErrorKind};
 /// From this number on, about half of all, the client warns of the end.
 const LATE: i64 = 1 << 30;
 
-/// The most warnings of a session, one for each parent.
-const WARNINGS: usize = 1024;
-
-/// The parents whose numbers run out, as far as the session knows.
-#[derive(Debug, Default)]
-pub(super) struct Numbers(Mutex<HashSet<String>>);
-
-impl Numbers {
-    /// A node of ours has drawn `number`: warns, once for each parent, that few numbers are left.
-    pub(super) fn drawn(&self, home: &LockPath<'_>, number: i64) {
-        if number < LATE {
-            return;
-        }
-        let mut warned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if warned.len() < WARNINGS && warned.insert(home.parent().to_owned()) {
-            drop(warned);
-            warn(home, number);
-        }
+/// A node of ours has drawn `number`: every 1,048,576th late one warns.
+pub(super) fn drawn(home: &LockPath<'_>, number: i64) {
+    if number % (1 << 20) == 0 {
+        warn(home, number);
     }
 }
 

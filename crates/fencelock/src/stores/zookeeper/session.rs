@@ -15,7 +15,6 @@ use super::enter;
 use super::fault::{fault, is_over};
 use super::layout::{numbered, own_number};
 use super::listing::{Fronts, Listing};
-use super::numbers::Numbers;
 use super::path::LockPath;
 use super::places::{Node, Places, RequestState};
 use super::queue_view;
@@ -52,7 +51,6 @@ pub(super) struct ZooKeeperSession {
     pub(super) places: Places,
     pub(super) doubts: Doubts,
     pub(super) fronts: Fronts,
-    pub(super) numbers: Numbers,
     /// This session created a node below the URL's parent, which another client may have removed since.
     pub(super) parent_was_there: AtomicBool,
     /// The parent of the last lock that this session looked up did not exist.
@@ -74,7 +72,6 @@ impl ZooKeeperSession {
             places,
             doubts: Doubts::default(),
             fronts: Fronts::default(),
-            numbers: Numbers::default(),
             parent_was_there,
             names_are_new,
             over: OnceLock::new(),

@@ -26,12 +26,6 @@ pub(crate) struct Work {
     pub(crate) ignore: Vec<String>,
 }
 
-impl Work {
-    fn is_nothing(&self) -> bool {
-        self.tries.is_empty() && self.listen.is_empty() && self.ignore.is_empty()
-    }
-}
-
 type Slots = HashMap<RequestId, LineSlot>;
 
 /// How many places at the front of this line may ask the server. The server would refuse the places behind them.
@@ -80,7 +74,8 @@ impl Places {
             line.iter().any(|id| slots.get(id).is_some_and(|slot| !matches!(slot.stand, LineState::Granted(_))))
         });
         let idle_until = channels.idle(now, &mut work.ignore);
-        if work.is_nothing() { Err(next.min(idle_until)) } else { Ok(work) }
+        let is_idle = work.tries.is_empty() && work.listen.is_empty() && work.ignore.is_empty();
+        if is_idle { Err(next.min(idle_until)) } else { Ok(work) }
     }
 }
 

@@ -9,24 +9,15 @@ mod url;
 
 pub(super) use self::nodes::ClusterSlot;
 pub(super) use self::possession::Possession;
-use super::{INFO as REDIS, fair};
+use super::ask::ask;
+use super::fair;
 use crate::store::StoreInfo;
 
 /// The registry's entry.
 pub(crate) const INFO: StoreInfo = StoreInfo {
-    scheme: "redis+cluster",
-    example: "redis+cluster://host1:6379,host2,host3",
     options: url::OPTIONS,
     capability: Some(|| fair::CAPABILITY.clone()),
-    layouts: &[],
     open: Some(store::open),
-    ..REDIS
-};
-
-/// The same over TLS.
-pub(crate) const TLS_INFO: StoreInfo = StoreInfo {
-    scheme: "rediss+cluster",
-    feature: "redis-tls",
-    example: "rediss+cluster://host1:6379,host2,host3",
-    ..INFO
+    ask: Some(|url, questions| Ok(url::read(url)?.0.named().map(|node| ask(node, questions)).collect())),
+    ..StoreInfo::OFF
 };

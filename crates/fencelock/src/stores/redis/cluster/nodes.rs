@@ -58,6 +58,11 @@ impl Nodes {
         Self { shown, config, seeds, map, known: Mutex::default() }
     }
 
+    /// The ways to the nodes that the URL names.
+    pub(super) fn named(&self) -> impl Iterator<Item = Config> {
+        self.seeds.iter().map(|node| self.config.at(node.clone()))
+    }
+
     /// The way to the owner of a slot.
     pub(super) fn way_to(self: &Arc<Self>, number: u16, min_replicas: u32) -> Config {
         let slot = ClusterSlot { nodes: Arc::clone(self), number, custody: Arc::default() };

@@ -33,7 +33,7 @@ pub(super) fn read(mut url: StoreUrl) -> Result<(Nodes, u32, String)> {
     if !matches!(url.path(), "" | "/" | "/0") {
         return Err(bad(DATABASE));
     }
-    let node = |text| HostPort::parse(text, 6379).map_err(|_| bad(NODES));
+    let node = |text| HostPort::parse(text, 6379, NODES).map_err(|_| bad(NODES));
     let seeds: Vec<_> = url.authority().split(',').map(node).collect::<Result<_>>()?;
     let shown = format!("{}://{}", url.scheme(), url.authority());
     if identity.1.is_some() && !is_secure {

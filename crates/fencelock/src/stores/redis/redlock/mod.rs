@@ -14,6 +14,7 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 
 use self::store::Redlock;
+use super::ask::ask;
 use super::plain;
 use super::try_again::{Dialect, Held, Marks, Ours};
 use crate::error::Result;
@@ -23,23 +24,15 @@ use crate::store::{Capability, Peer, Presumption, Store, StoreInfo, StoreUrl};
 
 /// The registry's entry for this store over TCP.
 pub(crate) const INFO: StoreInfo = StoreInfo {
-    scheme: "redlock",
-    feature: "redis",
-    example: "redlock://host1:6379,host2,host3/0",
     options: url::OPTIONS,
     capability: Some(|| CAPABILITY.clone()),
-    layouts: &[],
     open: Some(open),
+    ask: Some(|url, questions| Ok(url::read(url)?.servers.into_iter().map(|config| ask(config, questions)).collect())),
+    ..StoreInfo::OFF
 };
 
 /// The same over TLS.
-pub(crate) const TLS_INFO: StoreInfo = StoreInfo {
-    scheme: "redlocks",
-    feature: "redis-tls",
-    example: "redlocks://host1:6379,host2,host3/0",
-    options: url::TLS_OPTIONS,
-    ..INFO
-};
+pub(crate) const TLS_INFO: StoreInfo = StoreInfo { options: url::TLS_OPTIONS, ..INFO };
 
 static CAPABILITY: LazyLock<Capability> = LazyLock::new(|| Capability {
     store: "redlock",

@@ -56,7 +56,7 @@ pub(crate) fn config(mut url: StoreUrl) -> Result<Config> {
     let map = url.take("map").map_or(Ok(Vec::new()), |map| map.split(',').map(mapped).collect())?;
     url.refuse_other_options(OPTIONS)?;
     let each = url.authority().split(',').map(|server| {
-        let server = HostPort::parse(server, PORT).map_err(|_| bad(SENTINELS))?;
+        let server = HostPort::parse(server, PORT, SENTINELS).map_err(|_| bad(SENTINELS))?;
         let tls = tls.clone().filter(|_| sentinel_tls);
         Ok((server.clone(), Config::new(Address::Tcp(server), tls, own.clone())))
     });
@@ -83,7 +83,7 @@ fn name_and_database(path: &str) -> Result<(String, u32)> {
 
 pub(crate) fn mapped(pair: &str) -> Result<(HostPort, HostPort)> {
     let (inside, outside) = pair.split_once('=').ok_or_else(|| bad(MAP))?;
-    let server = |text| HostPort::parse(text, 6379).map_err(|_| bad(MAP));
+    let server = |text| HostPort::parse(text, 6379, MAP).map_err(|_| bad(MAP));
     Ok((server(inside)?, server(outside)?))
 }
 

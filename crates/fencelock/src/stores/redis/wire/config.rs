@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::address::{HostPort, NoServer};
+use crate::kit::address::HostPort;
 use crate::kit::dial::Addresses;
 use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
@@ -175,10 +175,7 @@ fn host(authority: &str) -> Result<Address> {
             "one server is named; for a primary that Sentinels watch write redis+sentinel://a,b,c/NAME, for a Cluster redis+cluster://a,b,c, for a quorum of several masters redlock://a,b,c",
         ));
     }
-    HostPort::parse(authority, PORT).map(Address::Tcp).map_err(|fault| match fault {
-        NoServer::Form => bad("name one server, as in redis://host:6379/0"),
-        NoServer::Port => bad("a port is 1 to 65535"),
-    })
+    HostPort::parse(authority, PORT, "name one server, as in redis://host:6379/0").map(Address::Tcp).map_err(bad)
 }
 
 /// The database in the path of a URL, if there is one.

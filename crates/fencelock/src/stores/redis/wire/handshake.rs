@@ -1,15 +1,16 @@
-//! The handshake of a connection: the protocol and the credentials.
+//! The way to a server by TCP, TLS or a socket file, and the handshake of a connection: the protocol and the credentials.
 
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo};
+use tokio::net::UnixStream;
 
-use super::config::Config;
-use super::dial::{Stream, dial};
+use super::config::{Address, Config};
 use super::fault::no_greeting;
 use crate::error::Result;
+use crate::kit::dial::{Bytes, encrypted, unreachable};
 use crate::time::Clock;
 
 /// How many requests may wait for the task that sends them; further callers wait for room.
@@ -33,8 +34,29 @@ pub(crate) async fn shake_hands(
     dial(config, clock, async |stream| greet(stream, config, pushed).await).await
 }
 
+/// Connects, with the TLS handshake if there is one, and calls `greet`, which sends the first requests. If a name has several addresses,
+/// the first greeting with an answer wins.
+async fn dial<T, F: Future<Output = Result<T>>>(
+    config: &Config,
+    clock: &dyn Clock,
+    greet: impl Fn(Box<dyn Bytes>) -> F,
+) -> Result<T> {
+    let shown = format!("{config:?}");
+    match &config.address {
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path).await.map_err(|error| unreachable(&shown, &error))?;
+            greet(Box::new(stream)).await
+        }
+        Address::Primary(_) | Address::Owner(_) => unreachable!("the server has been found before"),
+        Address::Tcp(server) => {
+            let greet = async |stream| greet(encrypted(config.tls.as_ref(), &server.host, stream).await?).await;
+            config.addresses.dial(server, &shown, clock, greet).await
+        }
+    }
+}
+
 async fn greet(
-    stream: Box<dyn Stream>,
+    stream: Box<dyn Bytes>,
     config: &Config,
     pushed: Option<&Pushed>,
 ) -> Result<(MultiplexedConnection, Driver)> {

@@ -3,7 +3,6 @@
 
 mod config;
 mod connection;
-mod dial;
 mod driver;
 mod fault;
 mod handshake;
