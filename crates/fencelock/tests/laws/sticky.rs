@@ -326,18 +326,13 @@ fn a_lent_guard_that_ends_after_its_body_leaves_the_next_section_notified_of_its
 struct Crew {
     inside: RefCell<Option<Rc<Guard>>>,
     handed_on: RefCell<Vec<Guard>>,
-    random: Cell<u64>,
+    random: RefCell<fastrand::Rng>,
     sections: Cell<u32>,
 }
 
 impl Crew {
     fn below(&self, end: u64) -> u64 {
-        let mut random = self.random.get();
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        self.random.set(random);
-        random % end
+        self.random.borrow_mut().u64(..end)
     }
 
     /// No section of the sticky client believes in its lock when another holder was granted.
@@ -400,7 +395,7 @@ fn each_section_is_notified_before_it_believes_beside_a_rival_whatever_its_body_
             let crew = Crew {
                 inside: RefCell::default(),
                 handed_on: RefCell::default(),
-                random: Cell::new(seed),
+                random: RefCell::new(fastrand::Rng::with_seed(seed)),
                 sections: Cell::new(0),
             };
             let tasks = join_all((0..3).map(|_| crew.works(sticky(&one.client))));

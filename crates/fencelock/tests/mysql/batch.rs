@@ -3,22 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use fastrand::Rng;
 use fencelock::mysql::Schema;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Row};
 
 use crate::lab::{connection, database, until};
-
-/// Numbers that a seed fixes.
-struct Dice(u64);
-
-impl Dice {
-    /// A number below `sides`.
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
 
 #[derive(Debug, Clone)]
 struct Request {
@@ -35,25 +25,25 @@ struct Request {
 }
 
 impl Request {
-    fn at_random(dice: &mut Dice, names: u64, newest: &mut u64) -> Self {
-        let kind = [0, 0, 0, 1, 1, 1, 1, 2][usize::try_from(dice.roll(8)).unwrap()];
-        let name = dice.roll(names);
-        let permits = if dice.roll(20) == 0 { 5 } else { [1, 1, 3][usize::try_from(name % 3).unwrap()] };
-        let number = if kind == 0 && dice.roll(6) > 0 {
+    fn at_random(dice: &mut Rng, names: u64, newest: &mut u64) -> Self {
+        let kind = [0, 0, 0, 1, 1, 1, 1, 2][usize::try_from(dice.u64(..8)).unwrap()];
+        let name = dice.u64(..names);
+        let permits = if dice.u64(..20) == 0 { 5 } else { [1, 1, 3][usize::try_from(name % 3).unwrap()] };
+        let number = if kind == 0 && dice.u64(..6) > 0 {
             *newest += 1;
             *newest
         } else {
-            newest.saturating_sub(dice.roll(12))
+            newest.saturating_sub(dice.u64(..12))
         };
         Self {
             kind,
             name: format!("job/{name}"),
             number,
-            has_seq: dice.roll(4) > 0,
-            weight: 1 + dice.roll(permits),
+            has_seq: dice.u64(..4) > 0,
+            weight: 1 + dice.u64(..permits),
             capacity: permits,
-            waits: dice.roll(4) > 0,
-            again: dice.roll(3) == 0,
+            waits: dice.u64(..4) > 0,
+            again: dice.u64(..3) == 0,
         }
     }
 
@@ -203,7 +193,7 @@ async fn ask_one_by_one(conn: &mut Conn, session: u64, epoch: u64, requests: &[R
 #[tokio::test]
 async fn a_batch_answers_and_leaves_behind_what_the_same_requests_do_one_by_one() {
     for seed in 1..=4 {
-        let (mut dice, mut newest) = (Dice(seed), 0);
+        let (mut dice, mut newest) = (Rng::with_seed(seed), 0);
         let mut labs = [lab().await, lab().await];
         let mut holders = Vec::new();
         for conn in &labs {
@@ -212,9 +202,9 @@ async fn a_batch_answers_and_leaves_behind_what_the_same_requests_do_one_by_one(
             holders.push(holder);
         }
         for round in 0..150 {
-            let session = 1 + dice.roll(3);
-            let count = 1 + dice.roll(12);
-            let names = 2 + dice.roll(24);
+            let session = 1 + dice.u64(..3);
+            let count = 1 + dice.u64(..12);
+            let names = 2 + dice.u64(..24);
             let mut requests: Vec<Request> = Vec::new();
             for _ in 0..count {
                 let request = Request::at_random(&mut dice, names, &mut newest);
@@ -223,9 +213,9 @@ async fn a_batch_answers_and_leaves_behind_what_the_same_requests_do_one_by_one(
                     requests.push(request);
                 }
             }
-            let is_stale = dice.roll(8) == 0;
+            let is_stale = dice.u64(..8) == 0;
             let (mut answers, mut left) = (Vec::new(), Vec::new());
-            let (dies, quiet, holds) = (dice.roll(15) == 0, dice.roll(25) == 0, dice.roll(4) == 0);
+            let (dies, quiet, holds) = (dice.u64(..15) == 0, dice.u64(..25) == 0, dice.u64(..4) == 0);
             for (at, (conn, holder)) in labs.iter_mut().zip(&mut holders).enumerate() {
                 let epoch = format!("SELECT epoch FROM fencelock_session WHERE id = {session}");
                 let epoch: u64 = conn.query_first(epoch).await.unwrap().unwrap();
@@ -359,10 +349,10 @@ async fn two_sessions_whose_batches_cross_buckets_never_deadlock() {
     for (session, mut conn) in [(1, first), (2, second)] {
         sessions.spawn(async move {
             settle(&mut conn).await;
-            let (mut dice, mut newest, mut seqs) = (Dice(session), session << 32, BTreeMap::new());
+            let (mut dice, mut newest, mut seqs) = (Rng::with_seed(session), session << 32, BTreeMap::new());
             for _ in 0..1_500 {
                 let mut requests: Vec<Request> = Vec::new();
-                for _ in 0..1 + dice.roll(16) {
+                for _ in 0..1 + dice.u64(..16) {
                     let request = Request::at_random(&mut dice, 30, &mut newest);
                     if requests.iter().all(|other| other.number != request.number) {
                         requests.push(request);

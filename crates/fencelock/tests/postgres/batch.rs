@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::future::poll_fn;
 
+use fastrand::Rng;
 use fencelock::postgres::Schema;
 use futures_util::future::try_join;
 use tokio_postgres::types::ToSql;
@@ -13,18 +14,6 @@ use crate::lab::{connection, database, soon, with};
 const CALL: &str =
     "CALL $schema.batch($1::bigint, $2::bigint, $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
     $8::bigint[], $9::bigint[], $10::bool[], $11::bool[], $12::text[])";
-
-/// SplitMix64, by its author.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
 
 #[derive(Debug, Clone, Default)]
 struct Request {
@@ -137,7 +126,7 @@ fn turn(request: &Request) -> u8 {
 
 /// Requests at random, from a fixed seed.
 struct Mix {
-    random: Random,
+    random: Rng,
     number: i64,
     entered: Vec<(i64, Request)>,
     left: HashSet<(i64, i64)>,
@@ -145,14 +134,14 @@ struct Mix {
 
 impl Mix {
     fn requests(&mut self, session: i64) -> Vec<Request> {
-        let count = 1 + self.random.below(16);
+        let count = 1 + self.random.u64(..16);
         (0..count).map(|_| self.request(session)).collect()
     }
 
     fn request(&mut self, session: i64) -> Request {
         let mine: Vec<_> = self.entered.iter().filter(|(whose, _)| *whose == session).collect();
-        let known = (!mine.is_empty()).then(|| mine[self.random.below(mine.len() as u64) as usize].1.clone());
-        let kind = self.random.below(10);
+        let known = (!mine.is_empty()).then(|| mine[self.random.usize(..mine.len())].1.clone());
+        let kind = self.random.u64(..10);
         if let Some(known) = known.filter(|known| kind < 5 && !self.left.contains(&(session, known.number))) {
             if kind == 4 {
                 return Request { again: true, ..known };
@@ -161,10 +150,10 @@ impl Mix {
             return Request { kind: if kind < 3 { 1 } else { 2 }, ..known };
         }
         self.number += 1;
-        let name = self.random.below(7);
-        let capacity = if name < 4 { 1 } else { 3 - (self.random.below(12) / 11) as i64 };
-        let weight = 1 + self.random.below(capacity as u64) as i64;
-        let wait = self.random.below(4) > 0;
+        let name = self.random.u64(..7);
+        let capacity = if name < 4 { 1 } else { 3 - (self.random.u64(..12) / 11) as i64 };
+        let weight = 1 + self.random.u64(..capacity as u64) as i64;
+        let wait = self.random.u64(..4) > 0;
         let name = format!("name {name}");
         let request = Request { name, number: self.number, weight, capacity, wait, ..Request::default() };
         self.entered.push((session, request.clone()));
@@ -178,7 +167,7 @@ async fn each_request_of_a_batch_is_answered_as_if_it_had_come_alone() {
     let (one, all) = (Side::new(&url, "one").await, Side::new(&url, "everything").await);
     let holders = [connection(&url).await, connection(&url).await];
     for seed in 0..20 {
-        let mut mix = Mix { random: Random(seed), number: 0, entered: Vec::new(), left: HashSet::new() };
+        let mut mix = Mix { random: Rng::with_seed(seed), number: 0, entered: Vec::new(), left: HashSet::new() };
         one.begin().await;
         all.begin().await;
         for step in 0..8 {
@@ -190,9 +179,9 @@ async fn each_request_of_a_batch_is_answered_as_if_it_had_come_alone() {
                     holder.batch_execute(&hold.replace("$schema", side.schema)).await.unwrap();
                 }
             }
-            let session = 1 + mix.random.below(3) as i64;
+            let session = 1 + mix.random.u64(..3) as i64;
             let requests = mix.requests(session);
-            let late = i64::from(mix.random.below(12) == 0);
+            let late = i64::from(mix.random.u64(..12) == 0);
             let (single, batch) = (one.with_seqs(session, &requests).await, all.with_seqs(session, &requests).await);
             let (epoch, other) = (one.epoch(session).await - late, all.epoch(session).await - late);
             assert_eq!(epoch, other, "seed {seed}, step {step}");
@@ -223,10 +212,10 @@ async fn batches_of_two_sessions_over_the_same_names_never_deadlock() {
     let (one, other) = (Side::new(&url, "fencelock").await, Side::new(&url, "fencelock").await);
     one.begin().await;
     let run = async |side: &Side, session: i64| {
-        let mut random = Random(session as u64);
+        let mut random = Rng::with_seed(session as u64);
         for round in 0..1000_i64 {
             let enter = |at| {
-                let name = format!("name {}", random.below(40));
+                let name = format!("name {}", random.u64(..40));
                 Request {
                     name,
                     number: round * 10 + at,

@@ -16,23 +16,19 @@ use crate::stores::redis::fair::layout::KeySpace;
 pub(super) const LONG: Duration = Duration::from_secs(600);
 
 /// Random numbers from one seed, which is shown when the test fails.
-pub(super) struct Dice(u64);
+pub(super) struct Dice(fastrand::Rng);
 
 impl Dice {
     /// With the seed of the environment's `FENCELOCK_SEED`, or else one of chance.
     pub(super) fn random() -> Self {
         let given = std::env::var("FENCELOCK_SEED").ok();
-        let seed = given.map_or_else(|| getrandom::u64().unwrap(), |seed| seed.parse().unwrap());
+        let seed = given.map_or_else(|| fastrand::u64(..), |seed| seed.parse().unwrap());
         println!("seed {seed}");
-        Self(seed)
+        Self(fastrand::Rng::with_seed(seed))
     }
 
-    /// A number below `end`: splitmix64.
     pub(super) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ mixed >> 31) % end as u64) as usize
+        self.0.usize(..end)
     }
 
     pub(super) fn percent(&mut self, percent: usize) -> bool {
