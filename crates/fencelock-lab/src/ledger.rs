@@ -241,23 +241,26 @@ pub fn sum(rows: &[Row]) -> Vec<Row> {
     sums
 }
 
-/// A table of sums in Markdown. The last row has a bound for each zero.
+/// Two tables in Markdown: a row for each sum, and a row with a bound for each promise, by the last sum, which is that of all.
 #[must_use]
 pub fn table(sums: &[Row]) -> String {
-    let usual = ["sections", "faults", "late_refused", "excused"];
-    let heads = ["store", "sections", "faults", "late writes refused", "pairs excused"].into_iter();
-    let heads: Vec<_> = heads.chain(BROKEN.map(|(_, head, _)| head)).chain(["longest takeover, s"]).collect();
-    let mut table = format!("| {} |\n|---|{}\n", heads.join(" | "), "---:|".repeat(heads.len() - 1));
-    for (index, sum) in sums.iter().enumerate() {
-        let broken = |(name, _, trials): (&str, &str, &str)| match (sum.counted(name), sum.counted(trials)) {
-            (0, n) if n > 0 && index + 1 == sums.len() => format!("0 (<3/{n})"),
-            (0, 0) => "–".to_owned(),
-            (0, _) => "0".to_owned(),
-            (count, _) => format!("**{count}**"),
-        };
-        let cells = usual.iter().map(|name| sum.counted(name).to_string()).chain(BROKEN.map(broken));
-        let cells: Vec<_> = std::iter::once(sum.store.clone()).chain(cells).collect();
-        table.push_str(&format!("| {} | {:.1} |\n", cells.join(" | "), sum.longest_takeover_seconds));
+    let heads =
+        "store | sections | faults | late writes refused | pairs excused | promises broken | longest takeover, s";
+    let mut table = format!("| {heads} |\n|---|{}\n", "---:|".repeat(6));
+    for sum in sums {
+        let counts = ["sections", "faults", "late_refused", "excused"].map(|name| sum.counted(name).to_string());
+        let broken: u64 = BROKEN.iter().map(|(name, ..)| sum.counted(name)).sum();
+        let takeover = sum.longest_takeover_seconds;
+        table.push_str(&format!("| {} | {} | {broken} | {takeover:.1} |\n", sum.store, counts.join(" | ")));
+    }
+    table.push_str("\n| broken promise | times | rate below |\n|---|---:|---:|\n");
+    for (name, head, trials) in BROKEN {
+        let row = sums.last().map(|all| match (all.counted(name), all.counted(trials)) {
+            (0, 0) => "– | never tried".to_owned(),
+            (0, n) => format!("0 | 3/{n}"),
+            (count, _) => format!("**{count}** | –"),
+        });
+        table.push_str(&format!("| {head} | {} |\n", row.unwrap_or_default()));
     }
     table
 }

@@ -68,10 +68,11 @@ fn a_sum_adds_counts_and_leaves_out_what_was_not_run_and_takeovers_of_a_machine_
     assert_eq!(counted, [("redis", 15, 3.0), ("etcd", 600, 1.5), ("all", 615, 4.5)]);
     assert!(sums.iter().all(|sum| sum.is_clean() && sum.longest_takeover_seconds == 2.0), "{sums:?}");
     let table = table(&sums);
-    assert!(table.contains("| 0 (<3/615) |") && table.lines().count() == 5, "{table}");
+    assert!(table.contains("| pairs of believers | 0 | 3/615 |\n") && table.lines().count() == 18, "{table}");
+    assert!(table.contains("| etcd | 0 | 0 | 0 | 0 | 0 | 2.0 |\n"), "{table}");
     let mut broken = row("etcd", 1);
     broken.count("tokens_fell", 2);
-    assert!(!broken.is_clean() && fencelock_lab::ledger::table(&[broken]).contains("| **2** |"));
+    assert!(!broken.is_clean() && fencelock_lab::ledger::table(&[broken]).contains("| tokens that fell | **2** | – |"));
 }
 
 /// A holder from `at` to `left`, which was granted with this token.
