@@ -98,9 +98,8 @@ fn summary(rows: &[Row]) -> String {
         played.len(),
         cells.len()
     );
-    let not_run: Vec<_> =
-        others.iter().map(|row| format!("{}: {}", row.store, row.not_run.as_deref().unwrap_or(""))).collect();
-    let not_run: HashSet<_> = not_run.into_iter().collect();
+    let why = |row: &&Row| format!("{}: {}", row.store, row.not_run.as_deref().unwrap_or_default());
+    let not_run: HashSet<_> = others.iter().map(why).collect();
     not_run.iter().for_each(|why| text.push_str(&format!("Not run: {why}.\n")));
     text
 }
@@ -133,10 +132,9 @@ impl Run {
             let faults: Vec<_> = FAULTS.iter().map(Fault::name).collect();
             return Err(io::Error::other(format!("stores are {}; faults are {}", known.join(", "), faults.join(", "))));
         }
-        let directory = args.out.parent().unwrap_or(Path::new(".")).to_owned();
+        let directory = Path::new(".").join(args.out.parent().unwrap_or(Path::new("")));
         fs::create_dir_all(&directory)?;
         let directory = directory.canonicalize()?;
-        let alone = alone()?;
         let ledger = Ledger::open(&args.out)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", args.out.display())))?;
         let is_changed = !output(Command::new("git").args(["status", "--porcelain"])).is_empty();
@@ -152,7 +150,7 @@ impl Run {
             commit: commit + if is_changed { "+" } else { "" },
             impossible: HashSet::new(),
             is_clean: true,
-            _alone: alone,
+            _alone: alone()?,
         })
     }
 
@@ -238,10 +236,8 @@ impl Run {
 
     /// Asks the second judge, which knows no lapses and judges by all laws.
     fn judge_again(&self, played: &Played, logs: &Path, row: &mut Row) -> io::Result<()> {
-        let Some(judge) = &self.judge else { return Ok(()) };
-        if played.verdict.laws != Laws::ALL || !played.verdict.history.lapses.is_empty() {
-            return Ok(());
-        }
+        let is_known = played.verdict.laws == Laws::ALL && played.verdict.history.lapses.is_empty();
+        let Some(judge) = self.judge.as_ref().filter(|_| is_known) else { return Ok(()) };
         let verdict = Command::new(judge).arg(logs).arg("10s").stdout(Stdio::null()).status()?.code();
         match verdict {
             Some(0 | 1) => {
@@ -259,10 +255,8 @@ fn alone() -> io::Result<(Guard, Client)> {
     let store = std::env::temp_dir().join("fencelock-ledger");
     let client = Client::connect(format!("file://{}", store.display())).map_err(io::Error::other)?;
     let lock = client.mutex("ledger").map_err(io::Error::other)?.purpose("cargo xtask ledger");
-    match lock.try_acquire() {
-        Ok(guard) => Ok((guard, client)),
-        Err(error) => Err(io::Error::other(format!("another ledger runs on this machine: {error}"))),
-    }
+    let refused = |error| io::Error::other(format!("another ledger runs on this machine: {error}"));
+    Ok((lock.try_acquire().map_err(refused)?, client))
 }
 
 /// Builds the second judge, where there is a Go.
