@@ -44,11 +44,11 @@ impl From<Malformed> for End {
 #[derive(Debug)]
 struct Written {
     request: Request,
-    /// The time just before the write, on the configured clock.
+    /// When, on the configured clock: just before the write.
     sent: Duration,
     /// The moment that its answer proves, if it is a `sync` for that.
     proves: Option<Duration>,
-    /// How many bytes went out on this connection before the request.
+    /// How many bytes went out on this connection before it.
     offset: u64,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Conversation {
     server: String,
     /// Answers come in the order of the requests.
     written: VecDeque<Written>,
-    /// How many requests at the front have failed by their deadline.
+    /// How many at the front have already failed by their deadline.
     given_up: usize,
     pings: VecDeque<Duration>,
     auths: usize,
@@ -259,7 +259,7 @@ impl Conversation {
         }
     }
 
-    /// The deadline of the first request that was not given up yet.
+    /// When the first request that was not given up yet has to be.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.written.get(self.given_up).map(|written| written.request.deadline)
     }

@@ -26,7 +26,7 @@ pub(crate) struct Hello {
 #[derive(Debug)]
 pub(crate) struct Welcome {
     pub(crate) ticket: SessionKey,
-    /// The timeout that the server granted.
+    /// As granted.
     pub(crate) timeout: Duration,
     /// When the first frame was sent, and its answer read, on the configured clock.
     pub(crate) sent: Duration,

@@ -189,6 +189,10 @@ impl Connection {
                 let path = PathAndQuery::from_static("/etcdserverpb.Watch/Watch");
                 let mut answers = grpc.streaming(request, path, codec).await?.into_inner();
                 while let Some(answer) = answers.message().await? {
+                    // A refused watch may have no number, so another connection, with a new login, watches everything anew.
+                    if answer.created && answer.canceled {
+                        return Err(Status::aborted(answer.cancel_reason));
+                    }
                     received(answer);
                 }
                 Ok::<_, Status>(())
@@ -275,5 +279,64 @@ struct On(Tasks);
 impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for On {
     fn execute(&self, task: F) {
         self.0.spawn(task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+
+    /// A member that answers the first request with this message, and then nothing.
+    async fn answer(stream: tokio::io::DuplexStream, message: WatchResponse) {
+        let mut member = h2::server::handshake(stream).await.unwrap();
+        let (_request, mut answer) = member.accept().await.unwrap().unwrap();
+        let head = Response::builder().header("content-type", "application/grpc").body(()).unwrap();
+        let message = message.encode_to_vec();
+        // Not compressed; the length; the message.
+        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+        let frame = [&[0], &length[..], &message].concat();
+        answer.send_response(head, false).unwrap().send_data(frame.into(), false).unwrap();
+        // Until the client hangs up.
+        let _ = member.accept().await;
+    }
+
+    /// A connection to a member that answers with this message alone, and what its stream of watches hands on: `None` once it has ended.
+    async fn connected(message: WatchResponse) -> (Connection, Option<WatchResponse>) {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        tokio::spawn(answer(theirs, message));
+        let (tasks, origin) = (Tasks::here().unwrap(), Uri::from_static("http://member/"));
+        let terms = (1, Bounds::of(None), &tasks);
+        let (connection, requests) = Connection::open(Box::new(ours), origin, terms, || {}).await.unwrap();
+        let (to_test, mut received) = mpsc::unbounded_channel();
+        let watch = created(7, b"key".to_vec(), Vec::new(), 1);
+        let watching = connection.keep_watching(watch, requests, move |answer| drop(to_test.send(answer)));
+        let received = tokio::select! {
+            biased;
+            () = watching => None,
+            answer = received.recv() => answer,
+        };
+        (connection, received)
+    }
+
+    #[tokio::test]
+    async fn a_refused_watch_ends_the_stream_whichever_number_it_has() {
+        for watch_id in [-1, 7] {
+            let refused = WatchResponse { watch_id, created: true, canceled: true, ..WatchResponse::default() };
+            assert_eq!(connected(refused).await.1, None);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_a_compaction_canceled_fires_once_and_one_that_its_place_gave_up_does_not() {
+        let canceled = WatchResponse { watch_id: 7, canceled: true, ..WatchResponse::default() };
+        let (connection, compacted) = connected(WatchResponse { compact_revision: 9, ..canceled.clone() }).await;
+        let (place, compacted) = (RequestId { client: 1, number: 7 }, compacted.unwrap());
+        let watched = Watched { place, key: b"key".to_vec(), range_end: Vec::new(), grants: Some(5) };
+        connection.watch(watched.clone(), 1);
+        assert_eq!(connection.fired(&canceled), None);
+        assert_eq!(connection.fired(&compacted), Some(watched));
+        assert_eq!(connection.fired(&compacted), None);
     }
 }

@@ -83,8 +83,7 @@ impl Dialler {
         let scheme = if config.tls.is_some() { "https" } else { "http" };
         let origin = Uri::builder().scheme(scheme).authority(server.to_string()).path_and_query("/").build();
         let origin = origin.map_err(|_| Error::new(ErrorKind::Config, "connect", "the host cannot stand in a URI"))?;
-        let tasks = self.bounds.tasks.clone().map_or_else(Tasks::here, Ok)?;
-        let session = self.session.clone();
+        let (tasks, session) = (self.bounds.tasks.clone().map_or_else(Tasks::here, Ok)?, self.session.clone());
         let ended = move || session.iter().for_each(|session| session.places.disconnected(number));
         let terms = (number, self.bounds.clone(), &tasks);
         let (mut connection, watches) = Connection::open(stream, origin, terms, ended).await?;
