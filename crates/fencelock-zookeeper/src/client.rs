@@ -102,7 +102,7 @@ impl Client {
         })
     }
 
-    /// Deletes a node without children; with a version, only if it has that one.
+    /// Deletes a node without children; with a version, only a node of that version.
     ///
     /// # Errors
     /// [`ErrorKind::NoNode`], [`ErrorKind::BadVersion`], [`ErrorKind::NotEmpty`], [`ErrorKind::NoAuth`] (by the *parent's* list).
@@ -115,7 +115,7 @@ impl Client {
         self.read(Op::Exists, path, None, |reply, _| exists(&reply))
     }
 
-    /// The same, and watches the node, or the place where it is not.
+    /// As [`Client::exists`], and watches the node, or the path where it may appear.
     pub fn exists_watched(&self, path: &str) -> Answer<(Option<Stat>, Watch)> {
         self.read(Op::Exists, path, Some(WatchKind::Data), |reply, _| Ok((exists(&reply)?, answer::watch(reply)?)))
     }
@@ -128,7 +128,7 @@ impl Client {
         self.read(Op::GetData, path, None, |reply, _| decode(&reply, response::data))
     }
 
-    /// The same, and watches the node. A node that is not there leaves no watch behind.
+    /// As [`Client::get_data`], and watches the node. A missing node leaves no watch behind.
     ///
     /// # Errors
     /// As [`Client::get_data`].
@@ -139,7 +139,7 @@ impl Client {
         })
     }
 
-    /// Replaces the data of a node; with a version, only if it has that one.
+    /// Replaces the data of a node; with a version, only of a node of that version.
     ///
     /// # Errors
     /// [`ErrorKind::NoNode`], [`ErrorKind::BadVersion`], [`ErrorKind::NoAuth`].
@@ -176,7 +176,7 @@ impl Client {
         self.read(Op::GetChildren, path, None, |reply, _| decode(&reply, response::children))
     }
 
-    /// The same, and watches for children that come and go.
+    /// As [`Client::get_children`], and watches for children that come and go.
     ///
     /// # Errors
     /// As [`Client::get_children`].

@@ -122,8 +122,8 @@ impl Config {
         self
     }
 
-    /// The same, with credentials requested for each connection: the new credentials count from that connection on. If asking fails, no
-    /// session is opened, and an existing one keeps the last credentials.
+    /// As [`Config::auth`], with credentials requested for each connection: the new credentials count from that connection on. If
+    /// asking fails, no session is opened, and an existing one keeps the last credentials.
     #[must_use]
     pub fn auth_asked(mut self, scheme: impl Into<String>, ask: AskCredentials) -> Self {
         self.asked.push((scheme.into(), ask));

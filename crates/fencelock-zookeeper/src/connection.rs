@@ -53,9 +53,9 @@ pub(crate) struct Connection {
 #[derive(Debug, Default)]
 struct Outgoing {
     bytes: Vec<u8>,
-    /// How many of them are written.
+    /// How many of `bytes` are written.
     written: usize,
-    /// How many bytes of the connection were written and are not here any more.
+    /// How many bytes of the connection were written and left the buffer.
     before: u64,
     /// Whether something was written that the stream may still hold back, as TLS does.
     held_back: bool,
@@ -70,7 +70,7 @@ impl Outgoing {
         self.before + self.written as u64
     }
 
-    /// Forgets what is written, once that is all.
+    /// Frees the buffer once all of it is written.
     fn recycle(&mut self) {
         if self.waiting() == 0 {
             self.before += self.written as u64;
@@ -91,7 +91,7 @@ impl Connection {
     ) -> Self {
         let now = Instant::now();
         let frames = FrameReader::new(shared.config.max_answer);
-        // The caller has given up by then.
+        // After this time, the caller has given up its request.
         let longest_answer = shared.request_deadline.max(patience);
         let mut connection = Self {
             shared,

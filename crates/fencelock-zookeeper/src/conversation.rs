@@ -44,11 +44,11 @@ impl From<Malformed> for End {
 #[derive(Debug)]
 struct Written {
     request: Request,
-    /// When, on the configured clock: just before the write.
+    /// The time just before the write, on the configured clock.
     sent: Duration,
     /// The moment that its answer proves, if it is a `sync` for that.
     proves: Option<Duration>,
-    /// How many bytes went out on this connection before it.
+    /// How many bytes went out on this connection before the request.
     offset: u64,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Conversation {
     server: String,
     /// Answers come in the order of the requests.
     written: VecDeque<Written>,
-    /// How many at the front have already failed by their deadline.
+    /// How many requests at the front have failed by their deadline.
     given_up: usize,
     pings: VecDeque<Duration>,
     auths: usize,
@@ -259,7 +259,7 @@ impl Conversation {
         }
     }
 
-    /// When the first request that was not given up yet has to be.
+    /// The deadline of the first request that was not given up yet.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.written.get(self.given_up).map(|written| written.request.deadline)
     }

@@ -96,9 +96,10 @@ pub(crate) struct Times {
     pub(crate) attempt: Duration,
     /// How long after one server the next one is dialled, unless that one has failed.
     pub(crate) stagger: Duration,
-    /// How long a server that owes the answer to a write is not asked, while others have not answered yet.
+    /// How long other servers are tried before one that owes the answer to a write.
     pub(crate) last: Duration,
-    /// How long one is thought to owe it: a server that stood still for longer was given up by its leader, and starts anew.
+    /// How long a server is thought to owe such an answer: the leader gives up a server that stands still for longer, and
+    /// the server starts anew.
     pub(crate) owing: Duration,
     /// The pause after the first failure of a server, and the longest one.
     pub(crate) first_pause: Duration,
@@ -107,10 +108,11 @@ pub(crate) struct Times {
 
 impl Times {
     const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
-    /// Of a client with a session to lose.
+    /// The pauses of a client with a session to lose.
     const FIRST_PAUSE: Duration = Duration::from_millis(20);
     const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-    /// Of a client without one: where a server limits its connections, clients with sessions come first.
+    /// The pauses of a client without a session: where a server limits its connections, clients with sessions come
+    /// first.
     const NEWCOMER: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
     const STAGGER: Duration = Duration::from_millis(200);
 
@@ -127,7 +129,8 @@ impl Times {
             attempt: attempt.unwrap_or((session_timeout / 3).max(Self::SHORTEST_ATTEMPT)),
             // Two silent servers and a third that answers fit into what `Config::patience` leaves.
             stagger: (session_timeout / 50).clamp(Duration::from_millis(10), Self::STAGGER),
-            // Perhaps the only live one. With its silence before (`Config::patience`) that is 5/24 of the timeout, and without any 1/12.
+            // The server is perhaps the only live one. With its silence before (`Config::patience`) the time is 5/24 of the timeout,
+            // else 1/12.
             last: session_timeout / 12,
             owing: session_timeout,
             first_pause: Self::FIRST_PAUSE,
@@ -135,7 +138,7 @@ impl Times {
         }
     }
 
-    /// The same for a client without a session.
+    /// The times for a client without a session.
     pub(crate) fn of_newcomer(session_timeout: Duration, attempt: Option<Duration>) -> Self {
         let (first_pause, longest_pause) = Self::NEWCOMER;
         Self { first_pause, longest_pause, ..Self::of(session_timeout, attempt) }
@@ -143,7 +146,7 @@ impl Times {
 }
 
 impl Dialer {
-    /// For a session with this timeout.
+    /// A dialler with these times.
     pub(crate) fn new(times: Times) -> Self {
         let (failures, under_way) = (Vec::new(), Vec::new());
         Self {
@@ -211,7 +214,7 @@ impl Dialer {
                 Found::Failed { server, again, refusal } => {
                     self.failed(server, refusal);
                     failures += 1;
-                    // As many failures as there are servers are one round of them.
+                    // A round ends when each server has failed once.
                     let pause = if failures % race.size() == 0 { self.next_pause() } else { self.pause.mul_f64(0.75) };
                     race.resolve(again, pause);
                 }

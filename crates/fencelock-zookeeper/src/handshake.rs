@@ -26,7 +26,7 @@ pub(crate) struct Hello {
 #[derive(Debug)]
 pub(crate) struct Welcome {
     pub(crate) ticket: SessionKey,
-    /// As granted.
+    /// The timeout that the server granted.
     pub(crate) timeout: Duration,
     /// When the first frame was sent, and its answer read, on the configured clock.
     pub(crate) sent: Duration,

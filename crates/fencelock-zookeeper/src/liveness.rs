@@ -26,7 +26,7 @@ impl Contacts {
     #[cfg(test)]
     const MOST: usize = Self::GRAINS as usize + 2;
 
-    /// For a session with this timeout, on a connection that has just been made.
+    /// No contacts yet: for a session with this timeout, on a new connection.
     pub(crate) fn new(timeout: Duration) -> Self {
         let gap = timeout / 4;
         Self { kept: VecDeque::new(), gap, grain: gap / Self::GRAINS }

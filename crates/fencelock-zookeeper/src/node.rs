@@ -9,11 +9,11 @@ pub use crate::proto::response::Stat;
 pub enum CreateMode {
     /// Stays until it is deleted.
     Persistent,
-    /// The same, and the server appends a number of ten digits that rises with each child of the parent.
+    /// Stays until it is deleted; the server appends a number of ten digits that rises with each child of the parent.
     PersistentSequential,
     /// Goes with the session.
     Ephemeral,
-    /// The same, with a number. The number is signed, and sticks at 2147483647.
+    /// Goes with the session; the server appends a number. The number is signed, and sticks at 2147483647.
     EphemeralSequential,
     /// Goes by itself some time after its last child went (never before it had one); needs servers of 3.5 or newer.
     Container,

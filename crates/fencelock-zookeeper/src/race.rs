@@ -58,7 +58,7 @@ pub(crate) struct Race {
     avoid: Option<String>,
     /// The shown names of servers to dial after all others, and not before these have failed or were silent for [`Times::last`].
     last: Vec<String>,
-    /// When the last ones may be dialled, whatever the others do.
+    /// When the servers of `last` may be dialled, even if others are still being asked.
     last_start: Instant,
     waiting: Vec<Dialled>,
     running: Vec<Dialled>,
@@ -207,7 +207,8 @@ impl Race {
         self.shown(dialled)
     }
 
-    /// When the next waiting server is dialled. If only last ones are left, not while another server may answer.
+    /// When the next waiting server is dialled. If only servers of `last` wait, they wait until no other server may
+    /// answer, or until `last_start`.
     fn start_at(&self) -> Instant {
         let others_failed = self.running.is_empty() && self.is_complete;
         if others_failed || !self.waiting.iter().all(|dialled| self.is_last(*dialled)) {

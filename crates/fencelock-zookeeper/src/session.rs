@@ -57,11 +57,11 @@ pub(crate) async fn open(shared: &Arc<Shared>) -> Result<()> {
     }
 }
 
-/// How long a server may be silent, how long nothing may be sent, and how the next server is looked for, with a session that was granted
-/// this timeout. A server that grants more than was asked for makes no caller wait longer.
+/// For a session that was granted this timeout: how long a server may be silent, how long the client may send nothing, and the times of
+/// dialling. A server that grants more than was asked for makes no caller wait longer.
 fn times(config: &Config, granted: Duration) -> (Duration, Duration, Times) {
     let timeout = granted.min(config.session_timeout);
-    // Where there is no other server, nothing is won by leaving this one early. A name may stand for several, with one address too.
+    // A client of one server wins nothing by leaving it early. A name may stand for several servers, even with one address.
     let is_only = matches!(&config.servers[..], [server] if server.host.parse::<IpAddr>().is_ok());
     let patience = config.patience.unwrap_or(if is_only { timeout / 3 } else { timeout / 8 });
     (patience.max(SHORTEST_PATIENCE), timeout / 3, Times::of(timeout, config.attempt))

@@ -232,7 +232,7 @@ impl Watch {
         poll_fn(|context| self.poll_fired(context)).await
     }
 
-    /// The same as a function to poll. Only the newest waker is kept.
+    /// As [`Watch::fired`], as a function to poll. Only the newest waker is kept.
     pub fn poll_fired(&mut self, context: &mut Context<'_>) -> Poll<WatchEvent> {
         let mut inner = self.table.lock();
         let slot = &mut inner.slots[self.slot as usize];
