@@ -63,6 +63,7 @@ const FORBIDDEN: &[Forbidden] = &[
             "stores/mysql/connection.rs",
             "stores/postgres/connection.rs",
             "stores/redis/wire/connection.rs",
+            "stores/redis/cluster/session.rs",
             "stores/redis/sentinel/replicas.rs",
             "stores/redis/redlock/servers.rs",
             "stores/file/watch.rs",

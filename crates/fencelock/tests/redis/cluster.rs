@@ -94,6 +94,27 @@ async fn slots_that_move_cost_no_holder_its_lock_and_no_waiter_its_place() {
 }
 
 #[tokio::test]
+async fn nodes_without_memory_renew_locks_that_a_replica_acknowledges() {
+    let cluster = Cluster::start(true, 100_000_000, &Settings::default()).unwrap();
+    let holder = client(&cluster.url("min_replicas=1&renew_interval_ms=500"), 60_000).await;
+    let guard = soon(holder.mutex("job").unwrap().acquire()).await.unwrap();
+    for node in &cluster.nodes[..3] {
+        node.ask(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    }
+    // The first renewal may have been under way.
+    for _ in 0..2 {
+        let mut remaining = guard.remaining();
+        until("a renewal counts", async || {
+            let now = guard.remaining();
+            std::mem::replace(&mut remaining, now) < now
+        })
+        .await;
+    }
+    guard.check().unwrap();
+    soon(guard.release()).await.unwrap();
+}
+
+#[tokio::test]
 async fn one_node_that_answers_suffices_and_without_any_the_error_names_them_all() {
     let gone = fencelock_testbed::Port::reserve().unwrap();
     let node = shared_cluster().nodes[4].address();

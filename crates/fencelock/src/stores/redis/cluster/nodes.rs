@@ -36,11 +36,12 @@ pub(crate) struct Nodes {
     known: Mutex<Known>,
 }
 
-/// The newest answer, and when the nodes were asked.
+/// The newest answer, when the nodes were asked, and the error if none answered then.
 #[derive(Debug, Default)]
 struct Known {
     view: Ownership,
     asked: Option<Moment>,
+    failure: Option<Error>,
     rounds: usize,
 }
 
@@ -98,9 +99,12 @@ impl Nodes {
             let words = (&*self.shown, "no node of the Cluster answers", "node", "nodes");
             let view = newest(asks, |view| view.newness, (clock, patience), words).await;
             known.asked = Some(clock.now());
-            known.view = view?;
+            known.failure = view.map(|view| known.view = view).err();
         }
-        Ok(read(&known.view.owners))
+        match &known.failure {
+            Some(error) => Err(error.again()),
+            None => Ok(read(&known.view.owners)),
+        }
     }
 }
 
@@ -207,5 +211,22 @@ impl Ownership {
         view.nodes.sort_by_key(ToString::to_string);
         view.nodes.dedup();
         view
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::url;
+    use super::*;
+    use crate::store::StoreUrl;
+    use crate::time::SystemClock;
+
+    #[tokio::test]
+    async fn an_outage_is_no_answer_for_callers_that_come_shortly_after() {
+        let (nodes, ..) = url::read(StoreUrl::parse("redis+cluster://127.0.0.1:1").unwrap()).unwrap();
+        for _ in 0..2 {
+            let error = nodes.ask(&SystemClock, Duration::from_millis(10), |_| ()).await.unwrap_err();
+            assert!(error.kind() == ErrorKind::Unreachable && error.is_retryable(), "{error}");
+        }
     }
 }

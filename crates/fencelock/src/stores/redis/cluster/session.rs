@@ -22,10 +22,20 @@ use crate::store::{
 };
 use crate::time::Moment;
 
+/// Reaches a node of the Cluster.
+pub(super) type Reach = Box<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>;
 type Events = BoxStream<'static, SessionEvent>;
 
+/// The pause before a part that failed is renewed again.
+const PAUSE: Duration = Duration::from_millis(250);
+
 /// A session that has no part yet.
-pub(super) fn open_session(stores: &Arc<[Arc<dyn Store>]>, opening: Opening, confirmed: Moment) -> Opened {
+pub(super) fn open_session(
+    stores: &Arc<[Arc<dyn Store>]>,
+    reach: Reach,
+    opening: Opening,
+    confirmed: Moment,
+) -> Opened {
     let (events, mut own) = mpsc::unbounded_channel();
     let (streams, mut receiver) = mpsc::unbounded_channel::<Events>();
     // The receiver is there.
@@ -36,7 +46,7 @@ pub(super) fn open_session(stores: &Arc<[Arc<dyn Store>]>, opening: Opening, con
     let turns = stores.iter().map(|_| Default::default()).collect();
     let table = PartTable { current: vec![None; stores.len()], ..PartTable::default() };
     let (ttl, stores) = (opening.ttl, Arc::clone(stores));
-    let session = Arc::new(Parts { stores, turns, opening, state, streams, table: Mutex::new(table) });
+    let session = Arc::new(Parts { stores, turns, reach, opening, state, streams, table: Mutex::new(table) });
     Opened { session: Arc::new(Handle(session)), events: events_of_all, ttl: Some(ttl), confirmed, capability: None }
 }
 
@@ -61,8 +71,9 @@ struct PartTable {
 
 struct Parts {
     stores: Arc<[Arc<dyn Store>]>,
-    /// For each part the turn of the caller that opens a session.
-    turns: Vec<tokio::sync::Mutex<()>>,
+    /// For each part the turn of the task that opens a session.
+    turns: Vec<Arc<tokio::sync::Mutex<()>>>,
+    reach: Reach,
     opening: Opening,
     state: SessionState,
     streams: mpsc::UnboundedSender<Events>,
@@ -118,26 +129,38 @@ impl Parts {
     /// The session for a request, which depends on it from now on, and whether the request is new. Opens a session where there is none.
     async fn part(self: &Arc<Self>, entry: &Entry) -> Result<(Arc<Part>, bool)> {
         let seat = part_of(&entry.name);
-        let _turn = self.turns[seat].lock().await;
-        if let Some(known) = self.join_current(seat, entry) {
-            return Ok(known);
+        loop {
+            let turn = Arc::clone(&self.turns[seat]).lock_owned().await;
+            if let Some(known) = self.join_current(seat, entry) {
+                return Ok(known);
+            }
+            let opened = self.opening.tasks.handle().spawn(Arc::clone(self).open_part(seat, turn)).await;
+            let ended = |error| Error::new(ErrorKind::Closed, "open session", "the runtime has ended").caused_by(error);
+            opened.map_err(ended)??;
         }
-        let opened = self.stores[seat].open(self.opening.clone()).await;
-        // The server may have opened a session although the answer was lost.
-        let opened = opened.map_err(|error| if error.is_retryable() { error.outcome_unknown() } else { error })?;
+    }
+
+    /// Opens a session of a part, in a task: the opening outlives a caller that gives up.
+    async fn open_part(self: Arc<Self>, seat: usize, _turn: tokio::sync::OwnedMutexGuard<()>) -> Result<()> {
+        let opened = self.stores[seat].open(self.opening.clone()).await?;
         let part = Arc::new(Part { session: opened.session, confirmed: AtomicU64::new(opened.confirmed.as_nanos()) });
-        let (parts, of) = (Arc::downgrade(self), Arc::downgrade(&part));
+        let (parts, of) = (Arc::downgrade(&self), Arc::downgrade(&part));
         let events = opened.events.flat_map(move |event| {
             stream::iter(match (event, parts.upgrade().zip(of.upgrade())) {
-                (SessionEvent::Over, Some((parts, part))) => parts.report_losses(&part),
+                // A part that was closed and dropped has no places.
+                (SessionEvent::Over, of) => of.map_or_else(Vec::new, |(parts, part)| parts.report_losses(&part)),
                 (event, _) => vec![event],
             })
         });
         let _ = self.streams.send(events.boxed());
-        let mut table = self.table();
-        table.current[seat] = Some(Arc::clone(&part));
-        let is_new = self.note_request(&mut table, entry, &part);
-        Ok((part, is_new))
+        let added = {
+            let mut table = self.table();
+            self.alive("open session").map(|()| table.current[seat] = Some(Arc::clone(&part)))
+        };
+        if added.is_err() {
+            let _ = part.session.close().await;
+        }
+        added
     }
 
     /// Reads and writes the table under one lock, so that no session is retired as unused in between.
@@ -200,6 +223,22 @@ impl Parts {
         }
     }
 
+    /// Renews a part. A failure that may pass is retried for as long as the renewal may last: the engine retries only if all parts fail.
+    async fn renew_part(&self, part: &Part, places: &Vec<PlaceId>, is_alone: bool) -> Result<Renewal> {
+        let clock = &self.opening.clock;
+        let last = clock.now().after((self.opening.request_deadline / 2).saturating_sub(PAUSE));
+        loop {
+            match part.session.renew(places).await {
+                Err(error)
+                    if error.is_retryable() && part.session.over().is_none() && !is_alone && clock.now() < last =>
+                {
+                    clock.sleep_until(clock.now().after(PAUSE)).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
     async fn renew(&self, places: &dyn PlaceList) -> Result<Renewal> {
         self.alive("renew")?;
         let mut renewal = Renewal::at(self.opening.clock.now());
@@ -215,7 +254,11 @@ impl Parts {
                 None => asked.push((part, vec![place])),
             }
         }
-        let answers = asked.iter().map(|(part, places)| self.soon(part.session.renew(places)));
+        if asked.is_empty() {
+            (self.reach)().await?;
+        }
+        let is_alone = asked.len() == 1;
+        let answers = asked.iter().map(|(part, places)| self.soon(self.renew_part(part, places, is_alone)));
         let (answers, ()) = join(join_all(answers), self.close_retired()).await;
         let (mut failure, mut is_confirmed) = (None, asked.is_empty());
         for ((part, places), answer) in asked.into_iter().zip(answers) {
@@ -265,12 +308,22 @@ impl Parts {
     }
 
     async fn close(&self) -> Result<()> {
-        let mut parts: Vec<_> = self.table().current.iter().flatten().cloned().collect();
-        parts.extend(self.table().retired.iter().cloned());
-        let closed = join_all(parts.iter().map(|part| part.session.close())).await;
-        closed.into_iter().collect::<Result<()>>()?;
-        self.state.end(Loss::Closed);
-        Ok(())
+        loop {
+            let parts = {
+                let mut table = self.table();
+                let PartTable { current, retired, .. } = &mut *table;
+                retired.extend(current.iter_mut().filter_map(Option::take));
+                // The session ends under the lock of the table, so that a part which is opened meanwhile is closed.
+                if retired.is_empty() {
+                    self.state.end(Loss::Closed);
+                    return Ok(());
+                }
+                retired.clone()
+            };
+            let closed = join_all(parts.iter().map(|part| part.session.close())).await;
+            closed.into_iter().collect::<Result<()>>()?;
+            self.table().retired.retain(|part| parts.iter().all(|closed| !Arc::ptr_eq(closed, part)));
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use futures_core::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 
 use super::nodes::Nodes;
-use super::session::open_session;
+use super::session::{Reach, open_session};
 use super::url;
 use crate::error::Result;
 use crate::kit::bucket::{BUCKETS, bucket_of};
@@ -77,9 +77,14 @@ impl Store for Divided {
     /// The session of a part is opened when the part is needed.
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         Box::pin(async move {
-            let sent = opening.clock.now();
-            self.nodes.ask(&*opening.clock, opening.patience(), |_| ()).await?;
-            Ok(open_session(&self.parts, opening, sent))
+            let (sent, patience) = (opening.clock.now(), opening.patience());
+            let (nodes, clock) = (Arc::clone(&self.nodes), Arc::clone(&opening.clock));
+            let reach: Reach = Box::new(move || {
+                let (nodes, clock) = (Arc::clone(&nodes), Arc::clone(&clock));
+                Box::pin(async move { nodes.ask(&*clock, patience, |_| ()).await })
+            });
+            reach().await?;
+            Ok(open_session(&self.parts, reach, opening, sent))
         })
     }
 

@@ -2,10 +2,10 @@
 //!
 //! `WAIT` holds up the connection that sends it, so a second connection sends it. The server waits for the last write of that connection
 //! alone. So the connection writes first: a message on a channel without subscribers, which the server copies to its replicas behind all
-//! that the server did before. A node of a Cluster copies no messages, so a key is written there. Callers at the same time share one such round.
+//! that the server did before. A node of a Cluster copies no messages, so a script writes a key there. Callers at the same time share one such round.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Tasks;
 use crate::stores::redis::wire::{
-    Config, Connection, Server, Subscription, fault, is_denied, is_unknown_command, shake_hands,
+    Call, Config, Connection, Script, Server, Subscription, fault, is_denied, is_unknown_command, shake_hands,
 };
 use crate::time::Clock;
 
@@ -33,6 +33,10 @@ const ANOTHER: &str =
 
 /// How long the key that is written in a Cluster is kept, in ms.
 const KEPT: u64 = 60_000;
+/// Writes that key. After a removal the server allows a script to write without free memory.
+static MARK: LazyLock<Script> = LazyLock::new(|| {
+    Script::new("mark", "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[1], '', 'PX', ARGV[1])")
+});
 
 /// Whether the answer of this request counts only with the replicas' word.
 pub(crate) fn needs_replicas(operation: &str) -> bool {
@@ -71,9 +75,10 @@ impl Replicas {
         let task = tasks.spawn(driver);
         let channel = channel.unwrap_or_else(|| "fencelock".to_owned()) + ":replicas";
         let (callers, last) = (AtomicU64::new(0), Mutex::new((0, Ok(()))));
-        let (wanted, time, clock, is_silent) =
-            (config.min_replicas, patience / 2, Arc::clone(clock), AtomicBool::default());
+        let (wanted, clock, is_silent) = (config.min_replicas, Arc::clone(clock), AtomicBool::default());
         let is_key = config.slot.is_some();
+        // A renewal gives a part of a Cluster half of the time: a silent connection must be noticed before.
+        let time = patience / if is_key { 4 } else { 2 };
         let replicas = Self { wire, task, wanted, time, clock, is_silent, channel, is_key, callers, last };
         let mut wire = replicas.wire.clone();
         let info = wire.send_packed_command(&redis::cmd("INFO")).await.and_then(Value::extract_error);
@@ -116,12 +121,15 @@ impl Replicas {
         let mut round = redis::pipe();
         match self.is_key {
             true if wanted == 0 => round.cmd("PING"),
-            true => round.cmd("SET").arg(&self.channel).arg("").arg("PX").arg(KEPT),
+            true => {
+                let write = Call::<Value>::new(&MARK, &[&self.channel], Ok).arg(KEPT);
+                round.add_command(MARK.load()).add_command(write.command().clone())
+            }
             false => round.cmd("PUBLISH").arg(&self.channel).arg(""),
         };
         round.cmd("WAIT").arg(wanted).arg(milliseconds);
         let mut count = Value::Nil;
-        for answer in self.wire.clone().send_packed_commands(&round, 0, 2).await? {
+        for answer in self.wire.clone().send_packed_commands(&round, 0, round.len()).await? {
             count = answer.extract_error()?;
         }
         Ok(redis::from_redis_value(count)?)

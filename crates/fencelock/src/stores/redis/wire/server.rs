@@ -106,6 +106,9 @@ impl Server {
                 let message = "this is a node of a Redis Cluster: write redis+cluster://host1:6379,host2,host3 with some of its nodes";
                 return Err(refuse(ErrorKind::Unsupported, message));
             }
+            Some(mode) if config.naming == Naming::Cluster && mode != "cluster" => {
+                return Err(refuse(ErrorKind::Unreachable, "this server is no node of a Redis Cluster").retryable());
+            }
             _ => {}
         }
         if let Some(version) = self.version.filter(|version| *version < OLDEST) {
@@ -176,6 +179,15 @@ mod tests {
         check(&[("maxmemory:0", "maxmemory:9"), ("volatile-lru", "noeviction")]).unwrap();
         assert_eq!(Server::read(INFO).run_id.as_deref(), Some("abc"));
         Server::read("").check(&Config::from_url(StoreUrl::parse("redis://h1").unwrap(), &[]).unwrap(), false).unwrap();
+    }
+
+    #[test]
+    fn a_server_alone_at_the_address_of_a_node_of_a_cluster_is_refused_for_now() {
+        let mut config = Config::from_url(StoreUrl::parse("redis://h1").unwrap(), &[]).unwrap();
+        config.naming = Naming::Cluster;
+        let error = Server::read(INFO).check(&config, false).unwrap_err();
+        assert!(error.kind() == ErrorKind::Unreachable && error.is_retryable(), "{error}");
+        Server::read(&INFO.replace("standalone", "cluster")).check(&config, false).unwrap();
     }
 
     #[test]

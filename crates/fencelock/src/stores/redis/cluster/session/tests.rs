@@ -1,13 +1,14 @@
 //! Parts that end or do not answer, over a store in memory. The tests with a Cluster are in `tests/redis/cluster.rs`.
 
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Waker};
 
 use futures_util::FutureExt;
 
 use super::*;
 use crate::store::{Break, Capability, Outline, Owner, Page, Queue};
-use crate::stores::memory::{MemoryStore, VirtualClock};
+use crate::stores::memory::{MemoryStore, Operation, VirtualClock};
 use crate::time::Clock;
 
 const TTL: Duration = Duration::from_secs(9);
@@ -17,11 +18,16 @@ const TTL: Duration = Duration::from_secs(9);
 struct Mortal {
     inner: MemoryStore,
     sessions: Arc<Mutex<Vec<Arc<MortalSession>>>>,
+    /// No node can be reached.
+    is_down: Arc<AtomicBool>,
+    /// How many of the next renewals fail.
+    failures: Arc<AtomicU64>,
 }
 
 struct MortalSession {
     inner: Arc<dyn Session>,
     over: OnceLock<Loss>,
+    failures: Arc<AtomicU64>,
     events: mpsc::UnboundedSender<SessionEvent>,
 }
 
@@ -32,6 +38,10 @@ impl std::fmt::Debug for MortalSession {
 }
 
 impl Mortal {
+    fn reach(&self) -> Result<()> {
+        if self.is_down.load(Ordering::Relaxed) { Err(unreachable()) } else { Ok(()) }
+    }
+
     /// Ends the newest session. The client receives the event when the test sends it.
     fn fail_over(&self) -> Arc<MortalSession> {
         let session = self.sessions.lock().unwrap().last().unwrap().clone();
@@ -47,9 +57,11 @@ impl Store for Mortal {
 
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         Box::pin(async move {
+            self.reach()?;
             let opened = self.inner.open(opening).await?;
             let (events, mut received) = mpsc::unbounded_channel();
-            let session = Arc::new(MortalSession { inner: opened.session, over: OnceLock::new(), events });
+            let (inner, failures) = (opened.session, Arc::clone(&self.failures));
+            let session = Arc::new(MortalSession { inner, over: OnceLock::new(), failures, events });
             self.sessions.lock().unwrap().push(Arc::clone(&session));
             let own = stream::poll_fn(move |cx| received.poll_recv(cx));
             let events = stream::select(opened.events, own).boxed();
@@ -94,8 +106,12 @@ impl Session for Shared {
     }
 
     fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
+        let fails = |left: u64| left.checked_sub(1);
         match self.over() {
             Some(_) => Box::pin(async { Err(crate::kit::own_places::over("renew")) }),
+            None if self.0.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fails).is_ok() => {
+                Box::pin(async { Err(unreachable()) })
+            }
             None => self.0.inner.renew(places),
         }
     }
@@ -115,15 +131,24 @@ struct Lab {
 impl Lab {
     fn new() -> Self {
         let (inner, clock) = MemoryStore::with_virtual_clock();
-        let store = Mortal { inner: inner.another_process(), sessions: Arc::default() };
+        let (sessions, is_down, failures) = Default::default();
+        let store = Mortal { inner: inner.another_process(), sessions, is_down, failures };
         let stores = (0..16).map(|_| Arc::new(store.clone()) as Arc<dyn Store>).collect::<Vec<_>>().into();
-        let opened = open_session(&stores, opening(&clock), clock.now());
+        let nodes = store.clone();
+        let reach: Reach = Box::new(move || Box::pin(std::future::ready(nodes.reach())));
+        let opened = open_session(&stores, reach, opening(&clock), clock.now());
         Self { store, clock, opened, requests: AtomicU64::new(0) }
     }
 
     fn entry(&self, name: &str, wait: bool) -> Arc<Entry> {
         let id = RequestId { client: 7, number: self.requests.fetch_add(1, Ordering::Relaxed) };
         Arc::new(Entry { name: Name::new(name).unwrap(), claim: Claim::MUTEX, id, wait, purpose: None })
+    }
+
+    /// A name in another part.
+    fn name_apart_from(&self, place: &dyn Place) -> String {
+        let mut names = (0..).map(|number| format!("n{number}"));
+        names.find(|name| part_of(&Name::new(name).unwrap()) != part_of(&place.id().name)).unwrap()
     }
 
     async fn enter(&self, name: &str) -> Box<dyn Place> {
@@ -150,6 +175,10 @@ impl Lab {
 
 fn opening(clock: &VirtualClock) -> Opening {
     Opening::here(Owner { client: 7, host: "host".to_owned(), pid: 1 }, TTL, Arc::new(clock.clone())).unwrap()
+}
+
+fn unreachable() -> Error {
+    Error::new(ErrorKind::Unreachable, "test", "the node is down").retryable()
 }
 
 fn placed(entered: Result<Entered>) -> Box<dyn Place> {
@@ -222,10 +251,7 @@ async fn a_lost_part_is_closed_only_after_its_holders_are_notified() {
 async fn the_end_of_a_part_is_the_loss_of_its_places_and_of_no_others() {
     let mut lab = Lab::new();
     let kept = lab.enter("a").await;
-    let other = (0..)
-        .map(|number| format!("n{number}"))
-        .find(|name| part_of(&Name::new(name).unwrap()) != part_of(&kept.id().name));
-    let lost = lab.enter(&other.unwrap()).await;
+    let lost = lab.enter(&lab.name_apart_from(&*kept)).await;
     lab.events();
     let session = lab.store.fail_over();
     session.events.send(SessionEvent::Over).unwrap();
@@ -238,4 +264,71 @@ async fn the_end_of_a_part_is_the_loss_of_its_places_and_of_no_others() {
     lab.renew(&[&*kept]).await.unwrap();
     assert_eq!(session.inner.over(), Some(Loss::Closed));
     assert_eq!(lab.opened.session.over(), None);
+}
+
+#[tokio::test]
+async fn the_opening_of_a_part_outlives_its_callers() {
+    let lab = Lab::new();
+    let slow = lab.store.inner.delay_next(Operation::Open);
+    for _ in 0..3 {
+        let mut impatient = lab.opened.session.enter(lab.entry("a", true));
+        assert!(is_pending(&mut impatient));
+        drop(impatient);
+        tokio::task::yield_now().await;
+    }
+    assert!(slow.release(), "no opening was under way");
+    let held = lab.enter("a").await;
+    assert!(matches!(held.standing(), Standing::Granted(_)));
+    assert_eq!(lab.store.sessions.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_part_that_is_opened_while_the_session_is_closed_is_closed_as_well() {
+    let lab = Lab::new();
+    let slow = lab.store.inner.delay_next(Operation::Open);
+    let mut entering = lab.opened.session.enter(lab.entry("a", true));
+    assert!(is_pending(&mut entering));
+    tokio::task::yield_now().await;
+    lab.opened.session.close().await.unwrap();
+    assert!(slow.release(), "no opening was under way");
+    let error = entering.await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+    assert_eq!(lab.store.sessions.lock().unwrap()[0].inner.over(), Some(Loss::Closed));
+}
+
+#[tokio::test]
+async fn an_outage_of_all_nodes_is_no_confirmation_and_leaves_no_unknown_outcome() {
+    let lab = Lab::new();
+    lab.store.is_down.store(true, Ordering::Relaxed);
+    assert_eq!(lab.renew(&[]).await.unwrap_err().kind(), ErrorKind::Unreachable);
+    let error = lab.opened.session.enter(lab.entry("a", true)).await.map(drop).unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unreachable, Outcome::NotApplied), "{error}");
+    lab.store.is_down.store(false, Ordering::Relaxed);
+    lab.renew(&[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_part_that_fails_to_renew_is_asked_again_within_the_same_renewal() {
+    let lab = Lab::new();
+    let first = lab.enter("a").await;
+    let second = lab.enter(&lab.name_apart_from(&*first)).await;
+    lab.store.failures.store(1, Ordering::Relaxed);
+    let places = [first.id(), second.id()].to_vec();
+    let mut renewal = lab.opened.session.renew(&places);
+    assert!(is_pending(&mut renewal));
+    lab.clock.advance(PAUSE);
+    assert_eq!(renewal.await.unwrap().valid.len(), 2);
+}
+
+#[tokio::test]
+async fn the_late_news_of_a_closed_part_does_not_end_the_session() {
+    let mut lab = Lab::new();
+    lab.enter("a").await.leave().await.unwrap();
+    let session = lab.store.fail_over();
+    for _ in 0..2 {
+        lab.renew(&[]).await.unwrap();
+    }
+    assert_eq!(session.inner.over(), Some(Loss::Closed));
+    session.events.send(SessionEvent::Over).unwrap();
+    assert_eq!(lab.events(), []);
 }
