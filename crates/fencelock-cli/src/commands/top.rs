@@ -24,6 +24,10 @@ use crate::times;
 
 const RATED: Duration = Duration::from_secs(10);
 
+/// The column of a terminal that has the bar of waiters, and the fewest waiters at which the bar is full.
+const WAITING: usize = 1;
+const FULL: usize = 10;
+
 const HEADS: [&str; 7] = ["NAME", "WAITING", "HELD FOR", "HELD AS", "HOLDER", "PURPOSE", "STORE"];
 
 /// Show the locks of the store as they change, the most waited for first.
@@ -156,6 +160,13 @@ fn cells(lock: &Looked, now: Option<SystemTime>) -> [String; HEADS.len()] {
         .map(|cell| harmless(&cell, false))
 }
 
+/// The number of waiters with a bar of at most five characters, which is full at `full` waiters.
+fn bar(waiting: usize, full: usize) -> String {
+    let eighths = (waiting * 40).div_ceil(full).min(40);
+    let rest = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
+    format!("{waiting:>3} {}{rest}", "█".repeat(eighths / 8))
+}
+
 fn span(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds}s"),
@@ -254,8 +265,14 @@ impl View {
         frame.render_widget(Line::raw("Up, Down, Page Up, Page Down, Home: choose   Enter: its queue   q: quit"), keys);
         self.at = self.at.min(count(seen).saturating_sub(1));
         self.skipped = self.skipped.clamp((self.at + 1).saturating_sub(self.rows), self.at);
+        let full = seen.iter().flat_map(|seen| seen.locks.iter()).map(|lock| lock.row.waiting).fold(FULL, usize::max);
         let locks = sorted(seen).into_iter().skip(self.skipped).take(self.rows);
-        let rows = locks.map(|(lock, now)| cells(lock, now).to_vec()).collect();
+        let rows = locks.map(|(lock, now)| {
+            let mut cells = cells(lock, now).to_vec();
+            cells[WAITING] = bar(lock.row.waiting, full);
+            cells
+        });
+        let rows = rows.collect();
         let table = fitted(&HEADS[..columns(seen)], rows, list.width).row_highlight_style(Style::new().reversed());
         let mut chosen = TableState::default().with_selected(Some(self.at - self.skipped));
         frame.render_stateful_widget(table, list, &mut chosen);
@@ -278,4 +295,16 @@ fn fitted<'a>(heads: &[&'a str], rows: Vec<Vec<String>>, width: u16) -> Table<'a
     let count = widths.len();
     let rows = rows.into_iter().map(|row| Row::new(row.into_iter().take(count)));
     Table::new(rows, widths).header(Row::new(heads.iter().copied().take(count)).bold())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_longer_for_more_waiters_and_never_longer_than_its_column() {
+        let bars = [0, 1, 3, 10, 30].map(|waiting| bar(waiting, 30));
+        assert_eq!(bars, ["  0 ", "  1 ▎", "  3 ▌", " 10 █▊", " 30 █████"]);
+        assert_eq!([bar(1, FULL), bar(10, FULL)], ["  1 ▌", " 10 █████"]);
+    }
 }
