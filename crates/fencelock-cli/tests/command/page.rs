@@ -1,16 +1,18 @@
 //! The page of `fencelock serve` in a real browser.
 
 use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use fencelock::Client;
 use fencelock_testbed::redis::{Server, Settings};
 use fencelock_testbed::{PROXIES, Port};
 use serde_json::json;
 
-use crate::common::browser::{Browser, ENTER};
+use crate::common::browser::{Browser, DOWN, ENTER, ESCAPE};
 use crate::common::http::{Served, ask, token};
-use crate::common::{Place, Running, until};
+use crate::common::{Place, Running, ended, until};
 
 /// Holds all of `names` in the store at `url` while `work` is done.
 fn held<T>(url: &str, names: impl Iterator<Item = String>, work: impl FnOnce() -> T) -> T {
@@ -35,22 +37,134 @@ fn a_lock_appears_a_waiter_queues_and_a_hand_over_shows() {
     let browser = Browser::start();
     browser.open(served.address);
     browser.shows("health", &["the store answers"]);
-    browser.shows("locks", &["first", "mutex: pid", "to test", "0 waiting"]);
+    browser.shows("locks", &["first", "pid", "mutex", "to test"]);
     let mut holder = place.holder("job/one");
     browser.shows("locks", &["job/one"]);
-    browser.shows("timeline", &["job/one", "granted: pid"]);
-    browser.shows("classes", &["job/*: 1 locks, 1 holders, 0 waiting", "other: 1 locks", "all: 2 locks"]);
+    browser.shows("grants", &["job/one", "granted", "pid"]);
+    let classes = [
+        "all locks\n2 locks\n2 holders\n0 waiting",
+        "job/*\n1 locks\n1 holders\n0 waiting",
+        "other\n1 locks\n1 holders\n0 waiting",
+    ];
+    browser.shows("classes", &classes);
     browser.goes_to("job/one");
     browser.types(ENTER);
     browser.shows("queue-note", &["job/one: 1 in the queue"]);
     let waiter = Running::start(place.run(&["--quiet", "job/one"], "cat").stdin(Stdio::piped()));
-    let (holds, waits) = (format!("1. pid {}", holder.pid()), format!("2. pid {}", waiter.pid()));
+    let (holds, waits) = (format!("1.\npid {}", holder.pid()), format!("2.\npid {}", waiter.pid()));
     browser.shows("queue", &[&holds, "holder", &waits, "waiter"]);
     assert!(!browser.text("queue").contains("Break"), "it only shows");
     drop(holder.0.as_mut().unwrap().stdin.take());
-    browser.shows("queue", &[&format!("1. pid {}", waiter.pid()), "holder"]);
-    browser.shows("timeline", &["ended: pid", "held for"]);
+    browser.shows("queue", &[&format!("1.\npid {}", waiter.pid()), "holder"]);
+    browser.shows("grants", &["ended", "held for"]);
     browser.goes_to("job/one");
+}
+
+/// The environment variable with the directory for the pictures of the page. `docs/serve.png` is the one called `wide-light.png`.
+const PICTURES: &str = "FENCELOCK_PICTURES";
+/// The least time that a kept picture shows.
+const PICTURE: Duration = Duration::from_secs(60);
+
+/// Shows the page in each kind of window, checks that it fits, and keeps a picture of each if a directory for them is given.
+fn fits_every_window(browser: &Browser, directory: Option<&Path>) {
+    for (window, width, height) in [("wide", 1280, 800), ("narrow", 390, 844)] {
+        let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": window == "narrow" });
+        browser.tool("Emulation.setDeviceMetricsOverride", &metrics);
+        for scheme in ["light", "dark"] {
+            let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+            browser.tool("Emulation.setEmulatedMedia", &media);
+            let picture = browser.picture();
+            assert!(picture.starts_with(b"\x89PNG"));
+            if let Some(directory) = directory {
+                std::fs::write(directory.join(format!("{window}-{scheme}.png")), picture).unwrap();
+            }
+        }
+        let is_in = "(id) => { const box = document.getElementById(id).getBoundingClientRect(); return box.width > 0 && box.left >= 0 && box.right <= innerWidth }";
+        for id in ["classes", "locks-section", "timeline-section", "grants-section"] {
+            assert_eq!(browser.is(&format!("({is_in})('{id}')")), true, "#{id} is in a {window} window");
+        }
+        assert_eq!(browser.is("document.documentElement.scrollWidth"), width, "nothing to scroll sideways");
+    }
+}
+
+#[test]
+fn hand_overs_waits_and_a_break_are_drawn_in_every_window_with_nothing_held_and_with_much() {
+    let directory = std::env::var_os(PICTURES).map(PathBuf::from);
+    // A picture shows a minute; a test without a directory waits for no time.
+    let passes = || {
+        let since = Instant::now();
+        until("the timeline grows", || (directory.is_none() || since.elapsed() > PICTURE / 9).then_some(()));
+    };
+    let place = Place::new();
+    let start = |name: &str, purpose: &str| {
+        let options = ["--quiet", "--purpose", purpose, name];
+        Running::start(place.run(&options, "cat").stdin(Stdio::piped()))
+    };
+    let ends = |holder: &mut Running| drop(holder.0.as_mut().unwrap().stdin.take());
+    let _first = [start("cache/warm", "warm the cache"), start("mail", "send invoices")];
+    place.queued("mail", 1);
+    let served = Served::start(&place, &["--class", "deploy/*", "--class", "report/*"]);
+    let browser = Browser::start();
+    browser.open(served.address);
+    browser.is("(() => { document.getElementById('filter').value = 'nothing has this name'; document.getElementById('filter').dispatchEvent(new Event('input')) })()");
+    browser.shows("empty", &["No client holds"]);
+    fits_every_window(&browser, None);
+    browser.is("(() => { document.getElementById('filter').value = ''; document.getElementById('filter').dispatchEvent(new Event('input')) })()");
+    browser.shows("locks", &["cache/warm", "mail"]);
+    // The queue of the first lock is shown before one is chosen, without a button that could break another grant.
+    browser.shows("queue", &["holder"]);
+    let shows = |count: &str, least: u64| {
+        let drawn = format!("document.querySelectorAll('#lanes {count}').length");
+        until(&format!("{least} of {count}"), || (browser.is(&drawn).as_u64() >= Some(least)).then_some(()));
+    };
+
+    let _nightly = start("report/nightly", "figures of November");
+    let mut queue = Vec::new();
+    for (at, release) in ["1.4", "1.5", "1.6", "1.7", "1.8", "1.9"].into_iter().enumerate() {
+        queue.push(start("deploy/web", &format!("release {release}")));
+        place.queued("deploy/web", at + 1);
+        if at % 2 == 1 {
+            passes();
+        }
+    }
+    shows(".held", 4);
+    shows(".waited .wait", 5);
+    let mut rollback = start("deploy/api", "rollback");
+    place.queued("deploy/api", 1);
+    passes();
+    let _behind = [start("deploy/api", "release 1.4"), start("deploy/api", "release 1.5")];
+    place.queued("deploy/api", 3);
+    for mut holder in queue.drain(..2) {
+        passes();
+        ends(&mut holder);
+        assert_eq!(holder.code(), 0);
+    }
+    shows(".held:not(.open)", 2);
+    let breaks = "[...document.querySelectorAll('#lanes .mark')].filter((mark) => mark.title.includes('broken: stuck since noon')).length";
+    assert_eq!(browser.is(breaks), 0);
+    passes();
+    let break_it = ["break", "deploy/web", "--reason", "stuck since noon", "--yes"];
+    assert_eq!(ended(&mut place.fencelock(&break_it)), (0, String::new()));
+    until("the break is drawn", || (browser.is(breaks) == 1).then_some(()));
+    passes();
+    ends(&mut rollback);
+    shows(".held:not(.open)", 4);
+    passes();
+
+    // The arrow keys choose among the locks, Escape closes the queue.
+    browser.shows("queue-note", &["deploy/web: 3 in the queue"]);
+    browser.goes_to("deploy/web");
+    browser.types(&format!("{DOWN}{ENTER}"));
+    browser.shows("queue-note", &["deploy/api: 2 in the queue"]);
+    assert_eq!(browser.is("document.getElementById('close').hidden"), false);
+    browser.types(ESCAPE);
+    browser.shows("queue-note", &["deploy/web: 3 in the queue"]);
+    browser.is("document.activeElement.blur()");
+    if directory.is_some() {
+        // The store of a test has a random name.
+        browser.is("Object.defineProperty(Object.assign(document.getElementById('store'), { textContent: 'file:///var/lib/locks (fencelock file layout 1)' }), 'textContent', { writable: true, value: '' })");
+    }
+    fits_every_window(&browser, directory.as_deref());
 }
 
 /// The block of `docs/command.md` that is for `proxy`, before `served`.
@@ -100,7 +214,7 @@ fn the_page_works_behind_nginx_and_haproxy_as_the_document_sets_them_up() {
         browser.shows("locks", &["first"]);
         let name = format!("job/{}", proxy.port());
         let mut holder = place.holder(&name);
-        browser.shows("timeline", &[&name, "granted: pid"]);
+        browser.shows("grants", &[&name, "granted"]);
         browser.goes_to(&name);
         browser.types(ENTER);
         browser.shows("queue", &["Break…"]);
@@ -144,7 +258,7 @@ fn a_grant_is_broken_by_the_keyboard_after_the_token_was_given() {
     assert_eq!(holder.code(), 76);
     browser.shows("queue-note", &["no client holds or waits for job"]);
     let by = format!("by pid {}", served.running.pid());
-    browser.shows("breaks", &["broken ", &format!("pid {holder_pid}"), &by, "stuck since noon"]);
+    browser.shows("breaks", &["broken", &format!("pid {holder_pid}"), &by, "stuck since noon"]);
     assert_eq!(browser.is("document.getElementById('break').open"), false);
 }
 
@@ -173,7 +287,7 @@ fn the_lock_that_most_wait_for_comes_first_and_its_queue_is_in_view_on_a_phone_b
         drop(browser);
         let browser = Browser::start();
         browser.open_at(link.as_str().unwrap());
-        browser.shows("queue", &[&format!("2. pid {}", waiter.pid()), "waiter"]);
+        browser.shows("queue", &[&format!("2.\npid {}", waiter.pid()), "waiter"]);
     });
 }
 
@@ -244,6 +358,13 @@ fn an_outage_of_the_store_and_the_end_of_the_server_are_said() {
     browser.shows("health", &["the store cannot be read since"]);
     server.restart().unwrap();
     browser.shows("health", &["the store answers"]);
+    // The server forgot the lock, and the outage is no time that the page watched.
+    until("the loss is drawn", || {
+        let loss = browser.is("document.querySelector('#lanes .mark')?.title");
+        loss.as_str().is_some_and(|loss| loss.contains("ended while the store did not answer")).then_some(())
+    });
+    let gaps = browser.is("document.querySelectorAll('#lanes .lane:first-child .unseen').length");
+    assert!(gaps.as_u64() >= Some(2), "before the page was opened, and in the outage: {gaps}");
     drop(served);
     browser.shows("health", &["fencelock serve does not answer since"]);
 }

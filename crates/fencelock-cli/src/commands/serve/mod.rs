@@ -39,7 +39,7 @@ const SHORTEST_TOKEN: usize = 16;
 
 /// Serve a page, metrics and JSON about the locks of the store.
 ///
-/// The page at / shows the locks, each queue, the grants seen since the start, and whether the store answers. /metrics has the figures of the
+/// The page at / shows the locks, each queue, a timeline of the last minutes, and whether the store answers. /metrics has the figures of the
 /// store in Prometheus' format. /healthz answers 200 while the store can be read, else 503.
 /// /api/locks?prefix=&contains=&class=&urgent=&skip=&limit= lists locks (urgent=true: the most waited for first), /api/locks/NAME shows a
 /// queue as `show --json` does (the first 100; slashes in NAME may be written %2F), /api/events streams what the page shows, and POST

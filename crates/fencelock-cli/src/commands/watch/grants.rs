@@ -56,6 +56,8 @@ pub(crate) struct Event {
     store: String,
     who: String,
     claim: String,
+    /// The request of the holder, as its queue shows it.
+    request: String,
     token: Option<String>,
     held_ms: Option<u64>,
 }
@@ -115,7 +117,7 @@ impl Grants {
     }
 
     fn happened(&mut self, what: &'static str, key: &Key, since: &Since, held: Option<Duration>, now: SystemTime) {
-        let (name, _, token) = key;
+        let (name, request, token) = key;
         self.events.push_back(Arc::new(Event {
             number: self.last.fetch_add(1, Ordering::Relaxed) + 1,
             at: times::to_millisecond(now),
@@ -124,6 +126,7 @@ impl Grants {
             store: self.store.to_string(),
             who: since.who.to_string(),
             claim: since.claim.to_string(),
+            request: request.to_string(),
             token: token.as_ref().map(ToString::to_string),
             held_ms: held.map(|held| u64::try_from(held.as_millis()).unwrap_or(u64::MAX)),
         }));

@@ -275,8 +275,9 @@ impl Watch {
         });
         let left_out = heads.await?;
         let mut broken = HashMap::new();
-        for name in asked {
-            let breaks: Vec<_> = records(client, name).await?.iter().map(Broken::new).collect();
+        let reads = stream::iter(asked.to_vec()).map(async |name| (records(client, &name).await, name));
+        for (records, name) in reads.buffered(READS).collect::<Vec<_>>().await {
+            let breaks: Vec<_> = records?.iter().map(Broken::new).collect();
             match locks.binary_search_by(|lock| lock.row.name.as_str().cmp(name.as_str())) {
                 Ok(at) => locks[at].everybody.iter_mut().for_each(|everybody| everybody.breaks.clone_from(&breaks)),
                 Err(_) if breaks.is_empty() => {}

@@ -106,14 +106,32 @@ impl Browser {
         });
     }
 
+    /// A picture of the window, as PNG.
+    pub(crate) fn picture(&self) -> Vec<u8> {
+        let answer = ask(self.address, "GET", &format!("{}/screenshot", self.session), &[], "");
+        decoded(answer.json()["value"].as_str().unwrap())
+    }
+
     /// Sends a command of Chromium's DevTools protocol, which WebDriver lacks.
     pub(crate) fn tool(&self, command: &str, parameters: &Value) {
         self.post("/goog/cdp/execute", &json!({ "cmd": command, "params": parameters }));
     }
 }
 
-/// The Enter key.
 pub(crate) const ENTER: &str = "\u{e007}";
+pub(crate) const ESCAPE: &str = "\u{e00c}";
+pub(crate) const DOWN: &str = "\u{e015}";
+
+/// The bytes of a text in base64.
+fn decoded(text: &str) -> Vec<u8> {
+    const DIGITS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digits: Vec<_> = text.chars().filter_map(|digit| DIGITS.find(digit)).collect();
+    let bytes = |four: &[usize]| {
+        let bits = four.iter().fold(0, |bits, digit| (bits << 6) | digit) << (6 * (4 - four.len()));
+        [bits >> 16, bits >> 8, bits].map(|byte| u8::try_from(byte & 0xff).unwrap())[..four.len() - 1].to_vec()
+    };
+    digits.chunks(4).flat_map(bytes).collect()
+}
 
 impl Drop for Browser {
     fn drop(&mut self) {
