@@ -24,8 +24,7 @@ use crate::times;
 
 const RATED: Duration = Duration::from_secs(10);
 
-/// The column of a terminal that has the bar of waiters, and the fewest waiters at which the bar is full.
-const WAITING: usize = 1;
+/// The fewest waiters at which a bar is full.
 const FULL: usize = 10;
 
 const HEADS: [&str; 7] = ["NAME", "WAITING", "HELD FOR", "HELD AS", "HOLDER", "PURPOSE", "STORE"];
@@ -79,7 +78,8 @@ async fn once(mut seen: watch::Receiver<Vec<Seen>>) -> Outcome<()> {
         return Err(failure);
     }
     let shown = columns(&seen);
-    print_table(&HEADS[..shown], sorted(&seen).into_iter().map(|(lock, now)| cells(lock, now)[..shown].to_vec()))?;
+    let rows = sorted(&seen).into_iter().map(|(lock, now)| cells(lock, now, lock.row.waiting.to_string()));
+    print_table(&HEADS[..shown], rows.map(|cells| cells[..shown].to_vec()))?;
     print(&format!("{}\n", summary(&seen, None)))?;
     failed.map_or(Ok(()), Err)
 }
@@ -149,22 +149,19 @@ fn sorted(seen: &[Seen]) -> Vec<(&Looked, Option<SystemTime>)> {
     locks
 }
 
-fn cells(lock: &Looked, now: Option<SystemTime>) -> [String; HEADS.len()] {
-    let look::Row { name, store, held_as, holders, holder, waiting, purpose, error, .. } = &lock.row;
+fn cells(lock: &Looked, now: Option<SystemTime>, waiters: String) -> [String; HEADS.len()] {
+    let look::Row { name, store, held_as, holders, holder, purpose, error, .. } = &lock.row;
     let others = if *holders > 1 { format!(" and {} more", holders - 1) } else { String::new() };
     let holder = holder.as_ref().map_or_else(|| "-".to_owned(), |holder| format!("{holder}{others}"));
     let age = lock.oldest_hold.and_then(|since| now?.duration_since(since).ok());
     let age = age.map_or_else(|| "-".to_owned(), |age| span(age.as_secs()));
     let why = error.clone().or_else(|| purpose.clone()).unwrap_or_default();
-    [name.clone(), waiting.to_string(), age, held_as.clone(), holder, why, store.clone()]
-        .map(|cell| harmless(&cell, false))
+    [name.clone(), waiters, age, held_as.clone(), holder, why, store.clone()].map(|cell| harmless(&cell, false))
 }
 
 /// The number of waiters with a bar of at most five characters, which is full at `full` waiters.
 fn bar(waiting: usize, full: usize) -> String {
-    let eighths = (waiting * 40).div_ceil(full).min(40);
-    let rest = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
-    format!("{waiting:>3} {}{rest}", "█".repeat(eighths / 8))
+    format!("{waiting:>3} {}", "█".repeat((waiting * 5).div_ceil(full).min(5)))
 }
 
 fn span(seconds: u64) -> String {
@@ -267,12 +264,7 @@ impl View {
         self.skipped = self.skipped.clamp((self.at + 1).saturating_sub(self.rows), self.at);
         let full = seen.iter().flat_map(|seen| seen.locks.iter()).map(|lock| lock.row.waiting).fold(FULL, usize::max);
         let locks = sorted(seen).into_iter().skip(self.skipped).take(self.rows);
-        let rows = locks.map(|(lock, now)| {
-            let mut cells = cells(lock, now).to_vec();
-            cells[WAITING] = bar(lock.row.waiting, full);
-            cells
-        });
-        let rows = rows.collect();
+        let rows = locks.map(|(lock, now)| cells(lock, now, bar(lock.row.waiting, full)).to_vec()).collect();
         let table = fitted(&HEADS[..columns(seen)], rows, list.width).row_highlight_style(Style::new().reversed());
         let mut chosen = TableState::default().with_selected(Some(self.at - self.skipped));
         frame.render_stateful_widget(table, list, &mut chosen);
@@ -304,7 +296,7 @@ mod tests {
     #[test]
     fn a_bar_is_longer_for_more_waiters_and_never_longer_than_its_column() {
         let bars = [0, 1, 3, 10, 30].map(|waiting| bar(waiting, 30));
-        assert_eq!(bars, ["  0 ", "  1 ▎", "  3 ▌", " 10 █▊", " 30 █████"]);
-        assert_eq!([bar(1, FULL), bar(10, FULL)], ["  1 ▌", " 10 █████"]);
+        assert_eq!(bars, ["  0 ", "  1 █", "  3 █", " 10 ██", " 30 █████"]);
+        assert_eq!([bar(1, FULL), bar(10, FULL)], ["  1 █", " 10 █████"]);
     }
 }

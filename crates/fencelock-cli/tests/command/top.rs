@@ -46,7 +46,7 @@ fn a_long_name_has_what_is_left_of_eighty_columns_and_enter_opens_its_queue() {
     let mut screen = top(&place, 24, 80);
     screen.shows("Enter:");
     screen.shows(name);
-    screen.shows("1 ▌");
+    screen.shows("1 █");
     screen.types("\r");
     screen.shows("POSITION");
     screen.shows("waiter");

@@ -225,12 +225,8 @@ async fn end(State(app): State<App>, Path(path): Path<String>, headers: HeaderMa
         Ok(order) => order,
         Err(error) => return refused(StatusCode::BAD_REQUEST, format!("this is no order to break a grant: {error}")),
     };
-    let fault = if order.reason.trim().is_empty() {
-        Some("it is empty".to_owned())
-    } else {
-        arguments::purpose_fault(&order.reason)
-    };
-    if let Some(fault) = fault {
+    let emptiness = order.reason.trim().is_empty().then(|| "it is empty".to_owned());
+    if let Some(fault) = emptiness.or_else(|| arguments::purpose_fault(&order.reason)) {
         return refused(StatusCode::BAD_REQUEST, format!("the reason: {fault}"));
     }
     let seen = app.seen();
