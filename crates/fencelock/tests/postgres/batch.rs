@@ -6,10 +6,11 @@ use std::future::poll_fn;
 use fastrand::Rng;
 use fencelock::postgres::Schema;
 use futures_util::future::try_join;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
-use crate::lab::{connection, database, soon, with};
+use crate::lab::{AS_CLIENTS, LONG, acquire, acquiring, client, connection, database, soon, until_queued, with};
 
 const CALL: &str =
     "CALL $schema.batch($1::bigint, $2::bigint, $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
@@ -37,6 +38,7 @@ impl Side {
     async fn new(url: &str, schema: &'static str) -> Self {
         let user = connection(url).await;
         Schema::of(&with(url, &format!("schema={schema}"))).unwrap().migrate(&[]).await.unwrap();
+        user.batch_execute(AS_CLIENTS).await.unwrap();
         Self { user, schema }
     }
 
@@ -242,22 +244,52 @@ async fn batches_of_two_sessions_over_the_same_names_never_deadlock() {
     assert_eq!(one.queues().await, "");
 }
 
+/// A connection that listens to a bell, and what it receives.
+async fn listening(url: &str, bell: &str) -> (Client, UnboundedReceiver<String>) {
+    let (ear, mut wire) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    let (told, heard) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|cx| wire.poll_message(cx)).await {
+            if let AsyncMessage::Notification(said) = message {
+                // The test may have ended.
+                let _ = told.send(said.payload().to_owned());
+            }
+        }
+    });
+    ear.batch_execute(&format!("SELECT fencelock.listen('{bell}')")).await.unwrap();
+    (ear, heard)
+}
+
+/// The first release of a client does without the procedure that notifies, and the next ones call it.
+#[tokio::test]
+async fn each_release_notifies_the_session_that_it_grants_the_lock() {
+    let (url, _) = database();
+    let (holder, waiter) = (client(&url, LONG).await, client(&url, LONG).await);
+    let user = connection(&url).await;
+    for round in 0..3 {
+        let guard = acquire(&holder, "job").await;
+        let waiting = acquiring(&waiter, "job");
+        until_queued(&holder, "job", 2).await;
+        let asked = "SELECT bell, seq FROM fencelock.place AS p JOIN fencelock.session AS s ON s.id = p.session WHERE NOT granted";
+        let row = user.query_one(asked, &[]).await.unwrap();
+        let (_ear, mut heard) = listening(&url, row.get(0)).await;
+        guard.release().await.unwrap();
+        let said = soon(heard.recv()).await.unwrap();
+        assert!(
+            said.starts_with("n job\ng ") && said.ends_with(&format!(" {}", row.get::<_, i64>(1))),
+            "{round}: {said}"
+        );
+        soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
 /// A transaction of the caller's own is not ended: the sessions are notified when it commits.
 #[tokio::test]
 async fn a_batch_notifies_the_session_that_it_grants_a_lock_after_the_commit() {
     let (url, _) = database();
     let side = Side::new(&url, "fencelock").await;
     side.begin().await;
-    let (ear, mut wire) = tokio_postgres::connect(&url, NoTls).await.unwrap();
-    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        while let Some(Ok(message)) = poll_fn(|cx| wire.poll_message(cx)).await {
-            if let AsyncMessage::Notification(said) = message {
-                told.send(said.payload().to_owned()).unwrap();
-            }
-        }
-    });
-    ear.batch_execute("SELECT fencelock.listen('fencelock_0000000000000002')").await.unwrap();
+    let (_ear, mut heard) = listening(&url, "fencelock_0000000000000002").await;
     let enter = |name: &str| Request {
         name: name.to_owned(),
         number: 1,
@@ -268,6 +300,7 @@ async fn a_batch_notifies_the_session_that_it_grants_a_lock_after_the_commit() {
     };
     let direct =
         Side { user: connection(&with(&url, "options=-c%20fencelock.direct%3Don")).await, schema: "fencelock" };
+    direct.run(AS_CLIENTS).await;
     for (user, name) in [(&direct, "a"), (&side, "b")] {
         let (mut held, waiting) = (enter(name), enter(name));
         held.seq = Some(side.batch(1, 1, std::slice::from_ref(&held)).await.unwrap()[1]);

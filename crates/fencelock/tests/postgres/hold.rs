@@ -4,7 +4,8 @@ use fencelock::postgres::HOLD;
 use fencelock::{ErrorKind, Name};
 
 use crate::lab::{
-    acquire, acquiring, client, code, connection, database, patient_user, queued, refusals, soon, until, until_queued,
+    AS_CLIENTS, acquire, acquiring, client, code, connection, database, patient_user, queued, refusals, soon, until,
+    until_queued,
 };
 
 #[tokio::test]
@@ -160,6 +161,7 @@ async fn behind_a_dead_holder_that_a_transaction_keeps_only_the_first_who_waits_
         let entered = "SELECT fencelock.enter(7, 1, 'job', 7, $1, 1, 1, true, false, NULL)";
         other.query_one(entered, &[&number]).await.unwrap().get(0)
     };
+    other.batch_execute(AS_CLIENTS).await.unwrap();
     other.batch_execute("SELECT fencelock.open(7, 'fencelock_0000000000000007', 60000, '', 0, 7)").await.unwrap();
     user.batch_execute("BEGIN").await.unwrap();
     user.execute(HOLD, &[&"job", &guard.token().unwrap().to_i64()]).await.unwrap();

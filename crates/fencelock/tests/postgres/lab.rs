@@ -102,6 +102,9 @@ pub(crate) async fn patient_user(url: &str) -> tokio_postgres::Client {
     connection(&with(url, "options=-c%20idle_in_transaction_session_timeout%3D1h")).await
 }
 
+/// The settings of clients' connections, without which the functions that requests call refuse.
+pub(crate) const AS_CLIENTS: &str = "SET search_path = pg_catalog, pg_temp; SET client_min_messages = warning";
+
 /// A connection of a user's own.
 pub(crate) async fn connection(url: &str) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();

@@ -4,7 +4,7 @@ use fencelock::postgres::{HOLD, Schema};
 use fencelock::{Client, ErrorKind, Name};
 use fencelock_testbed::postgres::{OWNER, PLANTED, Server, Settings};
 
-use crate::lab::{acquire, acquiring, client, connection, queued, server, soon, until_queued, with};
+use crate::lab::{AS_CLIENTS, acquire, acquiring, client, code, connection, queued, server, soon, until_queued, with};
 
 /// `public` before the server's own schema, and the path that a new database has.
 const PATHS: [&str; 2] = ["public, pg_catalog", "\"$user\", public"];
@@ -47,6 +47,17 @@ async fn operators_functions_tables_and_types_that_others_plant_are_run_by_no_st
         user.batch_execute("SELECT fencelock.fence('stock', 1); SELECT fencelock.in_transaction('job'); COMMIT")
             .await
             .unwrap();
+        // These have no path of their own. The first call of a connection compiles, and looks up types.
+        for call in [
+            "enter(7, 1, 'free', 7, 1, 1, 1, true, false, NULL)",
+            "leave_unrung(7, 'job', 7, 1, 1, false)",
+            "batch_unrung(7, 1, '{0}', '{free}', '{7}', '{1}', '{1}', '{1}', '{1}', '{t}', '{f}', '{NULL}')",
+            "look(7, '{}', '{}', '{}', '{}', '{}')",
+        ] {
+            let call = format!("SELECT fencelock.{call}");
+            assert_eq!(code(user.batch_execute(&call).await), "FL003", "{call}");
+            user.batch_execute(&format!("BEGIN; {AS_CLIENTS}; {call}; ROLLBACK")).await.unwrap();
+        }
         let waiting = acquiring(&other, "job");
         until_queued(&one, "job", 2).await;
         let queue = one.queue(&Name::new("job").unwrap()).await.unwrap();

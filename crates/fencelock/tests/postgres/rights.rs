@@ -4,7 +4,9 @@ use fencelock::ErrorKind;
 use fencelock::postgres::{Migration, Schema};
 use fencelock_testbed::postgres::{OWNER, Settings, shared};
 
-use crate::lab::{acquire, acquiring, client, code, connection, database, queued, server, soon, until, until_queued};
+use crate::lab::{
+    AS_CLIENTS, acquire, acquiring, client, code, connection, database, queued, server, soon, until, until_queued,
+};
 
 /// A role of this test's own that may connect, and nothing else.
 async fn role(database: &str) -> String {
@@ -85,11 +87,14 @@ async fn temporary_tables_of_the_same_names_get_nobody_a_grant() {
             "CREATE TEMP TABLE session (id bigint, expires timestamptz, ttl interval, epoch bigint, bell text, host text, pid bigint, client bigint);
              CREATE TEMP TABLE place (bucket integer, name text, seq bigint, granted boolean, weight bigint, capacity bigint, session bigint, client bigint, number bigint, since timestamptz, purpose text);
              INSERT INTO session VALUES (7, now() + interval '1 day', interval '1 day', 1, 'bell', '', 0, 7);
-             SET search_path = pg_temp, fencelock",
+             SET client_min_messages = warning",
         )
         .await
         .unwrap();
     let entered = "SELECT fencelock.enter(7, 1, 'job', 7, 1, 1, 1, true, false, NULL)";
+    rogue.batch_execute("SET search_path = pg_temp, fencelock").await.unwrap();
+    assert_eq!(code(rogue.query_one(entered, &[]).await), "FL003");
+    rogue.batch_execute("SET search_path = pg_catalog, pg_temp").await.unwrap();
     let answer: Vec<i64> = rogue.query_one(entered, &[]).await.unwrap().get(0);
     assert_eq!(answer, [5, 0, 0], "the session is not there");
     assert_eq!(queued(&one, "job").await, 1);
@@ -101,6 +106,7 @@ async fn the_functions_refuse_every_isolation_but_read_committed() {
     let (url, _) = database();
     client(&url, 60_000).await;
     let user = connection(&url).await;
+    user.batch_execute(AS_CLIENTS).await.unwrap();
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         for call in [
             "open(7, 'bell', 1000, '', 0, 7)",
@@ -130,6 +136,7 @@ async fn the_functions_refuse_every_isolation_but_read_committed() {
 async fn the_shown_ids_of_a_holder_do_not_suffice_to_give_up_its_lock() {
     let (url, _) = database();
     let (one, user) = (client(&url, 60_000).await, connection(&url).await);
+    user.batch_execute(AS_CLIENTS).await.unwrap();
     let guard = acquire(&one, "job").await;
     let shown = user.query_one("SELECT r_client, r_number, r_seq FROM fencelock.show('job', 0, 1)", &[]).await.unwrap();
     let (client_id, number, seq): (i64, i64, i64) = (shown.get(0), shown.get(1), shown.get(2));
@@ -232,6 +239,7 @@ async fn a_role_that_may_only_call_the_functions_is_refused_wrong_parameters_and
     Schema::of(&owner).unwrap().migrate(&[&role]).await.unwrap();
     let user = connection(&owner.replace("fencelock:secret", &format!("{role}:secret"))).await;
     let admin = connection(&owner).await;
+    user.batch_execute(AS_CLIENTS).await.unwrap();
     for call in
         ["open(1, 'fencelock_0000000000000001', 60000, 'h', 1, 1)", "enter(1, 1, 'job', 1, 1, 1, 1, true, false, NULL)"]
     {
@@ -291,7 +299,8 @@ async fn a_role_that_may_only_call_the_functions_is_sent_neither_number_nor_bell
     let admin = connection(&owner).await;
     let holder = "SELECT fencelock.open(777000777, 'fencelock_0000000000000001', 60000, 'h', 1, 1); \
         SELECT fencelock.enter(777000777, 1, 'job', 1, 1, 1, 1, true, false, NULL)";
-    admin.batch_execute(holder).await.unwrap();
+    user.batch_execute(AS_CLIENTS).await.unwrap();
+    admin.batch_execute(&format!("{AS_CLIENTS}; {holder}")).await.unwrap();
     for (record, reason) in
         [("NULL", "'why'"), ("'r'", "NULL"), ("repeat('r', 65536)", "'why'"), ("'r'", "repeat('w', 513)")]
     {
@@ -312,5 +321,15 @@ async fn a_role_that_may_only_call_the_functions_is_sent_neither_number_nor_bell
     assert!(granted.starts_with("{1,") && numbers == 2, "the number of the place that was granted: {granted}");
     let talkative = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace AND prosecdef \
         AND NOT coalesce('client_min_messages=warning' = ANY (proconfig), false)";
-    assert_eq!(admin.query_one(talkative, &[]).await.unwrap().get::<_, i64>(0), 0);
+    // The others refuse a caller with another setting.
+    assert_eq!(admin.query_one(talkative, &[]).await.unwrap().get::<_, i64>(0), 4);
+    user.batch_execute("SET client_min_messages = debug1").await.unwrap();
+    for call in [
+        "enter(5, 1, 'job', 5, 1, 1, 1, true, false, NULL)",
+        "leave_unrung(5, 'job', 5, 1, 1, false)",
+        "batch_unrung(5, 1, '{1}', '{job}', '{5}', '{1}', '{1}', '{1}', '{1}', '{t}', '{f}', '{NULL}')",
+        "look(5, '{}', '{}', '{}', '{}', '{}')",
+    ] {
+        assert_eq!(code(user.batch_execute(&format!("SELECT fencelock.{call}")).await), "FL003", "{call}");
+    }
 }

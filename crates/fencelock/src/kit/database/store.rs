@@ -36,14 +36,6 @@ impl<D: Dialect> fmt::Debug for DatabaseStore<D> {
     }
 }
 
-struct Listed(i64, Vec<u8>);
-
-impl Default for Listed {
-    fn default() -> Self {
-        Self(-1, Vec::new())
-    }
-}
-
 /// The grant of a place, as functions take it: name, client, number and token.
 fn grant(PlaceId { name, request }: &PlaceId, token: FencingToken) -> Vec<Param<'_>> {
     vec![name.as_str().into(), request.client.into(), request.number.into(), token.get().into()]
@@ -51,7 +43,8 @@ fn grant(PlaceId { name, request }: &PlaceId, token: FencingToken) -> Vec<Param<
 
 impl<D: Dialect> Server for DatabaseStore<D> {
     type Session = FairSession<D>;
-    type Listed = Listed;
+    /// The bucket and the name of the last one. No name is empty.
+    type Listed = (i64, Vec<u8>);
 
     fn capability(&self) -> &Capability {
         D::CAPABILITY
@@ -101,9 +94,9 @@ impl<D: Dialect> Server for DatabaseStore<D> {
     async fn names(
         &self,
         connection: &D::Connection,
-        Listed(bucket, from): Listed,
+        (bucket, from): (i64, Vec<u8>),
         prefix: &str,
-    ) -> Result<(Vec<Name>, Option<Listed>)> {
+    ) -> Result<(Vec<Name>, Option<(i64, Vec<u8>)>)> {
         let params = vec![bucket.into(), from.as_slice().into(), NAMES_PER_CALL.into()];
         let (mut names, mut last) = (Vec::new(), None);
         for row in connection.call("names", "names", params).await? {
@@ -111,7 +104,7 @@ impl<D: Dialect> Server for DatabaseStore<D> {
             if row.signed(2)? != 0 && name.starts_with(prefix.as_bytes()) {
                 names.extend(str::from_utf8(name).ok().and_then(|name| Name::new(name).ok()));
             }
-            last = Some(Listed(row.signed(0)?, name.to_vec()));
+            last = Some((row.signed(0)?, name.to_vec()));
         }
         Ok((names, last))
     }

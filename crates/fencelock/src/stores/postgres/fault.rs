@@ -49,7 +49,9 @@ fn meant(code: &str) -> Meaning {
             "the server has as many connections as it takes (its max_connections without its superuser_reserved_connections, or the limit of the user or the database)",
         ),
         "53100" => passing(Exhausted, "the server's disk is full"),
-        "FL003" => refused(Config, "the functions of fencelock work in READ COMMITTED transactions alone"),
+        "FL003" => {
+            refused(Config, "the functions work in READ COMMITTED transactions, with the settings of clients alone")
+        }
         "42P10" | "55000" => refused(Config, "a publication leaves out keys of our tables: publish whole tables"),
         "FL004" => refused(Config, "the tables of the locks are logged in part: a crash would not be noticed"),
         "0A000" | "26000" => refused(Unsupported, "no PostgreSQL, or a pooler that needs pool_mode = transaction"),

@@ -124,14 +124,16 @@ impl Dial for Dialler {
     fn dial(&self, number: u64) -> BoxFuture<'_, Result<Arc<Connection>>> {
         Box::pin(async move {
             let tasks = self.tasks.clone().map_or_else(Tasks::here, Ok)?;
-            let silent = |server: &Address, share| self.silent(&self.config.shown(server), share);
+            let config = &self.config;
+            let silent =
+                |server: &Address, share| config.addresses.too_slow(config.tls.is_some(), config.shown(server), share);
             let greet = |server| self.greeted(server, number, &tasks);
-            self.config.last.dial(&self.config.servers, (&*self.clock, self.patience), silent, greet).await
+            config.last.dial(&config.servers, (&*self.clock, self.patience), silent, greet).await
         })
     }
 
     fn too_slow(&self, within: Duration) -> Error {
-        self.silent(&format!("{:?}", self.config), within)
+        self.config.addresses.too_slow(self.config.tls.is_some(), format!("{:?}", self.config), within)
     }
 
     fn is_alive(connection: &Connection) -> bool {
@@ -143,10 +145,6 @@ impl Dialler {
     fn link(self) -> Arc<Link> {
         let (clock, patience) = (Arc::clone(&self.clock), self.patience);
         Reconnect::new(self, clock, patience)
-    }
-
-    fn silent(&self, servers: &str, within: Duration) -> Error {
-        self.config.addresses.too_slow(self.config.tls.is_some(), servers, within)
     }
 
     async fn greeted(&self, server: &Address, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {

@@ -80,8 +80,7 @@ impl Schema {
         if let Some(table) = &self.table {
             return make_table(&connection, table, self.unlogged, roles).await;
         }
-        let is_new = make(&connection, &self.config.schema, self.unlogged, roles).await?;
-        Ok(Migration::of(is_new))
+        make(&connection, &self.config.schema, self.unlogged, roles).await.map(Migration::of)
     }
 }
 

@@ -1,8 +1,9 @@
 -- Locks in PostgreSQL, layout `fair`, version 6: tables that only the functions below touch.
 --
--- {schema} stands for the quoted name of the schema, {kept} for UNLOGGED or nothing, {check} for the refusal of every isolation level but
--- read committed, and {secure} for a function that runs with the rights of its owner and finds nothing outside of the schema. NOTES.md in
--- this folder gives the reasons for the order of locks.
+-- {schema} stands for the quoted name of the schema, {kept} for UNLOGGED or nothing, {check} for the refusal of every isolation level but read
+-- committed, and {secure} for a function that runs with the rights of its owner and finds nothing outside of the schema. Functions that are called
+-- often have no path, whose setting costs as much as a statement: {client} refuses callers with another path than clients have. NOTES.md in this
+-- folder gives the reasons for this, and for the order of locks.
 
 -- No statement below resolves a name or an operator in a schema where another role may have planted one.
 SET LOCAL search_path = pg_catalog, pg_temp;
@@ -229,14 +230,14 @@ DECLARE
     front record;
     boundary timestamptz;
 BEGIN
-    SELECT * INTO front FROM _front(p_bucket, p_name, p_low, moment);
+    SELECT * INTO front FROM {schema}._front(p_bucket, p_name, p_low, moment);
     IF front.is_ahead THEN
-        PERFORM _shorten(p_bucket, p_name, p_low);
+        PERFORM {schema}._shorten(p_bucket, p_name, p_low);
     END IF;
-    boundary := least(front.boundary, (SELECT quiet_until FROM layout WHERE quiet_until > moment));
+    boundary := least(front.boundary, (SELECT quiet_until FROM {schema}.layout WHERE quiet_until > moment));
     -- A transaction keeps a dead place that is still there. The first waiter looks often, and those behind it seldom.
     IF boundary <= moment THEN
-        RETURN CASE WHEN EXISTS (SELECT FROM place
+        RETURN CASE WHEN EXISTS (SELECT FROM {schema}.place
             WHERE bucket = p_bucket AND name = p_name AND seq >= p_low AND seq < p_mine AND NOT granted) THEN 1000 ELSE 100 END;
     END IF;
     RETURN coalesce(greatest(100, ceil(extract(epoch FROM boundary - moment) * 1000)::bigint + 1), -1);
@@ -264,37 +265,37 @@ DECLARE
 BEGIN
     FOR looked IN 1 .. 1000 LOOP
         SELECT p.seq, p.weight, p.capacity, p.session, s.bell, s.expires INTO waits
-            FROM place AS p LEFT JOIN session AS s ON s.id = p.session
+            FROM {schema}.place AS p LEFT JOIN {schema}.session AS s ON s.id = p.session
             WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= from_seq AND NOT p.granted ORDER BY p.seq LIMIT 1;
         IF used IS NULL THEN
             -- The holders are the first ones: places behind the first waiter are not looked at.
             from_seq := coalesce(waits.seq, 9223372036854775807);
             SELECT coalesce(sum(p.weight), 0), bool_or(s.expires IS NULL OR s.expires <= moment),
-                    (SELECT quiet_until FROM layout) > moment
+                    (SELECT quiet_until FROM {schema}.layout) > moment
                 INTO used, is_dead, is_quiet
-                FROM place AS p LEFT JOIN session AS s ON s.id = p.session
+                FROM {schema}.place AS p LEFT JOIN {schema}.session AS s ON s.id = p.session
                 WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= p_low AND p.seq < from_seq;
             IF is_dead THEN
-                PERFORM _bury(ARRAY(SELECT session FROM place
+                PERFORM {schema}._bury(ARRAY(SELECT session FROM {schema}.place
                     WHERE bucket = p_bucket AND name = p_name AND seq >= p_low AND seq < from_seq));
-                WITH gone AS (DELETE FROM place WHERE ctid = ANY (ARRAY(SELECT p.ctid FROM place AS p
+                WITH gone AS (DELETE FROM {schema}.place WHERE ctid = ANY (ARRAY(SELECT p.ctid FROM {schema}.place AS p
                     WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= p_low AND p.seq < from_seq
-                        AND NOT EXISTS (SELECT FROM session AS s WHERE s.id = p.session)
+                        AND NOT EXISTS (SELECT FROM {schema}.session AS s WHERE s.id = p.session)
                     LIMIT 1000 FOR UPDATE OF p SKIP LOCKED)) RETURNING weight)
                 SELECT used - coalesce(sum(weight), 0) INTO used FROM gone;
             END IF;
         END IF;
         EXIT WHEN waits.seq IS NULL OR is_quiet;
         IF waits.expires <= moment THEN
-            PERFORM _bury(ARRAY[waits.session]);
-            waits.bell := (SELECT bell FROM session WHERE id = waits.session);
+            PERFORM {schema}._bury(ARRAY[waits.session]);
+            waits.bell := (SELECT bell FROM {schema}.session WHERE id = waits.session);
         END IF;
         IF waits.bell IS NULL THEN
-            DELETE FROM place WHERE bucket = p_bucket AND name = p_name AND seq = waits.seq;
+            DELETE FROM {schema}.place WHERE bucket = p_bucket AND name = p_name AND seq = waits.seq;
         ELSIF used + waits.weight > waits.capacity THEN
             EXIT;
         ELSE
-            UPDATE place SET granted = true, since = moment WHERE bucket = p_bucket AND name = p_name AND seq = waits.seq;
+            UPDATE {schema}.place SET granted = true, since = moment WHERE bucket = p_bucket AND name = p_name AND seq = waits.seq;
             used := used + waits.weight;
             news := news || waits.seq;
             EXIT WHEN used >= waits.capacity;
@@ -302,7 +303,7 @@ BEGIN
         from_seq := waits.seq + 1;
     END LOOP;
     IF news <> '{}' AND NOT p_late THEN
-        PERFORM notify(ARRAY[p_name], news);
+        PERFORM {schema}.notify(ARRAY[p_name], news);
     END IF;
     RETURN news;
 END $$;
@@ -364,30 +365,31 @@ $$;
 CREATE FUNCTION {schema}.enter(
     p_session bigint, p_epoch bigint, p_name text, p_client bigint, p_number bigint, p_weight bigint, p_capacity bigint,
     p_wait boolean, p_again boolean, p_purpose text
-) RETURNS bigint[] LANGUAGE plpgsql {secure} AS $$
+) RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
-    home integer := _home(p_name);
+    home integer;
     floor_seq bigint;
-    moment timestamptz;
-    own record;
-    tail record;
+    moment pg_catalog.timestamptz;
+    own pg_catalog.record;
+    tail pg_catalog.record;
     drawn bigint;
     admitted boolean;
     is_written boolean := false;
 BEGIN
-    {check}
-    SELECT low INTO floor_seq FROM bucket WHERE bucket = home FOR NO KEY UPDATE;
+    {client}
+    home := {schema}._home(p_name);
+    SELECT low INTO floor_seq FROM {schema}.bucket WHERE bucket = home FOR NO KEY UPDATE;
     moment := clock_timestamp();
     -- A name without places needs nothing else.
-    INSERT INTO place SELECT home, p_name, nextval('number'), true, p_weight, p_capacity, s.id, p_client, p_number, clock_timestamp(), p_purpose
-        FROM session AS s, layout AS l WHERE s.id = p_session AND s.expires > moment AND s.epoch <= p_epoch AND l.quiet_until <= moment
-            AND _fits(p_name, p_weight, p_capacity, p_purpose)
-            AND (SELECT seq FROM place WHERE bucket = home AND name = p_name AND seq >= floor_seq LIMIT 1) IS NULL
+    INSERT INTO {schema}.place SELECT home, p_name, nextval($name${schema}.number$name$), true, p_weight, p_capacity, s.id, p_client, p_number, clock_timestamp(), p_purpose
+        FROM {schema}.session AS s, {schema}.layout AS l WHERE s.id = p_session AND s.expires > moment AND s.epoch <= p_epoch AND l.quiet_until <= moment
+            AND {schema}._fits(p_name, p_weight, p_capacity, p_purpose)
+            AND (SELECT seq FROM {schema}.place WHERE bucket = home AND name = p_name AND seq >= floor_seq LIMIT 1) IS NULL
         RETURNING seq INTO drawn;
     IF FOUND THEN
         RETURN ARRAY[0, drawn, 0];
     END IF;
-    SELECT s.epoch, s.expires, l.quiet_until INTO own FROM session AS s, layout AS l WHERE s.id = p_session;
+    SELECT s.epoch, s.expires, l.quiet_until INTO own FROM {schema}.session AS s, {schema}.layout AS l WHERE s.id = p_session;
     IF NOT FOUND OR own.expires <= moment THEN
         RETURN ARRAY[5, 0, 0];
     END IF;
@@ -396,25 +398,25 @@ BEGIN
     END IF;
     admitted := own.quiet_until <= moment;
     IF p_again THEN
-        SELECT seq, granted INTO tail FROM place
+        SELECT seq, granted INTO tail FROM {schema}.place
             WHERE bucket = home AND name = p_name AND seq >= floor_seq AND client = p_client AND number = p_number AND session = p_session;
         IF FOUND THEN
-            RETURN ARRAY[CASE WHEN tail.granted THEN 0 ELSE 1 END, tail.seq, _again(home, p_name, floor_seq, tail.seq)];
+            RETURN ARRAY[CASE WHEN tail.granted THEN 0 ELSE 1 END, tail.seq, {schema}._again(home, p_name, floor_seq, tail.seq)];
         END IF;
     END IF;
-    SELECT seq, granted, weight, capacity, session INTO tail FROM place
+    SELECT seq, granted, weight, capacity, session INTO tail FROM {schema}.place
         WHERE bucket = home AND name = p_name AND seq >= floor_seq ORDER BY seq DESC LIMIT 1;
     IF FOUND THEN
-        IF (SELECT is_dead FROM _front(home, p_name, floor_seq, moment)) THEN
-            is_written := _settle(home, p_name, floor_seq, false) <> '{}';
-            SELECT seq, granted, weight, capacity, session INTO tail FROM place
+        IF (SELECT is_dead FROM {schema}._front(home, p_name, floor_seq, moment)) THEN
+            is_written := {schema}._settle(home, p_name, floor_seq, false) <> '{}';
+            SELECT seq, granted, weight, capacity, session INTO tail FROM {schema}.place
                 WHERE bucket = home AND name = p_name AND seq >= floor_seq ORDER BY seq DESC LIMIT 1;
         END IF;
         IF tail.seq IS NOT NULL AND tail.capacity <> p_capacity THEN
             -- Of the dead, none stands for a capacity.
-            PERFORM _bury(ARRAY(SELECT DISTINCT session FROM place WHERE bucket = home AND name = p_name AND seq >= floor_seq LIMIT 1000));
-            DELETE FROM place AS p WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq AND NOT p.granted
-                AND NOT EXISTS (SELECT FROM session AS s WHERE s.id = p.session);
+            PERFORM {schema}._bury(ARRAY(SELECT DISTINCT session FROM {schema}.place WHERE bucket = home AND name = p_name AND seq >= floor_seq LIMIT 1000));
+            DELETE FROM {schema}.place AS p WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq AND NOT p.granted
+                AND NOT EXISTS (SELECT FROM {schema}.session AS s WHERE s.id = p.session);
             IF FOUND THEN
                 RETURN ARRAY[6, 0, 0];
             END IF;
@@ -422,7 +424,7 @@ BEGIN
         END IF;
         IF tail.seq IS NOT NULL AND admitted THEN
             admitted := tail.granted AND tail.weight + p_weight <= p_capacity
-                AND p_weight + (SELECT sum(weight) FROM place WHERE bucket = home AND name = p_name AND seq >= floor_seq) <= p_capacity;
+                AND p_weight + (SELECT sum(weight) FROM {schema}.place WHERE bucket = home AND name = p_name AND seq >= floor_seq) <= p_capacity;
         END IF;
     END IF;
     IF NOT (admitted OR is_written) THEN
@@ -432,47 +434,48 @@ BEGIN
     IF NOT admitted AND NOT p_wait THEN
         RETURN ARRAY[2, 0, 0];
     END IF;
-    drawn := nextval('number');
-    INSERT INTO place VALUES (home, p_name, drawn, admitted, CASE WHEN _fits(p_name, p_weight, p_capacity, p_purpose) THEN p_weight END, p_capacity,
+    drawn := nextval($name${schema}.number$name$);
+    INSERT INTO {schema}.place VALUES (home, p_name, drawn, admitted, CASE WHEN {schema}._fits(p_name, p_weight, p_capacity, p_purpose) THEN p_weight END, p_capacity,
         p_session, p_client, p_number, clock_timestamp(), p_purpose);
     IF admitted THEN
         RETURN ARRAY[0, drawn, 0];
     END IF;
-    RETURN ARRAY[1, drawn, _again(home, p_name, floor_seq, drawn)];
+    RETURN ARRAY[1, drawn, {schema}._again(home, p_name, floor_seq, drawn)];
 END $$;
 
 -- Gives up a place, that with this number unless it is null: 0 it was not there · 1 it was · 2 a transaction holds it; and behind that the
 -- numbers of places that were granted. `p_patient` waits for such a transaction, unless the place was granted just now.
 CREATE FUNCTION {schema}.leave_unrung(p_session bigint, p_name text, p_client bigint, p_number bigint, p_seq bigint, p_patient boolean)
-RETURNS bigint[] LANGUAGE plpgsql {secure} AS $$
+RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
-    home integer := _home(p_name);
+    home integer;
     floor_seq bigint;
     is_last_granted boolean;
     news bigint[] := '{}';
 BEGIN
-    {check}
+    {client}
+    home := {schema}._home(p_name);
     IF p_patient THEN
         -- The row before the bucket: a client that waits for a transaction that holds the row keeps no other waiting.
-        PERFORM 1 FROM place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number AND session = p_session AND granted
-            AND seq BETWEEN coalesce(p_seq, (SELECT low FROM bucket WHERE bucket = home)) AND coalesce(p_seq, 9223372036854775807) FOR UPDATE;
+        PERFORM 1 FROM {schema}.place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number AND session = p_session AND granted
+            AND seq BETWEEN coalesce(p_seq, (SELECT low FROM {schema}.bucket WHERE bucket = home)) AND coalesce(p_seq, 9223372036854775807) FOR UPDATE;
     END IF;
-    SELECT low INTO floor_seq FROM bucket WHERE bucket = home FOR NO KEY UPDATE;
-    DELETE FROM place WHERE ctid = (
-            SELECT ctid FROM place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number AND session = p_session
+    SELECT low INTO floor_seq FROM {schema}.bucket WHERE bucket = home FOR NO KEY UPDATE;
+    DELETE FROM {schema}.place WHERE ctid = (
+            SELECT ctid FROM {schema}.place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number AND session = p_session
                 AND seq BETWEEN coalesce(p_seq, floor_seq) AND coalesce(p_seq, 9223372036854775807) FOR UPDATE SKIP LOCKED)
-        RETURNING (SELECT granted FROM place WHERE bucket = home AND name = p_name AND seq >= floor_seq ORDER BY seq DESC LIMIT 1)
+        RETURNING (SELECT granted FROM {schema}.place WHERE bucket = home AND name = p_name AND seq >= floor_seq ORDER BY seq DESC LIMIT 1)
         INTO is_last_granted;
     IF NOT FOUND THEN
-        RETURN ARRAY(SELECT 2 * count(*) FROM place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number
+        RETURN ARRAY(SELECT 2 * count(*) FROM {schema}.place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number
             AND session = p_session AND seq BETWEEN coalesce(p_seq, floor_seq) AND coalesce(p_seq, 9223372036854775807));
     END IF;
     -- As long as the last one holds, none waits.
     IF NOT is_last_granted THEN
-        news := _settle(home, p_name, floor_seq, true);
+        news := {schema}._settle(home, p_name, floor_seq, true);
     END IF;
     IF random() < 0.004 THEN
-        UPDATE bucket SET low = coalesce((SELECT min(seq) FROM place WHERE bucket = home), nextval('number')) WHERE bucket = home;
+        UPDATE {schema}.bucket SET low = coalesce((SELECT min(seq) FROM {schema}.place WHERE bucket = home), nextval($name${schema}.number$name$)) WHERE bucket = home;
     END IF;
     IF news = '{}' THEN
         -- No client waits for this to be on a disk; a session that finds a place again which it gave up, gives it up again.
@@ -517,18 +520,20 @@ END $$;
 CREATE FUNCTION {schema}.batch_unrung(
     p_session bigint, p_epoch bigint, p_kinds bigint[], p_names text[], p_clients bigint[], p_numbers bigint[], p_seqs bigint[],
     p_weights bigint[], p_capacities bigint[], p_waits boolean[], p_agains boolean[], p_purposes text[]
-) RETURNS TABLE (r_answers bigint[], r_names text[], r_seqs bigint[]) LANGUAGE plpgsql {secure} AS $$
+) RETURNS TABLE (r_answers bigint[], r_names text[], r_seqs bigint[]) LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
-    count integer := cardinality(p_kinds);
+    count integer;
     homes integer[];
-    commits text := current_setting('synchronous_commit');
-    gone tid[];
+    commits pg_catalog.text;
+    gone pg_catalog.tid[];
     drawn bigint[];
     one bigint[];
     now_epoch bigint;
     is_durable boolean := false;
 BEGIN
-    {check}
+    {client}
+    count := cardinality(p_kinds);
+    commits := current_setting('synchronous_commit');
     IF (count BETWEEN 1 AND 64 AND p_kinds <@ '{0,1,2}' AND array_position(p_names, NULL) IS NULL
         AND array_position(p_clients, NULL) IS NULL AND array_position(p_numbers, NULL) IS NULL
         AND format('[1:%s]', count) = ALL (ARRAY[array_dims(p_kinds), array_dims(p_names), array_dims(p_clients), array_dims(p_numbers),
@@ -537,26 +542,26 @@ BEGIN
     THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a batch has 1 to 64 requests, and each of its lists an element for each of them';
     END IF;
-    homes := ARRAY(SELECT _home(name) FROM unnest(p_names) AS name);
-    PERFORM 1 FROM bucket WHERE bucket = ANY (homes) ORDER BY bucket FOR NO KEY UPDATE;
+    homes := ARRAY(SELECT {schema}._home(name) FROM unnest(p_names) AS name);
+    PERFORM 1 FROM {schema}.bucket WHERE bucket = ANY (homes) ORDER BY bucket FOR NO KEY UPDATE;
     -- Where the last place is granted, none waits.
-    gone := ARRAY(SELECT (SELECT p.ctid FROM place AS p WHERE r.kind = 1 AND p.bucket = r.home AND p.name = r.name AND p.seq = r.seq
+    gone := ARRAY(SELECT (SELECT p.ctid FROM {schema}.place AS p WHERE r.kind = 1 AND p.bucket = r.home AND p.name = r.name AND p.seq = r.seq
                 AND array_position(p_seqs, r.seq) = r.at AND p.granted AND p.client = r.client AND p.number = r.number AND p.session = p_session
-                AND (SELECT granted FROM place WHERE bucket = r.home AND name = r.name AND seq >= r.seq ORDER BY seq DESC LIMIT 1)
+                AND (SELECT granted FROM {schema}.place WHERE bucket = r.home AND name = r.name AND seq >= r.seq ORDER BY seq DESC LIMIT 1)
             FOR UPDATE SKIP LOCKED)
         FROM unnest(p_kinds, homes, p_names, p_clients, p_numbers, p_seqs) WITH ORDINALITY AS r (kind, home, name, client, number, seq, at));
-    DELETE FROM place WHERE ctid = ANY (gone);
-    IF 0 = ANY (p_kinds) AND EXISTS (SELECT FROM session AS s, layout AS l WHERE s.id = p_session AND s.expires > clock_timestamp()
+    DELETE FROM {schema}.place WHERE ctid = ANY (gone);
+    IF 0 = ANY (p_kinds) AND EXISTS (SELECT FROM {schema}.session AS s, {schema}.layout AS l WHERE s.id = p_session AND s.expires > clock_timestamp()
         AND s.epoch <= p_epoch AND l.quiet_until <= clock_timestamp())
     THEN
         -- The first of a name, where it has no places.
-        drawn := ARRAY(SELECT CASE WHEN r.kind = 0 AND array_position(p_names, r.name) = r.at AND _fits(r.name, r.weight, r.capacity, r.purpose)
-                    AND (SELECT p.seq FROM place AS p WHERE p.bucket = r.home AND p.name = r.name
-                        AND p.seq >= (SELECT low FROM bucket WHERE bucket = r.home) LIMIT 1) IS NULL
-                THEN nextval('number') END
+        drawn := ARRAY(SELECT CASE WHEN r.kind = 0 AND array_position(p_names, r.name) = r.at AND {schema}._fits(r.name, r.weight, r.capacity, r.purpose)
+                    AND (SELECT p.seq FROM {schema}.place AS p WHERE p.bucket = r.home AND p.name = r.name
+                        AND p.seq >= (SELECT low FROM {schema}.bucket WHERE bucket = r.home) LIMIT 1) IS NULL
+                THEN nextval($name${schema}.number$name$) END
             FROM unnest(p_kinds, homes, p_names, p_weights, p_capacities, p_purposes) WITH ORDINALITY
                 AS r (kind, home, name, weight, capacity, purpose, at));
-        INSERT INTO place SELECT r.home, r.name, r.seq, true, r.weight, r.capacity, p_session, r.client, r.number, clock_timestamp(), r.purpose
+        INSERT INTO {schema}.place SELECT r.home, r.name, r.seq, true, r.weight, r.capacity, p_session, r.client, r.number, clock_timestamp(), r.purpose
             FROM unnest(homes, p_names, drawn, p_weights, p_capacities, p_clients, p_numbers, p_purposes)
                 AS r (home, name, seq, weight, capacity, client, number, purpose) WHERE r.seq IS NOT NULL;
         is_durable := FOUND;
@@ -571,24 +576,24 @@ BEGIN
             END IF;
             PERFORM set_config('synchronous_commit', commits, true);
             IF turn = 1 THEN
-                r_answers[3 * at - 2 : 3 * at] := enter(p_session, p_epoch, p_names[at], p_clients[at], p_numbers[at], p_weights[at],
+                r_answers[3 * at - 2 : 3 * at] := {schema}.enter(p_session, p_epoch, p_names[at], p_clients[at], p_numbers[at], p_weights[at],
                     p_capacities[at], p_waits[at], p_agains[at], p_purposes[at]);
                 is_durable := is_durable OR current_setting('synchronous_commit') <> 'off';
                 CONTINUE;
             END IF;
             IF p_kinds[at] = 2 THEN
                 -- A request that had the bucket locked is done, and its place is found. A later one is refused.
-                UPDATE session SET epoch = epoch + 1 WHERE id = p_session RETURNING epoch INTO now_epoch;
+                UPDATE {schema}.session SET epoch = epoch + 1 WHERE id = p_session RETURNING epoch INTO now_epoch;
                 r_answers[3 * at - 2] := coalesce(now_epoch, 0);
             END IF;
-            one := leave_unrung(p_session, p_names[at], p_clients[at], p_numbers[at], p_seqs[at], false);
+            one := {schema}.leave_unrung(p_session, p_names[at], p_clients[at], p_numbers[at], p_seqs[at], false);
             r_answers[3 * at - 3 + p_kinds[at]] := one[1];
             r_names := r_names || array_fill(p_names[at], ARRAY[cardinality(one) - 1]);
             r_seqs := r_seqs || nullif(one[2:], '{}');
         END LOOP;
     END LOOP;
     IF random() < 0.004 * count THEN
-        UPDATE bucket AS b SET low = coalesce((SELECT min(seq) FROM place AS p WHERE p.bucket = b.bucket), nextval('number'))
+        UPDATE {schema}.bucket AS b SET low = coalesce((SELECT min(seq) FROM {schema}.place AS p WHERE p.bucket = b.bucket), nextval($name${schema}.number$name$))
             WHERE bucket = homes[ceil(random() * count)::integer];
     END IF;
     PERFORM set_config('synchronous_commit', CASE WHEN is_durable OR r_seqs IS NOT NULL THEN commits ELSE 'off' END, true);
@@ -611,38 +616,38 @@ END $$;
 
 -- Takes a request back, whenever it arrives: the epoch that requests need from now on, 0 for an ended session, and what leave() says.
 CREATE FUNCTION {schema}.withdraw(p_session bigint, p_name text, p_client bigint, p_number bigint)
-RETURNS bigint[] LANGUAGE sql {secure} AS $$
-    SELECT r_answers[:2] FROM batch_unrung(p_session, NULL, '{2}', ARRAY[p_name], ARRAY[p_client], ARRAY[p_number], '{NULL}', '{NULL}', '{NULL}',
-        '{NULL}', '{NULL}', '{NULL}') WHERE notify(r_names, r_seqs) IS NOT NULL
+RETURNS bigint[] LANGUAGE sql AS $$
+    SELECT r_answers[:2] FROM {schema}.batch_unrung(p_session, NULL, '{2}', ARRAY[p_name], ARRAY[p_client], ARRAY[p_number], '{NULL}', '{NULL}', '{NULL}',
+        '{NULL}', '{NULL}', '{NULL}') WHERE {schema}.notify(r_names, r_seqs) IS NOT NULL
 $$;
 
 -- How places of a session stand: for each name, when to look again, and of each of its places 0 granted, 1 waiting, 2 missing. No row: the
 -- session has ended.
 CREATE FUNCTION {schema}.look(p_session bigint, p_names text[], p_counts integer[], p_clients bigint[], p_numbers bigint[], p_seqs bigint[])
-RETURNS TABLE (r_look_in bigint, r_stands integer[]) LANGUAGE plpgsql {secure} AS $$
+RETURNS TABLE (r_look_in bigint, r_stands integer[]) LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
     home integer;
     floor_seq bigint;
     at integer := 0;
     upto integer;
 BEGIN
-    {check}
-    IF NOT EXISTS (SELECT FROM session WHERE id = p_session AND expires > clock_timestamp()) THEN
+    {client}
+    IF NOT EXISTS (SELECT FROM {schema}.session WHERE id = p_session AND expires > clock_timestamp()) THEN
         RETURN;
     END IF;
     FOR which IN 1 .. cardinality(p_names) LOOP
-        home := _home(p_names[which]);
-        SELECT low INTO floor_seq FROM bucket WHERE bucket = home;
-        IF (SELECT is_dead OR has_room FROM _front(home, p_names[which], floor_seq, clock_timestamp())) THEN
+        home := {schema}._home(p_names[which]);
+        SELECT low INTO floor_seq FROM {schema}.bucket WHERE bucket = home;
+        IF (SELECT is_dead OR has_room FROM {schema}._front(home, p_names[which], floor_seq, clock_timestamp())) THEN
             -- Buckets of several names are locked in any order, so none is waited for.
-            PERFORM 1 FROM bucket WHERE bucket = home FOR NO KEY UPDATE SKIP LOCKED;
+            PERFORM 1 FROM {schema}.bucket WHERE bucket = home FOR NO KEY UPDATE SKIP LOCKED;
             IF FOUND THEN
-                PERFORM _settle(home, p_names[which], floor_seq, false);
+                PERFORM {schema}._settle(home, p_names[which], floor_seq, false);
             END IF;
         END IF;
-        r_look_in := _again(home, p_names[which], floor_seq, (SELECT min(seq) FROM unnest(p_seqs[at + 1 : at + p_counts[which]]) AS seq));
+        r_look_in := {schema}._again(home, p_names[which], floor_seq, (SELECT min(seq) FROM unnest(p_seqs[at + 1 : at + p_counts[which]]) AS seq));
         upto := at + p_counts[which];
-        r_stands := ARRAY(SELECT coalesce((SELECT CASE WHEN granted THEN 0 ELSE 1 END FROM place WHERE bucket = home AND name = p_names[which]
+        r_stands := ARRAY(SELECT coalesce((SELECT CASE WHEN granted THEN 0 ELSE 1 END FROM {schema}.place WHERE bucket = home AND name = p_names[which]
                 AND seq = a.seq AND client = a.client AND number = a.number AND session = p_session), 2)
             FROM unnest(p_seqs[at + 1 : upto], p_clients[at + 1 : upto], p_numbers[at + 1 : upto]) AS a (seq, client, number));
         at := upto;

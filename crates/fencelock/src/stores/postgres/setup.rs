@@ -58,7 +58,7 @@ pub(super) async fn meet(
     if fact(5) != "on" {
         let (idle, wait) = (silence.as_millis().saturating_mul(2).max(1000), lock_timeout.as_millis().max(1));
         let settings = format!(
-            "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = {wait}; SET LOCAL idle_in_transaction_session_timeout = {idle}; SET LOCAL enable_seqscan = off; SET LOCAL jit = off; "
+            "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = {wait}; SET LOCAL idle_in_transaction_session_timeout = {idle}; SET LOCAL enable_seqscan = off; SET LOCAL jit = off; SET LOCAL client_min_messages = warning; "
         );
         *connection.pooled() = Some(PATH.replace("false", "true") + &settings);
         // A pooler in statement mode refuses a transaction.
@@ -202,11 +202,17 @@ pub(super) async fn check_grants(connection: &Connection, roles: &[&str], asked:
 pub(super) fn ddl(schema: &Schema, unlogged: bool) -> String {
     const CHECK: &str = "IF current_setting('transaction_isolation') <> 'read committed' THEN RAISE EXCEPTION USING ERRCODE = 'FL003', \
          MESSAGE = 'the functions of fencelock work in READ COMMITTED transactions alone'; END IF;";
+    // In another path, operators may be planted. Functions are named in full, since this runs under any path.
+    const CLIENT: &str = "IF NOT (pg_catalog.texteq(pg_catalog.current_setting('search_path'), 'pg_catalog, pg_temp') \
+         AND pg_catalog.texteq(pg_catalog.current_setting('client_min_messages'), 'warning') \
+         AND pg_catalog.texteq(pg_catalog.current_setting('transaction_isolation'), 'read committed')) THEN RAISE EXCEPTION USING ERRCODE = 'FL003', \
+         MESSAGE = 'the functions of fencelock work in READ COMMITTED transactions alone, with the settings of its clients'; END IF;";
     // The settings of a caller could have plans sent to it, with the numbers of other sessions.
     const SECURE: &str =
         "SECURITY DEFINER SET client_min_messages = warning SET search_path = pg_catalog, {schema}, pg_temp";
     let kept = if unlogged { "UNLOGGED" } else { "" };
-    let all = include_str!("schema.sql").replace("{check}", CHECK).replace("{secure}", SECURE);
+    let all =
+        include_str!("schema.sql").replace("{check}", CHECK).replace("{client}", CLIENT).replace("{secure}", SECURE);
     all.replace("{kept}", kept).replace("{schema}", &schema.quoted())
 }
 
