@@ -24,9 +24,6 @@ use crate::times;
 
 const RATED: Duration = Duration::from_secs(10);
 
-/// The fewest waiters at which a bar is full.
-const FULL: usize = 10;
-
 const HEADS: [&str; 7] = ["NAME", "WAITING", "HELD FOR", "HELD AS", "HOLDER", "PURPOSE", "STORE"];
 
 /// Show the locks of the store as they change, the most waited for first.
@@ -159,7 +156,7 @@ fn cells(lock: &Looked, now: Option<SystemTime>, waiters: String) -> [String; HE
     [name.clone(), waiters, age, held_as.clone(), holder, why, store.clone()].map(|cell| harmless(&cell, false))
 }
 
-/// The number of waiters with a bar of at most five characters, which is full at `full` waiters.
+/// The number of waiters with a bar of at most five characters, which is full at `full` waiters, ten or more.
 fn bar(waiting: usize, full: usize) -> String {
     format!("{waiting:>3} {}", "█".repeat((waiting * 5).div_ceil(full).min(5)))
 }
@@ -262,7 +259,7 @@ impl View {
         frame.render_widget(Line::raw("Up, Down, Page Up, Page Down, Home: choose   Enter: its queue   q: quit"), keys);
         self.at = self.at.min(count(seen).saturating_sub(1));
         self.skipped = self.skipped.clamp((self.at + 1).saturating_sub(self.rows), self.at);
-        let full = seen.iter().flat_map(|seen| seen.locks.iter()).map(|lock| lock.row.waiting).fold(FULL, usize::max);
+        let full = seen.iter().flat_map(|seen| seen.locks.iter()).map(|lock| lock.row.waiting).fold(10, usize::max);
         let locks = sorted(seen).into_iter().skip(self.skipped).take(self.rows);
         let rows = locks.map(|(lock, now)| cells(lock, now, bar(lock.row.waiting, full)).to_vec()).collect();
         let table = fitted(&HEADS[..columns(seen)], rows, list.width).row_highlight_style(Style::new().reversed());
@@ -297,6 +294,6 @@ mod tests {
     fn a_bar_is_longer_for_more_waiters_and_never_longer_than_its_column() {
         let bars = [0, 1, 3, 10, 30].map(|waiting| bar(waiting, 30));
         assert_eq!(bars, ["  0 ", "  1 █", "  3 █", " 10 ██", " 30 █████"]);
-        assert_eq!([bar(1, FULL), bar(10, FULL)], ["  1 █", " 10 █████"]);
+        assert_eq!([bar(1, 10), bar(10, 10)], ["  1 █", " 10 █████"]);
     }
 }
