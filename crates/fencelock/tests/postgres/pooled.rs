@@ -1,10 +1,10 @@
 //! The store `postgres:` through PgBouncer. A pooler that changes servers, and one without room: `tests/deep/postgres/pooled.rs`.
 
-use fencelock::{Client, ErrorKind, Guard};
+use fencelock::{ErrorKind, Guard};
 use fencelock_testbed::postgres::{KIND, LIMITS, Pooler};
 use tokio::task::JoinHandle;
 
-use crate::lab::{LONG, acquire, acquiring, client, code, connection, database, soon, until_queued, with};
+use crate::lab::{LONG, acquire, acquiring, client, code, connection, database, refused, soon, until_queued, with};
 
 /// A database of its own, by a pooler in this mode.
 fn behind(mode: &str) -> (Pooler, String) {
@@ -78,7 +78,7 @@ async fn a_pooler_in_session_mode_works_and_one_in_statement_mode_is_refused() {
         soon(granted(waiter).await.release()).await.unwrap();
     }
     let (_pooler, url) = behind("statement");
-    let error = soon(Client::connect(&url)).await.unwrap_err();
+    let error = refused(&url).await;
     assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("pool_mode = transaction"), "{error}");
 }
 
@@ -88,10 +88,10 @@ async fn behind_a_pooler_lock_tables_work_and_advisory_locks_are_refused() {
     let table = with(&url, "layout=distributed_lock");
     fencelock::postgres::Schema::of(&table).unwrap().migrate(&[]).await.unwrap();
     let guard = acquire(&client(&table, LONG).await, "job").await;
-    let refused = client(&table, LONG).await.mutex("job").unwrap().try_acquire().await.unwrap_err();
-    assert!(refused.is_contention(), "{refused}");
+    let refusal = client(&table, LONG).await.mutex("job").unwrap().try_acquire().await.unwrap_err();
+    assert!(refusal.is_contention(), "{refusal}");
     soon(guard.release()).await.unwrap();
-    let advisory = Client::connect(&with(&url, "layout=advisory&key=.net")).await.unwrap_err();
+    let advisory = refused(&with(&url, "layout=advisory&key=.net")).await;
     assert!(advisory.kind() == ErrorKind::Unsupported && advisory.to_string().contains("layout=fair"), "{advisory}");
 }
 
