@@ -46,10 +46,10 @@ fn all() -> Result {
     // The next one is the last. A large binary has many tests and runs for long, so the lanes end at about the same time.
     binaries.sort_by_key(|binary| binary.program.metadata().map_or(0, |file| file.len()));
     let (binaries, failed) = (Mutex::new(binaries), Mutex::new(Vec::new()));
+    // A function of its own, so that no lane keeps the list locked while its binary runs.
+    let next = || lock(&failed).is_empty().then(|| lock(&binaries).pop()).flatten();
     let lane = || {
-        while lock(&failed).is_empty()
-            && let Some(binary) = lock(&binaries).pop()
-        {
+        while let Some(binary) = next() {
             let (output, ended) = shell::captured(&mut binary.command());
             let mut failed = lock(&failed);
             println!("{output}");
