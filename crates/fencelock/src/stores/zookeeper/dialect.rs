@@ -24,7 +24,7 @@ impl Kind {
 /// The node names of a family of clients, by kind of lock.
 #[derive(Debug)]
 pub(super) struct Dialect {
-    /// The value of the URL option `dialect`.
+    /// The value of the URL option `layout`.
     pub(super) name: &'static str,
     /// The layout's name in the capability.
     pub(super) layout: &'static str,

@@ -1,5 +1,5 @@
 //! The layout of most Redis clients: a string with a ttl under the name, set if absent. The client that set the value holds the lock.
-//! `../try_again/NOTES.md` lists clients with this layout.
+//! `docs/stores.md` lists the clients with this layout.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
