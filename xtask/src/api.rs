@@ -20,7 +20,7 @@ pub(crate) fn write(args: &[String]) -> Result {
 /// Fails when a list was not what users can name, and leaves it written anew.
 pub(crate) fn check() -> Result {
     let changed = written()?.join(", ");
-    let fault = format!("{changed} was not what users can name: commit it as it is now, and say it in CHANGELOG.md");
+    let fault = format!("{changed} was not what users can name: commit the written list, and say it in CHANGELOG.md");
     if changed.is_empty() { Ok(()) } else { Err(fault) }
 }
 

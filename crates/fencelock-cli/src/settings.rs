@@ -268,7 +268,7 @@ fn of_names(stores: Stores, origin: Origin, names: &[Name]) -> Outcome<Chosen> {
     for other in others {
         if routed(other)? != urls {
             let message =
-                format!("{origin} gives {first} and {other} different stores; one command takes locks of one store");
+                format!("{origin} gives {first} and {other} different stores; a command takes locks of a single store");
             return Err(Failure::new(code::USAGE, message));
         }
     }

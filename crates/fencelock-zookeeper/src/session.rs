@@ -198,7 +198,7 @@ fn error(end: &End) -> Error {
         End::AuthFailed(_) => (ErrorKind::AuthFailed, "the server refused the credentials".to_owned()),
         End::Closed => (ErrorKind::Closed, "the client was closed".to_owned()),
         End::CloseFailed(why) => {
-            (ErrorKind::Closed, format!("the client is over, and its session goes by its timeout: {why}"))
+            (ErrorKind::Closed, format!("the client is closed, and its session ends by its timeout: {why}"))
         }
     };
     let error = Error::new(kind, "connect", message);

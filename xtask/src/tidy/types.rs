@@ -18,7 +18,7 @@ pub(super) fn mean_one_thing(tree: &Tree) -> Vec<Violation> {
         tree.text(TABLE).unwrap_or_default().lines().filter_map(|row| row.split_once(" | ")).collect();
     let shared = declared.iter().filter(|(_, paths)| paths.len() > 1);
     let unknown = shared.clone().filter(|(name, _)| !table.contains_key(**name)).map(|(name, paths)| {
-        let fix = "name the thing; a role that several rooms have stands in the table";
+        let fix = "name the thing; a role that several rooms have is in the table";
         Violation { path: paths[0].to_owned(), line: 0, fault: format!("declares `{name}`, as does {}", paths[1]), fix }
     });
     let idle = table.keys().filter(|name| declared.get(**name).is_none_or(|paths| paths.len() < 2)).map(|name| {

@@ -157,7 +157,7 @@ impl Run {
         let wrong = |what: String| Err(Failure::new(code::USAGE, what));
         let [first, others @ ..] = &self.names[..] else { return wrong("no lock is named".to_owned()) };
         if others.len() >= several::MOST {
-            return wrong(format!("{} locks are named; one command takes {} at most", self.names.len(), several::MOST));
+            return wrong(format!("{} locks are named; a command takes {} at most", self.names.len(), several::MOST));
         }
         if they_move && (self.once.is_asked_for() || self.mode() != Mode::Mutex) {
             return wrong(format!(

@@ -203,7 +203,7 @@ impl View {
     fn rate(&self) -> Option<f64> {
         let ((first, before), (last, after)) = (self.granted.front()?, self.granted.back()?);
         let seconds = last.duration_since(*first).as_secs_f64();
-        #[allow(clippy::cast_precision_loss, reason = "nobody counts so many grants in ten seconds")]
+        #[allow(clippy::cast_precision_loss, reason = "no store counts so many grants in ten seconds")]
         (seconds > 0.5).then(|| (after - before) as f64 / seconds)
     }
 

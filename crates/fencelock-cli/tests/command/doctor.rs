@@ -222,7 +222,7 @@ fn a_zookeeper_alone_with_few_connections_and_short_sessions_is_found_out() {
     let (code, said) = report(&url);
     assert_eq!(code, 1, "{said}");
     assert!(found(&said, "warning", &["standalone"]), "{said}");
-    assert!(found(&said, "note", &["everybody may delete locks", "world:anyone:"]), "{said}");
+    assert!(found(&said, "note", &["every user may delete locks", "world:anyone:"]), "{said}");
     assert!(found(&said, "warning", &["maxClientCnxns is 7"]), "{said}");
     assert!(found(&said, "warning", &["maxSessionTimeout is 50000", "60000"]), "{said}");
     let (code, said) = report(&url.replace("tick_ms=500", "tick_ms=400"));

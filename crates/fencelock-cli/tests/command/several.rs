@@ -74,7 +74,7 @@ fn names_that_cannot_be_taken_together_are_refused() {
         (&["--shared", "a", "b"], "take one name"),
         (&["--exclusive", "a", "b"], "take one name"),
         (&["--permits", "1/2", "a", "b"], "take one name"),
-        (&many, "101 locks are named; one command takes 100 at most"),
+        (&many, "101 locks are named; a command takes 100 at most"),
         (&[], "NAME"),
     ] {
         let (code, text) = ended(&mut place.run(options, "true"));

@@ -100,7 +100,7 @@ impl Lock {
             if Arc::ptr_eq(client.engine(), self.client.engine()) {
                 self.fault = Some("a lock cannot degrade to its own client".into());
             } else if let Err(error) = Self::new(client.clone(), self.wish.name.clone(), self.wish.claim) {
-                self.fault = Some(format!("the store to degrade to does not do: {error}").into());
+                self.fault = Some(format!("no lock can degrade to that store: {error}").into());
             }
         }
         self.on_outage = policy;

@@ -38,7 +38,7 @@ pub struct Window {
 
 /// Whether a [`Window`] admitted the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "who was refused must not go on"]
+#[must_use = "a refused caller must not continue"]
 pub enum Passage {
     /// Admitted: no other caller is admitted until the window ends.
     First {

@@ -83,7 +83,7 @@ impl Ahead {
     }
 
     /// `all` contenders, of which `holders` hold the lock.
-    #[allow(dead_code, reason = "in a build with some stores only, nobody may ask")]
+    #[allow(dead_code, reason = "unused without some stores")]
     pub(crate) fn of(all: usize, holders: usize) -> Self {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Self { holders: number(holders), waiters: number(all.saturating_sub(holders)) }

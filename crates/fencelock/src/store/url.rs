@@ -85,7 +85,7 @@ impl StoreUrl {
     }
 
     /// Each of several hosts, with credentials of its own if there are any in front of it. Secret.
-    #[allow(dead_code, reason = "in a build with some stores only, nobody may ask")]
+    #[allow(dead_code, reason = "unused without some stores")]
     pub(crate) fn servers(&self) -> Result<Vec<(Option<String>, String)>> {
         let server = |written: &str| match written.rsplit_once('@') {
             Some((credentials, host)) => Ok((Some(decode(credentials)?), decode(host)?)),
@@ -121,7 +121,7 @@ impl StoreUrl {
     }
 
     /// Takes out how each connection gets the password: from the program, or from the file of the option `password_file`.
-    #[allow(dead_code, reason = "in a build with some stores only, nobody may ask")]
+    #[allow(dead_code, reason = "unused without some stores")]
     pub(crate) fn take_secret(&mut self) -> Result<Option<Secret>> {
         match (self.asked.take(), self.take_secret_file("password_file")?) {
             (Some(_), Some(_)) => Err(bad("the program gives the password, or `password_file` does: leave one out")),

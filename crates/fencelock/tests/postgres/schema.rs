@@ -88,7 +88,7 @@ async fn a_client_that_waits_too_long_for_the_maker_of_the_schema_gets_that_erro
     // The lock of a client that makes the schema.
     user.batch_execute("SELECT pg_advisory_lock(7378415037781730660)").await.unwrap();
     let error = Schema::of(&url).unwrap().migrate(&[]).await.unwrap_err();
-    assert!(error.is_retryable() && error.to_string().contains("somebody else makes the schema"), "{error}");
+    assert!(error.is_retryable() && error.to_string().contains("another client makes the schema"), "{error}");
     user.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
     client(&url, 60_000).await;
     // Any role may take that lock: where the schema exists, no client waits for it.

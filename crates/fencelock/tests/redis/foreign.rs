@@ -120,7 +120,7 @@ async fn a_counter_that_counts_nothing_is_named_and_no_lock_is_taken() {
             let error = client.mutex("job").unwrap().try_acquire().await.expect_err("there is no token for it");
             assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Exhausted, false), "{layout}: {error}");
             let said = error.to_string();
-            assert!(said.contains("the counter beside the lock") && said.contains(why), "{layout}: {said}");
+            assert!(said.contains("the counter of the lock") && said.contains(why), "{layout}: {said}");
             assert_eq!(number(&server, &["EXISTS", "job"]), 0, "{layout}: it was taken without a token");
             server.ask(&["DEL", counter]).unwrap();
         }

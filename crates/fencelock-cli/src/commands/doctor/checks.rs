@@ -154,7 +154,7 @@ checks! {
     Problem, |facts| facts.said("closed").map(str::to_owned),
         "a holder that the server forgot may still be at work", "nothing: wait until then";
     Warning, |facts| facts.is("tokens", "false").then(|| format!("the layout `{}` has no fencing tokens", facts.text("layout"))),
-        "what a holder writes after a long pause cannot be told from what the next holder writes", "a store or layout with tokens (`fencelock stores`), where the locks protect data";
+        "the late write of a paused holder looks like a write of the next one", "a store or layout with tokens (`fencelock stores`), where the locks protect data";
     Note, |facts| facts.is("order", "false").then(|| format!("the layout `{}` keeps no order", facts.text("layout"))),
         "a waiter can be passed by others again and again", "a store or layout that is first come, first served (`fencelock stores`), where that matters";
 }
@@ -181,7 +181,7 @@ pub(super) fn slow(worst: Duration, ttl: Duration) -> Option<Finding> {
         severity,
         server: None,
         what: format!("a request took {} ms, and the ttl is {} ms", worst.as_millis(), ttl.as_millis()),
-        why: "a renewal has to be answered before the ttl is over: a few that are slower cost the locks",
+        why: "a renewal has to be answered before the ttl ends: a few slower ones cost the locks",
         set: "a longer ttl (?ttl_ms=), or a store that is nearer or less busy",
     })
 }

@@ -43,7 +43,7 @@ checks! {
         const REMOTE: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "glusterfs", "9p", "afs"];
         let kind = facts.text("file_system");
         (REMOTE.contains(&kind) || kind.starts_with("fuse")).then(|| format!("the directory is on {kind}, a network file system"))
-    }, "locks of the kernel end at the host, or are lost with a connection, and nobody is told", "a directory on a local disk, or a store for many hosts";
+    }, "locks of the kernel end at the host, or are lost with a connection, without notice", "a directory on a local disk, or a store for many hosts";
     Warning, |facts| {
         let path = Path::new(facts.text("path"));
         Some(format!("the directory is in {}", CLEANED.into_iter().find(|cleaned| path.starts_with(cleaned))?))
@@ -53,15 +53,15 @@ checks! {
     Warning, |facts| {
         let free = facts.number("free_bytes").filter(|free| *free < 16.0 * 1024.0 * 1024.0)?;
         Some(format!("{:.1} MiB are free there", free / 1024.0 / 1024.0))
-    }, "on a full disk nobody gets a lock", "room";
+    }, "on a full disk no client gets a lock", "room";
     Warning, |facts| {
         let (free, all) = (facts.number("free_inodes")?, facts.above_nothing("inodes")?);
         (free < 10_000.0 && free < all / 100.0).then(|| format!("{free} files more fit there (inodes)"))
-    }, "each contender is a file: without room for it nobody gets a lock", "fewer files, or another file system";
+    }, "each contender is a file: without room no client gets a lock", "fewer files, or another file system";
     Note, |facts| {
         let most = facts.number("instances").filter(|most| *most < 128.0)?;
         Some(format!("fs.inotify.max_user_instances is {most}"))
-    }, "a process that gets no instance looks again and again instead of being told", "sysctl fs.inotify.max_user_instances=128 or more";
+    }, "a process that gets no instance looks again and again instead of being notified", "sysctl fs.inotify.max_user_instances=128 or more";
 }
 
 #[cfg(test)]

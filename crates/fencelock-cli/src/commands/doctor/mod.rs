@@ -184,7 +184,7 @@ fn refused(failure: &Failure) -> Finding {
         severity: Severity::Problem,
         server: None,
         what: format!("no lock can be taken: {}", failure.message.as_deref().unwrap_or("the store refuses")),
-        why: "whoever needs the lock fails in the same way",
+        why: "every client that needs the lock fails in the same way",
         set: "what the message says",
     }
 }
@@ -236,8 +236,8 @@ impl Report {
                 severity: Severity::Problem,
                 server: None,
                 what: beside.warning(name.as_str()),
-                why: "two clients hold one lock, and neither is told",
-                set: "one client for all, or names of their own for each (`fencelock ls` lists them)",
+                why: "two clients hold one lock, and neither is notified",
+                set: "a single client for all, or names of their own for each (`fencelock ls` lists them)",
             }));
         }
         Ok(())

@@ -25,7 +25,7 @@ checks! {
         let count = facts.above_nothing("replicas")?;
         let is_waited_for = ["Rpl_semi_sync_master_status", "Rpl_semi_sync_source_status"].iter().any(|name| facts.is(name, "ON"));
         (!is_waited_for).then(|| format!("{count} replicas copy this server asynchronously"))
-    }, "one that is promoted may not know the last grants: nobody is granted a lock until the longest ttl has passed", "semi-synchronous replication";
+    }, "a replica that is promoted may lack the last grants: no client is granted a lock until the longest ttl has passed", "semi-synchronous replication";
     Note, |facts| (facts.is("log_bin", "ON") && !facts.is("sync_binlog", "1")).then(|| format!("sync_binlog is {}", facts.text("sync_binlog"))),
         "after a crash a replica may know less or more than this server", "sync_binlog = 1";
     Note, |facts| Some(format!("wait_timeout is {} s", facts.number("wait_timeout").filter(|seconds| *seconds < 600.0)?)),

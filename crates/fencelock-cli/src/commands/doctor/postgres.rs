@@ -24,19 +24,19 @@ checks! {
     Warning, |facts| facts.must_not("full_page_writes", "off"),
         "a crash of the host can tear pages of the tables that locks are kept in", "full_page_writes = on";
     Note, |facts| facts.must_not("synchronous_commit", "off"),
-        "fencelock switches it on for itself; what the locks protect is committed without waiting for the disk", "synchronous_commit = on";
+        "fencelock switches it on for itself; the protected data is committed without waiting for the disk", "synchronous_commit = on";
     Problem, |facts| facts.is("recovery", "true").then(|| "this server is in recovery: a standby".to_owned()),
         "a standby takes no writes", "the address of the primary, or all hosts in the URL";
     Problem, |facts| facts.must_not("default_transaction_read_only", "on"),
-        "nobody can take a lock in transactions that only read", "default_transaction_read_only = off";
+        "no client can take a lock in transactions that only read", "default_transaction_read_only = off";
     Warning, |facts| {
         let count = facts.above_nothing("standbys")?;
         facts.text("synchronous_standby_names").is_empty().then(|| format!("{count} standbys copy this server asynchronously"))
-    }, "one that is promoted may not know the last grants: nobody is granted a lock until the longest ttl has passed", "synchronous_standby_names, and synchronous_commit = on";
+    }, "a standby that is promoted may lack the last grants: no client is granted a lock until the longest ttl has passed", "synchronous_standby_names, and synchronous_commit = on";
     Warning, |facts| Some(format!("a transaction that may hold a lock does nothing: {}", facts.said("idle")?)),
         "with `hold`, it keeps the lock from every other client, also when its holder is dead", "pg_terminate_backend(process), or a lower limit (the third argument of `hold`)";
     Warning, |facts| Some(format!("the owner of the functions of the locks may not call {}", facts.said("blind")?)),
-        "the server is told from a promoted or restored one by its start alone: after each start, no client is granted a lock until the longest ttl has passed",
+        "only its start distinguishes the server from a promoted or restored one: after each start, no client is granted a lock until the longest ttl has passed",
         "GRANT EXECUTE ON FUNCTION for it, to the owner of the schema of the locks";
     Note, |facts| Some(format!("idle_session_timeout is {} ms", facts.above_nothing("idle_session_timeout")?)),
         "fencelock switches it off for its own connections; a session of psql that holds a lock is ended by it", "idle_session_timeout = 0 for the roles that hold locks";

@@ -30,11 +30,11 @@ checks! {
         (policy.starts_with("allkeys") || has_limit && policy.starts_with("volatile")).then(|| format!("maxmemory-policy is {policy}"))
     }, "the server deletes keys when it is full, and locks that are held with them", "maxmemory-policy noeviction";
     Warning, |facts| Some(format!("{} bytes (maxmemory) are in use", facts.nearly("used_memory", "maxmemory")?)),
-        "a full server refuses writes: nobody gets a lock", "more maxmemory, or another server for locks";
+        "a full server refuses writes: no client gets a lock", "more maxmemory, or another server for locks";
     Warning, |facts| {
         let what = if facts.text("save").is_empty() { "keeps nothing on disk" } else { "keeps snapshots only" };
         facts.is("aof_enabled", "0").then(|| format!("the server {what} (appendonly no)"))
-    }, "a restart forgets locks that are held: others may be granted before their holders are told", "appendonly yes and appendfsync always, or let what the locks protect refuse old tokens";
+    }, "a restart forgets locks that are held: others may be granted before their holders are notified", "appendonly yes and appendfsync always, or let what the locks protect refuse old tokens";
     Note, |facts| {
         let often = facts.text("appendfsync");
         (facts.is("aof_enabled", "1") && !matches!(often, "always" | "")).then(|| format!("appendfsync is {often}"))
@@ -48,7 +48,7 @@ checks! {
     Problem, |facts| (facts.is("cluster_enabled", "1") && !follows(facts)).then(|| "this is a node of a Cluster".to_owned()),
         "this URL does not follow slots that move", "redis+cluster://host1:6379,host2,host3";
     Warning, |facts| Some(format!("timeout is {}: so many seconds may a connection be idle", facts.above_nothing("timeout")?)),
-        "who waits for a lock is idle: it is cut off again and again, and hears later of its grant", "timeout 0, and tcp-keepalive 60";
+        "a waiting client is idle: the server cuts it off again and again, and it receives its grant later", "timeout 0, and tcp-keepalive 60";
     Warning, |facts| Some(format!("{} connections (maxclients) are in use", facts.nearly("connected_clients", "maxclients")?)),
         "a client that cannot connect cannot renew: its locks are lost", "a higher maxclients, or fewer clients";
     Note, |facts| {

@@ -44,7 +44,7 @@ checks! {
         Some(format!("maxClientCnxns is {most}: so many connections may a host have"))
     }, "the next client of a host is refused, and one that lost its connection may not come back: its locks are lost", "maxClientCnxns=0, or more than a host has processes that lock";
     Warning, |facts| facts.is("Mode", "standalone").then(|| "there is one server (standalone)".to_owned()),
-        "its failure is everybody's: nobody gets a lock, and holders lose theirs", "three servers or five";
+        "its failure stops every client: no client gets a lock, and holders lose theirs", "three servers or five";
     Note, |facts| (facts.is("servers", "1") && !facts.is("Mode", "standalone")).then(|| "the URL names one server of several".to_owned()),
         "a client whose only server fails finds no other one", "all servers in the URL";
     Warning, |facts| {
@@ -58,8 +58,8 @@ checks! {
     }, "releases before 3.8 get no corrections any more", "a release that is maintained";
     Note, |facts| {
         let world = facts.text("world");
-        world.contains(['d', 'a']).then(|| format!("everybody may delete locks (the list of the node above them has world:anyone:{world})"))
-    }, "whoever reaches the servers can take a lock from its holder", "user:password@ in the URL from the first lock on, setAcl on the node, or a firewall";
+        world.contains(['d', 'a']).then(|| format!("every user may delete locks (the list of the node above them has world:anyone:{world})"))
+    }, "every client that reaches the servers can take a lock from its holder", "user:password@ in the URL from the first lock on, setAcl on the node, or a firewall";
     Warning, |facts| {
         let most = facts.number("zk_max_client_response_size").filter(|most| *most > MAX_BUFFER * 0.5)?;
         Some(format!("an answer had {most} bytes"))

@@ -160,7 +160,7 @@ fn token_in(path: &Path) -> Outcome<String> {
     trusted::refuse_shared(path)?;
     let token = text.trim();
     if token.len() < SHORTEST_TOKEN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        let allowed = "is no token: one is 16 or more ASCII characters without spaces, as `openssl rand -hex 32` makes";
+        let allowed = "is no token: write 16 or more ASCII characters without spaces, as `openssl rand -hex 32` makes";
         return Err(wrong(allowed));
     }
     Ok(token.to_owned())

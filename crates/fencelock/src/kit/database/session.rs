@@ -321,7 +321,7 @@ impl<D: Dialect> FairSession<D> {
                 sweeper.sweep.notified().await;
                 let Some(connection) = weak.upgrade() else { return };
                 if let Err(error) = sweeper.clear_up(&connection).await {
-                    tracing::debug!(%error, "what dead sessions left could not be cleared away");
+                    tracing::debug!(%error, "remains of dead sessions could not be cleared away");
                 }
             }
         };

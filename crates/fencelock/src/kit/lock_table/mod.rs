@@ -136,7 +136,7 @@ impl LockTable {
         };
         let name = names(&url.take("table").unwrap_or_else(|| table.to_owned()), '.').filter(|name| name.len() <= 2);
         let name = name.ok_or_else(|| {
-            bad("a lock table is named as it is, as in table=distributed_lock or table=app.distributed_lock")
+            bad("a lock table is named unchanged, as in table=distributed_lock or table=app.distributed_lock")
         })?;
         let given = names(&url.take("columns").unwrap_or_else(|| columns.to_owned()), ',');
         let columns = given.filter(|given| given.len() == columns.split(',').count()).ok_or_else(|| {

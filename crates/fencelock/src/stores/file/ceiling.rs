@@ -87,7 +87,7 @@ impl Ceiling {
         let wrong = |kind, message| Error::new(kind, "raise the ceiling", message).with("path", &file);
         let text = read(&root.fd, CEILING).map_err(failed)?.unwrap_or_default();
         let Some(mut limits) = record::read::<Limits>(&text) else {
-            let message = "the file is damaged or missing, so no number is known to be new; put it back, or remove the whole directory while nobody uses it";
+            let message = "the file is damaged or missing, so no number is known to be new; put it back, or remove the whole directory while no process uses it";
             return Err(wrong(ErrorKind::Layout, message));
         };
         let is_same = is_known || limits.boot == self.boot;

@@ -32,7 +32,7 @@ fn meaning(errno: Errno) -> Meaning {
         Errno::NAMETOOLONG | Errno::LOOP => refused(Config, "the path is too long or holds a loop of symbolic links"),
         Errno::NXIO => refused(
             Config,
-            "something else (a pipe, a link, a directory) is in place of a file of the lock directory; remove it while nobody uses the directory",
+            "something else (a pipe, a link, a directory) is in place of a file of the lock directory; remove it while no process uses the directory",
         ),
         Errno::IO => passing(Unreachable, "the disk reports an input/output error"),
         Errno::MLINK => refused(Exhausted, "the file system takes no more subdirectories here"),

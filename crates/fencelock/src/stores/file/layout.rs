@@ -113,7 +113,7 @@ impl Root {
 
 /// The error for a directory of ours without one of its parts. If a process made the part again, two processes could use different ones.
 fn incomplete(path: &str, part: &str) -> Error {
-    let message = "a part of the lock directory was removed, perhaps by a cleaner of old files, so nobody can join: once no process uses the directory any more, remove what is left of it, and the next use makes it anew";
+    let message = "a part of the lock directory was removed, perhaps by a cleaner of old files, so no process can join: once no process uses the directory any more, remove what is left of it, and the next use makes it anew";
     Error::new(ErrorKind::Layout, "open", message).with("missing", format_args!("{path}/{part}"))
 }
 

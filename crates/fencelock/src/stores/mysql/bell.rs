@@ -79,7 +79,7 @@ async fn hear(session: &MysqlSession, main: &Weak<Connection>) -> Result<()> {
     if !may_ring(session, &ear, main).await? {
         bell.deaf.store(true, Ordering::SeqCst);
         tracing::warn!(
-            "who releases a lock here may not wake who waits (KILL QUERY, GET_LOCK): waiting clients look every {} ms",
+            "the releasing client may not wake waiting clients (KILL QUERY, GET_LOCK), which look every {} ms",
             POLL.as_millis()
         );
         return Ok(());

@@ -72,7 +72,7 @@ fn meant(said: &ServerError) -> Meaning {
             Layout,
             "the tables are not what this release makes: they are damaged, or of another program (`fencelock migrate` makes them)",
         ),
-        (1568, _) => ended("a request that somebody ended had left its transaction open"),
+        (1568, _) => ended("a request that another client ended had left its transaction open"),
         (1665, _) => refused(Config, "the server's binlog_format is STATEMENT: locks need ROW or MIXED"),
         (1192 | 1099 | 1100, _) => refused(Config, "LOCK TABLES is in force on this connection"),
         (1690 | 1264, _) => refused(Exhausted, "the numbers are past the last fencing token"),
@@ -91,7 +91,7 @@ fn meant(said: &ServerError) -> Meaning {
         (3159, _) => refused(Denied, "the server asks for TLS: say sslmode=verify-full"),
         (1251, _) => refused(Denied, UNKNOWN_LOGIN),
         (1524, _) => refused(Denied, "the server has not loaded the plugin by which the account logs in"),
-        (1317 | 1028 | 3024 | 1969, _) => ended("somebody ended the request at the server"),
+        (1317 | 1028 | 3024 | 1969, _) => ended("another client ended the request at the server"),
         (1053 | 1077 | 1079 | 1080 | 1152 | 1158..=1161 | 1184 | 1927 | 4031, _) => {
             ended("the server ended the connection")
         }

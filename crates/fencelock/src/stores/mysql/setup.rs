@@ -33,7 +33,7 @@ pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Durat
     }
     if column::<Option<i64>>("connect", row, 3)? == Some(1) {
         let message =
-            "the server was started with --sysdate-is-now: a request that waited would go by a time that is over";
+            "the server was started with --sysdate-is-now: a request that waited would go by a time that has passed";
         return Err(refuse(ErrorKind::Unsupported, message));
     }
     if !only_looks && !matches!(&*read_only, "0" | "OFF") {
@@ -110,7 +110,7 @@ async fn version(connection: &Connection, config: &Config) -> Result<bool> {
             .with("known", VERSION));
     }
     if strange > 0 {
-        let message = "tables of fencelock are not of the engine InnoDB: what they keep is no transaction";
+        let message = "tables of fencelock are not of the engine InnoDB, and have no transactions";
         return Err(Error::new(ErrorKind::Layout, "connect", message).with("database", &config.database));
     }
     Ok(true)
@@ -145,7 +145,7 @@ fn denied(config: &Config, error: Error) -> Error {
     if error.kind() != ErrorKind::Denied {
         return error;
     }
-    let message = "the user may not create the tables and procedures of the locks: have somebody who may run `fencelock migrate URL --grant USER`, or what `--print` shows";
+    let message = "the user may not create the tables and procedures of the locks: an administrator runs `fencelock migrate URL --grant USER`, or what `--print` shows";
     Error::new(ErrorKind::Denied, "migrate", message).with("database", &config.database).with("cause", error)
 }
 

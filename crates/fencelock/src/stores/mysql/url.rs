@@ -60,7 +60,7 @@ impl Config {
         let server = server(url.authority(), socket)?;
         let database = url.path().trim_start_matches('/').to_owned();
         if database.is_empty() || database.contains('/') {
-            return Err(bad("one database is named, as in mysql://user:password@host/database"));
+            return Err(bad("name a single database, as in mysql://user:password@host/database"));
         }
         let named = if let Address::Tcp(server) = &server { Some(server) } else { None };
         let is_encrypted = is_encrypted(&mut url, bad, &[named], password.as_ref())?;
@@ -114,7 +114,7 @@ fn server(authority: &str, socket: Option<String>) -> Result<Address> {
         Some(_) => Err(bad("`socket` is the whole path of a socket file, as in socket=/run/mysqld/mysqld.sock")),
         None if authority.is_empty() => Err(bad("name a server, as in mysql://user:password@host:3306/database")),
         None if authority.contains(',') => {
-            Err(bad("one server is named: this store does not look for the one of several that takes writes"))
+            Err(bad("name a single server: this store does not look for the one of several that takes writes"))
         }
         None => HostPort::parse(authority, PORT, "a server is named as in mysql://user:password@host:3306/database")
             .map(Address::Tcp)

@@ -56,7 +56,7 @@ async fn ask_for_tls(shown: &str, mut stream: TcpStream) -> Result<TcpStream> {
             Err(Error::new(ErrorKind::Denied, "connect", message).with("server", shown))
         }
         Ok(_) => {
-            let message = "what answered does not speak as a PostgreSQL server does";
+            let message = "the answer is not that of a PostgreSQL server";
             Err(Error::new(ErrorKind::Unreachable, "connect", message).with("server", shown).retryable())
         }
         Err(error) => Err(unreachable(&shown, &error)),

@@ -79,7 +79,7 @@ fn happened(error: &tokio_postgres::Error) -> Meaning {
             unknown: true,
             ..passing(
                 ErrorKind::Unreachable,
-                "the connection was lost before the answer came, or what answered does not speak as a PostgreSQL server does",
+                "the connection was lost before the answer came, or the answer is not that of a PostgreSQL server",
             )
         },
     }

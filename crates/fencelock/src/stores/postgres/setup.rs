@@ -44,7 +44,7 @@ pub(super) async fn meet(
         return refuse("the server is older than PostgreSQL 13");
     }
     if fact(4) != "UTF8" {
-        return refuse("the database does not keep text as UTF-8: names of locks would not be told apart");
+        return refuse("the database does not keep text as UTF-8: names of locks would not stay distinct");
     }
     if !only_looks && (fact(2) == "t" || fact(3) == "on") {
         let message = match fact(2) == "t" {
@@ -152,7 +152,7 @@ pub(super) async fn make(connection: &Connection, schema: &Schema, unlogged: boo
     match find(connection, schema).await? {
         None => {}
         Some(true) if unlogged => {
-            let message = "the tables are there, and are logged: while nobody uses them, ALTER TABLE … SET UNLOGGED on `bucket`, `place` and `session` changes that";
+            let message = "the tables are there, and are logged: while no client uses them, ALTER TABLE … SET UNLOGGED on `bucket`, `place` and `session` changes that";
             return Err(Error::new(ErrorKind::Config, "migrate", message).with("schema", schema.name()));
         }
         Some(_) => {
@@ -175,10 +175,10 @@ pub(super) async fn make(connection: &Connection, schema: &Schema, unlogged: boo
     }
     let message = match error.kind() {
         _ if error.is_retryable() => {
-            "somebody else makes the schema of the locks just now, or keeps it from being made"
+            "another client makes the schema of the locks just now, or keeps it from being made"
         }
         ErrorKind::Denied => {
-            "the role may not create the schema of the locks: have somebody who may run `fencelock migrate URL --grant ROLE`, or what `--print` shows"
+            "the role may not create the schema of the locks: an administrator runs `fencelock migrate URL --grant ROLE`, or what `--print` shows"
         }
         _ => return Err(error),
     };

@@ -85,7 +85,7 @@ impl Config {
         let database = match url.path().trim_start_matches('/') {
             "" => user.clone(),
             name if name.contains('/') => {
-                return Err(bad("one database is named, as in postgres://user@host/database"));
+                return Err(bad("name a single database, as in postgres://user@host/database"));
             }
             name => name.to_owned(),
         };

@@ -24,7 +24,7 @@ fn meaning(kind: Wire) -> Meaning {
         Wire::SessionMoved => passing(Unreachable, "the session had moved to another connection"),
         Wire::ReadOnlyServer => passing(Unreachable, "the servers have no quorum, and are read-only"),
         Wire::Protocol => passing(Unreachable, "the server does not speak ZooKeeper's protocol"),
-        Wire::NoNode => passing(Unreachable, "somebody deleted the lock's parent node meanwhile"),
+        Wire::NoNode => passing(Unreachable, "another client deleted the lock's parent node meanwhile"),
         Wire::NoAuth => {
             refused(Denied, "the access control lists do not allow it; a wrong password looks like this, too")
         }

@@ -147,7 +147,7 @@ fn contender(unread: Shown, path: &str, read: Answered<(Vec<u8>, wire::Stat)>) -
         told = data::named(told);
     }
     if stat.ephemeral_owner == 0 {
-        let purpose = format!("the node {path} belongs to no session: it blocks until somebody deletes it");
+        let purpose = format!("the node {path} belongs to no session: it blocks until a user deletes it");
         told = NodeData { purpose: Some(purpose.into()), ..NodeData::default() };
     }
     contender.owner = told.owner;

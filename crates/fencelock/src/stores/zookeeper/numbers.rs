@@ -21,7 +21,7 @@ pub(super) fn warn(home: &LockPath<'_>, number: i64) {
             parent = home.parent(),
             number,
             last = NUMBER_LIMIT,
-            "half of the numbers below this parent are used. After the last one every acquire is refused. Delete the parent while nobody uses it: numbers then begin at 0"
+            "half of the numbers below this parent are used. After the last one every acquire is refused. Delete the parent while no client uses it: numbers then begin at 0"
         );
     }
 }
@@ -29,6 +29,6 @@ pub(super) fn warn(home: &LockPath<'_>, number: i64) {
 /// A contender's number is past the last one, or was given twice.
 pub(super) fn exhausted(home: &LockPath<'_>, number: i64) -> Error {
     let message =
-        "the sequence of the parent is exhausted: delete the parent while nobody uses it, and numbers begin at 0";
+        "the sequence of the parent is exhausted: delete the parent while no client uses it, and numbers begin at 0";
     Error::new(ErrorKind::Exhausted, "enter", message).with("parent", home.parent()).with("number", number)
 }

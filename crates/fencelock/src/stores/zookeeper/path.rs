@@ -89,7 +89,7 @@ fn key_fault(name: &str) -> Option<&'static str> {
     } else if name.starts_with("_c_") {
         Some("under one parent, `_c_` begins the id of a contender, and no name of a lock")
     } else if name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
-        Some("under one parent, a name of digits cannot be told from a contender's number")
+        Some("under one parent, a name of digits looks like a contender's number")
     } else {
         None
     }

@@ -33,7 +33,7 @@ const watched = new Map(); // by store: since when and until when this page has 
 
 const headers = (more = {}) => (token ? { ...more, Authorization: `Bearer ${token}` } : more);
 
-/** Text in which nothing turns round or hides what stands beside it. */
+/** Text in which nothing turns round or hides what is next to it. */
 const plain = (text) => text.replace(/[\p{Cc}\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 
 /** An element with text in it. */
@@ -319,7 +319,7 @@ function note() {
   lost = null;
 }
 
-/** Notes the queue of a lane, as it is now. */
+/** Notes the present queue of a lane. */
 function noteQueue(lane, queue) {
   const time = now(lane.store);
   const there = new Set();
@@ -429,7 +429,7 @@ async function showLanes() {
     const left = Math.round(minutes() * 12 * (5 - at));
     say(child, at === 5 ? 'now' : `−${Math.floor(left / 60)}:${String(left % 60).padStart(2, '0')}`);
   });
-  say($('timeline-note'), `Watched since ${clock(opened)}, when this page was opened. What began before is from the store and the server.`);
+  say($('timeline-note'), `Watched since ${clock(opened)}, when this page was opened. Earlier events are from the store and the server.`);
   reconcile($('lanes'), shown, (lane) => lane.key, (lane) => {
     const item = element('li', '', 'lane');
     const [head, button] = [element('div'), element('button', lane.name)];

@@ -83,7 +83,7 @@ impl SessionLocks for Keys {
             Some(2) => Ok(is_in_doubt),
             Some(_) => Ok(false),
             None => {
-                let message = "the server gave no named lock: it has no memory, or somebody ended the request";
+                let message = "the server gave no named lock: it has no memory, or another client ended the request";
                 Err(Error::new(ErrorKind::Exhausted, operation, message).retryable())
             }
         }

@@ -31,7 +31,7 @@ pub(super) fn meaning(error: &RedisError) -> Option<Meaning> {
 fn raised(refusal: Refusal) -> Meaning {
     let (kind, message) = match refusal {
         Refusal::Layout => {
-            (ErrorKind::Layout, "what is in the server is not ours, or not whole: use another prefix, or delete it")
+            (ErrorKind::Layout, "the keys in the server are not ours, or not whole: use another prefix, or delete them")
         }
         Refusal::Limit => (ErrorKind::Exhausted, "the numbers of a bucket of names are past the last fencing token"),
     };

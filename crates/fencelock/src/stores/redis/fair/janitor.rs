@@ -41,7 +41,7 @@ pub(super) async fn clear_up(connection: Weak<Connection>, layout: Arc<KeySpace>
         let from = janitor.swept().clone();
         match connection.run("clear up", &scripts::janitor(&layout, &from)).await {
             Ok(swept) => *janitor.swept() = Swept { bucket: (from.bucket + swept.bucket) % BUCKETS, ..swept },
-            Err(error) => tracing::debug!(%error, "what dead sessions left could not be cleared away"),
+            Err(error) => tracing::debug!(%error, "remains of dead sessions could not be cleared away"),
         }
     }
 }

@@ -135,7 +135,7 @@ impl FairSession {
         broken.into_iter().for_each(|broken| self.places.told_broken(broken));
         for lost in lost {
             if let Some(held) = held.get(lost.index) {
-                tracing::warn!(bucket = held.bucket, loss = %Loss::Removed, "The server lost a key of locks that were held. Their holders are told.");
+                tracing::warn!(bucket = held.bucket, loss = %Loss::Removed, "The server lost a key of locks that were held. Their holders are notified.");
                 self.places.lost_bucket(*held, lost.born);
             }
         }

@@ -48,7 +48,7 @@ pub(super) static SIGNALLING: LazyLock<Capability> = LazyLock::new(|| Capability
 
 /// The same with the counter that bsm/redislock calls its fence key.
 pub(super) static COUNTING: LazyLock<Capability> = LazyLock::new(|| Capability {
-    layout: "SET name value NX PX ttl, and a counter beside it",
+    layout: "SET name value NX PX ttl, and a counter next to it",
     tokens: Tokens::Counter,
     residue: &[Residue::NumberPerName, Residue::BreaksForDays(30)],
     ..CAPABILITY.clone()
@@ -102,7 +102,7 @@ pub(super) fn dialect(prefix: String, beside: Extra) -> Dialect {
     }
 }
 
-const DENIED: &str = "the access control list does not allow it: the user needs scripts and the commands in them, on the keys of the locks, on what stands beside them (`signal`, `fence`), and on `fencelock:breaks:*`; docs/stores.md has the rule";
+const DENIED: &str = "the access control list does not allow it: the user needs scripts and the commands in them, on the keys of the locks, on their further keys (`signal`, `fence`), and on `fencelock:breaks:*`; docs/stores.md has the rule";
 
 /// With this pause, a session asks for a busy lock some five times a second, for any number of waiters.
 const PAUSE: Duration = Duration::from_millis(100);

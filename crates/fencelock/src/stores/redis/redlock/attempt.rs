@@ -208,7 +208,7 @@ impl RedlockSession {
         given: &Given<Answer>,
         uncounted: usize,
     ) -> Error {
-        let message = "fewer servers than a majority have a vote: one that was started a moment ago has none until `rejoin_ms` is over, by default the ttl";
+        let message = "fewer servers than a majority have a vote: a server that was started a moment ago has none until `rejoin_ms` has passed, by default the ttl";
         let mut error = Error::new(ErrorKind::Unreachable, operation, message)
             .with("majority", servers.quorum())
             .with("without a vote", format!("{uncounted} of {}", given.len()));

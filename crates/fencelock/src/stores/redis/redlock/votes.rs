@@ -80,7 +80,7 @@ impl Votes {
                 );
             }
             if server.replication.is_some() && met.replication == server.replication {
-                return wrong("one of the servers copies another: name servers that know nothing of each other");
+                return wrong("a server copies another one: name servers that know nothing of each other");
             }
         }
         Ok(())

@@ -233,13 +233,13 @@ impl Dialect {
     /// Refuses a name whose key is that of a counter or of records: clients would take a counter for a lock, or a lock for a counter.
     pub(crate) fn check_name(&self, operation: &'static str, name: &Name) -> Result<()> {
         if self.key(name).starts_with(RECORDS) {
-            let message = "what begins so are the records of the breaks of another lock: use another name or prefix";
+            let message = "a key that begins so has records of the breaks of another lock: use another name or prefix";
             return Err(Error::new(ErrorKind::InvalidName, operation, message)
                 .with("name", name)
                 .with("begins", RECORDS));
         }
         let Some(ending) = self.counters.as_deref().filter(|_| self.is_counter(&self.key(name))) else { return Ok(()) };
-        let message = "what ends so is the counter of another lock (option `fence`): use another name";
+        let message = "a key that ends so is the counter of another lock (option `fence`): use another name";
         Err(Error::new(ErrorKind::InvalidName, operation, message).with("name", name).with("ending", ending))
     }
 
@@ -341,7 +341,7 @@ fn token(answer: Value) -> Result<FencingToken> {
 }
 
 fn no_counter(counter: impl ToString) -> Error {
-    let message = "the counter beside the lock counts no fencing tokens: they are from 0 to 2^51 - 1; set or delete the counter, or use another name";
+    let message = "the counter of the lock counts no fencing tokens: they are from 0 to 2^51 - 1; set or delete the counter, or use another name";
     Error::new(ErrorKind::Exhausted, "enter", message).with("counter", counter.to_string())
 }
 

@@ -172,7 +172,7 @@ pub(crate) fn credentials(given: Option<&str>, secret: Option<&Secret>) -> Resul
 fn host(authority: &str) -> Result<Address> {
     if authority.contains(',') {
         return Err(bad(
-            "one server is named; for a primary that Sentinels watch write redis+sentinel://a,b,c/NAME, for a Cluster redis+cluster://a,b,c, for a quorum of several masters redlock://a,b,c",
+            "name a single server; for a primary that Sentinels watch write redis+sentinel://a,b,c/NAME, for a Cluster redis+cluster://a,b,c, for a quorum of several masters redlock://a,b,c",
         ));
     }
     HostPort::parse(authority, PORT, "name one server, as in redis://host:6379/0").map(Address::Tcp).map_err(bad)

@@ -90,7 +90,7 @@ impl Connection {
             Err(error) if error.code() == Some("NOPERM") && self.user.only_looks() => Ok(Server::default()),
             Err(error) if error.code() == Some("NOPERM") => {
                 tracing::warn!(
-                    "The user may not run INFO. Nobody can see whether the server evicts keys, and every new connection counts as a restart, which costs the locks."
+                    "The user may not run INFO. The client cannot see whether the server evicts keys, and every new connection counts as a restart, which costs the locks."
                 );
                 Ok(Server::default())
             }

@@ -115,7 +115,7 @@ fn said(code: &str, detail: &str) -> Meaning {
         "LOADING" => passing(Unreachable, "the server is still loading its data"),
         "BUSY" => passing(
             Unreachable,
-            "the server is busy with a script of somebody that runs for long (SCRIPT KILL ends it)",
+            "the server is busy with a script of another client that runs for long (SCRIPT KILL ends it)",
         ),
         "MASTERDOWN" => passing(Unreachable, "the server is a replica that has lost its primary: name the primary"),
         "NOREPLICAS" => passing(Unreachable, "the server has fewer replicas than its min-replicas-to-write"),
@@ -156,7 +156,7 @@ fn happened(kind: Wire) -> Meaning {
     let lost = |message| Meaning { unknown: true, ..passing(ErrorKind::Unreachable, message) };
     match kind {
         Wire::Io => lost("the connection was lost before the answer came"),
-        Wire::Parse => lost("what answered does not speak as a Redis server does"),
+        Wire::Parse => lost("the answer is not that of a Redis server"),
         Wire::AuthenticationFailed => refused(ErrorKind::Denied, "the server refused the user or the password"),
         Wire::RESP3NotSupported => refused(ErrorKind::Unsupported, OLD_PROTOCOL),
         Wire::InvalidClientConfig | Wire::Client => refused(ErrorKind::Config, "the client refused the request"),
