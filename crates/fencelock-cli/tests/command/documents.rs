@@ -215,7 +215,7 @@ fn options(stores: &[StoreInfo]) -> String {
 
 fn liveness(liveness: Liveness) -> String {
     match liveness {
-        Liveness::Process => "its process: the kernel tells, time plays no part",
+        Liveness::Process => "its process: the kernel decides, time plays no part",
         Liveness::Session => "its session, by the servers' monotonic clock",
         Liveness::Lease => "its lease, by the store's wall clock",
         Liveness::Memory => "the memory of one process",

@@ -40,7 +40,7 @@ impl fmt::Display for Presumption {
         f.write_str(match self {
             Self::ProcessLives => "the process lives",
             Self::FilesStay => "no user removes its files by hand",
-            Self::ServersAgree => "the servers hear each other in time and lose no transactions",
+            Self::ServersAgree => "the servers reach each other in time and lose no transactions",
             Self::MemoryKept => "the server keeps its memory",
             Self::CommitsKept => "the server keeps what it committed",
             Self::KeyStays => "key stays",
