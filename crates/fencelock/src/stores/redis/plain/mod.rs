@@ -48,7 +48,7 @@ pub(super) static SIGNALLING: LazyLock<Capability> = LazyLock::new(|| Capability
 
 /// The same with the counter that bsm/redislock calls its fence key.
 pub(super) static COUNTING: LazyLock<Capability> = LazyLock::new(|| Capability {
-    layout: "SET name value NX PX ttl, and a counter next to it",
+    layout: "SET name value NX PX ttl, and a counter",
     tokens: Tokens::Counter,
     residue: &[Residue::NumberPerName, Residue::BreaksForDays(30)],
     ..CAPABILITY.clone()

@@ -19,7 +19,7 @@ pub(super) static CAPABILITY: LazyLock<Capability> = LazyLock::new(|| Capability
 
 /// The same with the counter of Redisson's fenced lock.
 pub(super) static FENCED: LazyLock<Capability> = LazyLock::new(|| Capability {
-    layout: "Redisson's RFencedLock: a hash with a ttl, and a counter next to it",
+    layout: "Redisson's RFencedLock: a hash with a ttl, and a counter",
     tokens: Tokens::Counter,
     shared_claims: false,
     same_as: &[Peer::Redisson],
