@@ -54,12 +54,19 @@ pub(crate) fn versions(args: &[String]) -> Result {
     )
 }
 
-/// `cargo xtask docs`: the tests that compare parts of the documents with the code write them instead.
+/// `cargo xtask docs`: the tests that compare parts of the documents with the code write them instead. Rows of the ledger, where there are any,
+/// are added up in `docs/proof.md`.
 pub(crate) fn docs(args: &[String]) -> Result {
     shell::no_arguments(args)?;
     let write = ("FENCELOCK_WRITE_DOCUMENTS", "1");
     gate::run(gate::cargo_test().args(["--test", "command", "--", "documents::"]).envs([write]))?;
-    shell::run(cargo(&["test", "--package", "fencelock-bench", "--test", "figures"]).envs([write]))
+    shell::run(cargo(&["test", "--package", "fencelock-bench", "--test", "figures"]).envs([write]))?;
+    let files = std::fs::read_dir(shell::root().join("target/ledger")).into_iter().flatten().flatten();
+    let paths = files.map(|file| file.path().display().to_string()).filter(|path| path.ends_with(".jsonl"));
+    match paths.collect::<Vec<_>>() {
+        none if none.is_empty() => Ok(()),
+        logs => ledger(&[&["--write".to_owned(), "--sum".to_owned()], logs.as_slice()].concat()),
+    }
 }
 
 /// `cargo xtask fuzz <target> [seconds]`: arbitrary bytes against the ZooKeeper client; no part of the gate, as it needs a nightly compiler.

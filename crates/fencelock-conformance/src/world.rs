@@ -436,20 +436,3 @@ pub(crate) async fn poll_times<T>(future: &mut BoxFuture<'_, T>, mut polls: usiz
     })
     .await
 }
-
-/// A small generator of chance, the same on every machine (xorshift64*).
-pub(crate) struct Chance(u64);
-
-impl Chance {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed | 1)
-    }
-
-    /// A number below `limit`.
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % limit.max(1)
-    }
-}

@@ -23,9 +23,9 @@ pub const BROKEN: [(&str, &str, &str); 10] = [
     ("believers", "pairs of believers", "grants"),
     ("unnotified", "holders not notified", "grants"),
     ("foreign_releases", "releases that freed another's lock", "grants"),
-    ("tokens_fell", "tokens that fell", "grants"),
+    ("tokens_fell", "tokens that fell", "grants_with_token"),
     ("late_accepted", "late writes accepted", "writes"),
-    ("out_of_order", "grants out of order", "grants"),
+    ("out_of_order", "grants out of order", "grants_in_order"),
     ("left_behind", "places left behind", "drills"),
     ("stuck", "waiters stuck", "drills"),
     ("disputed", "verdicts that the second judge disputes", "judged_twice"),
@@ -82,11 +82,15 @@ impl Row {
         let exclusion = [Law::Exclusion, Law::Sharing, Law::Permits, Law::OneCapacity];
         let overlaps = || report.violations.iter().filter(|found| exclusion.contains(&found.law));
         let pairs = || overlaps().filter_map(|found| Some((found.against?, found.who)));
+        // A grant tries only the laws that its store claims.
+        let tried = |is_claimed: bool| if is_claimed { report.grants } else { 0 };
         let among = |is_it: fn(&Fault) -> bool| verdict.faults.iter().filter(|fault| is_it(fault)).count();
         let counts = [
             ("drills", 1),
             ("sections", report.sections),
             ("grants", report.grants),
+            ("grants_with_token", tried(verdict.laws.tokens)),
+            ("grants_in_order", tried(verdict.laws.order)),
             ("writes", report.writes.0),
             ("late_refused", report.writes.1),
             ("excused", report.excused),

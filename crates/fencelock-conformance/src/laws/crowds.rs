@@ -90,8 +90,8 @@ async fn serve(world: &World, text: &str, line: &[Claim], at_first: usize) -> Ve
         if queued == 0 {
             return Ok(());
         }
-        let of = if schedule.chance.below(8) == 0 { queued } else { holders };
-        let position = schedule.chance.below(of);
+        let of = if schedule.chance.usize(..8) == 0 { queued } else { holders };
+        let position = schedule.chance.usize(..of);
         let gives_up_the_whole = position > 0 && schedule.model.queue[position].1.is_whole();
         schedule.depart(if gives_up_the_whole { 0 } else { position }).await?;
         schedule.settle().await.map_err(|fault| seeded(world, &fault))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fencelock::store::{Entered, Entry, Left, Standing};
 use fencelock::time::Moment;
 
-use crate::world::{Chance, Client, Fault, Verdict, World, demand, insist, name, poll_times, release};
+use crate::world::{Client, Fault, Verdict, World, demand, insist, name, poll_times, release};
 
 /// However often a request is sent, it is one place, with one grant.
 pub async fn the_same_request_finds_the_same_place(world: World) -> Verdict {
@@ -166,21 +166,21 @@ pub async fn closing_a_session_ends_its_places_and_no_others(world: World) -> Ve
 pub async fn nobody_appears_ahead_of_one_already_visible(world: World) -> Verdict {
     let clients = [world.client().await?, world.client().await?, world.client().await?];
     clients[0].needs_order()?;
-    let (job, mut chance) = (name("job")?, Chance::new(world.seed));
+    let (job, mut chance) = (name("job")?, fastrand::Rng::with_seed(world.seed));
     let (mut places, mut seen) = (Vec::new(), Vec::new());
     for _ in 0..20 {
         let entries: Vec<_> = clients.iter().map(|client| client.entry(&job, world.whole)).collect();
         let enters = clients.iter().zip(&entries).map(|(client, entry)| client.place(entry));
-        let snapshot = clients[chance.below(3)].ids(&job);
+        let snapshot = clients[chance.usize(..3)].ids(&job);
         let (entered, now) = futures_util::future::join(futures_util::future::join_all(enters), snapshot).await;
         places.extend(entered.into_iter().collect::<Verdict<Vec<_>>>()?);
-        for now in [now?, clients[chance.below(3)].ids(&job).await?] {
+        for now in [now?, clients[chance.usize(..3)].ids(&job).await?] {
             let known: Vec<_> = seen.iter().filter(|id| now.contains(id)).copied().collect();
             demand!(now.starts_with(&known), "seed {}: the queue was {seen:?} and is {now:?}", world.seed);
             seen = now;
         }
         while places.len() > 6 {
-            let mut place = places.swap_remove(chance.below(places.len()));
+            let mut place = places.swap_remove(chance.usize(..places.len()));
             demand!(place.leave().await? == Left::Released, "seed {}: a place was already gone", world.seed);
         }
     }

@@ -11,7 +11,7 @@ use fencelock::store::{Contender, Entered, Entry, Left, Place, RequestId, Standi
 use fencelock::time::Moment;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::world::{Chance, Client, Fault, PATIENCE, Verdict, World, demand, name, permits};
+use crate::world::{Client, Fault, PATIENCE, Verdict, World, demand, name, permits};
 
 /// An attendant's report of its place.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ pub(super) struct Schedule {
     pub(super) clients: Vec<Client>,
     pub(super) name: Name,
     claims: Vec<Claim>,
-    pub(super) chance: Chance,
+    pub(super) chance: fastrand::Rng,
     pub(super) model: Model,
     attendants: HashMap<RequestId, Attendant>,
     news: mpsc::UnboundedReceiver<News>,
@@ -155,13 +155,13 @@ impl Schedule {
         }
         let (reporter, news) = mpsc::unbounded_channel();
         let model = Model { queue: Vec::new(), known_granted: Vec::new() };
-        let (chance, name) = (Chance::new(seed), name(text)?);
+        let (chance, name) = (fastrand::Rng::with_seed(seed), name(text)?);
         Ok(Self { world, clients, name, claims, chance, model, attendants: HashMap::new(), news, reporter })
     }
 
     async fn step(&mut self) -> Verdict {
         let full = self.model.queue.len() >= 9;
-        match self.chance.below(10) {
+        match self.chance.usize(..10) {
             0..=3 if !full => self.enter(true).await?,
             4 => self.enter(false).await?,
             5 => self.lighten().await?,
@@ -174,13 +174,13 @@ impl Schedule {
     }
 
     async fn enter(&mut self, wait: bool) -> Verdict {
-        let claim = self.claims[self.chance.below(self.claims.len())];
+        let claim = self.claims[self.chance.usize(..self.claims.len())];
         self.join(claim, wait).await
     }
 
     /// A contender joins with this claim.
     pub(super) async fn join(&mut self, claim: Claim, wait: bool) -> Verdict {
-        let client = &self.clients[self.chance.below(self.clients.len())];
+        let client = &self.clients[self.chance.usize(..self.clients.len())];
         let entry = Entry { wait, ..client.entry(&self.name, claim) };
         let entered = client.send(&entry).await?;
         self.model.queue.push((entry.id, claim));
@@ -206,7 +206,7 @@ impl Schedule {
         if self.model.queue.is_empty() {
             return Ok(());
         }
-        let position = self.chance.below(self.model.queue.len());
+        let position = self.chance.usize(..self.model.queue.len());
         self.depart(position).await
     }
 
@@ -223,7 +223,7 @@ impl Schedule {
         if self.model.queue.is_empty() {
             return Ok(());
         }
-        let id = self.model.depart(self.chance.below(self.model.queue.len()));
+        let id = self.model.depart(self.chance.usize(..self.model.queue.len()));
         self.attendants.remove(&id);
         let client = self.clients.iter().find(|client| client.owner.client == id.client);
         match client {
@@ -237,12 +237,12 @@ impl Schedule {
         if granted.is_empty() {
             return Ok(());
         }
-        let index = self.chance.below(granted.len());
+        let index = self.chance.usize(..granted.len());
         let (id, claim) = self.model.queue[index];
         let lighter = match claim.capacity() {
             // A read-write lock has no claim between its two.
             Claim::UNBOUNDED => Claim::READER,
-            capacity => permits(1 + self.chance.below(claim.weight().min(3) as usize) as u32, capacity),
+            capacity => permits(self.chance.u32(1..=claim.weight().min(3)), capacity),
         };
         if let Some(attendant) = self.attendants.get(&id) {
             attendant.lighten(lighter).await?;
@@ -278,7 +278,7 @@ impl Schedule {
     }
 
     pub(super) async fn compare(&mut self) -> Verdict {
-        let queue = self.clients[self.chance.below(self.clients.len())].queue(&self.name).await?;
+        let queue = self.clients[self.chance.usize(..self.clients.len())].queue(&self.name).await?;
         let shown = |contender: &Contender| (contender.id, contender.claim);
         let shown: Vec<_> = queue.contenders.iter().map(shown).collect();
         demand!(shown == self.model.queue, "the queue is {shown:?}, not {:?}", self.model.queue);

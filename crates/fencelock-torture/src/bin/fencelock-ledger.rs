@@ -1,7 +1,7 @@
 //! `fencelock-ledger --hours N`: plays every cell of the table in turn, and appends a row for each drill. `fencelock-ledger --sum FILES` adds
 //! the rows up.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -99,7 +99,7 @@ fn summary(rows: &[Row]) -> String {
         cells.len()
     );
     let why = |row: &&Row| format!("{}: {}", row.store, row.not_run.as_deref().unwrap_or_default());
-    let not_run: HashSet<_> = others.iter().map(why).collect();
+    let not_run: BTreeSet<_> = others.iter().map(why).collect();
     not_run.iter().for_each(|why| text.push_str(&format!("Not run: {why}.\n")));
     text
 }
