@@ -6,9 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Notify, mpsc};
 
 use super::own_places;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Loss, SessionEvent};
 use crate::time::Moment;
+
+/// The number of a new session.
+pub(crate) fn random_number() -> Result<u64> {
+    getrandom::u64().map_err(|error| {
+        Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
+    })
+}
 
 pub(crate) struct SessionState {
     events: mpsc::UnboundedSender<SessionEvent>,

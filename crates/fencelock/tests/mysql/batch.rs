@@ -64,11 +64,8 @@ impl Request {
             0 => format!(
                 "CALL fencelock_enter({session}, {epoch}, '{name}', 7, {number}, {weight}, {capacity}, {waits}, {again}, NULL)"
             ),
-            kind => format!(
-                "CALL fencelock_leave({session}, '{name}', 7, {number}, {}, {})",
-                null(seq).to_uppercase(),
-                *kind == 2
-            ),
+            1 => format!("CALL fencelock_leave({session}, '{name}', 7, {number}, {})", null(seq).to_uppercase()),
+            _ => format!("CALL fencelock_batch({session}, {epoch}, '[{}]')", self.json(seq)),
         }
     }
 }
@@ -180,10 +177,13 @@ async fn ask_one_by_one(conn: &mut Conn, session: u64, epoch: u64, requests: &[R
     }
     for (request, seq) in requests.iter().zip(seqs) {
         let row: Row = conn.query_first(request.call(session, epoch, seq)).await.unwrap().unwrap();
-        let numbers: Vec<Option<i64>> = (0..3).map(|at| row.get(at).unwrap()).collect();
+        let numbers: Vec<Option<i64>> = match request.kind {
+            2 => row.get::<String, _>(0).unwrap().split(',').map(|number| number.parse().ok()).collect(),
+            _ => (0..3).map(|at| row.get(at).unwrap()).collect(),
+        };
         answers.push(read(conn, request, &numbers).await);
         if request.kind > 0 {
-            told.extend(granted(&row.get::<String, _>(3).unwrap()));
+            told.extend(granted(&row.get::<String, _>(row.len() - 1).unwrap()));
         }
     }
     told.sort_unstable();

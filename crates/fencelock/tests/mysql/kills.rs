@@ -35,8 +35,8 @@ const STEPS: &[Step] = &[
     ("", "waited_for", "'[[\"6a6f62\"]]'"),
     ("", "show", "'job', 0, 0, 10"),
     ("", "names", "-1, '', 10"),
-    ("", "leave", "3, 'job', 3, 1, NULL, TRUE"),
-    ("", "leave", "4, 'job', 4, 9, NULL, FALSE"),
+    ("", "batch", "3, 1, '[[2,\"6a6f62\",3,1,null,null,null,null,null,null]]'"),
+    ("", "leave", "4, 'job', 4, 9, NULL"),
     ("", "renew", "1, 60000000, ''"),
     ("", "resume", "1, 60000000"),
     ("", "unknown", "1, ''"),
@@ -51,7 +51,7 @@ const STEPS: &[Step] = &[
     ("SET @s = (SELECT MAX(seq) FROM fencelock_broken)", "renew", "1, 60000000, @s"),
     ("", "enter", "1, 2, 'job', 1, 2, 1, 1, TRUE, FALSE, NULL"),
     ("UPDATE fencelock_session SET expires = 1 WHERE id = 2", "look", "1, '[[\"6a6f62\",1]]'"),
-    (SEQ, "leave", "1, 'job', 1, 2, @s, FALSE"),
+    (SEQ, "leave", "1, 'job', 1, 2, @s"),
     ("", "enter", "1, 2, 'rw', 1, 3, 10, 10, FALSE, FALSE, NULL"),
     ("", "enter", "3, 2, 'rw', 3, 3, 1, 10, TRUE, FALSE, NULL"),
     ("", "enter", "4, 1, 'rw', 4, 3, 1, 10, TRUE, FALSE, NULL"),
@@ -69,8 +69,8 @@ const STEPS: &[Step] = &[
         "@b",
     ),
     (BUCKET, "clear_up", "0"),
-    ("", "leave", "1, 'rw', 1, 3, NULL, FALSE"),
-    ("", "leave", "1, 'rw', 1, 4, NULL, TRUE"),
+    ("", "leave", "1, 'rw', 1, 3, NULL"),
+    ("", "batch", "1, 2, '[[2,\"7277\",1,4,null,null,null,null,null,null]]'"),
     ("UPDATE fencelock_session SET expires = 1 WHERE id = 4", "look", "1, '[[\"7277\",1]]'"),
     (
         "INSERT INTO fencelock_queue VALUES (CONV(LEFT(SHA2('old', 256), 3), 16, 10), 'old', 1, FALSE)",
@@ -351,7 +351,7 @@ impl Lab {
             .await
             .unwrap();
         for (session, name, client, number) in places {
-            let left = format!("CALL fencelock_leave({session}, '{name}', {client}, {number}, NULL, FALSE)");
+            let left = format!("CALL fencelock_leave({session}, '{name}', {client}, {number}, NULL)");
             self.conn.query_drop(left).await.unwrap_or_else(|error| panic!("{what}: {error}"));
             self.check_queues(what).await;
         }

@@ -5,12 +5,15 @@ use std::future::poll_fn;
 
 use fastrand::Rng;
 use fencelock::postgres::Schema;
-use futures_util::future::try_join;
+use fencelock_testbed::postgres::Settings;
+use futures_util::future::{join_all, try_join};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, NoTls};
+use tokio_postgres::{AsyncMessage, Client, NoTls, Row};
 
-use crate::lab::{AS_CLIENTS, LONG, acquire, acquiring, client, connection, database, soon, until_queued, with};
+use crate::lab::{
+    AS_CLIENTS, LONG, acquire, acquiring, client, connection, database, server, soon, until, until_queued, with,
+};
 
 const CALL: &str =
     "CALL $schema.batch($1::bigint, $2::bigint, $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
@@ -58,6 +61,16 @@ impl Side {
     }
 
     async fn batch(&self, session: i64, epoch: i64, requests: &[Request]) -> Result<Vec<i64>, tokio_postgres::Error> {
+        self.batch_and_grants(session, epoch, requests).await.map(|(answers, _)| answers)
+    }
+
+    /// The answers, and the requests of this session that were granted.
+    async fn batch_and_grants(
+        &self,
+        session: i64,
+        epoch: i64,
+        requests: &[Request],
+    ) -> Result<(Vec<i64>, Vec<i64>), tokio_postgres::Error> {
         let numbers = |number: fn(&Request) -> i64| requests.iter().map(number).collect::<Vec<_>>();
         let flags = |flag: fn(&Request) -> bool| requests.iter().map(flag).collect::<Vec<_>>();
         let names: Vec<_> = requests.iter().map(|request| request.name.as_str()).collect();
@@ -73,11 +86,11 @@ impl Side {
         let what: [&(dyn ToSql + Sync); 10] =
             [kinds, &names, clients, ids, &seqs, weights, capacities, &waits, &agains, &purposes];
         let parameters = [whose.as_slice(), what.as_slice()].concat();
-        self.user.query_one(&sql, &parameters).await.map(|row| row.get(0))
+        self.user.query_one(&sql, &parameters).await.map(|row| (row.get(0), granted(&row)))
     }
 
-    /// The same request alone, as three numbers.
-    async fn alone(&self, session: i64, epoch: i64, request: &Request) -> Vec<i64> {
+    /// The same request alone, as three numbers, and the requests of this session that were granted.
+    async fn alone(&self, session: i64, epoch: i64, request: &Request) -> (Vec<i64>, Vec<i64>) {
         let Request { kind, name, number, seq, weight, capacity, wait, again } = request;
         let seq = seq.map_or_else(|| "NULL".to_owned(), |seq| seq.to_string());
         let call = match kind {
@@ -85,12 +98,12 @@ impl Side {
                 "SELECT s.enter({session}, {epoch}, '{name}', {session}, {number}, {weight}, {capacity}, {wait}, {again}, NULL)"
             ),
             1 => format!("CALL s.leave({session}, '{name}', {session}, {number}, {seq}, false)"),
-            _ => format!("SELECT s.withdraw({session}, '{name}', {session}, {number})"),
+            _ => return self.batch_and_grants(session, epoch, std::slice::from_ref(request)).await.unwrap(),
         };
         let row = self.user.query_one(&call.replace("s.", &format!("{}.", self.schema)), &[]).await.unwrap();
         let mut answer = if *kind == 1 { vec![row.get::<_, i32>(0).into()] } else { row.get::<_, Vec<i64>>(0) };
         answer.resize(3, 0);
-        answer
+        (answer, if *kind == 0 { Vec::new() } else { granted(&row) })
     }
 
     /// The queues in their order, without the numbers, which differ.
@@ -115,6 +128,12 @@ impl Side {
         let sql = format!("SELECT coalesce(max(epoch), 1) FROM {}.session WHERE id = $1", self.schema);
         self.user.query_one(&sql, &[&session]).await.unwrap().get(0)
     }
+}
+
+/// The requests of the session's own places in an answer, which lists a place as number, client and request.
+fn granted(row: &Row) -> Vec<i64> {
+    let told: Option<Vec<i64>> = row.get(1);
+    told.unwrap_or_default().chunks(3).map(|place| place[2]).collect()
 }
 
 /// In a batch, grants whose numbers are known leave first, and requests that are taken back are last.
@@ -187,14 +206,16 @@ async fn each_request_of_a_batch_is_answered_as_if_it_had_come_alone() {
             let (single, batch) = (one.with_seqs(session, &requests).await, all.with_seqs(session, &requests).await);
             let (epoch, other) = (one.epoch(session).await - late, all.epoch(session).await - late);
             assert_eq!(epoch, other, "seed {seed}, step {step}");
-            let mut expected = vec![Vec::new(); single.len()];
+            let (mut expected, mut grants) = (vec![Vec::new(); single.len()], Vec::new());
             for at in 0..3 {
                 for (request, expected) in single.iter().zip(&mut expected).filter(|(request, _)| turn(request) == at) {
-                    *expected = one.alone(session, epoch, request).await;
+                    let (answer, granted) = one.alone(session, epoch, request).await;
+                    *expected = answer;
+                    grants.extend(granted);
                 }
             }
-            let answers = all.batch(session, epoch, &batch).await.unwrap();
-            assert_eq!(answers.len(), 3 * batch.len());
+            let (answers, granted) = all.batch_and_grants(session, epoch, &batch).await.unwrap();
+            assert_eq!((answers.len(), granted), (3 * batch.len(), grants), "seed {seed}, step {step}: {requests:?}");
             for ((request, expected), answer) in single.iter().zip(&expected).zip(answers.chunks(3)) {
                 let compared = if request.kind == 0 && expected[0] < 2 { 1 } else { 3 };
                 let what = format!("seed {seed}, step {step}: {request:?} of {requests:?}");
@@ -311,4 +332,27 @@ async fn a_batch_notifies_the_session_that_it_grants_a_lock_after_the_commit() {
         let expected = format!("n {name}\ng 0000000000000002-1 {}", waits[1]);
         assert_eq!(soon(heard.recv()).await.unwrap(), expected);
     }
+}
+
+/// The answer to a release lists grants of the same session, so the client needs neither a notification nor a look.
+#[tokio::test]
+async fn a_lock_passes_within_a_client_without_a_notification() {
+    const ROUNDS: i64 = 20;
+    let own = server(Settings::default());
+    own.sql("postgres", "ALTER ROLE fencelock SET track_functions = 'all'").unwrap();
+    let (client, user) = (client(&own.url(), LONG).await, connection(&own.url()).await);
+    let pass = async |_: i64| {
+        let lock = client.mutex("job").unwrap();
+        for _ in 0..ROUNDS {
+            soon(lock.acquire()).await.unwrap().release().await.unwrap();
+        }
+    };
+    join_all((0..10).map(pass)).await;
+    let calls = async |functions: &str| {
+        let asked = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_user_functions WHERE funcname = ANY (string_to_array($1, ' '))";
+        user.query_one(asked, &[&functions]).await.unwrap().get::<_, i64>(0)
+    };
+    until("the server counted the releases", async || calls("leave_unrung").await >= 10 * ROUNDS).await;
+    let (notified, looks) = (calls("ring notify").await, calls("look").await);
+    assert!(notified == 0 && looks < 5 * ROUNDS, "{notified} notifications, {looks} looks");
 }

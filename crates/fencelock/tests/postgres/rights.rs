@@ -51,7 +51,7 @@ async fn a_role_without_rights_is_told_what_it_lacks_and_with_execute_alone_it_l
         "UPDATE fencelock.bucket SET low = 0",
         "SELECT nextval('fencelock.number')",
         "SELECT fencelock._settle(0, 'job', 0, false)",
-        "SELECT fencelock._again(0, 'job', 0, 1)",
+        "SELECT fencelock._again(0, 'job', 0, 1, NULL)",
         "CREATE TABLE fencelock.mine (a int)",
     ] {
         assert_eq!(code(user.batch_execute(forbidden).await), "42501", "{forbidden}");
@@ -116,7 +116,6 @@ async fn the_functions_refuse_every_isolation_but_read_committed() {
             "leave_unrung(7, 'job', 7, 1, 1, false)",
             "batch_unrung(7, 1, '{1}', '{job}', '{7}', '{1}', '{1}', '{1}', '{1}', '{t}', '{f}', '{NULL}')",
             "lighten(7, 'job', 7, 1, 1, 1)",
-            "withdraw(7, 'job', 7, 1)",
             "look(7, '{}', '{}', '{}', '{}', '{}')",
             "break_grant('job', 7, 1, 1, '', '')",
             "close(7)",
@@ -146,7 +145,8 @@ async fn the_shown_ids_of_a_holder_do_not_suffice_to_give_up_its_lock() {
         .unwrap()
         .get(0);
     assert_eq!(left, 0);
-    user.query_one("SELECT fencelock.withdraw(7, 'job', $1, $2)", &[&client_id, &number]).await.unwrap();
+    let withdraw = "CALL fencelock.batch(7, NULL, '{2}', '{job}', ARRAY[$1::bigint], ARRAY[$2::bigint], '{NULL}', '{NULL}', '{NULL}', '{NULL}', '{NULL}', '{NULL}')";
+    user.query_one(withdraw, &[&client_id, &number]).await.unwrap();
     assert_eq!(queued(&one, "job").await, 1);
     soon(guard.release()).await.unwrap();
 }
@@ -318,7 +318,7 @@ async fn a_role_that_may_only_call_the_functions_is_sent_neither_number_nor_bell
     let granted = "SELECT fencelock.leave_unrung(5, 'other', 5, 1, NULL, false)::text";
     let granted: String = user.query_one(granted, &[]).await.unwrap().get(0);
     let numbers = granted.trim_matches(['{', '}']).split(',').count();
-    assert!(granted.starts_with("{1,") && numbers == 2, "the number of the place that was granted: {granted}");
+    assert!(granted.starts_with("{1,3,4,") && numbers == 4, "only the number of the place that was granted: {granted}");
     let talkative = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace AND prosecdef \
         AND NOT coalesce('client_min_messages=warning' = ANY (proconfig), false)";
     // The others refuse a caller with another setting.

@@ -57,7 +57,7 @@ async fn a_schema_of_another_version_or_of_somebody_else_or_damaged_is_refused()
     user.batch_execute("UPDATE fencelock.layout SET version = 9").await.unwrap();
     let error = refused(&url).await;
     assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("layout 9"), "{error}");
-    user.batch_execute("UPDATE fencelock.layout SET version = 6; DROP FUNCTION fencelock.withdraw").await.unwrap();
+    user.batch_execute("UPDATE fencelock.layout SET version = 7; DROP FUNCTION fencelock.renew").await.unwrap();
     let error = refused(&url).await;
     assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("damaged"), "{error}");
     user.batch_execute("DELETE FROM fencelock.layout").await.unwrap();

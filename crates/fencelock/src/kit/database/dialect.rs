@@ -20,15 +20,6 @@ pub(crate) fn units<D: Dialect>(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos() / D::UNIT.as_nanos()).unwrap_or(u64::MAX)
 }
 
-pub(crate) struct Departed {
-    /// 0 the place was missing, 1 it is gone now, 2 a transaction keeps it.
-    pub(crate) found: i64,
-    /// The epoch after a withdrawal; 0 for none.
-    pub(crate) epoch: u64,
-    /// The number of the grant that a transaction keeps, where the server says it.
-    pub(crate) kept: Option<u64>,
-}
-
 pub(crate) trait Dialect: Reach<Connection: Calls> {
     type Ear: Default + Send + Sync;
 
@@ -43,8 +34,6 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
     const UNKNOWN_SEQ: usize;
     /// The error message of a grant whose row a transaction keeps.
     const KEPT: &'static str;
-    /// Whether an answer lists the session's places that the request granted.
-    const LISTS_GRANTS: bool;
 
     /// The capability, refined at connect.
     fn learned(_session: &FairSession<Self>) -> Option<Arc<Capability>> {
@@ -60,10 +49,8 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
         opening: Option<&Opening>,
     ) -> impl Future<Output = Result<Arc<Self::Connection>>> + Send;
 
-    /// The call that gives up a place: the grant or waiter `seq`, or, with `withdraw`, every present and later place of the request.
-    fn leave<'a>(request: Vec<Param<'a>>, seq: Option<u64>, withdraw: bool) -> Call<'a>;
-
-    fn left(answer: &[i64], withdraw: bool) -> Option<Departed>;
+    /// The call that gives up a place: the grant or waiter `seq`, or every present place of the request.
+    fn leave<'a>(request: Vec<Param<'a>>, seq: Option<u64>) -> Call<'a>;
 
     fn batch(requests: &[Request]) -> Vec<Param<'_>>;
 
@@ -84,9 +71,8 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
         error
     }
 
-    fn granted(_row: &Row) -> Result<Vec<(RequestId, u64)>> {
-        Ok(Vec::new())
-    }
+    /// Takes the list of the session's places that the request granted, and their numbers, out of the answer.
+    fn take_granted(row: &mut Row) -> Result<Vec<(RequestId, u64)>>;
 
     fn look<'a>(asked: &'a PlacesByName, seqs: &[Vec<u64>]) -> Vec<Param<'a>>;
 

@@ -12,13 +12,14 @@ use tokio::sync::Notify;
 
 use super::batch::{MOST, Receiver, Request, RequestKind, next};
 use super::call::{Calls, Param, Row, strange};
-use super::dialect::{Call, Departed, Dialect, units};
+use super::dialect::{Call, Dialect, units};
 use super::{Chores, User};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::bucket::{bucket_of, first_to_clear};
 use crate::kit::served::{
     Broken, Enter, Lightened, Look, Looked, Places, PlacesByName, REPAIR, Seen, Served, Withdrawn, portions, repair,
 };
+use crate::kit::session_state::random_number;
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Capability, Entry, Liveness, Loss, Opening, Order, Pace, PlaceId, RequestId, Tokens, Waiters};
@@ -65,21 +66,15 @@ pub(crate) struct FairSession<D: Dialect> {
     patient: tokio::sync::Mutex<()>,
 }
 
-fn random() -> Result<u64> {
-    getrandom::u64().map_err(|error| {
-        Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
-    })
-}
-
 impl<D: Dialect> FairSession<D> {
     pub(crate) fn new(config: &Arc<D::Config>, opening: Opening, places: Places) -> Result<Self> {
-        let session = random()?;
+        let session = random_number()?;
         Ok(Self {
             config: Arc::clone(config),
             session,
             opening,
             places: Arc::new(places),
-            bell: format!("fencelock_{:016x}", random()?),
+            bell: format!("fencelock_{:016x}", random_number()?),
             ear: D::Ear::default(),
             swept: AtomicU16::new(first_to_clear(session)),
             sweep: Notify::new(),
@@ -196,19 +191,19 @@ impl<D: Dialect> FairSession<D> {
         Ok(Some(broken))
     }
 
-    /// Calls a function that may grant other places of the session. If the answer lists them and is lost, the session looks at its waiting
-    /// places of the names.
-    async fn ask_and_tell(
+    /// Calls a function whose answer lists the session's places that it granted. If the answer is lost, the session looks at its waiting places
+    /// of the names.
+    pub(crate) async fn ask_and_tell(
         &self,
         connection: &D::Connection,
         operation: &'static str,
         names: Vec<&Name>,
         (function, params): Call<'_>,
     ) -> Result<Row> {
-        let mut unheard = D::LISTS_GRANTS.then_some(Unheard { places: &self.places, names });
-        let row = connection.ask(operation, function, params).await?;
-        D::granted(&row)?.into_iter().for_each(|(place, grant)| self.places.told_granted(place, grant));
-        unheard.iter_mut().for_each(|unheard| unheard.names.clear());
+        let mut unheard = Unheard { places: &self.places, names };
+        let mut row = connection.ask(operation, function, params).await?;
+        D::take_granted(&mut row)?.into_iter().for_each(|(place, grant)| self.places.told_granted(place, grant));
+        unheard.names.clear();
         Ok(row)
     }
 
@@ -241,23 +236,28 @@ impl<D: Dialect> FairSession<D> {
     }
 
     pub(crate) async fn ask_alone(&self, connection: &D::Connection, request: &Request) -> Result<Vec<i64>> {
-        let (name, withdraw) = (&request.place.name, matches!(request.kind, RequestKind::Withdraw));
-        let row = if let RequestKind::Enter { .. } = request.kind {
-            let [_, name, client, number, _, claim @ ..] = request.params();
-            let mut params = vec![self.session.into(), self.places.epoch().into(), name, client, number];
-            params.extend(claim);
-            connection.ask("enter", "enter", params).await
-        } else {
-            let seq = if let RequestKind::Leave(seq) = request.kind { seq } else { None };
-            let call = D::leave(self.request(&request.place), seq, withdraw);
-            self.ask_and_tell(connection, if withdraw { "cancel" } else { "leave" }, vec![name], call).await
+        let name = &request.place.name;
+        let answer = match request.kind {
+            RequestKind::Enter { .. } => {
+                let [_, name, client, number, _, claim @ ..] = request.params();
+                let mut params = vec![self.session.into(), self.places.epoch().into(), name, client, number];
+                params.extend(claim);
+                connection.ask("enter", "enter", params).await.map(|row| row.numbers())
+            }
+            RequestKind::Leave(seq) => {
+                let call = D::leave(self.request(&request.place), seq);
+                self.ask_and_tell(connection, "leave", vec![name], call).await.map(|row| row.numbers())
+            }
+            RequestKind::Withdraw => {
+                self.ask_together(connection, std::slice::from_ref(request)).await.map(|answers| answers.concat())
+            }
         };
-        match &row {
+        match &answer {
             Err(error) if error.kind() == ErrorKind::Busy => self.stuck().insert(bucket_of(name)),
             Ok(_) if self.is_stuck(request) => self.stuck().remove(&bucket_of(name)),
             _ => false,
         };
-        Ok(row?.numbers())
+        answer
     }
 
     async fn ask_together(&self, connection: &D::Connection, requests: &[Request]) -> Result<Vec<Vec<i64>>> {
@@ -293,7 +293,7 @@ impl<D: Dialect> FairSession<D> {
                 };
                 if let (RequestKind::Withdraw, Ok(answer)) = (&request.kind, &answer) {
                     // The next call has the new epoch.
-                    D::left(answer, true).into_iter().for_each(|left| self.places.raise(left.epoch));
+                    departed(answer).into_iter().for_each(|left| self.places.raise(left.epoch));
                 }
                 // The caller may have gone meanwhile.
                 let _ = caller.send(answer);
@@ -303,9 +303,9 @@ impl<D: Dialect> FairSession<D> {
 
     /// Gives up a place. Returns the new epoch after a withdrawal, and whether the place was there.
     async fn depart(&self, connection: &D::Connection, place: &PlaceId, kind: RequestKind) -> Result<(u64, bool)> {
-        let (seq, withdraw) = if let RequestKind::Leave(seq) = kind { (seq, false) } else { (None, true) };
+        let seq = if let RequestKind::Leave(seq) = kind { seq } else { None };
         let answer = self.ask(connection, Request { place: place.clone(), kind }).await?;
-        let Departed { found, epoch, kept } = D::left(&answer, withdraw).ok_or_else(|| strange("leave"))?;
+        let Departed { found, epoch, kept } = departed(&answer).ok_or_else(|| strange("leave"))?;
         let was_there = if found == 2 { D::leave_in_time(self, place, kept.or(seq)).await? } else { found == 1 };
         Ok((epoch, was_there))
     }
@@ -380,6 +380,21 @@ fn looked(numbers: &[i64], seqs: &[Vec<u64>]) -> Option<Vec<Looked>> {
         names.push(Looked { look_in, places: seqs.iter().map(place).collect::<Option<_>>()? });
     }
     numbers.next().is_none().then_some(names)
+}
+
+pub(crate) struct Departed {
+    /// 0 the place was missing, 1 it is gone now, 2 a transaction keeps it.
+    pub(crate) found: i64,
+    /// The epoch after a withdrawal; 0 for none.
+    epoch: u64,
+    /// The number of the grant that a transaction keeps, where the server says it.
+    pub(crate) kept: Option<u64>,
+}
+
+pub(crate) fn departed(answer: &[i64]) -> Option<Departed> {
+    let (found, rest) = answer.split_first()?;
+    let number = |at: usize| rest.get(at).map(|number| number.cast_unsigned());
+    Some(Departed { found: *found, epoch: number(0).unwrap_or_default(), kept: number(1).filter(|seq| *seq > 0) })
 }
 
 fn entered(answer: &[i64]) -> Option<Enter> {

@@ -19,10 +19,11 @@ use super::platform::{self, Interest};
 use super::sessions::session_name;
 use super::ticket::EncodedName;
 use super::watch::watch;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::kit::bell::Bell;
 use crate::kit::own_places;
 use crate::kit::record::{self, Identity};
+use crate::kit::session_state::random_number;
 use crate::name::Name;
 use crate::store::{
     Break, Entered, Entry, GrantId, Loss, Owner, PlaceId, PlaceList, Renewal, RequestId, Session, SessionEvent,
@@ -67,9 +68,7 @@ impl SessionCore {
         patience: Duration,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>> {
-        let id = getrandom::u64().map_err(|error| {
-            Error::new(ErrorKind::Internal, "open", "the system gave no random number").caused_by(error)
-        })?;
+        let id = random_number()?;
         let name = session_name(id);
         let failed = |errno| fault("open session", format_args!("{}/{SESSIONS}/{name}", directory.path), errno);
         let text = record::text("open session", &Identity::of(owner))?;

@@ -49,7 +49,7 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
 
 static CAPABILITY: Capability = Capability {
     store: "mysql",
-    layout: "fencelock mysql fair layout 5",
+    layout: "fencelock mysql fair layout 6",
     presumes: &[Presumption::CommitsKept, Presumption::ClockSteady],
     residue: &[Residue::Buckets(4096), Residue::Notes, Residue::BreaksForDays(30), Residue::LeftByCrashed],
     ..FAIR

@@ -1,4 +1,4 @@
--- Locks in MariaDB and MySQL, layout `fair`, version 5: tables that only the procedures below touch.
+-- Locks in MariaDB and MySQL, layout `fair`, version 6: tables that only the procedures below touch.
 --
 -- Statements end with a line of two slashes. setup.rs fills in the braces: `us` is the server's time, `begin` checks the session and begins a
 -- transaction, `commit` ends it and wakes the sessions of `v_rung` (`v_me` withdraws), `one` fails unless the last statement wrote one row. A read
@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS fencelock_layout (
     one TINYINT NOT NULL PRIMARY KEY, version INT NOT NULL, mark VARBINARY(512), quiet_until BIGINT NOT NULL, quiet_for BIGINT NOT NULL, longest BIGINT NOT NULL
 ) ENGINE = InnoDB
 //
-INSERT INTO fencelock_layout VALUES (1, 5, NULL, 0, 0, 0) ON DUPLICATE KEY UPDATE version = 5
+INSERT INTO fencelock_layout VALUES (1, 6, NULL, 0, 0, 0) ON DUPLICATE KEY UPDATE version = 6
 //
 
 -- The row that everything about the names of a bucket locks first. `last` is the last number that was drawn there: order and token in one.
@@ -497,15 +497,14 @@ END
 //
 
 -- The answer of fencelock__leave, the epoch that requests need, the number of the held place, and the session's new grants ('client-number-seq,').
--- `p_withdraw` also refuses the request from then on.
 CREATE PROCEDURE fencelock_leave(
-    p_session BIGINT UNSIGNED, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_withdraw BOOLEAN
+    p_session BIGINT UNSIGNED, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT
 ) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_rung, v_told, v_me LONGBLOB;
     DECLARE v_answer, v_last, v_seq, v_epoch BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
-    IF NOT COALESCE(p_name <> '' AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_withdraw IN (0, 1), FALSE) {refused}
+    IF NOT COALESCE(p_name <> '' AND NOT ISNULL(p_client) AND NOT ISNULL(p_number), FALSE) {refused}
     {begin}
         {lock}
         -- As fencelock__leave does it, whose call takes longer than the statements.
@@ -522,7 +521,6 @@ BEGIN
             END IF;
             SET v_answer = 1, v_seq = 0;
         END IF;
-        SET v_me = IF(p_withdraw, p_session, NULL);
     {commit}
     SELECT v_answer, COALESCE(v_epoch, 0), v_seq, COALESCE(v_told, '');
 END

@@ -14,8 +14,8 @@ use crate::error::Result;
 use crate::kit::database::Chores;
 use crate::kit::database::batch::{Request, RequestKind};
 use crate::kit::database::call::{Calls, Cell, Param, Row, strange};
-use crate::kit::database::dialect::{Call, Departed, Dialect};
-use crate::kit::database::session::FairSession;
+use crate::kit::database::dialect::{Call, Dialect};
+use crate::kit::database::session::{Departed, FairSession, departed};
 use crate::kit::served::PlacesByName;
 use crate::name::Name;
 use crate::store::{Capability, Opening, Outline, PlaceId, RequestId};
@@ -45,7 +45,6 @@ impl Dialect for Dialler {
     const BREAK: &'static str = "break";
     const UNKNOWN_SEQ: usize = 3;
     const KEPT: &'static str = "another transaction keeps the row of this grant, which cannot end before it; information_schema.innodb_trx shows it";
-    const LISTS_GRANTS: bool = true;
 
     fn link(config: &Arc<Config>, session: Option<Arc<MysqlSession>>) -> Arc<Link> {
         link(config, session)
@@ -55,18 +54,9 @@ impl Dialect for Dialler {
         apart(config, opening).await
     }
 
-    fn leave<'a>(mut request: Vec<Param<'a>>, seq: Option<u64>, withdraw: bool) -> Call<'a> {
-        request.extend([seq.into(), withdraw.into()]);
+    fn leave<'a>(mut request: Vec<Param<'a>>, seq: Option<u64>) -> Call<'a> {
+        request.push(seq.into());
         ("leave", request)
-    }
-
-    fn left(answer: &[i64], _: bool) -> Option<Departed> {
-        let [found, epoch, rest @ ..] = answer else { return None };
-        Some(Departed {
-            found: *found,
-            epoch: epoch.cast_unsigned(),
-            kept: rest.first().map(|seq| seq.cast_unsigned()),
-        })
     }
 
     fn batch(requests: &[Request]) -> Vec<Param<'_>> {
@@ -88,7 +78,7 @@ impl Dialect for Dialler {
                 return Err(Self::kept("leave", &place.name).with("cause", error));
             }
             let leave = Request { place: place.clone(), kind: RequestKind::Leave(kept_seq) };
-            match Self::left(&session.ask_alone(&connection, &leave).await?, false) {
+            match departed(&session.ask_alone(&connection, &leave).await?) {
                 Some(Departed { found: 2, kept, .. }) => kept_seq = kept,
                 left => return Ok(left.is_some_and(|left| left.found == 1)),
             }
@@ -96,8 +86,10 @@ impl Dialect for Dialler {
         Err(Self::kept("leave", &place.name))
     }
 
-    fn granted(row: &Row) -> Result<Vec<(RequestId, u64)>> {
-        granted(row.text(row.cells.len() - 1)?).ok_or_else(|| row.strange())
+    fn take_granted(row: &mut Row) -> Result<Vec<(RequestId, u64)>> {
+        let told = granted(row.text(row.cells.len() - 1)?).ok_or_else(|| row.strange());
+        row.cells.pop();
+        told
     }
 
     fn look<'a>(asked: &'a PlacesByName, seqs: &[Vec<u64>]) -> Vec<Param<'a>> {

@@ -11,7 +11,7 @@ use super::fault::cut_short;
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 
-const VERSION: i64 = 5;
+const VERSION: i64 = 6;
 
 const NOT_ONE: &str =
     "the server is neither MariaDB 10.6 or newer nor MySQL 8 or newer: locks there would not be kept as they must be";

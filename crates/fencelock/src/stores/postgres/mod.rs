@@ -58,7 +58,7 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
 
 static CAPABILITY: Capability = Capability {
     store: "postgres",
-    layout: "fencelock postgres fair layout 6",
+    layout: "fencelock postgres fair layout 7",
     presumes: &[Presumption::CommitsKept, Presumption::ClockSteady],
     residue: &[Residue::Buckets(4096), Residue::Notes, Residue::BreaksForDays(30), Residue::LeftByCrashed],
     ..FAIR

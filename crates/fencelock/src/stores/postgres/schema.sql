@@ -1,4 +1,4 @@
--- Locks in PostgreSQL, layout `fair`, version 6: tables that only the functions below touch.
+-- Locks in PostgreSQL, layout `fair`, version 7: tables that only the functions below touch.
 --
 -- {schema} stands for the quoted name of the schema, {kept} for UNLOGGED or nothing, {check} for the refusal of every isolation level but read
 -- committed, and {secure} for a function that runs with the rights of its owner and finds nothing outside of the schema. Functions that are called
@@ -20,7 +20,7 @@ END $$;
 CREATE TABLE {schema}.layout (
     version integer PRIMARY KEY, mark text, quiet_until timestamptz NOT NULL, quiet_for interval NOT NULL, longest interval NOT NULL
 );
-INSERT INTO {schema}.layout VALUES (6, NULL, 'epoch', '0', '0');
+INSERT INTO {schema}.layout VALUES (7, NULL, 'epoch', '0', '0');
 
 -- Rows that are locked, and hardly ever updated: nothing alive in a bucket has a number below `low`.
 CREATE {kept} TABLE {schema}.bucket (bucket integer PRIMARY KEY, low bigint NOT NULL) WITH (fillfactor = 50);
@@ -222,25 +222,28 @@ CREATE FUNCTION {schema}._shorten(p_bucket integer, p_name text, p_low bigint) R
         FOR NO KEY UPDATE SKIP LOCKED)
 $$;
 
--- In how many milliseconds the owner of the place `p_mine` looks again, as a session could be found dead then; -1 for never.
-CREATE FUNCTION {schema}._again(p_bucket integer, p_name text, p_low bigint, p_mine bigint) RETURNS bigint LANGUAGE plpgsql
-AS $$
+-- In how many milliseconds the owner of the place `p_mine` looks again, as a session could be found dead then; -1 for never. `p_boundary` is
+-- that time where the caller knows it.
+CREATE FUNCTION {schema}._again(p_bucket integer, p_name text, p_low bigint, p_mine bigint, p_boundary timestamptz) RETURNS bigint
+LANGUAGE plpgsql AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
     front record;
-    boundary timestamptz;
 BEGIN
-    SELECT * INTO front FROM {schema}._front(p_bucket, p_name, p_low, moment);
-    IF front.is_ahead THEN
-        PERFORM {schema}._shorten(p_bucket, p_name, p_low);
+    IF p_boundary IS NULL THEN
+        SELECT * INTO front FROM {schema}._front(p_bucket, p_name, p_low, moment);
+        IF front.is_ahead THEN
+            PERFORM {schema}._shorten(p_bucket, p_name, p_low);
+        END IF;
+        p_boundary := front.boundary;
     END IF;
-    boundary := least(front.boundary, (SELECT quiet_until FROM {schema}.layout WHERE quiet_until > moment));
+    p_boundary := least(p_boundary, (SELECT quiet_until FROM {schema}.layout WHERE quiet_until > moment));
     -- A transaction keeps a dead place that is still there. The first waiter looks often, and those behind it seldom.
-    IF boundary <= moment THEN
+    IF p_boundary <= moment THEN
         RETURN CASE WHEN EXISTS (SELECT FROM {schema}.place
             WHERE bucket = p_bucket AND name = p_name AND seq >= p_low AND seq < p_mine AND NOT granted) THEN 1000 ELSE 100 END;
     END IF;
-    RETURN coalesce(greatest(100, ceil(extract(epoch FROM boundary - moment) * 1000)::bigint + 1), -1);
+    RETURN coalesce(greatest(100, ceil(extract(epoch FROM p_boundary - moment) * 1000)::bigint + 1), -1);
 END $$;
 
 -- Removes expired sessions, so that a renewal that waits finds nothing to renew. A session whose row is being written counts as living.
@@ -250,9 +253,10 @@ CREATE FUNCTION {schema}._bury(p_sessions bigint[]) RETURNS void LANGUAGE sql AS
             AND expires <= pg_catalog.clock_timestamp() FOR UPDATE SKIP LOCKED)
 $$;
 
--- Removes dead holders, grants what is admitted from the front on: the numbers of those places, whose sessions the caller notifies if it says
--- `late`. The bucket is locked. Rows that a transaction holds stay.
-CREATE FUNCTION {schema}._settle(p_bucket integer, p_name text, p_low bigint, p_late boolean) RETURNS bigint[] LANGUAGE plpgsql
+-- Removes dead holders, grants what is admitted from the front on, and notifies those sessions: the numbers of the places. For a departure of
+-- `p_session`, the caller notifies them: the index of the last element for places of that session in the answer of leave_unrung(), the next
+-- index, those places as number, client and request each, and the numbers of the others. The bucket is locked. Rows that a transaction holds stay.
+CREATE FUNCTION {schema}._settle(p_bucket integer, p_name text, p_low bigint, p_session bigint) RETURNS bigint[] LANGUAGE plpgsql
 AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
@@ -261,10 +265,11 @@ DECLARE
     is_quiet boolean;
     from_seq bigint := p_low;
     waits record;
+    own bigint[] := '{}';
     news bigint[] := '{}';
 BEGIN
     FOR looked IN 1 .. 1000 LOOP
-        SELECT p.seq, p.weight, p.capacity, p.session, s.bell, s.expires INTO waits
+        SELECT p.seq, p.weight, p.capacity, p.session, p.client, p.number, s.bell, s.expires INTO waits
             FROM {schema}.place AS p LEFT JOIN {schema}.session AS s ON s.id = p.session
             WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= from_seq AND NOT p.granted ORDER BY p.seq LIMIT 1;
         IF used IS NULL THEN
@@ -297,13 +302,19 @@ BEGIN
         ELSE
             UPDATE {schema}.place SET granted = true, since = moment WHERE bucket = p_bucket AND name = p_name AND seq = waits.seq;
             used := used + waits.weight;
-            news := news || waits.seq;
+            IF waits.session = p_session THEN
+                own := own || ARRAY[waits.seq, waits.client, waits.number];
+            ELSE
+                news := news || waits.seq;
+            END IF;
             EXIT WHEN used >= waits.capacity;
         END IF;
         from_seq := waits.seq + 1;
     END LOOP;
-    IF news <> '{}' AND NOT p_late THEN
+    IF p_session IS NULL AND news <> '{}' THEN
         PERFORM {schema}.notify(ARRAY[p_name], news);
+    ELSIF own || news <> '{}' THEN
+        RETURN ARRAY[3 + cardinality(own), 4 + cardinality(own)] || own || news;
     END IF;
     RETURN news;
 END $$;
@@ -371,6 +382,8 @@ DECLARE
     floor_seq bigint;
     moment pg_catalog.timestamptz;
     own pg_catalog.record;
+    front pg_catalog.record;
+    boundary pg_catalog.timestamptz;
     tail pg_catalog.record;
     drawn bigint;
     admitted boolean;
@@ -401,14 +414,19 @@ BEGIN
         SELECT seq, granted INTO tail FROM {schema}.place
             WHERE bucket = home AND name = p_name AND seq >= floor_seq AND client = p_client AND number = p_number AND session = p_session;
         IF FOUND THEN
-            RETURN ARRAY[CASE WHEN tail.granted THEN 0 ELSE 1 END, tail.seq, {schema}._again(home, p_name, floor_seq, tail.seq)];
+            RETURN ARRAY[CASE WHEN tail.granted THEN 0 ELSE 1 END, tail.seq, {schema}._again(home, p_name, floor_seq, tail.seq, NULL)];
         END IF;
     END IF;
     SELECT seq, granted, weight, capacity, session INTO tail FROM {schema}.place
         WHERE bucket = home AND name = p_name AND seq >= floor_seq ORDER BY seq DESC LIMIT 1;
     IF FOUND THEN
-        IF (SELECT is_dead FROM {schema}._front(home, p_name, floor_seq, moment)) THEN
-            is_written := {schema}._settle(home, p_name, floor_seq, false) <> '{}';
+        SELECT * INTO front FROM {schema}._front(home, p_name, floor_seq, moment);
+        IF NOT front.is_ahead AND front.boundary > moment THEN
+            -- This place may be the first that waits.
+            boundary := least(front.boundary, own.expires);
+        END IF;
+        IF front.is_dead THEN
+            is_written := {schema}._settle(home, p_name, floor_seq, NULL) <> '{}';
             SELECT seq, granted, weight, capacity, session INTO tail FROM {schema}.place
                 WHERE bucket = home AND name = p_name AND seq >= floor_seq ORDER BY seq DESC LIMIT 1;
         END IF;
@@ -440,11 +458,11 @@ BEGIN
     IF admitted THEN
         RETURN ARRAY[0, drawn, 0];
     END IF;
-    RETURN ARRAY[1, drawn, {schema}._again(home, p_name, floor_seq, drawn)];
+    RETURN ARRAY[1, drawn, {schema}._again(home, p_name, floor_seq, drawn, boundary)];
 END $$;
 
--- Gives up a place, that with this number unless it is null: 0 it was not there · 1 it was · 2 a transaction holds it; and behind that the
--- numbers of places that were granted. `p_patient` waits for such a transaction, unless the place was granted just now.
+-- Gives up a place, that with this number unless it is null: 0 it was not there · 1 it was · 2 a transaction holds it; and behind that what
+-- _settle() answers. `p_patient` waits for such a transaction, unless the place was granted just now.
 CREATE FUNCTION {schema}.leave_unrung(p_session bigint, p_name text, p_client bigint, p_number bigint, p_seq bigint, p_patient boolean)
 RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
@@ -472,7 +490,7 @@ BEGIN
     END IF;
     -- As long as the last one holds, none waits.
     IF NOT is_last_granted THEN
-        news := {schema}._settle(home, p_name, floor_seq, true);
+        news := {schema}._settle(home, p_name, floor_seq, p_session);
     END IF;
     IF random() < 0.004 THEN
         UPDATE {schema}.bucket SET low = coalesce((SELECT min(seq) FROM {schema}.place WHERE bucket = home), nextval($name${schema}.number$name$)) WHERE bucket = home;
@@ -484,14 +502,15 @@ BEGIN
     RETURN 1::bigint || news;
 END $$;
 
--- Gives up a place, as above, and notifies the sessions that were granted.
+-- Gives up a place, as above, and notifies the other sessions that were granted. `r_told` lists the granted places of this one.
 CREATE PROCEDURE {schema}.leave(p_session bigint, p_name text, p_client bigint, p_number bigint, p_seq bigint, p_patient boolean,
-    INOUT r_answer integer DEFAULT NULL) LANGUAGE plpgsql AS $$
+    INOUT r_answer integer DEFAULT NULL, INOUT r_told bigint[] DEFAULT NULL) LANGUAGE plpgsql AS $$
 DECLARE answer bigint[] := {schema}.leave_unrung(p_session, p_name, p_client, p_number, p_seq, p_patient);
 BEGIN
     r_answer := answer[1];
-    IF answer[2] IS NOT NULL THEN
-        CALL {schema}.ring(ARRAY[p_name], answer[2:]);
+    r_told := answer[4:answer[2]];
+    IF answer[answer[3]] IS NOT NULL THEN
+        CALL {schema}.ring(ARRAY[p_name], answer[answer[3]:]);
     END IF;
 END $$;
 
@@ -511,16 +530,16 @@ BEGIN
         RETURN CASE WHEN EXISTS (SELECT FROM place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted
             AND client = p_client AND number = p_number AND session = p_session) THEN 2 ELSE 0 END;
     END IF;
-    PERFORM _settle(home, p_name, floor_seq, false);
+    PERFORM _settle(home, p_name, floor_seq, NULL);
     RETURN 1;
 END $$;
 
--- Several requests of a session in one transaction: three numbers for each in their order, and the places to notify. Kinds: 0 enter · 1 leave ·
--- 2 withdraw. Places whose numbers are known leave, then others enter, and then the rest leaves.
+-- Several requests of a session in one transaction: three numbers for each in their order, granted places of this session as above, and the
+-- places to notify. Kinds: 0 enter · 1 leave · 2 withdraw. Places whose numbers are known leave, then others enter, and then the rest leaves.
 CREATE FUNCTION {schema}.batch_unrung(
     p_session bigint, p_epoch bigint, p_kinds bigint[], p_names text[], p_clients bigint[], p_numbers bigint[], p_seqs bigint[],
     p_weights bigint[], p_capacities bigint[], p_waits boolean[], p_agains boolean[], p_purposes text[]
-) RETURNS TABLE (r_answers bigint[], r_names text[], r_seqs bigint[]) LANGUAGE plpgsql SECURITY DEFINER AS $$
+) RETURNS TABLE (r_answers bigint[], r_told bigint[], r_names text[], r_seqs bigint[]) LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
     count integer;
     homes integer[];
@@ -584,42 +603,38 @@ BEGIN
             IF p_kinds[at] = 2 THEN
                 -- A request that had the bucket locked is done, and its place is found. A later one is refused.
                 UPDATE {schema}.session SET epoch = epoch + 1 WHERE id = p_session RETURNING epoch INTO now_epoch;
-                r_answers[3 * at - 2] := coalesce(now_epoch, 0);
+                r_answers[3 * at - 1] := coalesce(now_epoch, 0);
             END IF;
             one := {schema}.leave_unrung(p_session, p_names[at], p_clients[at], p_numbers[at], p_seqs[at], false);
-            r_answers[3 * at - 3 + p_kinds[at]] := one[1];
-            r_names := r_names || array_fill(p_names[at], ARRAY[cardinality(one) - 1]);
-            r_seqs := r_seqs || nullif(one[2:], '{}');
+            r_answers[3 * at - 2] := one[1];
+            r_told := r_told || nullif(one[4:one[2]], '{}');
+            one := nullif(one[one[3]:], '{}');
+            r_names := r_names || array_fill(p_names[at], ARRAY[coalesce(cardinality(one), 0)]);
+            r_seqs := r_seqs || one;
         END LOOP;
     END LOOP;
     IF random() < 0.004 * count THEN
         UPDATE {schema}.bucket AS b SET low = coalesce((SELECT min(seq) FROM {schema}.place AS p WHERE p.bucket = b.bucket), nextval($name${schema}.number$name$))
             WHERE bucket = homes[ceil(random() * count)::integer];
     END IF;
-    PERFORM set_config('synchronous_commit', CASE WHEN is_durable OR r_seqs IS NOT NULL THEN commits ELSE 'off' END, true);
+    PERFORM set_config('synchronous_commit', CASE WHEN is_durable OR r_told IS NOT NULL OR r_seqs IS NOT NULL THEN commits ELSE 'off' END, true);
     RETURN NEXT;
 END $$;
 
 CREATE PROCEDURE {schema}.batch(
     p_session bigint, p_epoch bigint, p_kinds bigint[], p_names text[], p_clients bigint[], p_numbers bigint[], p_seqs bigint[],
-    p_weights bigint[], p_capacities bigint[], p_waits boolean[], p_agains boolean[], p_purposes text[], INOUT r_answers bigint[] DEFAULT NULL
+    p_weights bigint[], p_capacities bigint[], p_waits boolean[], p_agains boolean[], p_purposes text[], INOUT r_answers bigint[] DEFAULT NULL, INOUT r_told bigint[] DEFAULT NULL
 ) LANGUAGE plpgsql AS $$
 DECLARE granted record;
 BEGIN
     SELECT * INTO granted FROM {schema}.batch_unrung(
         p_session, p_epoch, p_kinds, p_names, p_clients, p_numbers, p_seqs, p_weights, p_capacities, p_waits, p_agains, p_purposes);
     r_answers := granted.r_answers;
+    r_told := granted.r_told;
     IF granted.r_seqs IS NOT NULL THEN
         CALL {schema}.ring(granted.r_names, granted.r_seqs);
     END IF;
 END $$;
-
--- Takes a request back, whenever it arrives: the epoch that requests need from now on, 0 for an ended session, and what leave() says.
-CREATE FUNCTION {schema}.withdraw(p_session bigint, p_name text, p_client bigint, p_number bigint)
-RETURNS bigint[] LANGUAGE sql AS $$
-    SELECT r_answers[:2] FROM {schema}.batch_unrung(p_session, NULL, '{2}', ARRAY[p_name], ARRAY[p_client], ARRAY[p_number], '{NULL}', '{NULL}', '{NULL}',
-        '{NULL}', '{NULL}', '{NULL}') WHERE {schema}.notify(r_names, r_seqs) IS NOT NULL
-$$;
 
 -- How places of a session stand: for each name, when to look again, and of each of its places 0 granted, 1 waiting, 2 missing. No row: the
 -- session has ended.
@@ -630,24 +645,28 @@ DECLARE
     floor_seq bigint;
     at integer := 0;
     upto integer;
+    moment pg_catalog.timestamptz;
+    named pg_catalog.text;
 BEGIN
     {client}
     IF NOT EXISTS (SELECT FROM {schema}.session WHERE id = p_session AND expires > clock_timestamp()) THEN
         RETURN;
     END IF;
     FOR which IN 1 .. cardinality(p_names) LOOP
-        home := {schema}._home(p_names[which]);
+        named := p_names[which];
+        home := {schema}._home(named);
         SELECT low INTO floor_seq FROM {schema}.bucket WHERE bucket = home;
-        IF (SELECT is_dead OR has_room FROM {schema}._front(home, p_names[which], floor_seq, clock_timestamp())) THEN
+        moment := clock_timestamp();
+        IF (SELECT is_dead OR has_room FROM {schema}._front(home, named, floor_seq, moment)) THEN
             -- Buckets of several names are locked in any order, so none is waited for.
             PERFORM 1 FROM {schema}.bucket WHERE bucket = home FOR NO KEY UPDATE SKIP LOCKED;
             IF FOUND THEN
-                PERFORM {schema}._settle(home, p_names[which], floor_seq, false);
+                PERFORM {schema}._settle(home, named, floor_seq, NULL);
             END IF;
         END IF;
-        r_look_in := {schema}._again(home, p_names[which], floor_seq, (SELECT min(seq) FROM unnest(p_seqs[at + 1 : at + p_counts[which]]) AS seq));
+        r_look_in := {schema}._again(home, named, floor_seq, (SELECT min(seq) FROM unnest(p_seqs[at + 1 : at + p_counts[which]]) AS seq), NULL);
         upto := at + p_counts[which];
-        r_stands := ARRAY(SELECT coalesce((SELECT CASE WHEN granted THEN 0 ELSE 1 END FROM {schema}.place WHERE bucket = home AND name = p_names[which]
+        r_stands := ARRAY(SELECT coalesce((SELECT CASE WHEN granted THEN 0 ELSE 1 END FROM {schema}.place WHERE bucket = home AND name = named
                 AND seq = a.seq AND client = a.client AND number = a.number AND session = p_session), 2)
             FROM unnest(p_seqs[at + 1 : upto], p_clients[at + 1 : upto], p_numbers[at + 1 : upto]) AS a (seq, client, number));
         at := upto;
@@ -746,7 +765,7 @@ BEGIN
         VALUES (p_name, p_seq, whose, p_client, p_number, p_reason, p_record, clock_timestamp(), false);
     DELETE FROM broken WHERE name = p_name AND at < clock_timestamp() - interval '30 days';
     SELECT low INTO floor_seq FROM bucket WHERE bucket = home FOR NO KEY UPDATE;
-    PERFORM _settle(home, p_name, floor_seq, false);
+    PERFORM _settle(home, p_name, floor_seq, NULL);
     PERFORM pg_notify(bell, 'n ' || p_name || chr(10) || 'b ' || lpad(to_hex(p_client), 16, '0') || '-' || to_hex(p_number) || ' ' || p_seq || ' ' || p_reason)
         FROM session WHERE id = whose;
     RETURN true;
@@ -833,7 +852,7 @@ BEGIN
         CONTINUE WHEN NOT FOUND;
         DELETE FROM place AS p WHERE p.bucket = left_over.bucket AND p.name = left_over.name AND p.seq >= floor_seq AND NOT p.granted
             AND NOT EXISTS (SELECT FROM session AS s WHERE s.id = p.session);
-        IF _settle(left_over.bucket, left_over.name, floor_seq, false) <> '{}' THEN
+        IF _settle(left_over.bucket, left_over.name, floor_seq, NULL) <> '{}' THEN
             PERFORM set_config('synchronous_commit', 'on', true);
         END IF;
         upto := left_over.bucket + 1;

@@ -10,8 +10,8 @@ use super::link::{Dialler, Link, Purpose, apart, link};
 use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::batch::Request;
-use crate::kit::database::call::{Calls, Cell, Param, Row, strange};
-use crate::kit::database::dialect::{Call, Departed, Dialect};
+use crate::kit::database::call::{Cell, Param, Row, strange};
+use crate::kit::database::dialect::{Call, Dialect};
 use crate::kit::database::session::FairSession;
 use crate::kit::served::PlacesByName;
 use crate::name::Name;
@@ -34,10 +34,9 @@ impl Dialect for Dialler {
     const UNKNOWN_SEQ: usize = 0;
     const KEPT: &'static str =
         "a transaction holds this grant, which cannot end before it (`hold`); pg_stat_activity shows it";
-    const LISTS_GRANTS: bool = false;
 
     fn learned(session: &PostgresSession) -> Option<Arc<Capability>> {
-        let layout = "fencelock postgres fair layout 6, by a pooler: waiters look every 50 ms";
+        let layout = "fencelock postgres fair layout 7, by a pooler: waiters look every 50 ms";
         let wake_bound = POLL + Duration::from_secs(1);
         session
             .config
@@ -54,20 +53,9 @@ impl Dialect for Dialler {
         apart(config, Purpose::Patience, opening).await
     }
 
-    fn leave<'a>(mut request: Vec<Param<'a>>, seq: Option<u64>, withdraw: bool) -> Call<'a> {
-        if withdraw {
-            return ("withdraw", request);
-        }
+    fn leave<'a>(mut request: Vec<Param<'a>>, seq: Option<u64>) -> Call<'a> {
         request.extend([seq.into(), false.into()]);
         ("leave", request)
-    }
-
-    fn left(answer: &[i64], withdraw: bool) -> Option<Departed> {
-        match *answer {
-            [found, ..] if !withdraw => Some(Departed { found, epoch: 0, kept: None }),
-            [epoch, found, ..] if withdraw => Some(Departed { found, epoch: epoch.cast_unsigned(), kept: None }),
-            _ => None,
-        }
     }
 
     fn batch(requests: &[Request]) -> Vec<Param<'_>> {
@@ -86,7 +74,8 @@ impl Dialect for Dialler {
         let connection = session.apart().await?;
         let mut params = session.request(place);
         params.extend([seq.into(), true.into()]);
-        match Calls::ask(&*connection, "leave", "leave", params).await.and_then(|row| row.signed(0)) {
+        let answer = session.ask_and_tell(&connection, "leave", vec![&place.name], ("leave", params)).await;
+        match answer.and_then(|row| row.signed(0)) {
             Ok(2) => Err(Self::kept("leave", &place.name)),
             Ok(answer) => Ok(answer == 1),
             Err(error) => Err(Self::in_vain("leave", &place.name, error)),
@@ -95,6 +84,16 @@ impl Dialect for Dialler {
 
     fn in_vain(operation: &'static str, name: &Name, error: Error) -> Error {
         if error.kind() == ErrorKind::Busy { Self::kept(operation, name).with("cause", error) } else { error }
+    }
+
+    fn take_granted(row: &mut Row) -> Result<Vec<(RequestId, u64)>> {
+        let told = if row.cells.len() > 1 { row.cells.pop() } else { None };
+        let Some(Cell::Numbers(told)) = told else { return Ok(Vec::new()) };
+        let place = |place: &[i64]| {
+            let [seq, client, number] = <[i64; 3]>::try_from(place).ok()?.map(i64::cast_unsigned);
+            Some((RequestId { client, number }, seq))
+        };
+        told.chunks(3).map(place).collect::<Option<_>>().ok_or_else(|| row.strange())
     }
 
     fn look<'a>(asked: &'a PlacesByName, seqs: &[Vec<u64>]) -> Vec<Param<'a>> {

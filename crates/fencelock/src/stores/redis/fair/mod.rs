@@ -15,9 +15,10 @@ use std::time::Duration;
 use self::inspect::Listed;
 use self::layout::{KeySpace, LAYOUT_NAME};
 use self::session::{FairSession, Reader};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::kit::served::{Places, REPAIR};
 use crate::kit::server::{Events, Server, ServerStore};
+use crate::kit::session_state::random_number;
 use crate::name::Name;
 use crate::store::{
     Break, Capability, Liveness, NoteOrder, NoteRead, Opening, Order, Outline, Pace, Page, Presumption, Queue,
@@ -72,10 +73,8 @@ impl Server for Fair {
     }
 
     fn session(&self, opening: Opening, events: Events) -> Result<(Arc<FairSession>, Arc<Link>)> {
-        let session = getrandom::u64().map_err(|error| {
-            Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
-        })?;
-        let session = Arc::new(FairSession::new(Arc::clone(&self.layout), session, opening, Places::new(events)));
+        let (layout, places) = (Arc::clone(&self.layout), Places::new(events));
+        let session = Arc::new(FairSession::new(layout, random_number()?, opening, places));
         let user = Arc::clone(&session) as Arc<dyn LinkUser>;
         let link = link(&self.config, user, Some(&session.opening));
         Ok((session, link))
