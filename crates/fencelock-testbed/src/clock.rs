@@ -28,6 +28,7 @@ pub(crate) struct Clock {
 impl Clock {
     /// Compiles the preloaded library into `directory`, with the C compiler that Rust links with.
     pub(crate) fn new(directory: &Path) -> io::Result<Self> {
+        CLOCK_SHIM.require();
         let clock = Self { library: directory.join("clock.so"), offset: directory.join("clock") };
         fs::write(&clock.offset, [0; 8])?;
         let mut cc = Command::new("cc");

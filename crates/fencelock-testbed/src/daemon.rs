@@ -56,6 +56,15 @@ impl Daemon {
         self.process().as_mut().expect("a server that runs").resume().expect("continuing a child");
     }
 
+    /// Continues a stopped process, or starts a dead one by `restart`.
+    pub(crate) fn revive(&self, restart: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        match self.is_running() {
+            true => self.resume(),
+            false => restart()?,
+        }
+        Ok(())
+    }
+
     /// Waits until it serves; with the end of its log when it does not within [`PATIENCE`], or when it ended.
     pub(crate) fn wait_until(&self, address: SocketAddr, serves: impl Fn() -> bool) -> io::Result<()> {
         let mut runs = true;

@@ -4,4 +4,4 @@ mod server;
 mod shared;
 
 pub use server::{Server, Settings};
-pub use shared::{KIND, OWNER, shared};
+pub use shared::{KIND, OWNER};

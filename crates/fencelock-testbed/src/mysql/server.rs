@@ -153,11 +153,7 @@ impl Server {
     /// # Errors
     /// As [`Server::wait_until_serving`].
     pub fn heal(&self) -> io::Result<()> {
-        if self.is_running() {
-            self.resume();
-        } else {
-            self.restart()?;
-        }
+        self.daemon.revive(|| self.restart())?;
         self.wait_until_serving()
     }
 

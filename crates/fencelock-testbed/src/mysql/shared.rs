@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::server::{self, Server, Settings};
 use crate::packages::MARIADB;
-use crate::server::{Kind, Shared, by_its_methods, database_name};
+use crate::server::{Kind, by_its_methods, database_name};
 
 /// The user that owns the databases of tests; no administrator.
 pub const OWNER: &str = "fencelock";
@@ -23,14 +23,6 @@ pub static KIND: Kind = Kind {
     namespace: database,
     shared: OnceLock::new(),
 };
-
-/// The server that all tests share: [`Kind::shared`].
-///
-/// # Panics
-/// When it cannot be started.
-pub fn shared() -> &'static Shared {
-    KIND.shared()
-}
 
 /// A database that no other test uses, as in `/t1a2b_7`.
 fn database(server: SocketAddr) -> io::Result<String> {

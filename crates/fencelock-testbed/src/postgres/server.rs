@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::settings::Settings;
 use super::shared::OWNER;
-use crate::clock::{CLOCK_SHIM, Clock};
+use crate::clock::Clock;
 use crate::daemon::Daemon;
 use crate::packages::POSTGRESQL;
 use crate::ports::Port;
@@ -57,12 +57,7 @@ impl Server {
     fn prepare(settings: Settings) -> io::Result<Self> {
         POSTGRESQL.require();
         let (directory, port, runner) = (open_scratch()?, Port::reserve()?, Runner::of(USER)?);
-        let clock = if settings.own_clock {
-            CLOCK_SHIM.require();
-            Some(Clock::new(directory.path())?)
-        } else {
-            None
-        };
+        let clock = settings.own_clock.then(|| Clock::new(directory.path())).transpose()?;
         let data = directory.path().join("data");
         match settings.standby_of {
             None => {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::hands::{Hands, Reply};
 use super::settings::{Role, Settings};
-use crate::clock::{CLOCK_SHIM, Clock};
+use crate::clock::Clock;
 use crate::daemon::Daemon;
 use crate::packages::REDIS;
 use crate::ports::Port;
@@ -64,12 +64,7 @@ impl Server {
         // Releases before 7.0 have no such option.
         let has_bus = settings.role == Role::ClusterMember && asks_for_debug_commands();
         let bus = has_bus.then(Port::reserve).transpose()?;
-        let clock = if settings.own_clock {
-            CLOCK_SHIM.require();
-            Some(Clock::new(directory.path())?)
-        } else {
-            None
-        };
+        let clock = settings.own_clock.then(|| Clock::new(directory.path())).transpose()?;
         let daemon = Daemon::new(directory.path().join("log"));
         let server = Self { settings, port, secure, bus, clock, daemon, directory };
         let (secure, bus) = (server.secure.as_ref().map(Port::number), server.bus());
@@ -246,11 +241,7 @@ impl Server {
         if let Some(clock) = &self.clock {
             clock.set(0)?;
         }
-        if self.is_running() {
-            self.resume();
-        } else {
-            self.restart()?;
-        }
+        self.daemon.revive(|| self.restart())?;
         // Neither need be there to be ended.
         let _ = self.ask(&["SCRIPT", "KILL"]);
         let _ = self.ask(&["CLIENT", "UNPAUSE"]);

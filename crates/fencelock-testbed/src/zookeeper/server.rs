@@ -173,11 +173,7 @@ impl Server {
     /// # Errors
     /// Errors of the system.
     pub fn heal(&self) -> io::Result<()> {
-        match self.is_running() {
-            true => self.resume(),
-            false => self.restart()?,
-        }
-        Ok(())
+        self.daemon.revive(|| self.restart())
     }
 
     /// The answer to a four-letter word such as `srvr`, `mntr`, `wchs`, `cons` or `dump`.

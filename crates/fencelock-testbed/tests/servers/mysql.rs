@@ -1,6 +1,6 @@
 //! The servers start, serve, break and come back on command.
 
-use fencelock_testbed::mysql::{Server, Settings, shared};
+use fencelock_testbed::mysql::{KIND, Server, Settings};
 
 #[test]
 fn a_server_keeps_what_it_committed_heals_from_a_pause_and_comes_back_from_death() {
@@ -21,6 +21,6 @@ fn a_server_keeps_what_it_committed_heals_from_a_pause_and_comes_back_from_death
 
 #[test]
 fn a_namespace_is_empty_and_nobody_elses() {
-    let (one, two) = (shared().namespace(), shared().namespace());
+    let (one, two) = (KIND.shared().namespace(), KIND.shared().namespace());
     assert_ne!(one, two);
 }
