@@ -11,6 +11,9 @@ pub const ZOOKEEPER_JARS: &str = "FENCELOCK_TEST_ZOOKEEPER_JARS";
 /// A `redis-server` to start instead of Debian's.
 pub const REDIS_SERVER: &str = "FENCELOCK_TEST_REDIS_SERVER";
 
+/// An `etcd` to start instead of Debian's.
+pub const ETCD_SERVER: &str = "FENCELOCK_TEST_ETCD_SERVER";
+
 /// The last two are what the first needs for TLS and does not name itself.
 const DEBIANS: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar:\
                        /usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
@@ -35,6 +38,11 @@ pub(crate) fn asks_for_debug_commands() -> bool {
 /// The program that is the Redis server.
 pub(crate) fn redis_server() -> String {
     env::var(REDIS_SERVER).unwrap_or_else(|_| "redis-server".to_owned())
+}
+
+/// The program that is the etcd server.
+pub(crate) fn etcd_server() -> String {
+    env::var(ETCD_SERVER).unwrap_or_else(|_| "/usr/bin/etcd".to_owned())
 }
 
 /// A directory of PostgreSQL's programs to use instead of Debian's newest.

@@ -85,7 +85,7 @@ fn a_redis_that_is_set_up_for_locks_is_left_in_peace() {
 
 #[test]
 fn a_single_member_of_etcd_is_a_warning() {
-    let (code, said) = report(&patient(&etcd::shared().url()));
+    let (code, said) = report(&patient(&etcd::KIND.shared().url()));
     assert_eq!((code, found(&said, "warning", &["there is one member"])), (1, true), "{said}");
 }
 

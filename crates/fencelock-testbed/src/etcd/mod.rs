@@ -4,4 +4,4 @@ mod server;
 mod shared;
 
 pub use server::Server;
-pub use shared::{KIND, shared};
+pub use shared::KIND;

@@ -10,12 +10,15 @@ use crate::ports::Port;
 use crate::process::bound;
 use crate::runner::{open_scratch, run};
 use crate::scratch::Scratch;
+use crate::versions::etcd_server;
 
 /// A member. Dropping it kills it and removes its data.
 #[derive(Debug)]
 pub struct Server {
     clients: Port,
     peers: Port,
+    /// Where the member reports its health and its counters, without TLS.
+    about: Port,
     daemon: Daemon,
     directory: Scratch,
     extra: Vec<String>,
@@ -24,7 +27,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a member with these further options, and waits until it serves.
+    /// Starts a member with these further options, and waits until it serves. With `--cert-file`, clients connect over TLS only.
     ///
     /// # Errors
     /// When it does not, with the end of its log.
@@ -45,10 +48,11 @@ impl Server {
     pub fn cluster(count: usize, extra: &[&str]) -> io::Result<Vec<Self>> {
         ETCD.require();
         let member = |_| {
-            let (directory, clients, peers) = (open_scratch()?, Port::reserve()?, Port::reserve()?);
+            let directory = open_scratch()?;
+            let [clients, peers, about] = [Port::reserve()?, Port::reserve()?, Port::reserve()?];
             let daemon = Daemon::new(directory.path().join("log"));
             let extra = extra.iter().map(|option| (*option).to_owned()).collect();
-            Ok(Self { clients, peers, daemon, directory, extra, cluster: String::new() })
+            Ok(Self { clients, peers, about, daemon, directory, extra, cluster: String::new() })
         };
         let mut members = (0..count).map(member).collect::<io::Result<Vec<_>>>()?;
         let cluster: Vec<_> = members.iter().map(|member| format!("{}={}", member.name(), member.peer_url())).collect();
@@ -82,6 +86,24 @@ impl Server {
         run(control(self.address()).args(arguments))
     }
 
+    /// Creates the users `root` (password `top`) and `me` (`s3cret`, with rights on `locks/`), and turns authentication on. `options` go to
+    /// `etcdctl`.
+    ///
+    /// # Errors
+    /// The words of `etcdctl`.
+    pub fn demand_users(&self, options: &[&str]) -> io::Result<()> {
+        let steps = "user add root:top;user add me:s3cret;role add locks;role grant-permission locks readwrite --prefix=true locks/;\
+                     user grant-role me locks;user grant-role root root;auth enable";
+        let run = |step: &str| self.control(&[options, &step.split(' ').collect::<Vec<_>>()].concat()).map(drop);
+        steps.split(';').try_for_each(run)
+    }
+
+    /// The id of the member's process, if the member was started.
+    #[must_use]
+    pub fn process_id(&self) -> Option<u32> {
+        self.daemon.id()
+    }
+
     /// Kills the member, as `kill -9` does. Repeatable.
     ///
     /// # Panics
@@ -112,11 +134,14 @@ impl Server {
     /// The error of the system.
     pub fn restart(&self) -> io::Result<()> {
         self.kill();
-        let (clients, peers) = (format!("http://{}", self.address()), self.peer_url());
-        let mut command = bound("/usr/bin/etcd");
+        let is_secure = self.extra.iter().any(|option| option == "--cert-file");
+        let clients = format!("{}://{}", if is_secure { "https" } else { "http" }, self.address());
+        let (peers, about) = (self.peer_url(), format!("http://{}", self.about.address()));
+        let mut command = bound(etcd_server());
         command.current_dir("/").arg("--data-dir").arg(self.directory.path().join("data"));
         command.args(["--name", &self.name(), "--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
         command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
+        command.args(["--listen-metrics-urls", &about]);
         command.args(["--initial-cluster", &self.cluster, "--log-level", "warn", "--logger", "zap"]);
         // With this election timeout, the shortest lease is a second.
         command.args(["--heartbeat-interval", "50", "--election-timeout", "500"]).args(&self.extra);
@@ -128,10 +153,7 @@ impl Server {
     /// # Errors
     /// As [`Server::wait_until_serving`].
     pub fn heal(&self) -> io::Result<()> {
-        match self.daemon.is_running() {
-            true => self.resume(),
-            false => self.restart()?,
-        }
+        self.daemon.revive(|| self.restart())?;
         self.wait_until_serving()
     }
 
@@ -141,23 +163,24 @@ impl Server {
     /// With the end of its log when it does not within [`PATIENCE`](crate::PATIENCE), or when it ended.
     pub fn wait_until_serving(&self) -> io::Result<()> {
         self.daemon.wait_until(self.address(), || {
-            get(self.address(), "/health").is_ok_and(|health| health.contains("\"true\""))
+            get(self.about.address(), "/health").is_ok_and(|health| health.contains("\"true\""))
         })
     }
 
     /// Whether the member is the leader of its cluster, as it knows.
     #[must_use]
     pub fn is_leader(&self) -> bool {
-        get(self.address(), "/metrics").is_ok_and(|metrics| metrics.contains("\netcd_server_is_leader 1\n"))
+        get(self.about.address(), "/metrics").is_ok_and(|metrics| metrics.contains("\netcd_server_is_leader 1\n"))
     }
 
-    /// How many requests the member has received.
+    /// How many requests of a method the member has received, such as `Authenticate` or `Range`; of every method with an empty name.
     ///
     /// # Errors
-    /// When it does not answer.
-    pub fn requests(&self) -> io::Result<u64> {
-        let metrics = get(self.address(), "/metrics")?;
-        let counts = metrics.lines().filter(|line| line.starts_with("grpc_server_started_total"));
+    /// When the member does not answer.
+    pub fn requests_for(&self, method: &str) -> io::Result<u64> {
+        let metrics = get(self.about.address(), "/metrics")?;
+        let begin = format!("grpc_server_started_total{{grpc_method=\"{method}");
+        let counts = metrics.lines().filter(|line| line.starts_with(&begin));
         counts.map(|line| line.rsplit(' ').next().unwrap_or_default().parse::<u64>().map_err(io::Error::other)).sum()
     }
 }

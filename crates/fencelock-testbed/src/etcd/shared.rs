@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use super::server::Server;
 use crate::packages::ETCD;
-use crate::server::{Kind, Shared, by_its_methods, database_name};
+use crate::server::{Kind, by_its_methods, database_name};
 
 /// etcd: a single member.
 pub static KIND: Kind = Kind {
@@ -18,12 +18,4 @@ pub static KIND: Kind = Kind {
     shared: OnceLock::new(),
 };
 
-/// The server that all tests share: [`Kind::shared`].
-///
-/// # Panics
-/// When it cannot be started.
-pub fn shared() -> &'static Shared {
-    KIND.shared()
-}
-
-by_its_methods!(Server, Server::requests);
+by_its_methods!(Server, |server: &Server| server.requests_for(""));
