@@ -128,6 +128,13 @@ impl Facts {
         self.number(name).filter(|number| *number > 0.0)
     }
 
+    /// The version of that name, where it is older than the major and minor number `than`.
+    pub(super) fn older(&self, name: &str, than: (u32, u32)) -> Option<&str> {
+        let version = self.text(name);
+        let parts: Vec<u32> = version.split('.').filter_map(|part| part.parse().ok()).collect();
+        matches!(parts[..], [major, minor, ..] if (major, minor) < than).then_some(version)
+    }
+
     /// How much of a limit is used, in per cent, where that is a lot.
     pub(super) fn nearly(&self, used: &str, most: &str) -> Option<String> {
         let (used, most) = (self.number(used)?, self.above_nothing(most)?);

@@ -21,13 +21,8 @@ checks! {
         "the failure of the member ends every lock", "three members or five";
     Note, |facts| (facts.is("servers", "1") && !facts.is("peers", "0")).then(|| "the URL names one member of several".to_owned()),
         "a client whose only member fails finds no other one", "all members in the URL";
-    Warning, |facts| {
-        let used = facts.nearly("etcd_mvcc_db_total_size_in_bytes", "etcd_server_quota_backend_bytes")?;
-        Some(format!("the database has {used} bytes"))
-    }, "a full etcd grants no lock (NOSPACE)", "--auto-compaction-retention, `etcdctl defrag`, or a higher --quota-backend-bytes";
-    Note, |facts| {
-        let version = facts.text("version");
-        let parts: Vec<u32> = version.split('.').filter_map(|part| part.parse().ok()).collect();
-        matches!(parts[..], [major, minor, ..] if (major, minor) < (3, 5)).then(|| format!("the member is etcd {version}"))
-    }, "releases before 3.5 get no corrections any more", "a release that is maintained";
+    Warning, |facts| Some(format!("the database has {} bytes", facts.nearly("etcd_mvcc_db_total_size_in_bytes", "etcd_server_quota_backend_bytes")?)),
+        "a full etcd grants no lock (NOSPACE)", "--auto-compaction-retention, `etcdctl defrag`, or a higher --quota-backend-bytes";
+    Note, |facts| Some(format!("the member is etcd {}", facts.older("version", (3, 5))?)),
+        "releases before 3.5 get no corrections any more", "a release that is maintained";
 }

@@ -51,11 +51,8 @@ checks! {
         "a waiting client is idle: the server cuts it off again and again, and it receives its grant later", "timeout 0, and tcp-keepalive 60";
     Warning, |facts| Some(format!("{} connections (maxclients) are in use", facts.nearly("connected_clients", "maxclients")?)),
         "a client that cannot connect cannot renew: its locks are lost", "a higher maxclients, or fewer clients";
-    Note, |facts| {
-        let version = facts.text("redis_version");
-        let parts: Vec<u32> = version.split('.').filter_map(|part| part.parse().ok()).collect();
-        matches!(parts[..], [major, minor, ..] if (major, minor) < (6, 2)).then(|| format!("the server is Redis {version}"))
-    }, "releases before 6.2 get no corrections any more", "Redis 7 or newer, or Valkey";
+    Note, |facts| Some(format!("the server is Redis {}", facts.older("redis_version", (6, 2))?)),
+        "releases before 6.2 get no corrections any more", "Redis 7 or newer, or Valkey";
     Note, |facts| Some(format!("CONFIG GET is refused: {}", facts.said("refused")?)),
         "timeout, save and appendfsync were not seen", "the right to run CONFIG GET for who runs this, or look by hand";
     Warning, |facts| {
