@@ -210,13 +210,15 @@ impl Parts {
         }
     }
 
-    /// Completes with an error if the part does not answer soon: a part that is away holds up no other.
-    async fn soon<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
+    /// Completes with an error if the part does not answer soon: a part that is away holds up no other. A part without others has as long as a
+    /// connection may take, which a slow machine needs.
+    async fn soon<T>(&self, is_alone: bool, answer: impl Future<Output = Result<T>>) -> Result<T> {
         let clock = &self.opening.clock;
+        let within = if is_alone { self.opening.patience() } else { self.opening.request_deadline / 2 };
         tokio::select! {
             biased;
             answer = answer => answer,
-            () = clock.sleep_until(clock.now().after(self.opening.request_deadline / 2)) => {
+            () = clock.sleep_until(clock.now().after(within)) => {
                 let message = "the owner of the slot does not answer";
                 Err(Error::new(ErrorKind::Unreachable, "renew", message).outcome_unknown().retryable())
             }
@@ -254,13 +256,10 @@ impl Parts {
                 None => asked.push((part, vec![place])),
             }
         }
-        if asked.is_empty() {
-            (self.reach)().await?;
-        }
         let is_alone = asked.len() == 1;
-        let answers = asked.iter().map(|(part, places)| self.soon(self.renew_part(part, places, is_alone)));
+        let answers = asked.iter().map(|(part, places)| self.soon(is_alone, self.renew_part(part, places, is_alone)));
         let (answers, ()) = join(join_all(answers), self.close_retired()).await;
-        let (mut failure, mut is_confirmed) = (None, asked.is_empty());
+        let (mut failure, mut is_confirmed) = (None, false);
         for ((part, places), answer) in asked.into_iter().zip(answers) {
             let gone = match (answer, part.session.over()) {
                 (Ok(answer), _) => {
@@ -271,7 +270,6 @@ impl Parts {
                     answer.gone
                 }
                 (Err(_), Some(loss)) => {
-                    is_confirmed = true;
                     self.table().retire(&part);
                     places.into_iter().map(|place| (place, loss)).collect()
                 }
@@ -287,7 +285,13 @@ impl Parts {
             gone.iter().for_each(|(place, _)| self.forget(place.request, &part));
             renewal.gone.extend(gone);
         }
+        // The end of a part is no answer of the Cluster.
+        if !is_confirmed && failure.is_none() {
+            failure = (self.reach)().await.err();
+        }
         if let Some(error) = failure.filter(|_| !is_confirmed) {
+            let lost = |(place, loss)| SessionEvent::Gone(GrantId { place, token: None }, loss);
+            renewal.gone.into_iter().map(lost).for_each(|event| self.state.notify(event));
             return Err(error);
         }
         self.state.confirm(renewal.confirmed);
@@ -298,7 +302,7 @@ impl Parts {
     async fn close_retired(&self) {
         let mut retired = self.table().retired.clone();
         retired.retain(|part| self.table().is_unused(part));
-        let closes = join_all(retired.iter().map(|part| self.soon(part.session.close()))).await;
+        let closes = join_all(retired.iter().map(|part| self.soon(false, part.session.close()))).await;
         for (part, closed) in retired.iter().zip(closes) {
             let is_late = self.opening.clock.now() >= part.valid_until(self.opening.ttl * 2);
             if closed.is_ok() || is_late {

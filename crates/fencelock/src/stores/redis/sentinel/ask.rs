@@ -19,6 +19,7 @@ const NEWS: [&str; 2] = ["+promoted-slave", "+switch-master"];
 const SILENCE: Duration = Duration::from_secs(10);
 
 const NO_SENTINEL: &str = "this is a Redis server and no Sentinel: Sentinels listen on port 26379 by default; for one server write redis://host:6379/0";
+const IN_A_CLUSTER: &str = "this is a node of a Redis Cluster and no Sentinel: write redis+cluster://host1:6379,host2,host3 with some of its nodes";
 const OTHER_NAME: &str = "the Sentinel watches no primary of this name: write one of those that it knows behind the servers, as in redis+sentinel://host1,host2,host3/NAME";
 const DENIED: &str = "the Sentinel, and not the primary, refuses the user or the password: `sentinel_user` and `sentinel_password_file` are for Sentinels. docs/stores.md has the rules of such a user";
 
@@ -106,7 +107,13 @@ async fn named(wire: &mut MultiplexedConnection, name: &str) -> Result<Named> {
     // The number first: the address is as new, or newer.
     let about = asked(wire, &["MASTER", name]).await.ok().and_then(read::<HashMap<String, Value>>);
     let epoch = about.and_then(|mut about| read(about.remove("config-epoch")?)).unwrap_or(0);
-    let address = asked(wire, &["GET-MASTER-ADDR-BY-NAME", name]).await.map_err(|error| refused(&error))?;
+    let address = match asked(wire, &["GET-MASTER-ADDR-BY-NAME", name]).await {
+        Ok(address) => address,
+        Err(error) => {
+            let is_clustered = answer(wire, redis::cmd("CLUSTER").arg("INFO")).await.is_ok();
+            return Err(refused(&error, if is_clustered { IN_A_CLUSTER } else { NO_SENTINEL }));
+        }
+    };
     if let Some((host, port)) = read(address) {
         return Ok(Named { epoch, server: HostPort { host, port } });
     }
@@ -124,11 +131,11 @@ fn read<T: redis::FromRedisValue>(value: Value) -> Option<T> {
     redis::from_redis_value(value).ok()
 }
 
-fn refused(error: &RedisError) -> Error {
+fn refused(error: &RedisError, no_sentinel: &'static str) -> Error {
     let refused = |kind, message| Error::new(kind, "connect", message).with("cause", error.to_string());
     match error.code() {
         Some("NOPERM" | "NOAUTH") => refused(ErrorKind::Denied, DENIED),
-        Some(_) if is_unknown_command(error) => refused(ErrorKind::Unsupported, NO_SENTINEL),
+        Some(_) if is_unknown_command(error) => refused(ErrorKind::Unsupported, no_sentinel),
         _ => refused(ErrorKind::Unreachable, "the Sentinel does not name the primary").retryable(),
     }
 }

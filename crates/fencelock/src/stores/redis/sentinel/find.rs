@@ -25,7 +25,9 @@ const AGAIN_IN_A_CLUSTER: Duration = Duration::from_millis(300);
 impl Dialler {
     /// Connects to the server that is found to take locks. Until then the search begins again, within the time that a connection may take.
     pub(crate) async fn find(&self, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
-        let again = if matches!(self.config.address, Address::Owner(_)) { AGAIN_IN_A_CLUSTER } else { AGAIN };
+        // The first failure in a Cluster is news: a node named another one, or the last owner of the slot has to be asked.
+        let is_cluster = matches!(self.config.address, Address::Owner(_));
+        let (mut pause, again) = if is_cluster { (Duration::ZERO, AGAIN_IN_A_CLUSTER) } else { (AGAIN, AGAIN) };
         loop {
             let within = self.patience / 2;
             let found = match &self.config.address {
@@ -59,10 +61,10 @@ impl Dialler {
             }
             tracing::debug!(error = %unfit, "no server is found that takes locks");
             *self.unfit.lock().unwrap_or_else(PoisonError::into_inner) = Some(unfit);
-            let again = self.clock.now().after(spread(again));
+            let until = self.clock.now().after(spread(std::mem::replace(&mut pause, again)));
             tokio::select! {
                 () = moved => {}
-                () = self.clock.sleep_until(again) => {}
+                () = self.clock.sleep_until(until) => {}
             }
         }
     }
@@ -83,15 +85,15 @@ pub(crate) async fn newest<'a, T, N: Ord>(
     loop {
         tokio::select! {
             biased;
-            Some((server, answer)) = asks.next() => match answer {
-                Ok(answer) => {
+            answer = asks.next() => match answer {
+                Some((_, Ok(answer))) => {
                     until = until.min(clock.now().after(GRACE));
                     newest = newest.into_iter().chain([answer]).max_by_key(&newness);
                 }
-                Err(error) => refused.push((server, error)),
+                Some((server, Err(error))) => refused.push((server, error)),
+                None => break,
             },
             () = clock.sleep_until(until) => break,
-            else => break,
         }
     }
     if let Some(newest) = newest {
@@ -106,4 +108,22 @@ pub(crate) async fn newest<'a, T, N: Ord>(
     let each = refused.iter().map(|(server, error)| format!("{server}: {error}")).chain(silent);
     let error = Error::new(ErrorKind::Unreachable, "connect", message).with("server", shown).retryable();
     Err(error.with(many, each.collect::<Vec<_>>().join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use super::*;
+    use crate::stores::memory::VirtualClock;
+
+    #[test]
+    fn servers_that_have_all_refused_are_not_waited_for() {
+        let (clock, server) = (VirtualClock::new(), HostPort { host: "a".to_owned(), port: 1 });
+        let refused = || ready(Err::<(), _>(Error::new(ErrorKind::Unreachable, "connect", "refused").retryable()));
+        let all = [(&server, refused()), (&server, refused())].into_iter();
+        let answer = newest(all, |()| 0, (&clock, Duration::from_secs(3)), ("shown", "none answers", "one", "many"));
+        let error = answer.now_or_never().expect("no answer is missing").unwrap_err();
+        assert!(error.is_retryable() && error.to_string().contains("none answers"), "{error}");
+    }
 }

@@ -91,14 +91,14 @@ impl Dialler {
             config.forget_address();
             return Err(unfit);
         }
+        let seen = Possession::arrived(&connection, self.user.channel(), server.clone()).await?;
         if config.min_replicas > 0 && !self.user.only_looks() {
             let (times, channel) = ((&self.clock, self.patience), self.user.channel());
             connection.replicas = Some(Replicas::open(config, &server, channel, times, tasks).await?);
         }
-        let server = Possession::arrived(&connection, self.user.channel(), server).await?;
         let connection = Arc::new(connection);
         connection.load_scripts().await?;
-        let chores = self.user.greet(&connection, &server).await?;
+        let chores = self.user.greet(&connection, &seen).await?;
         let mut chores = chores.unwrap_or_else(|| pending().boxed());
         if let Some(messages) = messages {
             chores = join(chores, hand_on(Arc::downgrade(&connection), messages)).map(drop).boxed();

@@ -201,7 +201,7 @@ async fn a_part_is_not_closed_while_a_request_to_it_is_under_way() {
     assert!(is_pending(&mut entering));
     let mut renewal = lab.opened.session.renew(&[]);
     assert!(is_pending(&mut renewal));
-    lab.clock.advance(TTL / 6);
+    lab.clock.advance(TTL * 3 / 10);
     assert!(renewal.await.is_err(), "the part did not answer");
     lab.store.inner.heal();
     let held = placed(entering.await);
@@ -218,7 +218,7 @@ async fn a_part_without_requests_that_does_not_answer_is_closed_and_the_next_req
     lab.store.inner.partition();
     let mut renewal = lab.opened.session.renew(&[]);
     assert!(is_pending(&mut renewal));
-    lab.clock.advance(TTL / 6);
+    lab.clock.advance(TTL * 3 / 10);
     assert!(renewal.await.is_err(), "the part did not answer");
     lab.store.inner.heal();
     let held = lab.enter("a").await;
@@ -305,6 +305,21 @@ async fn an_outage_of_all_nodes_is_no_confirmation_and_leaves_no_unknown_outcome
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unreachable, Outcome::NotApplied), "{error}");
     lab.store.is_down.store(false, Ordering::Relaxed);
     lab.renew(&[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_end_of_a_part_is_a_loss_and_no_answer_of_nodes_that_are_away() {
+    let mut lab = Lab::new();
+    let lost = lab.enter("a").await;
+    lab.store.fail_over();
+    lab.store.is_down.store(true, Ordering::Relaxed);
+    lab.clock.advance(TTL / 2);
+    assert_eq!(lab.renew(&[&*lost]).await.unwrap_err().kind(), ErrorKind::Unreachable);
+    let gone = SessionEvent::Gone(GrantId { place: lost.id(), token: None }, Loss::Replaced);
+    assert!(lab.events().contains(&gone));
+    lab.clock.advance(TTL / 2);
+    assert!(lab.renew(&[]).await.is_err());
+    assert_eq!(lab.opened.session.over(), Some(Loss::Expired));
 }
 
 #[tokio::test]
