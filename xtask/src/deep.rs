@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::shell::{self, Result, cargo};
-use crate::{api, checks, packages};
+use crate::{api, checks, mutants, packages};
 
 struct Row {
     name: &'static str,
@@ -78,6 +78,7 @@ const ROWS: &[Row] = &[
     row("zookeeper-silence", 10, Tests(&["--test", "silence"], 1, &[])),
     row("zookeeper-black-holes", 10, Tests(&["--test", "zookeeper_black_holes"], 1, &[])),
     row("bench", 15, Tests(&["--test", "smoke"], 1, &[])),
+    row("mutants", 120, Check(mutants::check)),
     row("cycles", 150, Check(checks::cycles)),
 ];
 

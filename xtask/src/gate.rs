@@ -50,9 +50,10 @@ fn all() -> Result {
     let next = || lock(&failed).is_empty().then(|| lock(&binaries).pop()).flatten();
     let lane = || {
         while let Some(binary) = next() {
-            let (output, ended) = shell::captured(&mut binary.command());
+            let mut command = binary.command();
+            let (output, ended) = shell::captured(&mut command);
             let mut failed = lock(&failed);
-            println!("{output}");
+            println!("$ {}\n{output}", shell::show(&command));
             failed.extend(ended.err());
         }
     };
@@ -96,7 +97,7 @@ pub(crate) fn run(test: &mut Command) -> Result {
 }
 
 /// The seeds that the caller has not set.
-fn seeds() -> impl Iterator<Item = (&'static str, &'static str)> {
+pub(crate) fn seeds() -> impl Iterator<Item = (&'static str, &'static str)> {
     SEEDS.into_iter().filter(|(name, _)| std::env::var_os(name).is_none())
 }
 

@@ -5,6 +5,7 @@ mod checks;
 mod deb;
 mod deep;
 mod gate;
+mod mutants;
 mod packages;
 mod programs;
 mod servers;
@@ -41,22 +42,10 @@ const VERBS: &[Verb] = &[
     Verb { name: "bench", help: "<what>: measures; see crates/fencelock-bench", run: programs::bench },
     Verb { name: "interop", help: "plays with clients in other languages on the same locks", run: programs::interop },
     Verb { name: "torture", help: "<store>: experiments on what locks cannot promise", run: programs::torture },
-    Verb {
-        name: "ledger",
-        help: "[--hours N]: breaks servers, networks and workers, and counts; --sum FILES adds up",
-        run: programs::ledger,
-    },
-    Verb {
-        name: "versions",
-        help: "[store [version]]: a store's tests on other versions of its server",
-        run: programs::versions,
-    },
+    Verb { name: "ledger", help: "[--hours N]: counts drills; --sum FILES adds them up", run: programs::ledger },
+    Verb { name: "versions", help: "[store [version]]: tests on other versions of servers", run: programs::versions },
     Verb { name: "fuzz", help: "<target> [seconds]: arbitrary bytes; needs a nightly compiler", run: programs::fuzz },
-    Verb {
-        name: "advisories",
-        help: "whether a dependency has a known fault; succeeds where the list cannot be fetched",
-        run: checks::advisories,
-    },
+    Verb { name: "advisories", help: "whether a dependency has a known fault", run: checks::advisories },
 ];
 
 fn main() -> ExitCode {

@@ -72,23 +72,16 @@ pub(crate) fn run_and_look(command: &mut Command, mut look: impl FnMut(&str)) ->
 
 /// Runs the command and returns its output; its standard error is shown as it comes.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
-    let shown = show(command);
-    println!("$ {shown}");
-    let mut output = String::new();
-    let ended = follow(command, left(), |line| {
-        output.push_str(line);
-        output.push('\n');
-    });
-    judge(&shown, ended)?;
-    Ok(output)
+    println!("$ {}", show(command));
+    let (output, ended) = captured(command);
+    ended.map(|()| output)
 }
 
-/// Runs the command without showing anything. Returns what was run, with its standard output, and how it ended.
+/// Runs the command without showing anything. Returns its standard output, and how it ended.
 pub(crate) fn captured(command: &mut Command) -> (String, Result) {
-    let shown = show(command);
-    let mut output = format!("$ {shown}\n");
+    let mut output = String::new();
     let ended = follow(command, left(), |line| output.extend([line, "\n"]));
-    (output, judge(&shown, ended))
+    (output, judge(&show(command), ended))
 }
 
 fn judge(shown: &str, ended: io::Result<ExitStatus>) -> Result {
@@ -175,12 +168,7 @@ fn relay(mut signals: Signals) {
 
 /// Whether the command can be run and succeeds; shows nothing.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
+    command.output().is_ok_and(|output| output.status.success())
 }
 
 /// Refuses arguments that a verb without any was given.
@@ -192,7 +180,7 @@ pub(crate) fn no_arguments(args: &[String]) -> Result {
 }
 
 /// The words of a command, the program without its directory.
-fn show(command: &Command) -> String {
+pub(crate) fn show(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     std::iter::once(program)
         .chain(command.get_args())

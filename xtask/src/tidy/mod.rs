@@ -18,6 +18,7 @@ mod types;
 
 use std::fmt;
 
+use crate::mutants;
 use crate::shell::{self, Result};
 use tree::Tree;
 
@@ -60,9 +61,18 @@ const RULES: &[Rule] = &[
     Rule { name: "links in documents resolve", check: links::resolve },
     Rule { name: "documents are there", check: documents::there },
     Rule { name: "rooms keep to their budgets", check: budgets::held },
+    Rule { name: "mutants find their text", check: mutants_apply },
     Rule { name: "a type name means one thing", check: types::mean_one_thing },
     Rule { name: "plain sentences", check: english::plain },
 ];
+
+fn mutants_apply(tree: &Tree) -> Vec<Violation> {
+    let table = tree.text(mutants::TABLE).unwrap_or_default();
+    let faults =
+        mutants::mutants(table).filter_map(|mutant| mutant.change(tree.text(&mutant.path).unwrap_or_default()).err());
+    let fix = "write the mutant for the new code: the deep row `mutants` must notice it";
+    faults.map(|fault| Violation { path: mutants::TABLE.to_owned(), line: 0, fault, fix }).collect()
+}
 
 pub(crate) fn run(args: &[String]) -> Result {
     let tree = Tree::read(shell::root())?;

@@ -256,6 +256,23 @@ fn a_renewal_that_comes_after_the_end_of_a_grant_does_not_bring_it_back() {
 }
 
 #[test]
+fn a_grant_that_ended_in_a_pause_stays_ended_although_a_renewal_was_answered_meanwhile() {
+    on_one_thread(async {
+        let world = world(None).await;
+        let held = world.hold("job").await;
+        world.store.slow_renewals(secs(1));
+        // A renewal is on its way. After the pause its answer and the end of the grant arrive together.
+        pass(&world.clock, ms(2_600)).await;
+        world.clock.advance(secs(3));
+        assert_eq!(held.remaining(), Duration::ZERO);
+        settle().await;
+        assert_eq!(held.lost().now_or_never(), Some(Loss::Unconfirmed));
+        world.store.slow_renewals(Duration::ZERO);
+        world.client.close().await.unwrap();
+    });
+}
+
+#[test]
 fn remaining_is_the_least_of_the_session_the_grant_and_the_limit_of_the_hold() {
     on_one_thread(async {
         for (ttl, least) in [(Some(secs(10)), VALID - MARGIN), (Some(secs(6)), VALID - MARGIN), (None, VALID - MARGIN)]
