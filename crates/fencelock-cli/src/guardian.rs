@@ -31,7 +31,7 @@ const VERB: &str = "guard";
 pub(crate) struct Guardian {
     child: Child,
     orders: ChildStdin,
-    told: Option<Moment>,
+    ordered: Option<Moment>,
 }
 
 impl Guardian {
@@ -44,7 +44,7 @@ impl Guardian {
         let (Some(orders), Some(mut answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(failed(&io::Error::other("no pipe")));
         };
-        let guardian = Self { child, orders, told: None };
+        let guardian = Self { child, orders, ordered: None };
         // A guardian that was stopped reads nothing: a full pipe must not hold up fencelock.
         fcntl(&guardian.orders, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|error| failed(&error.into()))?;
         answers.read_exact(&mut [0]).map_err(|error| failed(&error))?;
@@ -67,7 +67,7 @@ impl Guardian {
     }
 
     pub(crate) fn until(&mut self, moment: Moment) {
-        if self.told.replace(moment) != Some(moment) {
+        if self.ordered.replace(moment) != Some(moment) {
             self.tell(&Order::Until(moment));
         }
     }

@@ -101,7 +101,7 @@ impl Job {
         self.guard.is_some()
     }
 
-    pub(crate) fn may_go_on_until(&mut self, moment: Moment) {
+    pub(crate) fn let_run_until(&mut self, moment: Moment) {
         if let Some(guard) = &mut self.guard {
             guard.until(moment);
         }
@@ -270,7 +270,7 @@ impl Job {
         say(format_args!("processes of the command's group {} cannot be ended", self.group));
     }
 
-    pub(crate) fn is_somebody_left(&self) -> bool {
+    pub(crate) fn has_survivors(&self) -> bool {
         self.reap_strangers();
         killpg(self.group, None) != Err(Errno::ESRCH)
     }

@@ -113,8 +113,8 @@ impl Keeper {
         let is_thread = |name: String| name.trim_end() == thread_name(owner.client);
         let mut threads = fs::read_dir(proc.join("task")).ok()?.flatten().map(|thread| thread.path().join("comm"));
         let is_client = threads.any(|name| fs::read_to_string(name).is_ok_and(is_thread));
-        let told = fs::read(proc.join("cmdline")).ok()?;
-        let arguments: Vec<_> = told.strip_suffix(b"\0")?.split(|byte| *byte == 0).collect();
+        let command_line = fs::read(proc.join("cmdline")).ok()?;
+        let arguments: Vec<_> = command_line.strip_suffix(b"\0")?.split(|byte| *byte == 0).collect();
         let ([_, verb, kept_for, ..], Some(last)) = (&arguments[..], arguments.last()) else { return None };
         let is_it = *verb == VERB.as_bytes() && *last == name.as_str().as_bytes();
         let kept_for = std::str::from_utf8(kept_for).ok()?.parse().ok()?;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::output::{Failure, Outcome, code};
 use crate::settings::Chosen;
-use crate::show::{Shown, ShownBeside, told};
+use crate::show::{Shown, ShownForeignLock, shown_or_dash};
 
 /// How many contenders at the head of a queue a list looks at.
 pub(crate) const HEAD: usize = 100;
@@ -19,7 +19,7 @@ pub(crate) const READS: usize = 16;
 /// The head of the queue of `name`, and how many hold the lock; `None` when all contenders have gone since the names were listed.
 async fn head(client: &Client, name: &Name) -> Outcome<Option<(Queue, usize)>> {
     let queue = client.queue_page(name, Page { skip: 0, limit: HEAD }).await?;
-    if queue.queued == 0 && queue.beside.is_empty() {
+    if queue.queued == 0 && queue.foreign_locks.is_empty() {
         return Ok(None);
     }
     let holds = |contender: &&Contender| contender.grant.is_some();
@@ -70,7 +70,7 @@ pub(crate) struct Lock {
     capacity: Option<u32>,
     pub(crate) holders: Vec<Shown>,
     pub(crate) waiting: usize,
-    pub(crate) beside: Vec<ShownBeside>,
+    pub(crate) beside: Vec<ShownForeignLock>,
     pub(crate) error: Option<String>,
 }
 
@@ -97,7 +97,7 @@ impl Lock {
             capacity,
             holders: shown,
             waiting: queue.queued.saturating_sub(holders),
-            beside: ShownBeside::all(queue),
+            beside: ShownForeignLock::all(queue),
             error: None,
         }
     }
@@ -123,12 +123,12 @@ impl Lock {
         }
         let holder = self.holders.first();
         let more = self.holders.len().saturating_sub(1);
-        let who = told(holder.map(|holder| &holder.who));
+        let who = shown_or_dash(holder.map(|holder| &holder.who));
         vec![
             self.name.clone(),
             self.held_as(),
             if more == 0 { who } else { format!("{who} and {more} more") },
-            told(holder.and_then(|holder| holder.age.as_ref())),
+            shown_or_dash(holder.and_then(|holder| holder.age.as_ref())),
             holder.and_then(|holder| holder.purpose.clone()).unwrap_or_default(),
             self.waiting.to_string(),
             self.store.clone(),

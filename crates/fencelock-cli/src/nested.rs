@@ -251,8 +251,8 @@ mod tests {
     #[test]
     fn what_is_told_in_the_environment_is_understood_again() {
         let held = around(&[Mode::Mutex, Mode::Mutex, Mode::Permits(1, 3)]);
-        let told = Around(held.0.clone()).and(None).unwrap().unwrap();
-        assert_eq!((Around::read(&told).unwrap().0, told.matches("pid").count()), (held.0, 2));
+        let text = Around(held.0.clone()).and(None).unwrap().unwrap();
+        assert_eq!((Around::read(&text).unwrap().0, text.matches("pid").count()), (held.0, 2));
         assert!(Around::default().and(None).unwrap().is_none());
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use comfy_table::{ContentArrangement, Table};
 use fencelock::Name;
-use fencelock::inspect::{Beside, Break, Claim, Contender, Expiry, Note, Owner, ProcessState, Queue, Waits};
+use fencelock::inspect::{Break, Claim, Contender, Expiry, ForeignLock, Note, Owner, ProcessState, Queue, Waits};
 use serde::Serialize;
 
 use crate::output::{Outcome, harmless, say};
@@ -92,9 +92,9 @@ impl Shown {
             self.position.to_string(),
             self.state.to_owned(),
             self.foreign.map_or_else(|| self.claim.clone(), |what| format!("{} ({what}{})", self.claim, self.ending())),
-            told(self.host.as_ref()),
-            told(self.pid.as_ref()),
-            told(self.age.as_ref()),
+            shown_or_dash(self.host.as_ref()),
+            shown_or_dash(self.pid.as_ref()),
+            shown_or_dash(self.age.as_ref()),
             self.purpose.clone().unwrap_or_default(),
             self.token.clone().unwrap_or_default(),
         ]
@@ -169,7 +169,7 @@ pub(crate) fn hex(client: u64) -> String {
     format!("{client:016x}")
 }
 
-pub(crate) fn told<T: ToString>(value: Option<&T>) -> String {
+pub(crate) fn shown_or_dash<T: ToString>(value: Option<&T>) -> String {
     value.map_or_else(|| "-".to_owned(), ToString::to_string)
 }
 
@@ -181,7 +181,7 @@ pub(crate) struct Everybody {
     /// How many are in the queue, on any page.
     pub(crate) queued: usize,
     pub(crate) contenders: Vec<Shown>,
-    pub(crate) beside: Vec<ShownBeside>,
+    pub(crate) beside: Vec<ShownForeignLock>,
     pub(crate) strangers: Vec<String>,
     pub(crate) closed: Option<String>,
     pub(crate) breaks: Vec<Broken>,
@@ -219,7 +219,7 @@ impl Noted {
     pub(crate) fn sentence(&self) -> String {
         let whose = match self.is_holders {
             true => "the holder's".to_owned(),
-            false => format!("of token {}", told(self.token.as_ref())),
+            false => format!("of token {}", shown_or_dash(self.token.as_ref())),
         };
         match &self.value {
             Some(text) if text.chars().count() <= Self::SHOWN => format!("note, {whose}: {text}"),
@@ -230,22 +230,22 @@ impl Noted {
 
 /// Locks of another client that may be held concurrently with the queue's.
 #[derive(Debug, Serialize)]
-pub(crate) struct ShownBeside {
+pub(crate) struct ShownForeignLock {
     what: &'static str,
     contenders: usize,
     waits: &'static str,
 }
 
-impl ShownBeside {
+impl ShownForeignLock {
     pub(crate) fn all(queue: &Queue) -> Vec<Self> {
-        queue.beside.iter().map(Self::new).collect()
+        queue.foreign_locks.iter().map(Self::new).collect()
     }
 
-    fn new(beside: &Beside) -> Self {
+    fn new(lock: &ForeignLock) -> Self {
         Self {
-            what: beside.what,
-            contenders: beside.contenders,
-            waits: if beside.waits == Waits::No { "no" } else { "perhaps" },
+            what: lock.what,
+            contenders: lock.contenders,
+            waits: if lock.waits == Waits::No { "no" } else { "perhaps" },
         }
     }
 
@@ -295,7 +295,7 @@ impl Broken {
             _ => UNKNOWN.to_owned(),
         };
         let (whose, by) = (who(self.pid, &self.host), who(self.by_pid, &self.by_host));
-        let token = told(self.token.as_ref());
+        let token = shown_or_dash(self.token.as_ref());
         format!("broken {}: {whose} as {}, token {token}, by {by}: {}", self.at, self.claim, self.reason)
     }
 }
@@ -309,7 +309,7 @@ impl Everybody {
             store: chosen.name(),
             queued: queue.queued,
             contenders: queue.contenders.iter().zip(skip + 1..).map(shown).collect(),
-            beside: ShownBeside::all(queue),
+            beside: ShownForeignLock::all(queue),
             strangers: queue.strangers.clone(),
             closed: queue.closed.clone(),
             breaks: Vec::new(),

@@ -11,7 +11,7 @@ use crate::terminal::is_orphaned;
 pub(crate) struct Signals {
     children: unix::Signal,
     kept: KeptSignals,
-    told_to_end: bool,
+    must_end: bool,
     is_hung_up: bool,
 }
 
@@ -25,7 +25,7 @@ impl Signals {
         SigSet::from(Signal::SIGCHLD).thread_unblock().map_err(|error| not_handled(error.into()))?;
         let children = unix::signal(SignalKind::child()).map_err(not_handled)?;
         let kept = KeptSignals::keep(&ignored()).map_err(not_handled)?;
-        Ok(Self { children, kept, told_to_end: false, is_hung_up: false })
+        Ok(Self { children, kept, must_end: false, is_hung_up: false })
     }
 
     /// The next signal. A request for a stop comes again until it is [followed](Self::stop) or [refused](Self::refuse).
@@ -38,19 +38,19 @@ impl Signals {
             Some(()) = self.children.recv() => Signal::SIGCHLD,
             signal = self.kept.next() => signal,
         };
-        self.told_to_end |= matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT);
+        self.must_end |= matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT);
         self.is_hung_up |= signal == Signal::SIGHUP;
         signal
     }
 
     /// Whether an end was requested so far. HUP is not counted: many commands read their configuration anew at HUP.
-    pub(crate) fn told_to_end(&self) -> bool {
-        self.told_to_end
+    pub(crate) fn must_end(&self) -> bool {
+        self.must_end
     }
 
     /// The same with HUP, for a command that is no service: its terminal or connection ended.
-    pub(crate) fn told_to_end_or_hung_up(&self) -> bool {
-        self.told_to_end || self.is_hung_up
+    pub(crate) fn must_end_or_hung_up(&self) -> bool {
+        self.must_end || self.is_hung_up
     }
 
     /// The next request for an end, or for a stop that a parent could continue.

@@ -22,7 +22,7 @@ pub(crate) struct Cost {
     /// Requests.
     pub(crate) requests: u64,
     /// Places in the answers.
-    pub(crate) told: u64,
+    pub(crate) seen: u64,
     /// Bytes sent.
     pub(crate) up: u64,
     /// Bytes received.
@@ -49,7 +49,7 @@ impl Cost {
         };
         Self {
             requests: of(|cost| cost.requests),
-            told: of(|cost| cost.told),
+            seen: of(|cost| cost.seen),
             up: of(|cost| cost.up),
             down: of(|cost| cost.down),
         }
@@ -57,8 +57,8 @@ impl Cost {
 
     /// The cost since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
-        let Self { requests, told, up, down } = before;
-        Self { requests: self.requests - requests, told: self.told - told, up: self.up - up, down: self.down - down }
+        let Self { requests, seen, up, down } = before;
+        Self { requests: self.requests - requests, seen: self.seen - seen, up: self.up - up, down: self.down - down }
     }
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Meter {
 #[derive(Debug, Default)]
 struct Counts {
     requests: AtomicU64,
-    told: AtomicU64,
+    seen: AtomicU64,
 }
 
 impl Counts {
@@ -80,8 +80,8 @@ impl Counts {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn told_of(&self, places: usize) {
-        self.told.fetch_add(places as u64, Ordering::Relaxed);
+    fn seen(&self, places: usize) {
+        self.seen.fetch_add(places as u64, Ordering::Relaxed);
     }
 }
 
@@ -97,7 +97,7 @@ impl Meter {
     pub(crate) fn read(&self) -> Cost {
         let (up, down) = self.faults.traffic().unwrap_or_default();
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Cost { requests: read(&self.counts.requests), told: read(&self.counts.told), up, down }
+        Cost { requests: read(&self.counts.requests), seen: read(&self.counts.seen), up, down }
     }
 }
 
@@ -135,7 +135,7 @@ impl Store for Counted {
         Box::pin(async move {
             self.counts.asked();
             let queue = self.store.queue(name, page).await?;
-            self.counts.told_of(queue.contenders.len());
+            self.counts.seen(queue.contenders.len());
             Ok(queue)
         })
     }
@@ -144,7 +144,7 @@ impl Store for Counted {
         Box::pin(async move {
             self.counts.asked();
             let outline = self.store.contention(name, mine).await?;
-            self.counts.told_of(outline.positions.len() + usize::from(outline.holder.is_some()));
+            self.counts.seen(outline.positions.len() + usize::from(outline.holder.is_some()));
             Ok(outline)
         })
     }
@@ -220,7 +220,7 @@ impl Session for CountedSession {
         Box::pin(async move {
             self.counts.asked();
             let renewal = self.session.renew(places).await?;
-            self.counts.told_of(renewal.gone.len());
+            self.counts.seen(renewal.gone.len());
             Ok(renewal)
         })
     }

@@ -99,7 +99,7 @@ impl Built {
     /// # Errors
     /// When a tool is missing or fails, with its output and Debian's package for it.
     pub fn for_zookeeper() -> Result<Self> {
-        let built = Self::beside_this()?;
+        let built = Self::next_to_this_program()?;
         built.java("5.9.0", &CURATOR, &[])?;
         built.java("5.4.0", &CURATOR, &["-P", "curator-5.4.0"])?;
         built.go("driver", ".")?;
@@ -112,7 +112,7 @@ impl Built {
     /// # Errors
     /// As those of [`Self::for_zookeeper`].
     pub fn for_redis() -> Result<Self> {
-        let built = Self::beside_this()?;
+        let built = Self::next_to_this_program()?;
         built.java("redisson", &REDISSON, &["-f", "redisson.pom.xml"])?;
         built.go("redsync", "redis")?;
         built.python()?;
@@ -135,13 +135,13 @@ impl Built {
     /// # Errors
     /// As those of [`Self::for_zookeeper`].
     pub fn for_sql() -> Result<Self> {
-        let built = Self::beside_this()?;
+        let built = Self::next_to_this_program()?;
         built.java("sql", &SQL, &["-f", "sql.pom.xml"])?;
         built.python()?;
         Ok(built)
     }
 
-    fn beside_this() -> Result<Self> {
+    fn next_to_this_program() -> Result<Self> {
         let this = std::env::current_exe().context("where is this program?")?;
         let home = this.ancestors().nth(2).context("this program is nowhere")?.join("interop");
         std::fs::create_dir_all(&home).with_context(|| home.display().to_string())?;

@@ -70,7 +70,7 @@ pub(crate) enum Nodes {
     /// Under `leases` below a node of that name: Curator's semaphores.
     Leases,
     /// Holders under a node of that name, waiters next to it: kazoo's semaphore.
-    Beside,
+    Siblings,
     /// On Redis: the key of a string is the name, with this before it.
     String(&'static str),
     /// That key on each of several masters of Redis.
@@ -92,7 +92,7 @@ impl Nodes {
             Self::Apart => vec![format!("{parent}/{name}")],
             Self::Together => vec![parent.to_owned()],
             Self::Leases => vec![format!("{parent}/{name}/leases")],
-            Self::Beside => vec![format!("{parent}/{name}"), format!("{parent}/{name}-__lock__")],
+            Self::Siblings => vec![format!("{parent}/{name}"), format!("{parent}/{name}-__lock__")],
             Self::String(_) | Self::Masters(_) => self.key(parent, name).into_iter().collect(),
         }
     }
@@ -150,8 +150,8 @@ pub(crate) static KAZOO_LOCK: Client = apart("kazoo Lock", PYTHON, "Lock");
 pub(crate) static KAZOO_EXTRA: Client = apart("kazoo Lock + -lock-", PYTHON, "Lock:-lock-");
 pub(crate) static KAZOO_WRITE: Client = apart("kazoo WriteLock", PYTHON, "WriteLock");
 pub(crate) static KAZOO_READ: Client = apart("kazoo ReadLock", PYTHON, "ReadLock");
-pub(crate) static KAZOO_SEMAPHORE: Client = at(Nodes::Beside, "kazoo Semaphore, 1 lease", PYTHON, "Semaphore:1");
-pub(crate) static KAZOO_SEATS: Client = seats(at(Nodes::Beside, "kazoo Semaphore, 3 leases", PYTHON, "Semaphore:3"));
+pub(crate) static KAZOO_SEMAPHORE: Client = at(Nodes::Siblings, "kazoo Semaphore, 1 lease", PYTHON, "Semaphore:1");
+pub(crate) static KAZOO_SEATS: Client = seats(at(Nodes::Siblings, "kazoo Semaphore, 3 leases", PYTHON, "Semaphore:3"));
 /// Sees Curator's read-write locks.
 pub(crate) static KAZOO_EXTRA_READ_WRITE: Client =
     apart("kazoo Lock + __WRIT__, __READ__", PYTHON, "Lock:__WRIT__,__READ__");

@@ -75,11 +75,11 @@ impl Strategy {
         match self {
             Self::Brief(outage) => befall(outage, ttl / 6, fleet, rng, toll),
             Self::Long(outage) => befall(outage, ttl * 7 / 4, fleet, rng, toll),
-            _ => self.hurt_somebody(fleet, rng, toll),
+            _ => self.hurt_one(fleet, rng, toll),
         }
     }
 
-    fn hurt_somebody(self, fleet: &mut Fleet, rng: &mut fastrand::Rng, toll: &mut Toll) -> io::Result<()> {
+    fn hurt_one(self, fleet: &mut Fleet, rng: &mut fastrand::Rng, toll: &mut Toll) -> io::Result<()> {
         if matches!(self, Self::KillHolders | Self::StopHolders | Self::StopHoldersPastTheirSession) {
             fleet.wait_for_a_holder()?;
         }

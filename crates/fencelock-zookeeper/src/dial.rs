@@ -252,10 +252,10 @@ impl Dialer {
         let same = all().next().filter(|first| all().all(|other| other == *first));
         let (kind, code) = same.unwrap_or((ErrorKind::Unreachable, None));
         let seconds = within.as_secs_f64();
-        let told: Vec<String> =
+        let failures: Vec<String> =
             newest.iter().map(|failure| format!("{} {}", failure.server, failure.refusal.why)).collect();
-        let told = if told.is_empty() { "none answered".to_owned() } else { told.join("; ") };
-        let error = Error::new(kind, operation, format!("no server gave a session within {seconds:.1} s: {told}"));
+        let failures = if failures.is_empty() { "none answered".to_owned() } else { failures.join("; ") };
+        let error = Error::new(kind, operation, format!("no server gave a session within {seconds:.1} s: {failures}"));
         if let Some(code) = code { error.with_code(code) } else { error }
     }
 }

@@ -36,7 +36,7 @@ pub(crate) async fn open(shared: &Arc<Shared>) -> Result<()> {
     let dialled = timeout_at(deadline, dialer.dial(shared, hello)).await;
     config.addresses.newcomer_ended(&dialer, matches!(dialled, Ok(Ok(_))));
     let Ok(Ok(established)) = dialled else { return Err(dialer.error("connect", within)) };
-    let (ready, told) = oneshot::channel();
+    let (ready, outcome) = oneshot::channel();
     let session = Session {
         shared: Arc::clone(shared),
         ticket: SessionKey::none(),
@@ -47,7 +47,7 @@ pub(crate) async fn open(shared: &Arc<Shared>) -> Result<()> {
     };
     let runtime = config.runtime.clone().unwrap_or_else(Handle::current);
     runtime.spawn(session.run(established));
-    match timeout_at(deadline, told).await {
+    match timeout_at(deadline, outcome).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => {
             let unknown = || Error::new(ErrorKind::Closed, "connect", "the client was closed");

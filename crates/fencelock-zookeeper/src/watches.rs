@@ -49,7 +49,7 @@ pub(crate) enum WatchKind {
 }
 
 impl WatchKind {
-    fn hears(self, event: WatchEvent) -> bool {
+    fn is_fired_by(self, event: WatchEvent) -> bool {
         match event {
             WatchEvent::Created | WatchEvent::DataChanged => self != Self::Children,
             WatchEvent::ChildrenChanged => self == Self::Children,
@@ -78,7 +78,7 @@ struct Inner {
 #[derive(Debug)]
 struct WatchSlot {
     kind: WatchKind,
-    heard: Option<WatchEvent>,
+    event: Option<WatchEvent>,
     next: u32,
     waker: Option<Waker>,
 }
@@ -103,10 +103,10 @@ impl WatchTable {
     pub(crate) fn register(self: &Arc<Self>, path: &str, kind: WatchKind, chroot: usize) -> Watch {
         let mut inner = self.lock();
         let path = inner.by_path.get_key_value(path).map_or_else(|| Arc::from(path), |(path, _)| Arc::clone(path));
-        let heard = inner.over.then_some(WatchEvent::SessionOver);
+        let event = inner.over.then_some(WatchEvent::SessionOver);
         let next = inner.by_path.get(&path).copied().unwrap_or(END);
-        let slot = inner.put(WatchSlot { kind, heard, next, waker: None });
-        if heard.is_none() {
+        let slot = inner.put(WatchSlot { kind, event, next, waker: None });
+        if event.is_none() {
             inner.by_path.insert(Arc::clone(&path), slot);
         }
         drop(inner);
@@ -133,10 +133,10 @@ impl WatchTable {
     pub(crate) fn for_each(&self, mut each: impl FnMut(&Arc<str>, WatchKind)) {
         let inner = self.lock();
         for (path, first) in &inner.by_path {
-            let mut told = [false; 3];
+            let mut seen = [false; 3];
             let mut at = *first;
             while let Some(slot) = inner.slots.get(at as usize) {
-                if !std::mem::replace(&mut told[slot.kind as usize], true) {
+                if !std::mem::replace(&mut seen[slot.kind as usize], true) {
                     each(path, slot.kind);
                 }
                 at = slot.next;
@@ -167,10 +167,10 @@ impl Inner {
     fn tell(&mut self, path: &str, event: WatchEvent) -> Vec<Waker> {
         let mut wakers = Vec::new();
         self.retain(path, |_, slot| {
-            if !slot.kind.hears(event) {
+            if !slot.kind.is_fired_by(event) {
                 return true;
             }
-            slot.heard = Some(event);
+            slot.event = Some(event);
             wakers.extend(slot.waker.take());
             false
         });
@@ -214,7 +214,7 @@ impl Inner {
     fn remove(&mut self, path: &str, index: u32) -> Option<Waker> {
         let slot = &mut self.slots[index as usize];
         let waker = slot.waker.take();
-        if slot.heard.is_none() {
+        if slot.event.is_none() {
             self.retain(path, |at, _| at != index);
         }
         self.free.push(index);
@@ -236,7 +236,7 @@ impl Watch {
     pub fn poll_fired(&mut self, context: &mut Context<'_>) -> Poll<WatchEvent> {
         let mut inner = self.table.lock();
         let slot = &mut inner.slots[self.slot as usize];
-        if let Some(event) = slot.heard {
+        if let Some(event) = slot.event {
             return Poll::Ready(event);
         }
         // The old waker is dropped outside the lock: the waker may belong to a future that owns a watch.
@@ -251,8 +251,8 @@ impl Watch {
 
     /// The event so far, without waiting.
     #[must_use]
-    pub fn heard(&self) -> Option<WatchEvent> {
-        self.table.lock().slots[self.slot as usize].heard
+    pub fn event(&self) -> Option<WatchEvent> {
+        self.table.lock().slots[self.slot as usize].event
     }
 
     /// The node, relative to the chroot.
@@ -274,7 +274,7 @@ impl Drop for Watch {
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("path", &self.path()).field("heard", &self.heard()).finish()
+        f.debug_struct("Watch").field("path", &self.path()).field("event", &self.event()).finish()
     }
 }
 
@@ -340,13 +340,13 @@ mod tests {
                     Step::Drop(_) => {}
                     Step::Tell(path, event) => {
                         table.tell(&format!("/{path}"), event);
-                        for (_, _, heard, _) in list.iter_mut().filter(|(at, kind, ..)| *at == path && kind.hears(event)) {
-                            heard.get_or_insert(event);
+                        for (_, _, fired, _) in list.iter_mut().filter(|(at, kind, ..)| *at == path && kind.is_fired_by(event)) {
+                            fired.get_or_insert(event);
                         }
                     }
                 }
-                for (_, _, heard, watch) in &list {
-                    prop_assert_eq!(*heard, watch.heard());
+                for (_, _, fired, watch) in &list {
+                    prop_assert_eq!(*fired, watch.event());
                 }
             }
         }

@@ -217,7 +217,7 @@ pub mod inspect {
 
     pub use crate::queue::Claim;
     pub use crate::store::{
-        Ahead, Beside, Break, Contender, Contention, Expiry, Foreign, Grant, Note, NoteRead, Owner, Page, PlaceId,
+        Ahead, Break, Contender, Contention, Expiry, Foreign, ForeignLock, Grant, Note, NoteRead, Owner, Page, PlaceId,
         ProcessState, Queue, RequestId, Waits,
     };
 }

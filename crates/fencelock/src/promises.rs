@@ -59,7 +59,7 @@ fn values_can_be_copied_compared_and_kept_in_maps() {
     value::<Health>();
     value::<GuardState>();
     value::<Break>();
-    value::<Beside>();
+    value::<ForeignLock>();
     value::<Foreign>();
     value::<Owner>();
     value::<Page>();

@@ -133,15 +133,15 @@ impl Floor {
 async fn listen(mut ear: Conn, waiters: Waiters) -> Result<()> {
     let mut mark = 0;
     loop {
-        let told: Result<Option<(u64, String)>, _> =
+        let granted: Result<Option<(u64, String)>, _> =
             ear.exec_first("CALL floor_listen(?, ?)", (&*waiters.channel, mark)).await;
-        match told {
+        match granted {
             // The next call reads the waiter.
             Err(Error::Server(error)) if error.code == 1317 => {}
-            told => {
-                let Some((rung, told)) = told? else { continue };
+            granted => {
+                let Some((rung, granted)) = granted? else { continue };
                 if rung > mark {
-                    waiters.grant(&told);
+                    waiters.grant(&granted);
                 }
                 mark = rung;
             }

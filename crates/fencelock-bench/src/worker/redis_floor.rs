@@ -50,12 +50,12 @@ impl Floor {
     pub(super) async fn connect(contestant: Contestant, url: &str, prefix: &str) -> Result<ByHand<Self>> {
         let (url, _) = url.split_once('?').unwrap_or((url, ""));
         let waiters = Waiters::new(format!("{prefix}-{}", std::process::id()));
-        let heard = waiters.clone();
+        let listening = waiters.clone();
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_pipeline_buffer_size(ROOM)
             .set_push_sender(move |push: PushInfo| {
-                notified(&heard, &push);
+                notified(&listening, &push);
                 Ok::<_, redis::aio::SendError>(())
             });
         let settings = TcpSettings::default().set_nodelay(true);

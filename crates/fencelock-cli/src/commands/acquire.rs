@@ -116,8 +116,8 @@ impl Acquire {
             return Err(ended_early("the keeper of the lock", status));
         };
         // Without this byte the keeper releases the lock when its stdin ends.
-        let told = keeper.stdin.take().map(|mut stdin| stdin.write_all(b"k"));
-        told.unwrap_or(Ok(())).map_err(|error| Failure::os("the keeper of the lock is gone", &error))?;
+        let confirmed = keeper.stdin.take().map(|mut stdin| stdin.write_all(b"k"));
+        confirmed.unwrap_or(Ok(())).map_err(|error| Failure::os("the keeper of the lock is gone", &error))?;
         if !token.is_empty() {
             print(&format!("{token}\n"))?;
         }

@@ -54,7 +54,7 @@ impl Break {
         }
         let (chosen, client) = store.connect_to_look(true, std::slice::from_ref(&self.name)).await?;
         let Some(client) = client else {
-            return Err(self.nobody(&chosen));
+            return Err(self.no_holder(&chosen));
         };
         let ended = said_already(self.run_with(&client, &chosen).await);
         farewell(&client, ended.is_err()).await;
@@ -67,7 +67,7 @@ impl Break {
         let now = locks::now(client, chosen).await;
         let holders: Vec<_> = holders.iter().enumerate().filter(|(_, holder)| self.is_meant(holder)).collect();
         let (index, holder) = match holders[..] {
-            [] => return Err(self.nobody(chosen)),
+            [] => return Err(self.no_holder(chosen)),
             [(index, holder)] => (index, holder),
             _ => {
                 let each = holders.iter().map(|(index, holder)| {
@@ -118,7 +118,7 @@ impl Break {
         }
     }
 
-    fn nobody(&self, chosen: &Chosen) -> Failure {
+    fn no_holder(&self, chosen: &Chosen) -> Failure {
         let with = self.token.as_ref().map_or_else(String::new, |token| format!(" with the token {token}"));
         Failure::new(NOTHING, format!("no client holds {}{with} in {}: nothing was broken", self.name, chosen.shown()))
     }

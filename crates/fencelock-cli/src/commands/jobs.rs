@@ -13,7 +13,7 @@ use crate::arguments;
 use crate::locks::READS;
 use crate::output::Outcome;
 use crate::settings::Chosen;
-use crate::show::{age, hex, print_json, print_store, print_table, told};
+use crate::show::{age, hex, print_json, print_store, print_table, shown_or_dash};
 use crate::times;
 
 const WRONG: u8 = 1;
@@ -157,16 +157,16 @@ impl Shown {
     }
 
     fn rows(&self) -> impl Iterator<Item = Vec<String>> {
-        let took = |ms: Option<u64>| told(ms.map(|ms| times::shown(Duration::from_millis(ms))).as_ref());
+        let took = |ms: Option<u64>| shown_or_dash(ms.map(|ms| times::shown(Duration::from_millis(ms))).as_ref());
         let last = vec![
             self.name.clone(),
             self.state.clone(),
-            told(self.slot.as_ref()),
-            told(self.who.as_ref()),
-            told(self.age.as_ref()),
+            shown_or_dash(self.slot.as_ref()),
+            shown_or_dash(self.who.as_ref()),
+            shown_or_dash(self.age.as_ref()),
             took(self.took_ms),
-            told(self.attempt.as_ref()),
-            told(self.missed.as_ref()),
+            shown_or_dash(self.attempt.as_ref()),
+            shown_or_dash(self.missed.as_ref()),
             self.detail.clone().unwrap_or_default(),
             self.store.clone(),
         ];

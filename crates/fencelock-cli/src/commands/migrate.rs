@@ -43,7 +43,7 @@ impl Migrate {
                 let schema = if self.unlogged { schema.unlogged() } else { schema };
                 match self.print {
                     true => schema.statements(&roles),
-                    false => told(schema.migrate(&roles).await? == postgres::Migration::Made),
+                    false => outcome_of(schema.migrate(&roles).await? == postgres::Migration::Made),
                 }
             }
             "mysql" | "mariadb" if self.unlogged => return refuse("only PostgreSQL has unlogged tables"),
@@ -51,7 +51,7 @@ impl Migrate {
                 let schema = mysql::Schema::of(&url)?;
                 match self.print {
                     true => schema.statements(&roles),
-                    false => told(schema.migrate(&roles).await? == mysql::Migration::Made),
+                    false => outcome_of(schema.migrate(&roles).await? == mysql::Migration::Made),
                 }
             }
             _ => {
@@ -65,6 +65,6 @@ impl Migrate {
     }
 }
 
-fn told(is_new: bool) -> String {
+fn outcome_of(is_new: bool) -> String {
     if is_new { "the schema was made\n" } else { "the schema is there, and up to date\n" }.to_owned()
 }

@@ -11,6 +11,7 @@ mod ls;
 mod migrate;
 mod note;
 mod once;
+mod report;
 mod run;
 #[cfg(feature = "serve")]
 mod serve;
@@ -20,7 +21,6 @@ mod stores;
 mod supervise;
 #[cfg(test)]
 mod tests;
-mod told;
 #[cfg(feature = "top")]
 mod top;
 mod verify;
@@ -133,7 +133,7 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
     };
     // A helper process of `run` warns of nothing; `--log-level` may have overruled the variable.
     if !matches!(&fencelock.verb, Verb::Bound(_) | Verb::Guard(_)) {
-        warnings::tell(store.level_told(quiet)?);
+        warnings::tell(store.effective_level(quiet)?);
     }
     match &fencelock.verb {
         Verb::Run(run) => run.run(store).await,
@@ -188,7 +188,7 @@ impl StoreArguments {
     }
 
     /// How much of the library's log is printed.
-    fn level_told(&self, quiet: bool) -> Outcome<LevelFilter> {
+    fn effective_level(&self, quiet: bool) -> Outcome<LevelFilter> {
         let otherwise = if quiet { LevelFilter::ERROR } else { LevelFilter::WARN };
         match (self.log_level, std::env::var(LOG_VARIABLE)) {
             (Some(level), _) => Ok(level),

@@ -7,8 +7,8 @@ use fencelock::jobs::{Begun, Job, JobRun, Run, RunState, Slot};
 use fencelock::{Client, Name};
 use tokio::time::timeout;
 
+use super::report::EndReport;
 use super::supervise::Ending;
-use super::told::Told;
 use crate::arguments;
 use crate::output::{Outcome, chain, code, say};
 use crate::signals::Signals;
@@ -73,12 +73,12 @@ pub(super) fn say_that_it_ran(name: &Name, last: &JobRun) {
 }
 
 /// Records the end of `run`: a success with 0, else a failure. A command that was asked to end, could not begin, lost its lock or
-/// outlived `--max-hold` has died, with any code: another client may run it. `told` says whether the lock's end stopped the command.
-pub(super) async fn note_the_end(run: Box<Run>, ended: &Outcome<Ending>, told: &Told, signals: &mut Signals) {
+/// outlived `--max-hold` has died, with any code: another client may run it. `report` says whether the lock's end stopped the command.
+pub(super) async fn note_the_end(run: Box<Run>, ended: &Outcome<Ending>, report: &EndReport, signals: &mut Signals) {
     let has_succeeded = matches!(ended, Ok(Ending::Code(0)));
     // systemd may end the command a moment before fencelock.
     let _ = timeout(if has_succeeded { TOLD_AT_ONCE } else { TOLD_TOO }, signals.asked_to_end()).await;
-    if signals.told_to_end_or_hung_up() || told.has_told() || run.guard().check().is_err() {
+    if signals.must_end_or_hung_up() || report.has_reported() || run.guard().check().is_err() {
         return;
     }
     let failed = match ended {

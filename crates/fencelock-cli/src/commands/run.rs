@@ -22,9 +22,9 @@ use tokio::time::timeout;
 use super::acquire::Waiting;
 use super::note;
 use super::once::{self, Once, SLOT_VARIABLE};
+use super::report::{Cause, EndReport};
 use super::several::{self, Home, lines, locks};
 use super::supervise::{Ending, Limits, Supervised, certain_until};
-use super::told::{Cause, Told};
 use super::{FAREWELL, SILENCE, StoreArguments, connect, farewell, said_already};
 use crate::arguments::{self, Permits};
 use crate::job::Job;
@@ -316,9 +316,9 @@ impl Run {
             // Leading continues without it: an outage of that moment ends no candidacy.
             say(format_args!("the address is not on the lock: {}", failure.message.unwrap_or_default()));
         }
-        let mut told = Told::new(homes);
-        let ended = self.hold(homes, (guard, run), signals, is_given_back, &mut told).await?;
-        let is_again = self.again && told.stopped && !signals.told_to_end();
+        let mut report = EndReport::new(homes);
+        let ended = self.hold(homes, (guard, run), signals, is_given_back, &mut report).await?;
+        let is_again = self.again && report.stopped && !signals.must_end();
         Ok(if is_again { Round::Lost } else { Round::Ended(ended) })
     }
 
@@ -445,7 +445,7 @@ impl Run {
     /// Holds the lock on until then, though the command has ended, unless the lock is lost or a signal asks for an end, or did. Says whether
     /// the command ended while it was held.
     async fn stay(&self, guard: &MultiGuard, until: Moment, signals: &mut Signals) -> bool {
-        if signals.told_to_end() || matches!(guard.state(), GuardState::Lost(_)) {
+        if signals.must_end() || matches!(guard.state(), GuardState::Lost(_)) {
             return false;
         }
         tokio::select! {
@@ -485,10 +485,10 @@ impl Run {
         let guards =
             (0..by.len()).flat_map(|at| guard.guards().iter().skip(at).step_by(homes.len()).zip(repeat(&by[at])));
         let held = guards.map(|(guard, by)| by.clone().holds(guard.name(), token_of(guard)));
-        let told_of = several::told_of(guard, homes);
+        let named_guards = several::named_guards(guard, homes);
         Ok([
-            (NAME_VARIABLE, lines(told_of.clone(), |guard| Some(guard.name().to_string()))),
-            (TOKEN_VARIABLE, lines(told_of, token_of)),
+            (NAME_VARIABLE, lines(named_guards.clone(), |guard| Some(guard.name().to_string()))),
+            (TOKEN_VARIABLE, lines(named_guards, token_of)),
             (HELD_VARIABLE, Around::this_process()?.and(held)?),
             (SLOT_VARIABLE, run.map(|run| run.this().slot.clone())),
         ])
@@ -501,7 +501,7 @@ impl Run {
         (guard, run): (MultiGuard, Option<Box<jobs::Run>>),
         signals: &mut Signals,
         is_given_back: &mut bool,
-        told: &mut Told,
+        report: &mut EndReport,
     ) -> Outcome<Ending> {
         let variables = self.variables(homes, &guard, run.as_deref())?;
         let limits = Limits::new(self.task.grace, self.grace_after_loss, self.max_hold, several::timing_of(homes));
@@ -515,7 +515,7 @@ impl Run {
         let ended =
             match guard.check().map(|()| Job::start(&self.task.command, &variables, bound.then_some(certain_until))) {
                 Ok(Ok(job)) => {
-                    let ended = Supervised::new(&guard, told, job, limits, certain_until).serve(signals).await;
+                    let ended = Supervised::new(&guard, report, job, limits, certain_until).serve(signals).await;
                     // A command that could not begin has done no work, so that another host must do it.
                     let not_begun = [code::NOT_FOUND, code::NOT_EXECUTABLE].map(Ending::Code);
                     if let (Ok(ending), Some(until)) = (&ended, held_until)
@@ -530,10 +530,10 @@ impl Run {
             };
         // Where a command was stopped because its lock is lost or about to be, fencelock does not wait for a silent store.
         let is_useless = matches!(ended, Ok(Ending::Code(code::LOST))) && limits.are_reached_by(&guard);
-        told.stopped = is_useless || told.has_told();
+        report.stopped = is_useless || report.has_reported();
         let limit = if is_useless { BRIEF_RELEASE } else { Duration::MAX };
         if let Some(run) = run.filter(|_| !is_useless) {
-            once::note_the_end(run, &ended, told, signals).await;
+            once::note_the_end(run, &ended, report, signals).await;
         }
         if self.address.is_some() && !is_useless {
             // A note that stays names a term that has ended, which observers see.
@@ -551,7 +551,7 @@ impl Run {
                 let guard = failed.into_guard();
                 match guard.state() {
                     GuardState::Lost(loss) if stayed => {
-                        told.tell(
+                        report.tell(
                             &guard,
                             Cause::Lost(loss),
                             "before --hold-at-least was over and after the command had ended",
@@ -559,7 +559,7 @@ impl Run {
                         ended
                     }
                     GuardState::Lost(loss) => {
-                        told.tell(&guard, Cause::Lost(loss), "the command has ended");
+                        report.tell(&guard, Cause::Lost(loss), "the command has ended");
                         ended.map(|_| Ending::Code(code::LOST))
                     }
                     _ => {
@@ -570,7 +570,7 @@ impl Run {
                 }
             }
         };
-        told.finish().await;
+        report.finish().await;
         ended
     }
 

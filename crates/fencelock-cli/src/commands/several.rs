@@ -32,7 +32,7 @@ pub(super) fn timing_of(homes: &[Home]) -> Timing {
 }
 
 /// The guards of `guard` that messages name: each name has one, in the last of its `homes`.
-pub(super) fn told_of<'a>(guard: &'a MultiGuard, homes: &[Home]) -> impl Iterator<Item = &'a AnyGuard> + Clone {
+pub(super) fn named_guards<'a>(guard: &'a MultiGuard, homes: &[Home]) -> impl Iterator<Item = &'a AnyGuard> + Clone {
     guard.guards().iter().skip(homes.len() - 1).step_by(homes.len())
 }
 
@@ -69,13 +69,13 @@ pub(super) fn refusal(guard: &MultiGuard) -> Option<String> {
     guard.guards().iter().find_map(AnyGuard::refusal)
 }
 
-/// A line for each lock: `told` of it, if that is known of all.
+/// A line for each lock, by `line_of`; `None` if a lock has none.
 pub(super) fn lines<'a>(
     guards: impl Iterator<Item = &'a AnyGuard>,
-    told: impl Fn(&AnyGuard) -> Option<String>,
+    line_of: impl Fn(&AnyGuard) -> Option<String>,
 ) -> Option<String> {
-    let told: Option<Vec<_>> = guards.map(told).collect();
-    Some(told?.join("\n"))
+    let lines: Option<Vec<_>> = guards.map(line_of).collect();
+    Some(lines?.join("\n"))
 }
 
 #[cfg(test)]

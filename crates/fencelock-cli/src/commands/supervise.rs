@@ -10,8 +10,8 @@ use fencelock::time::{Clock as _, Moment, SystemClock};
 use fencelock::{GuardState, Timing};
 use nix::sys::signal::Signal;
 
+use super::report::{Cause, EndReport};
 use super::several::{is_one, locks_of};
-use super::told::{Cause, Told};
 use crate::job::{Happening, Job, can_be_suspended, exit_code, keyboard_signal};
 use crate::output::{Outcome, code, say};
 use crate::signals::Signals;
@@ -89,7 +89,7 @@ enum Event {
 
 pub(super) struct Supervised<'a> {
     guard: &'a MultiGuard,
-    told: &'a mut Told,
+    end: &'a mut EndReport,
     job: Job,
     limits: Limits,
     max_hold_over: Moment,
@@ -105,14 +105,14 @@ impl<'a> Supervised<'a> {
     /// Serves `job` under `guard`, whose lock was certain until `certain_until` when the job was started.
     pub(super) fn new(
         guard: &'a MultiGuard,
-        told: &'a mut Told,
+        end: &'a mut EndReport,
         job: Job,
         limits: Limits,
         certain_until: Moment,
     ) -> Self {
         let now = SystemClock.now();
         let max_hold_over = limits.max_hold.map_or(Moment::NEVER, |most| now.after(most));
-        Self { guard, told, job, limits, max_hold_over, stopping: None, certain_until, nudges: 0, reported_stop: false }
+        Self { guard, end, job, limits, max_hold_over, stopping: None, certain_until, nudges: 0, reported_stop: false }
     }
 
     /// Serves the command until it ends; says how to end in turn.
@@ -137,7 +137,7 @@ impl<'a> Supervised<'a> {
                 Event::Nudge => self.nudge(),
                 Event::Job(Happening::Ended) | Event::Stop(_) | Event::Look => {}
             }
-            self.job.may_go_on_until(self.goes_on_until());
+            self.job.let_run_until(self.may_run_until());
         }
     }
 
@@ -164,14 +164,14 @@ impl<'a> Supervised<'a> {
                 Some(stopping) if stopping.holding => {
                     stopping.holding = false;
                     stopping.kill_at = stopping.kill_at.min(killed_then);
-                    self.told.tell(self.guard, Cause::Lost(loss), "the command was already asked to end");
+                    self.end.tell(self.guard, Cause::Lost(loss), "the command was already asked to end");
                 }
                 Some(_) => {}
             }
         } else {
             self.certain_until = certain_until(self.guard);
         }
-        self.job.may_go_on_until(self.goes_on_until());
+        self.job.let_run_until(self.may_run_until());
     }
 
     fn lost_at(&self) -> Moment {
@@ -180,7 +180,7 @@ impl<'a> Supervised<'a> {
 
     /// The moment until which the guardian lets the command run without an order: a little earlier than the kill by
     /// fencelock itself.
-    fn goes_on_until(&self) -> Moment {
+    fn may_run_until(&self) -> Moment {
         match self.stopping {
             Some(stopping) if stopping.holding => stopping.kill_at.min(self.certain_until),
             Some(stopping) => stopping.kill_at,
@@ -241,7 +241,7 @@ impl<'a> Supervised<'a> {
             // Also continues a suspended command, which could not end otherwise.
             self.job.relay(Signal::SIGTERM);
         }
-        self.told.tell(self.guard, cause, "the command is stopped");
+        self.end.tell(self.guard, cause, "the command is stopped");
     }
 
     fn kill(&mut self) {
@@ -270,7 +270,7 @@ impl<'a> Supervised<'a> {
     async fn emptied(&mut self) {
         let mut killed = None;
         for asked in 0_u32.. {
-            if !self.job.is_somebody_left() {
+            if !self.job.has_survivors() {
                 return;
             }
             self.look();

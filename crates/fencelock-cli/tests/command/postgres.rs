@@ -63,10 +63,10 @@ fn migrate_of_another_store_is_refused() {
 #[test]
 fn a_host_of_several_that_has_no_address_is_warned_of_by_name_and_the_others_serve() {
     // No label of a host name may be so long: the resolver fails without asking a server.
-    let nobody = format!("{}:1", "x".repeat(64));
-    let url = KIND.shared().url_with("sslmode=disable").replace("//", &format!("//{nobody},"));
+    let unknown = format!("{}:1", "x".repeat(64));
+    let url = KIND.shared().url_with("sslmode=disable").replace("//", &format!("//{unknown},"));
     let done = output(&mut Place::with_store(url).run(&["job"], "true"));
-    let told = stderr(&done).matches(&format!("cannot be resolved (server {nobody}")).count();
+    let told = stderr(&done).matches(&format!("cannot be resolved (server {unknown}")).count();
     assert_eq!((code(&done), told), (0, 1), "{}", stderr(&done));
 }
 

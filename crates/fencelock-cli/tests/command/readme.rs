@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::common::{code, output, stderr, stdout};
-use crate::store::Nobody;
+use crate::store::OrdinaryUser;
 
 /// The commands of the block.
 fn first_block() -> Vec<String> {
@@ -22,8 +22,8 @@ fn readme_opens_with_its_two_commands() {
 fn readmes_first_command_does_what_it_says_with_nothing_but_a_directory() {
     let command = first_block().swap_remove(0);
     let words = command.strip_prefix("cargo run --").expect("the command of this workspace");
-    let nobody = Nobody::new();
-    let mut shell = nobody.command_of(Path::new("sh"));
-    let output = output(shell.args(["-c", &format!("\"$0\"{words}")]).arg(&nobody.program));
+    let user = OrdinaryUser::new();
+    let mut shell = user.command_of(Path::new("sh"));
+    let output = output(shell.args(["-c", &format!("\"$0\"{words}")]).arg(&user.program));
     assert_eq!((code(&output), stdout(&output).trim()), (0, "I hold the lock"), "{}", stderr(&output));
 }

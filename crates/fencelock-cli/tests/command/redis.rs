@@ -171,12 +171,12 @@ fn a_lock_that_the_server_cannot_give_back_for_the_moment_is_given_back_as_soon_
 
 #[test]
 fn a_server_that_is_not_there_ends_with_69_and_no_password_is_shown() {
-    let nobody = Port::reserve().unwrap().address().to_string();
-    let place = Place::with_store(format!("redis://:s3cret@{nobody}?ttl_ms=2000"));
+    let closed = Port::reserve().unwrap().address().to_string();
+    let place = Place::with_store(format!("redis://:s3cret@{closed}?ttl_ms=2000"));
     for arguments in [&["run", "--connect-wait", "0", "job", "--", "true"][..], &["ls"], &["show", "job"], &["bench"]] {
         let (code, text) = ended(&mut place.fencelock(arguments));
         assert_eq!(code, 69, "{arguments:?}: {text}");
-        assert!(text.contains(&nobody) && text.contains("FENCELOCK_STORE") && !text.contains("s3cret"), "{text}");
+        assert!(text.contains(&closed) && text.contains("FENCELOCK_STORE") && !text.contains("s3cret"), "{text}");
     }
 }
 

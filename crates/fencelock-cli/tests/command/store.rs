@@ -8,12 +8,12 @@ use std::process::Command;
 use crate::common::{Place, Running, binary, code, ended, line_with, output, stderr, stdout};
 
 /// `fencelock` with nothing in its environment but what the test sets, as an ordinary user.
-pub(crate) struct Nobody {
+pub(crate) struct OrdinaryUser {
     place: Place,
     pub(crate) program: PathBuf,
 }
 
-impl Nobody {
+impl OrdinaryUser {
     pub(crate) fn new() -> Self {
         let place = Place::new();
         open(place.directory.path());
@@ -57,10 +57,10 @@ const RUN: [&str; 5] = ["run", "job", "--", "echo", "held"];
 
 #[test]
 fn the_default_store_is_the_users_own_and_says_so_once() {
-    let nobody = Nobody::new();
-    let output = output(nobody.command().args(RUN));
+    let user = OrdinaryUser::new();
+    let output = output(user.command().args(RUN));
     assert_eq!((code(&output), stdout(&output).as_str()), (0, "held\n"), "{}", stderr(&output));
-    let directory = nobody.place.path("home/.local/state/fencelock");
+    let directory = user.place.path("home/.local/state/fencelock");
     let said = stderr(&output);
     assert!(said.starts_with("fencelock: no store is named: locking on this host only, in file:///"), "{said}");
     for part in [directory.to_str().unwrap(), "--store", "FENCELOCK_STORE", "/etc/fencelock.toml"] {
@@ -68,28 +68,28 @@ fn the_default_store_is_the_users_own_and_says_so_once() {
     }
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(directory.is_dir());
-    assert_eq!(ended(nobody.command().args(["run", "--quiet", "job", "--", "true"])), (0, String::new()));
+    assert_eq!(ended(user.command().args(["run", "--quiet", "job", "--", "true"])), (0, String::new()));
 }
 
 #[test]
 fn the_default_store_can_be_refused() {
-    let nobody = Nobody::new();
-    let (code, text) = ended(nobody.command().arg("--require-store").args(RUN));
+    let user = OrdinaryUser::new();
+    let (code, text) = ended(user.command().arg("--require-store").args(RUN));
     assert_eq!(code, 78);
     assert!(text.contains("FENCELOCK_STORE") && text.contains("--store"), "{text}");
-    assert!(!nobody.place.path("home/.local").exists());
+    assert!(!user.place.path("home/.local").exists());
 }
 
 #[test]
 fn a_wait_says_that_it_looks_at_the_default_store() {
-    let (code, text) = ended(Nobody::new().command().args(["wait", "job"]));
+    let (code, text) = ended(OrdinaryUser::new().command().args(["wait", "job"]));
     assert!(code == 0 && text.contains("no store is named: locking on this host only, in file:///"), "{code} {text}");
 }
 
 #[test]
 fn jobs_and_elections_refuse_the_default_store_and_say_how_to_name_one() {
-    let nobody = Nobody::new();
-    let named = format!("file://{}", nobody.place.path("home/named").display());
+    let user = OrdinaryUser::new();
+    let named = format!("file://{}", user.place.path("home/named").display());
     for (arguments, with_a_name) in [
         (&["run", "--quiet", "--try", "-E", "0", "--once-per", "5m", "job", "--", "touch", "ran"][..], 0),
         (&["run", "--quiet", "--slot", "2026-11-26", "other", "--", "touch", "ran"], 0),
@@ -98,62 +98,62 @@ fn jobs_and_elections_refuse_the_default_store_and_say_how_to_name_one() {
         (&["jobs"], 0),
         (&["jobs", "--check", "never"], 1),
     ] {
-        let (code, text) = ended(nobody.command().args(arguments));
+        let (code, text) = ended(user.command().args(arguments));
         assert_eq!((code, text.lines().count()), (78, 1), "{arguments:?}: {text}");
         for part in
             ["--store URL", "file:///", "--config", "FENCELOCK_STORE", "fencelock.toml here", "/etc/fencelock.toml"]
         {
             assert!(text.contains(part), "{arguments:?}, {part}: {text}");
         }
-        assert!(!nobody.place.path("home/.local").exists() && !nobody.place.path("here/ran").exists());
-        assert_eq!(ended(nobody.command().args(["--store", &named]).args(arguments)).0, with_a_name, "{arguments:?}");
-        let _ = fs::remove_file(nobody.place.path("here/ran"));
+        assert!(!user.place.path("home/.local").exists() && !user.place.path("here/ran").exists());
+        assert_eq!(ended(user.command().args(["--store", &named]).args(arguments)).0, with_a_name, "{arguments:?}");
+        let _ = fs::remove_file(user.place.path("here/ran"));
     }
 }
 
 #[test]
 fn a_default_store_on_a_file_system_that_is_not_allowed_is_no_wrong_usage_and_says_what_to_write() {
-    let nobody = Nobody::new();
-    fs::create_dir(nobody.place.path("state")).unwrap();
-    std::os::unix::fs::symlink("/proc", nobody.place.path("state/fencelock")).unwrap();
+    let user = OrdinaryUser::new();
+    fs::create_dir(user.place.path("state")).unwrap();
+    std::os::unix::fs::symlink("/proc", user.place.path("state/fencelock")).unwrap();
     for arguments in [&["run", "--quiet", "job", "--", "true"][..], &["show", "job"], &["ls"]] {
-        let mut command = nobody.command();
-        let (code, text) = ended(command.env("XDG_STATE_HOME", nobody.place.path("state")).args(arguments));
+        let mut command = user.command();
+        let (code, text) = ended(command.env("XDG_STATE_HOME", user.place.path("state")).args(arguments));
         assert_eq!(code, 78, "{arguments:?}: {text}");
         for part in ["no store is named", "--store file:///path/on/a/local/disk", "of type 0x9fa0", "allowed ext2"] {
             assert!(text.contains(part), "{arguments:?}, {part}: {text}");
         }
     }
-    let (code, text) = ended(nobody.command().args(["--store", "file:///proc", "show", "job"]));
+    let (code, text) = ended(user.command().args(["--store", "file:///proc", "show", "job"]));
     assert_eq!(code, 64, "{text}");
     assert!(text.contains("of type 0x9fa0") && text.contains("on a local disk"), "{text}");
 }
 
 #[test]
 fn without_a_home_the_error_says_what_to_set() {
-    let nobody = Nobody::new();
-    let (code, text) = ended(nobody.command().env_remove("HOME").args(RUN));
+    let user = OrdinaryUser::new();
+    let (code, text) = ended(user.command().env_remove("HOME").args(RUN));
     assert_eq!(code, 78);
     assert!(text.contains("HOME") && text.contains("XDG_STATE_HOME") && text.contains("FENCELOCK_STORE"), "{text}");
 }
 
 #[test]
 fn files_and_the_environment_name_the_store() {
-    let nobody = Nobody::new();
-    let store = |name: &str| nobody.place.path(name);
+    let user = OrdinaryUser::new();
+    let store = |name: &str| user.place.path(name);
     let file = |path: &str, name: &str| {
-        fs::write(nobody.place.path(path), format!("store = \"file://{}\"\n", store(name).display())).unwrap();
+        fs::write(user.place.path(path), format!("store = \"file://{}\"\n", store(name).display())).unwrap();
     };
     file("home/.config/fencelock/fencelock.toml", "of-user");
-    assert_eq!(ended(nobody.command().args(RUN)), (0, String::new()));
+    assert_eq!(ended(user.command().args(RUN)), (0, String::new()));
     assert!(store("of-user").is_dir());
     file("here/fencelock.toml", "of-directory");
-    assert_eq!(ended(nobody.command().args(RUN)), (0, String::new()));
+    assert_eq!(ended(user.command().args(RUN)), (0, String::new()));
     assert!(store("of-directory").is_dir());
     let url = |name: &str| format!("file://{}", store(name).display());
-    assert_eq!(ended(nobody.command().env("FENCELOCK_STORE", url("of-variable")).args(RUN)), (0, String::new()));
+    assert_eq!(ended(user.command().env("FENCELOCK_STORE", url("of-variable")).args(RUN)), (0, String::new()));
     assert!(store("of-variable").is_dir());
-    let mut option = nobody.command();
+    let mut option = user.command();
     option.env("FENCELOCK_STORE", "bogus:").args(["--store", &url("of-option")]).args(RUN);
     assert_eq!(ended(&mut option), (0, String::new()));
     assert!(store("of-option").is_dir());
@@ -230,10 +230,10 @@ fn a_file_that_is_not_regular_is_no_configuration() {
 const GROUP: u32 = 54_321;
 
 /// `fencelock` as the user `id` in a common group; root alone can become any.
-fn as_user(nobody: &Nobody, id: u32, url: &str) -> Command {
+fn as_user(user: &OrdinaryUser, id: u32, url: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args([format!("--reuid={id}"), format!("--regid={id}")]).args([format!("--groups={GROUP}"), "--".into()]);
-    command.arg(&nobody.program).env("FENCELOCK_STORE", url).current_dir(nobody.place.path("here"));
+    command.arg(&user.program).env("FENCELOCK_STORE", url).current_dir(user.place.path("here"));
     command
 }
 
@@ -242,13 +242,13 @@ fn users_share_a_directory_of_their_group_and_shut_each_other_out() {
     if !nix::unistd::geteuid().is_root() {
         return;
     }
-    let nobody = Nobody::new();
-    let store = nobody.place.path("shared");
+    let user = OrdinaryUser::new();
+    let store = user.place.path("shared");
     fs::create_dir(&store).unwrap();
     std::os::unix::fs::chown(&store, None, Some(GROUP)).unwrap();
     fs::set_permissions(&store, fs::Permissions::from_mode(0o2770)).unwrap();
     let url = format!("file://{}", store.display());
-    let [mut one, mut other] = [65534, 65533].map(|id| as_user(&nobody, id, &url));
+    let [mut one, mut other] = [65534, 65533].map(|id| as_user(&user, id, &url));
     assert_eq!(ended(one.args(RUN)), (0, String::new()));
     // Later, the numbers that were set aside are used up.
     let ceiling = store.join("ceiling");
@@ -256,22 +256,22 @@ fn users_share_a_directory_of_their_group_and_shut_each_other_out() {
     let (kept, _) = text.rsplit_once("\"ceiling\":").unwrap();
     fs::write(&ceiling, format!("{kept}\"ceiling\":1}}")).unwrap();
     assert_eq!(ended(other.args(RUN)), (0, String::new()));
-    let mut holder = as_user(&nobody, 65534, &url);
+    let mut holder = as_user(&user, 65534, &url);
     let mut holder = Running::start(holder.args(["run", "job", "--", "cat"]).stdin(std::process::Stdio::piped()));
     crate::common::until("the other user is shut out", || {
-        let (code, _) = ended(as_user(&nobody, 65533, &url).args(["run", "--try", "job", "--", "true"]));
+        let (code, _) = ended(as_user(&user, 65533, &url).args(["run", "--try", "job", "--", "true"]));
         (code == 75).then_some(())
     });
     drop(holder.0.as_mut().unwrap().stdin.take());
     assert_eq!(holder.code(), 0);
-    assert_eq!(ended(as_user(&nobody, 65533, &url).args(RUN)), (0, String::new()));
+    assert_eq!(ended(as_user(&user, 65533, &url).args(RUN)), (0, String::new()));
 }
 
 /// Makes a configuration that names a store of its own, and gives it to the user `id`.
-fn configuration_of(nobody: &Nobody, id: u32) -> PathBuf {
-    let path = nobody.place.path("here/fencelock.toml");
+fn configuration_of(user: &OrdinaryUser, id: u32) -> PathBuf {
+    let path = user.place.path("here/fencelock.toml");
     let _ = fs::remove_file(&path);
-    fs::write(&path, format!("store = \"file://{}\"\n", nobody.place.path("planted").display())).unwrap();
+    fs::write(&path, format!("store = \"file://{}\"\n", user.place.path("planted").display())).unwrap();
     std::os::unix::fs::chown(&path, Some(id), Some(id)).unwrap();
     path
 }
@@ -281,30 +281,27 @@ fn a_configuration_is_obeyed_only_if_it_is_the_users_or_roots() {
     if !nix::unistd::geteuid().is_root() {
         return;
     }
-    let nobody = Nobody::new();
+    let user = OrdinaryUser::new();
     let as_root = || {
         let mut command = binary();
-        command.current_dir(nobody.place.path("here")).arg("--require-store").args(RUN);
+        command.current_dir(user.place.path("here")).arg("--require-store").args(RUN);
         command
     };
     let as_them = || {
-        let mut command = nobody.command();
+        let mut command = user.command();
         command.args(RUN);
         command
     };
     for (owner, mut command) in [(65534, as_root()), (65533, as_them())] {
-        let path = configuration_of(&nobody, owner);
+        let path = configuration_of(&user, owner);
         let (code, said) = ended(&mut command);
         assert_eq!(code, 78, "{said}");
         assert!(said.contains("fencelock.toml") && said.contains(&format!("user id {owner}")), "{said}");
         assert!(said.contains("--store") && said.contains("chown"), "{said}");
         // A store that the variable names is used, whoever owns the planted configuration.
-        assert_eq!(
-            ended(command.env("FENCELOCK_STORE", format!("{}-{owner}", nobody.place.url()))),
-            (0, String::new())
-        );
+        assert_eq!(ended(command.env("FENCELOCK_STORE", format!("{}-{owner}", user.place.url()))), (0, String::new()));
         // Nor does a link of theirs to a file of root's name the store.
-        let elsewhere = nobody.place.path("of-root.toml");
+        let elsewhere = user.place.path("of-root.toml");
         fs::copy(&path, &elsewhere).unwrap();
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
@@ -312,12 +309,12 @@ fn a_configuration_is_obeyed_only_if_it_is_the_users_or_roots() {
         let (code, said) = ended(command.env_remove("FENCELOCK_STORE"));
         assert_eq!((code, said.contains("the link belongs to")), (78, true), "{said}");
     }
-    assert!(!nobody.place.path("planted").exists());
+    assert!(!user.place.path("planted").exists());
     for (owner, mut command) in [(0, as_root()), (0, as_them()), (65534, as_them())] {
-        configuration_of(&nobody, owner);
-        open(nobody.place.directory.path());
+        configuration_of(&user, owner);
+        open(user.place.directory.path());
         assert_eq!(ended(&mut command), (0, String::new()), "of {owner}");
-        fs::remove_dir_all(nobody.place.path("planted")).unwrap();
+        fs::remove_dir_all(user.place.path("planted")).unwrap();
     }
 }
 

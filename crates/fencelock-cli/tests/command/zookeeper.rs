@@ -56,10 +56,10 @@ fn no_zookeeper(text: &'static str) -> String {
 
 #[test]
 fn a_server_that_is_not_there_or_is_something_else_ends_with_69() {
-    let nobody = Port::reserve().unwrap().address().to_string();
+    let user = Port::reserve().unwrap().address().to_string();
     let web = no_zookeeper("HTTP/1.1 400 Bad Request\r\nServer: web\r\nConnection: close\r\n\r\n");
     let silent = no_zookeeper("");
-    for server in [nobody, web, silent] {
+    for server in [user, web, silent] {
         let place = Place::with_store(format!("zk://me:s3cret@{server}/locks?tick_ms=100&ttl_ms=2000"));
         for arguments in
             [&["run", "--connect-wait", "0", "job", "--", "true"][..], &["ls"], &["show", "job"], &["bench"]]

@@ -30,7 +30,7 @@ pub async fn looks_refusals_and_renewals_cost_the_same_however_many_wait(world: 
     for ((what, few), (_, many)) in few.iter().zip(&many) {
         let grows = |few: u64, many: u64, slack: u64| many > 2 * few + slack;
         let is_dear = grows(few.requests, many.requests, REQUESTS)
-            || grows(few.told, many.told, REQUESTS)
+            || grows(few.seen, many.seen, REQUESTS)
             || grows(few.up, many.up, BYTES)
             || grows(few.down, many.down, BYTES);
         demand!(!is_dear, "{what} costs {few:?} with {FEW} that wait, and {many:?} with {MANY}");

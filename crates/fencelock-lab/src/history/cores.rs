@@ -47,7 +47,7 @@ fn overlaps(history: &History, cores: &[Core], report: &mut Report) {
             inside.pop();
         }
         let mine = history.sections[core.section].claim;
-        let (parted, rival) = beside(history, &inside, core);
+        let (parted, rival) = overlap(history, &inside, core);
         let breaks = |taken: u64| taken + u64::from(mine.weight()) > u64::from(mine.capacity());
         report.excused += usize::from(breaks(taken) && !breaks(taken - parted));
         taken += u64::from(mine.weight());
@@ -62,7 +62,7 @@ fn overlaps(history: &History, cores: &[Core], report: &mut Report) {
 
 /// Of those inside: how much they have taken whom a lapse of the store parts from `core`, and the first to leave of the
 /// others.
-fn beside(history: &History, inside: &BinaryHeap<Reverse<(u64, usize)>>, core: &Core) -> (u64, Option<usize>) {
+fn overlap(history: &History, inside: &BinaryHeap<Reverse<(u64, usize)>>, core: &Core) -> (u64, Option<usize>) {
     if history.lapses.is_empty() {
         return (0, inside.peek().map(|Reverse((_, rival))| *rival));
     }

@@ -50,7 +50,7 @@ impl Cluster {
             cluster.nodes[0].ask(&meet[..if bus.is_empty() { 4 } else { 5 }])?;
         }
         let knows_all =
-            |node: &Server| told(node, "cluster_known_nodes").is_some_and(|known| known == count.to_string());
+            |node: &Server| info(node, "cluster_known_nodes").is_some_and(|known| known == count.to_string());
         wait("the nodes know each other", || cluster.nodes.iter().all(knows_all))?;
         for (replica, primary) in cluster.nodes[PRIMARIES..].iter().zip(&cluster.nodes) {
             let id = primary.ask(&["CLUSTER", "MYID"])?.to_string();
@@ -67,7 +67,7 @@ impl Cluster {
     /// When that never comes.
     pub fn wait_until_whole(&self) -> io::Result<()> {
         let is_whole = |node: &Server| {
-            let is_ok = told(node, "cluster_state").is_some_and(|state| state == "ok");
+            let is_ok = info(node, "cluster_state").is_some_and(|state| state == "ok");
             is_ok && node.info("master_link_status").map_or(true, |status| status == "up")
         };
         let running = || self.nodes.iter().filter(|node| node.is_running());
@@ -166,7 +166,7 @@ impl Cluster {
             let owner = self.owner(slot).ok().filter(|owner| owner.address() != old);
             owner.is_some_and(|owner| {
                 owner.info("role").is_ok_and(|role| role == "master")
-                    && told(owner, "cluster_state").is_some_and(|state| state == "ok")
+                    && info(owner, "cluster_state").is_some_and(|state| state == "ok")
             })
         };
         wait("a replica is promoted", is_replaced)
@@ -183,7 +183,7 @@ pub fn shared_cluster() -> &'static Cluster {
 }
 
 /// A value of `CLUSTER INFO`.
-fn told(node: &Server, key: &str) -> Option<String> {
+fn info(node: &Server, key: &str) -> Option<String> {
     let info = node.ask(&["CLUSTER", "INFO"]).ok()?.to_string();
     let value = info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     Some(value.trim().to_owned())

@@ -72,16 +72,16 @@ trait Ledger: Sync {
     /// Ends every writer's connection, and counts what came of the faults.
     fn count(&self, faults: usize) -> io::Result<Outcome>;
 
-    /// `told` selects the entries, and when each was committed.
-    fn outcome(&self, faults: usize, told: &str) -> io::Result<Outcome> {
+    /// `entries` selects the entries, and when each was committed.
+    fn outcome(&self, faults: usize, entries: &str) -> io::Result<Outcome> {
         Ok(Outcome {
             faults,
             sections: self.number("SELECT count(*) FROM entry")?,
             stale: self.number(&format!(
-                "SELECT count(*) FROM (SELECT token, max(token) OVER (ORDER BY committed, token ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS highest FROM ({told}) AS e) AS s WHERE token < highest"
+                "SELECT count(*) FROM (SELECT token, max(token) OVER (ORDER BY committed, token ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS highest FROM ({entries}) AS e) AS s WHERE token < highest"
             ))?,
             overlaps: self.number(&format!(
-                "SELECT count(*) FROM (SELECT began, max(committed) OVER (ORDER BY began, token ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS last FROM ({told}) AS e) AS s WHERE began < last"
+                "SELECT count(*) FROM (SELECT began, max(committed) OVER (ORDER BY began, token ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS last FROM ({entries}) AS e) AS s WHERE began < last"
             ))?,
             lost: self.number("SELECT abs((SELECT count(*) FROM entry) - (SELECT value FROM account))")?,
         })

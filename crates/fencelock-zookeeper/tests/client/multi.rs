@@ -114,7 +114,7 @@ async fn watches_hear_of_what_was_done_and_of_nothing_that_was_not() {
     let create = Operation::create(&path, b"", CreateMode::Ephemeral, OPEN);
     soon(client.multi(&[create, Operation::check(&parent, Some(9))])).await.unwrap_err();
     soon(client.sync(&parent)).await.unwrap();
-    assert_eq!(created.heard(), None);
+    assert_eq!(created.event(), None);
     soon(client.multi(&[create, Operation::check(&parent, None)])).await.unwrap();
     assert_eq!(soon(created.fired()).await, WatchEvent::Created);
 }

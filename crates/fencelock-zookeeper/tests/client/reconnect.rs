@@ -110,7 +110,7 @@ async fn watches_hear_after_a_reconnect_what_happened_before_it() {
     assert_eq!(soon(deleted.fired()).await, WatchEvent::Deleted);
     assert_eq!(soon(children.fired()).await, WatchEvent::ChildrenChanged);
     assert_eq!(soon(created.fired()).await, WatchEvent::Created);
-    assert_eq!(later.heard(), None);
+    assert_eq!(later.event(), None);
     observer.set_data(&at("later"), b"x", None).await.unwrap();
     assert_eq!(soon(later.fired()).await, WatchEvent::DataChanged);
 }

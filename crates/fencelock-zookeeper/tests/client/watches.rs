@@ -37,7 +37,7 @@ async fn an_event_is_heard_once_and_kept() {
     assert_eq!(soon(watch.fired()).await, WatchEvent::DataChanged);
     client.set_data(&parent, b"y", None).await.unwrap();
     assert_eq!(watch.fired().now_or_never(), Some(WatchEvent::DataChanged));
-    assert_eq!(watch.heard(), Some(WatchEvent::DataChanged));
+    assert_eq!(watch.event(), Some(WatchEvent::DataChanged));
 }
 
 #[tokio::test]

@@ -65,7 +65,7 @@ pub(crate) struct Acquire {
     /// Rounds in a row that were in vain although the store answered: the place went away, or the grant came too late to be used.
     in_vain: Failures,
     /// Observers have received the end of this acquire.
-    is_told: bool,
+    is_reported: bool,
     /// The next poll of [`Acquire::run`] runs on the caller's thread, which must not block and may have no runtime: the poll completes with
     /// a grant, or is pending. Later polls run on the engine's runtime, for a wait must not depend on the caller.
     pub(crate) is_inline: bool,
@@ -102,9 +102,9 @@ impl Acquire {
             _ => until,
         };
         let (failures, in_vain) = Default::default();
-        let (is_answered, look, is_told) = (false, None, false);
+        let (is_answered, look, is_reported) = (false, None, false);
         let is_inline = engine.current().is_some_and(|live| live.session.answers_inline());
-        Self { engine, wish, started, until, look_at, is_answered, look, failures, in_vain, is_told, is_inline }
+        Self { engine, wish, started, until, look_at, is_answered, look, failures, in_vain, is_reported, is_inline }
     }
 
     /// Acquires, or says why not.
@@ -113,7 +113,7 @@ impl Acquire {
         match &acquired {
             Ok(hold) => self.tell_granted(hold),
             Err(error) => {
-                self.is_told = true;
+                self.is_reported = true;
                 let waited = self.waited();
                 self.engine.observers.tell(Event::Refused { name: &self.wish.name, error, waited });
             }
@@ -126,10 +126,10 @@ impl Acquire {
     }
 
     fn tell_granted(&mut self, hold: &Hold) {
-        self.is_told = true;
+        self.is_reported = true;
         let waited = self.waited();
         self.engine.observers.tell(Event::Granted { name: &self.wish.name, token: hold.token(), waited });
-        hold.grant_was_told();
+        hold.report_grant();
     }
 
     /// If the first poll is the caller's, completes at the second one, so that the rest runs on the engine's runtime.
@@ -144,7 +144,7 @@ impl Acquire {
                 Round::Done(hold) => return Ok(hold),
                 Round::Again(cause) => {
                     self.engine.observers.tell(Event::Requeued { name: &self.wish.name, cause });
-                    Box::pin(self.went_away(cause)).await?;
+                    Box::pin(self.retry_after_loss(cause)).await?;
                 }
                 Round::Late(error) => {
                     Box::pin(self.came_late(error)).await?;
@@ -369,7 +369,7 @@ impl Acquire {
 
 impl Drop for Acquire {
     fn drop(&mut self) {
-        if !self.is_told {
+        if !self.is_reported {
             self.engine.observers.tell(Event::Abandoned { name: &self.wish.name, waited: self.waited() });
         }
     }

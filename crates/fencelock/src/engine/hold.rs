@@ -4,8 +4,8 @@ mod lighten;
 mod now;
 mod phase;
 mod release;
+mod report;
 mod retain;
-mod told;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
@@ -15,8 +15,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use self::phase::{Current, Phase};
+use self::report::ReportState;
 pub(crate) use self::retain::Retain;
-use self::told::TellState;
 use super::Engine;
 use super::observe::Event;
 use super::session::Live;
@@ -55,7 +55,7 @@ pub(crate) struct Hold {
     place: tokio::sync::Mutex<Option<Box<dyn Place>>>,
     guards: AtomicU32,
     phase: Current,
-    told: TellState,
+    report: ReportState,
     /// An [`Outside`], as a number; zero for a grant of the requested store.
     outside: AtomicU8,
     /// Hidden from observers: the client keeps the lock for itself.
@@ -120,7 +120,7 @@ impl Hold {
             place: tokio::sync::Mutex::new(Some(place)),
             guards: AtomicU32::new(1),
             phase: Current::held(),
-            told: TellState::nothing(),
+            report: ReportState::new(),
             outside: AtomicU8::new(0),
             is_silent: AtomicBool::new(false),
             has_waited: AtomicBool::new(false),
@@ -311,7 +311,7 @@ impl Hold {
             tracing::warn!(name = %self.id.name, %loss, "lock lost");
         }
         self.tell_retainer();
-        if self.told.lost() {
+        if self.report.mark_lost() {
             self.tell_lost(loss);
         }
         if !self.lingers() || self.is_unshared() {
@@ -319,8 +319,8 @@ impl Hold {
         }
     }
 
-    pub(super) fn grant_was_told(&self) {
-        if self.told.granted()
+    pub(super) fn report_grant(&self) {
+        if self.report.mark_granted()
             && let Some(loss) = self.cause()
         {
             self.tell_lost(loss);

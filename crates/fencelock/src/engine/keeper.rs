@@ -71,7 +71,7 @@ impl Keeper {
                 biased;
                 _ = live.ended() => return,
                 event = events.next(), if events_go_on => match event {
-                    Some(event) => self.heard(event),
+                    Some(event) => self.receive(event),
                     None => events_go_on = false,
                 },
                 () = live.sooner.notified() => {}
@@ -79,7 +79,7 @@ impl Keeper {
                     // The store's events may have the causes of places that this answer reports gone.
                     while events_go_on && let Some(event) = events.next().now_or_never() {
                         match event {
-                            Some(event) => self.heard(event),
+                            Some(event) => self.receive(event),
                             None => events_go_on = false,
                         }
                     }
@@ -105,7 +105,7 @@ impl Keeper {
         next.min(self.live.safe_until()).min(self.live.next_end())
     }
 
-    fn heard(&mut self, event: SessionEvent) {
+    fn receive(&mut self, event: SessionEvent) {
         match event {
             SessionEvent::Over => self.over(self.live.why_over()),
             SessionEvent::Gone(grant, loss) => self.lost(&grant, loss, None),

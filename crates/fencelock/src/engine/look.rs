@@ -67,7 +67,7 @@ impl Engine {
         let (answer, answered) = oneshot::channel();
         if self.looks.join(name, Asker { request: mine, answer }) {
             let looking = Looking { engine: Arc::clone(self), name: name.clone(), is_done: false };
-            self.spawner.spawn(looking.for_everybody());
+            self.spawner.spawn(looking.for_all_callers());
         }
         answered
     }
@@ -85,11 +85,11 @@ impl Engine {
     }
 
     /// The answer of a look; `None` after a failure, or without an answer within `LOOK_LIMIT`, or until [`LATEST`] after `until`.
-    pub(crate) async fn told(&self, look: Answer, until: Moment) -> Option<Contention> {
+    pub(crate) async fn answer_in_time(&self, look: Answer, until: Moment) -> Option<Contention> {
         let limit = self.clock.now().after(LOOK_LIMIT).min(until.after(LATEST));
         tokio::select! {
             biased;
-            told = look => told.ok()?.ok(),
+            answer = look => answer.ok()?.ok(),
             () = self.clock.sleep_until(limit) => None,
         }
     }
@@ -103,7 +103,7 @@ struct Looking {
 }
 
 impl Looking {
-    async fn for_everybody(mut self) {
+    async fn for_all_callers(mut self) {
         while let Some(askers) = self.engine.looks.take(&self.name) {
             let mine: Vec<RequestId> = askers.iter().filter_map(|asker| asker.request).collect();
             let outline = self.outline(&mine).await;

@@ -36,7 +36,7 @@ impl Engine {
         let hold = Hold::new(Arc::clone(self), live, Box::new(place), wish.claim, GRANT, deadline);
         hold.is_outside(Outside::Nowhere);
         self.observers.tell(Event::Degraded { name: &wish.name, store: None });
-        hold.grant_was_told();
+        hold.report_grant();
         hold
     }
 }

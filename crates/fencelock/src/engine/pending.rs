@@ -43,7 +43,7 @@ pub fn flush(limit: Duration) -> bool {
 pub(crate) struct Pending {
     under_way: Mutex<usize>,
     none_left: Condvar,
-    told: Notify,
+    ended: Notify,
 }
 
 impl Pending {
@@ -60,7 +60,7 @@ impl Pending {
 
     fn one_ended(&self) {
         *self.under_way() -= 1;
-        self.told.notify_waiters();
+        self.ended.notify_waiters();
         self.none_left.notify_all();
     }
 
@@ -74,13 +74,13 @@ impl Pending {
     /// Waits until no more than `own` clean-ups are under way, which the caller counts as its own.
     pub(crate) async fn wait_for_others(&self, own: usize) {
         loop {
-            let told = self.told.notified();
-            tokio::pin!(told);
-            told.as_mut().enable();
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
             if *self.under_way() <= own {
                 return;
             }
-            told.await;
+            ended.await;
         }
     }
 }

@@ -74,7 +74,7 @@ impl FencedFile {
     /// [unknown](Error::outcome), the file may be replaced.
     pub fn write(&self, token: impl Into<Option<FencingToken>>, content: impl AsRef<[u8]>) -> Result<()> {
         let _register = self.accept(token.into())?;
-        let next = self.beside(".fence.new");
+        let next = self.sibling(".fence.new");
         let prepared = prepare(&next, &self.path, content.as_ref());
         prepared.map_err(|error| failed(&next, error))?;
         fs::rename(&next, &self.path).map_err(|error| failed(&self.path, error))?;
@@ -88,7 +88,7 @@ impl FencedFile {
     /// # Errors
     /// [`ErrorKind::Layout`] for a damaged register; errors of the file system.
     pub fn newest(&self) -> Result<Option<FencingToken>> {
-        let path = self.beside(".fence");
+        let path = self.sibling(".fence");
         match File::open(&path) {
             Ok(register) => read(&register, &path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -99,7 +99,7 @@ impl FencedFile {
     /// The register, locked until it is dropped, with this token in it.
     fn accept(&self, token: Option<FencingToken>) -> Result<File> {
         let token = required(token)?;
-        let path = self.beside(".fence");
+        let path = self.sibling(".fence");
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let register = opened.map_err(|error| failed(&path, error))?;
         lock(&register, &path)?;
@@ -115,7 +115,7 @@ impl FencedFile {
         Ok(register)
     }
 
-    fn beside(&self, ending: &str) -> PathBuf {
+    fn sibling(&self, ending: &str) -> PathBuf {
         let mut path = OsString::from(&self.path);
         path.push(ending);
         path.into()
@@ -218,7 +218,7 @@ mod tests {
         let (_directory, file) = file();
         assert_eq!(file.write(None, "x").unwrap_err().kind(), ErrorKind::Unsupported);
         assert_eq!((file.newest().unwrap(), file.path.exists()), (None, false));
-        let register = file.beside(".fence");
+        let register = file.sibling(".fence");
         for damaged in ["x", "12", "-1\n", "9223372036854775808\n", "1\n2\n"] {
             fs::write(&register, damaged).unwrap();
             assert_eq!(file.write(token(9), "x").unwrap_err().kind(), ErrorKind::Layout, "{damaged}");
@@ -235,11 +235,11 @@ mod tests {
         let (_directory, file) = file();
         fs::write(&file.path, "old").unwrap();
         fs::set_permissions(&file.path, fs::Permissions::from_mode(0o640)).unwrap();
-        fs::write(file.beside(".fence.new"), "what is much longer than the next content").unwrap();
+        fs::write(file.sibling(".fence.new"), "what is much longer than the next content").unwrap();
         file.write(FencingToken::MAX, "new").unwrap();
         assert_eq!(fs::read_to_string(&file.path).unwrap(), "new");
         assert_eq!(fs::metadata(&file.path).unwrap().permissions().mode() & 0o777, 0o640);
-        assert!(!file.beside(".fence.new").exists());
+        assert!(!file.sibling(".fence.new").exists());
         let nowhere = FencedFile::new(file.path.join("x"));
         assert!(nowhere.claim(token(1)).is_err());
     }

@@ -286,7 +286,7 @@ mod tests {
     }
 
     /// Runs every task that is ready, and advances the clock by one stagger.
-    async fn goes_on(servers: &Servers) {
+    async fn advance(servers: &Servers) {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -297,7 +297,7 @@ mod tests {
     async fn a_silent_address_keeps_nobody_from_the_next_one() {
         let servers = Servers::start().await;
         let [_, well] = servers.addresses;
-        let (found, ()) = join(servers.dial(ready(Ok(servers.addresses.to_vec()))), goes_on(&servers)).await;
+        let (found, ()) = join(servers.dial(ready(Ok(servers.addresses.to_vec()))), advance(&servers)).await;
         assert_eq!(found.unwrap(), well);
         servers.silent.accept().await.unwrap();
         // The address that worked is first from now on: the clock stands still, so that the client never dials the silent address.
@@ -305,7 +305,7 @@ mod tests {
         assert!(servers.silent.accept().now_or_never().is_none());
         // After `forget`, the client dials the silent address again.
         servers.known.forget(&servers.name);
-        let (found, ()) = join(servers.dial(ready(Ok(servers.addresses.to_vec()))), goes_on(&servers)).await;
+        let (found, ()) = join(servers.dial(ready(Ok(servers.addresses.to_vec()))), advance(&servers)).await;
         assert_eq!(found.unwrap(), well);
         servers.silent.accept().await.unwrap();
     }
@@ -319,14 +319,14 @@ mod tests {
         assert_eq!(servers.dial(ready(Ok(vec![well]))).await.unwrap(), well);
         assert!(!servers.known.is_unresolved.load(Ordering::Relaxed));
         assert_eq!(servers.dial(ready(Err(refused()))).await.unwrap(), well);
-        let (found, ()) = join(servers.dial(pending()), goes_on(&servers)).await;
+        let (found, ()) = join(servers.dial(pending()), advance(&servers)).await;
         assert_eq!(found.unwrap(), well);
         assert!(servers.known.is_unresolved.load(Ordering::Relaxed));
         // The client does not dial an address that moved: another server may answer there.
         let moved = pin!(servers.dial(ready(Ok(vec![silent]))));
         let later = pin!(async {
-            goes_on(&servers).await;
-            goes_on(&servers).await;
+            advance(&servers).await;
+            advance(&servers).await;
         });
         assert!(matches!(select(moved, later).await, Either::Right(_)));
     }

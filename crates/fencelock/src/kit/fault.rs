@@ -41,14 +41,14 @@ mod tests {
 
     #[test]
     fn an_error_says_whether_to_try_again_and_whether_the_request_can_have_taken_effect() {
-        let told = |meaning: Meaning| {
+        let facts = |meaning: Meaning| {
             let error = meaning.of("enter");
             (error.kind(), error.is_retryable(), error.outcome() == Outcome::Unknown)
         };
         let (lost, denied) = (passing(ErrorKind::Unreachable, "lost"), refused(ErrorKind::Denied, "no"));
-        assert_eq!(told(lost), (ErrorKind::Unreachable, true, false));
-        assert_eq!(told(Meaning { unknown: true, ..lost }), (ErrorKind::Unreachable, true, true));
-        assert_eq!(told(denied), (ErrorKind::Denied, false, false));
-        assert_eq!(told(Meaning { unknown: true, ..denied }), (ErrorKind::Denied, false, true));
+        assert_eq!(facts(lost), (ErrorKind::Unreachable, true, false));
+        assert_eq!(facts(Meaning { unknown: true, ..lost }), (ErrorKind::Unreachable, true, true));
+        assert_eq!(facts(denied), (ErrorKind::Denied, false, false));
+        assert_eq!(facts(Meaning { unknown: true, ..denied }), (ErrorKind::Denied, false, true));
     }
 }

@@ -56,7 +56,7 @@ impl Mutex {
     ///
     /// - A waiter in another client, or at a lock of this client that is not sticky, ends the keeping. This client releases a kept lock at
     ///   once, and a held one after the present section: within one round trip where [`Capability::waiters`](crate::capability::Capability)
-    ///   is [`Waiters::Told`](crate::capability::Waiters), else when this client looks at the queue next. The client's own tasks count as
+    ///   is [`Waiters::Notified`](crate::capability::Waiters), else when this client looks at the queue next. The client's own tasks count as
     ///   well: [`Mutex::try_acquire`] is refused during another task's section. A try from elsewhere is refused while the lock is kept, and
     ///   notifies no client: a client that only tries never gets a lock in constant use. A client that had to wait for the lock releases it
     ///   after 256 sections, so that several busy clients get equal shares.

@@ -138,13 +138,13 @@ impl Election {
         struct Observed {
             election: Election,
             /// The last item of the stream: `None` at first, then an error or a leader.
-            told: Option<Option<Option<Leading>>>,
+            reported: Option<Option<Option<Leading>>>,
         }
         let every = every.max(Duration::from_millis(1));
-        let first = Observed { election: self.clone(), told: None };
+        let first = Observed { election: self.clone(), reported: None };
         stream::unfold(first, move |mut observed| async move {
             let engine = Arc::clone(observed.election.client().engine());
-            let mut is_first = observed.told.is_none();
+            let mut is_first = observed.reported.is_none();
             loop {
                 if !is_first {
                     engine.sleep_until(engine.clock.now().after(every)).await;
@@ -152,8 +152,8 @@ impl Election {
                 is_first = false;
                 let seen = observed.election.leader().await;
                 let now = Some(seen.as_ref().ok().cloned());
-                if now != observed.told {
-                    observed.told = now;
+                if now != observed.reported {
+                    observed.reported = now;
                     return Some((seen, observed));
                 }
             }

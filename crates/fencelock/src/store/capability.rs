@@ -137,7 +137,7 @@ pub enum Order {
 #[non_exhaustive]
 pub enum Waiters {
     /// The store notifies the holder of the first waiter, within one round trip.
-    Told,
+    Notified,
     /// The holder looks at the queue at this interval.
     Looked(Duration),
     /// Not at all: waiters leave no trace that every client can see.

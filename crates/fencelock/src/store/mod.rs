@@ -42,7 +42,7 @@ pub use self::place::{Ahead, Grant, Left, Loss, Place, Standing};
 pub(crate) use self::registry::known;
 pub use self::registry::{StoreInfo, open_url, stores};
 pub use self::url::StoreUrl;
-pub use self::view::{Beside, Contender, Expiry, Foreign, Page, ProcessState, Queue, Waits};
+pub use self::view::{Contender, Expiry, Foreign, ForeignLock, Page, ProcessState, Queue, Waits};
 pub use self::words::{Peer, Presumption, Residue};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;

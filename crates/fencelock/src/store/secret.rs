@@ -112,8 +112,8 @@ mod tests {
         for content in [&b""[..], b"\n", b"s3cret\xff"] {
             std::fs::write(&path, content).unwrap();
             let error = read(&secret).unwrap_err();
-            let told = format!("{error:?}");
-            assert!(told.contains(&*path.to_string_lossy()) && !told.contains("s3cret"), "{told}");
+            let message = format!("{error:?}");
+            assert!(message.contains(&*path.to_string_lossy()) && !message.contains("s3cret"), "{message}");
             assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Config, false));
         }
         std::fs::remove_file(&path).unwrap();

@@ -37,7 +37,7 @@ pub struct Queue {
     /// How many contenders are in the queue, on all pages.
     pub queued: usize,
     /// Locks of other clients that this queue does not exclude, on all pages; empty on most stores, whose layouts no other client has.
-    pub beside: Vec<Beside>,
+    pub foreign_locks: Vec<ForeignLock>,
     /// Things in the store that look like part of this queue and are not.
     pub strangers: Vec<String>,
     /// Until when the store grants no lock to any client, and why, in words; `None` for a store that grants locks.
@@ -49,8 +49,8 @@ impl Queue {
     #[must_use]
     pub fn page_of(name: Name, everybody: Vec<Contender>, page: Page) -> Self {
         let queued = everybody.len();
-        let (contenders, beside, strangers) = (page.of(everybody).collect(), Vec::new(), Vec::new());
-        Self { name, contenders, queued, beside, strangers, closed: None }
+        let (contenders, foreign_locks, strangers) = (page.of(everybody).collect(), Vec::new(), Vec::new());
+        Self { name, contenders, queued, foreign_locks, strangers, closed: None }
     }
 }
 
@@ -166,14 +166,14 @@ pub enum Waits {
     Yes,
 }
 
-/// Locks of one kind of other clients under the same name, which the queue does not exclude.
+/// A kind of lock of other clients under the same name, which the queue does not exclude.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Beside {
-    /// Which lock of which client they are.
+pub struct ForeignLock {
+    /// The kind of lock, and its client.
     pub what: &'static str,
-    /// How many hold it or wait for it.
+    /// How many contenders hold it or wait for it.
     pub contenders: usize,
-    /// Whether they wait for the contenders ahead of them, [`Waits::No`] or [`Waits::Perhaps`].
+    /// Whether these wait for the contenders ahead of them, [`Waits::No`] or [`Waits::Perhaps`].
     pub waits: Waits,
 }

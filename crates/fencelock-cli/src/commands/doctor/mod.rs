@@ -24,7 +24,7 @@ use super::{Failures, StoreArguments, connect, farewell};
 use crate::arguments;
 use crate::output::{Failure, Outcome, code, harmless};
 use crate::settings::Chosen;
-use crate::show::{ShownBeside, print, print_json, print_store};
+use crate::show::{ShownForeignLock, print, print_json, print_store};
 
 const LOCK: &str = "fencelock-doctor";
 
@@ -213,7 +213,7 @@ impl Report {
         let milliseconds = |time: Duration| (time.as_secs_f64() * 1e5).round() / 1e2;
         self.round_trip_ms = Some(RoundTrip { median: milliseconds(median), worst: milliseconds(worst) });
         self.findings.extend(checks::slow(worst, ttl));
-        self.look_beside(client).await?;
+        self.look_for_foreign_locks(client).await?;
         let (capability, mut facts) = (client.capability(), Facts::default());
         facts.set("layout", capability.layout);
         facts.set("tokens", capability.tokens != Tokens::None);
@@ -225,17 +225,17 @@ impl Report {
     }
 
     /// Looks for locks of other clients that can be held concurrently with ours.
-    async fn look_beside(&mut self, client: &Client) -> Outcome<()> {
+    async fn look_for_foreign_locks(&mut self, client: &Client) -> Outcome<()> {
         if client.capability().same_as.is_empty() {
             return Ok(());
         }
         for name in client.names("", None, NAMES).await? {
             // `ls` reports a queue that cannot be read.
             let Ok(queue) = client.queue_page(&name, Page { skip: 0, limit: 1 }).await else { continue };
-            self.findings.extend(ShownBeside::all(&queue).iter().map(|beside| Finding {
+            self.findings.extend(ShownForeignLock::all(&queue).iter().map(|lock| Finding {
                 severity: Severity::Problem,
                 server: None,
-                what: beside.warning(name.as_str()),
+                what: lock.warning(name.as_str()),
                 why: "two clients hold one lock, and neither is notified",
                 set: "a single client for all, or names of their own for each (`fencelock ls` lists them)",
             }));

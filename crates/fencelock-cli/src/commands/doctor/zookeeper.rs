@@ -18,18 +18,18 @@ fn read(facts: &mut Facts, answers: &[fencelock::Result<String>]) -> Result<(), 
 }
 
 /// The length of a tick in the URL.
-fn told_tick(facts: &Facts) -> f64 {
+fn tick_of_url(facts: &Facts) -> f64 {
     facts.number("url_tick_ms").unwrap_or(2000.0)
 }
 
 checks! {
     Problem, |facts| {
-        let tick = facts.number("tickTime").filter(|tick| *tick > told_tick(facts))?;
-        Some(format!("tickTime is {tick}, and the URL says {} (tick_ms)", told_tick(facts)))
+        let tick = facts.number("tickTime").filter(|tick| *tick > tick_of_url(facts))?;
+        Some(format!("tickTime is {tick}, and the URL says {} (tick_ms)", tick_of_url(facts)))
     }, "how long a lock is certain is counted in ticks: with longer ones, a holder believes in its lock too long", "?tick_ms= in the URL as the servers have it";
     Note, |facts| {
-        let tick = facts.number("tickTime").filter(|tick| *tick < told_tick(facts))?;
-        Some(format!("tickTime is {tick}, and the URL says {} (tick_ms)", told_tick(facts)))
+        let tick = facts.number("tickTime").filter(|tick| *tick < tick_of_url(facts))?;
+        Some(format!("tickTime is {tick}, and the URL says {} (tick_ms)", tick_of_url(facts)))
     }, "locks are given up earlier than they have to be", "?tick_ms= in the URL as the servers have it";
     Warning, |facts| {
         let most = facts.number("maxSessionTimeout").filter(|most| *most < facts.ttl_ms())?;

@@ -190,8 +190,8 @@ async fn show(State(app): State<App>, Path(name): Path<String>, Query(of): Query
         }
     }
     let Some((locks, at)) = seen.iter().filter(in_store).find_map(find) else {
-        if let Some(nobody) = seen.iter().filter(in_store).find_map(|seen| seen.broken.get(&name)) {
-            return Json(nobody).into_response();
+        if let Some(empty) = seen.iter().filter(in_store).find_map(|seen| seen.broken.get(&name)) {
+            return Json(empty).into_response();
         }
         return refused(StatusCode::NOT_FOUND, format!("no client holds or waits for {name}"));
     };
@@ -298,8 +298,8 @@ struct Class<'a> {
 }
 
 impl<'a> News<'a> {
-    /// With the events of the timeline that come after the one with the number `told`.
-    fn new(app: &'a App, seen: &'a [Seen], told: u64) -> Self {
+    /// With the events of the timeline that come after the one with the number `sent`.
+    fn new(app: &'a App, seen: &'a [Seen], sent: u64) -> Self {
         let time = times::to_millisecond;
         let class = |class| Class { class, locks: 0, holders: 0, waiting: 0 };
         let mut classes: Vec<_> = app.classes.names().map(class).collect();
@@ -319,7 +319,7 @@ impl<'a> News<'a> {
             took_ms: seen.took.as_millis(),
         };
         let mut timeline: Vec<_> = seen.iter().flat_map(|seen| &seen.grants.events).map(Arc::as_ref).collect();
-        timeline.retain(|event| event.number > told);
+        timeline.retain(|event| event.number > sent);
         timeline.sort_by_key(|event| event.number);
         Self {
             stores: seen.iter().map(store).collect(),
@@ -336,14 +336,14 @@ async fn events(State(app): State<App>) -> impl IntoResponse {
     let mut seen = app.seen.clone();
     seen.mark_changed();
     let viewer = Arc::clone(&app.viewers).try_acquire_owned().ok();
-    let stream = futures_util::stream::unfold((app, seen, viewer, 0), async |(app, mut seen, viewer, told)| {
+    let stream = futures_util::stream::unfold((app, seen, viewer, 0), async |(app, mut seen, viewer, sent)| {
         // The looks end with the server.
         seen.changed().await.ok()?;
         let now = seen.borrow_and_update().clone();
-        let event = serde_json::to_string(&News::new(&app, &now, told)).ok()?;
+        let event = serde_json::to_string(&News::new(&app, &now, sent)).ok()?;
         let last = now.iter().filter_map(|seen| Some(seen.grants.events.back()?.number)).max();
-        let told = last.unwrap_or(told);
-        Some((Ok::<_, Infallible>(Event::default().data(event)), (app, seen, viewer, told)))
+        let sent = last.unwrap_or(sent);
+        Some((Ok::<_, Infallible>(Event::default().data(event)), (app, seen, viewer, sent)))
     });
     // nginx buffers a stream until its end, unless this header forbids that.
     ([("x-accel-buffering", "no")], Sse::new(stream).keep_alive(KeepAlive::new().interval(ALIVE)))

@@ -85,8 +85,8 @@ impl Serve {
         self.refuse_what_anybody_could_reach(token.is_some())?;
         let stores = store.or_named(self.url.as_ref()).choose_every()?;
         let nothing = Seen::nothing(&stores).await?;
-        let listener = TcpListener::bind(self.listen).await.map_err(|error| self.not_heard(&error))?;
-        let address = listener.local_addr().map_err(|error| self.not_heard(&error))?;
+        let listener = TcpListener::bind(self.listen).await.map_err(|error| self.cannot_listen(&error))?;
+        let address = listener.local_addr().map_err(|error| self.cannot_listen(&error))?;
         let (sender, seen) = watch::channel(nothing);
         let app = App {
             classes: Classes::new(&self.classes),
@@ -113,7 +113,7 @@ impl Serve {
         Err(Failure::new(code::USAGE, why))
     }
 
-    fn not_heard(&self, error: &std::io::Error) -> Failure {
+    fn cannot_listen(&self, error: &std::io::Error) -> Failure {
         let help = match error.kind() {
             std::io::ErrorKind::AddrInUse => "; another program listens there: choose another port with --listen",
             _ => "",

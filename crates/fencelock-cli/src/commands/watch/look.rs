@@ -129,7 +129,7 @@ impl Looked {
         let (holding, waiting): (Vec<_>, Vec<_>) =
             queue.contenders.iter().zip(1..).partition(|(contender, _)| contender.grant.is_some());
         let oldest = |of: &[(&Contender, usize)]| of.iter().filter_map(|(contender, _)| contender.since).min();
-        let beside = queue.beside.iter().map(|beside| beside.contenders).sum();
+        let beside = queue.foreign_locks.iter().map(|lock| lock.contenders).sum();
         let first = lock.holders.first();
         let row = Row {
             name: queue.name.to_string(),
@@ -283,8 +283,8 @@ impl Watch {
                 Err(_) if breaks.is_empty() => {}
                 Err(_) => {
                     let queue = Queue::page_of(name.clone(), Vec::new(), Page::ALL);
-                    let nobody = Everybody { breaks, ..Everybody::new(&queue, 0, chosen, clock) };
-                    broken.insert(name.to_string(), nobody);
+                    let empty = Everybody { breaks, ..Everybody::new(&queue, 0, chosen, clock) };
+                    broken.insert(name.to_string(), empty);
                 }
             }
         }

@@ -10,13 +10,13 @@ use fencelock_testbed::zookeeper::shared;
 use fencelock_zookeeper::{BoxFuture, Client, Config, ErrorKind, Event, Net, Stream, Tcp};
 use tokio::net::TcpStream;
 
-use super::{connect_string, nobody, refused};
+use super::{closed_port, connect_string, refused};
 use crate::common::fake::{Fake, header, welcome};
 use crate::common::{LASTING, PATIENCE, event, soon};
 
 #[tokio::test]
 async fn where_no_server_is_the_error_names_each_address_and_why() {
-    let (one, two) = (nobody(), nobody());
+    let (one, two) = (closed_port(), closed_port());
     let error = refused(Config::new(&format!("{one},{two}")).unwrap()).await;
     assert_eq!((error.kind(), error.outcome_unknown()), (ErrorKind::Unreachable, false));
     for told in [one.to_string(), two.to_string(), "refused".to_owned()] {
@@ -81,7 +81,7 @@ async fn servers_that_only_read_are_refused_and_named_so() {
 async fn three_wrong_hosts_do_not_keep_a_client_from_the_right_one() {
     let http = Fake::new().await;
     let silent = Fake::new().await;
-    let servers = format!("{},{},{},{}", nobody(), http.address, silent.address, shared().address());
+    let servers = format!("{},{},{},{}", closed_port(), http.address, silent.address, shared().address());
     let task = tokio::spawn(http.say(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
     let (client, _) =
         soon(Client::connect(Config::new(&servers).unwrap().session_timeout(LASTING).connect_deadline(PATIENCE)))
@@ -99,7 +99,7 @@ impl Net for Names {
     fn resolve<'a>(&'a self, host: &'a str, _: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
         Box::pin(async move {
             match host {
-                "many" => Ok(vec![nobody(), shared().address(), nobody()]),
+                "many" => Ok(vec![closed_port(), shared().address(), closed_port()]),
                 "none" => Ok(Vec::new()),
                 _ => Err(io::Error::other("there is no such name")),
             }

@@ -14,7 +14,7 @@ use fencelock_testbed::Port;
 use fencelock_zookeeper::{Client, Config, Error};
 
 /// An address without a listener for as long as this process lasts.
-pub(crate) fn nobody() -> SocketAddr {
+pub(crate) fn closed_port() -> SocketAddr {
     static RESERVED: Mutex<Vec<Port>> = Mutex::new(Vec::new());
     let port = Port::reserve().unwrap();
     let address = port.address();

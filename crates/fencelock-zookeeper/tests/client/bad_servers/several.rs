@@ -8,7 +8,7 @@ use std::time::Duration;
 use fencelock_testbed::zookeeper::shared;
 use fencelock_zookeeper::{Acl, BoxFuture, Client, Config, CreateMode, Event, Net, Stream, Tcp};
 
-use super::{connect_string, nobody, refused, silent};
+use super::{closed_port, connect_string, refused, silent};
 use crate::common::fake::{Fake, welcome};
 use crate::common::{LASTING, PATIENCE, event, soon};
 
@@ -31,7 +31,7 @@ async fn silent_servers_keep_nobody_from_the_one_that_answers() {
 #[tokio::test]
 async fn the_error_names_every_server_that_was_tried_the_silent_ones_too() {
     let silent = silent(3).await;
-    let closed = nobody();
+    let closed = closed_port();
     let servers = connect_string(silent.iter().map(|fake| fake.address).chain([closed]));
     let error = refused(Config::new(&servers).unwrap()).await;
     for address in silent.iter().map(|fake| fake.address).chain([closed]) {

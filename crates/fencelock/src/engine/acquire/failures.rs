@@ -52,7 +52,7 @@ impl Failures {
 
 impl Acquire {
     /// A place went away, alone or with its session: enters again at once, after repeated losses with pauses, and not for ever.
-    pub(super) async fn went_away(&mut self, cause: Loss) -> Result<()> {
+    pub(super) async fn retry_after_loss(&mut self, cause: Loss) -> Result<()> {
         let was_removed = cause == Loss::Removed;
         let message = match was_removed {
             true => "its place was taken out of the queue before it had the lock",

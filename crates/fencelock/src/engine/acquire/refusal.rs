@@ -56,7 +56,7 @@ impl Acquire {
     async fn last_look(&mut self, mine: Option<RequestId>) -> Option<Contention> {
         let look = self.look.take().unwrap_or_else(|| self.engine.look(&self.wish.name, mine));
         let until = if self.is_overdue() { self.engine.clock.now() } else { self.until };
-        self.engine.told(look, until).await
+        self.engine.answer_in_time(look, until).await
     }
 
     /// Whether the store, by the end of this wait, has sent this client no answer for a request deadline.
@@ -110,7 +110,7 @@ impl Acquire {
         let look = self.engine.look(&self.wish.name, mine);
         // A try ends with the answer that refused it.
         let until = if self.wish.queues() { self.until } else { self.engine.clock.now() };
-        self.engine.told(look, until).await
+        self.engine.answer_in_time(look, until).await
     }
 
     fn contended(&self, kind: ErrorKind, message: &'static str, looked: Option<Contention>) -> Error {

@@ -79,7 +79,7 @@ impl Hold {
     pub(crate) fn tell_granted(&self, waited: Duration) {
         self.is_silent.store(false, Ordering::Relaxed);
         self.engine.observers.tell(Event::Granted { name: &self.id.name, token: self.token, waited });
-        self.grant_was_told();
+        self.report_grant();
     }
 
     /// Completes with `true` once a contender may wait behind the place, or with `false` when its session has ended.
@@ -89,7 +89,7 @@ impl Hold {
             tokio::select! {
                 biased;
                 _ = live.ended() => false,
-                () = somebody_waits(&engine, &live, &place) => true,
+                () = wait_for_contender(&engine, &live, &place) => true,
             }
         }
     }
@@ -101,15 +101,15 @@ const LOOK: Duration = Duration::from_millis(100);
 /// So many looks in a row may fail.
 const MOST_FAILURES: u32 = 5;
 
-async fn somebody_waits(engine: &Engine, live: &Live, place: &PlaceId) {
+async fn wait_for_contender(engine: &Engine, live: &Live, place: &PlaceId) {
     let interval = match engine.store.capability().waiters {
         Waiters::Looked(interval) => interval,
-        Waiters::Told | Waiters::Unseen => LOOK,
+        Waiters::Notified | Waiters::Unseen => LOOK,
     };
     let mut failures = 0;
     loop {
         let looked = match live.session.waited_for(place) {
-            Some(told) => told.await.map(|()| true),
+            Some(notified) => notified.await.map(|()| true),
             None => {
                 let look = engine.store.contention(&place.name, &[]);
                 engine.in_time("contention", look).await.map(|queue| queue.queued > queue.holders)

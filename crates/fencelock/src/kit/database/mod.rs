@@ -38,18 +38,19 @@ impl Migration {
 /// The background work of a connection, until the connection ends. Chores hold the connection weakly, or it would never be closed.
 pub(crate) type Chores = BoxFuture<'static, ()>;
 
-/// A session, or a reader of queues. `greet` sends the first requests on a checked connection; `heard` is for messages that no request asked for.
+/// A session, or a reader of queues. `greet` sends the first requests on a checked connection; `receive` is for messages that no request asked
+/// for.
 pub(crate) trait User<C>: Send + Sync {
     fn greet(self: Arc<Self>, connection: Arc<C>) -> BoxFuture<'static, Result<Option<Chores>>>;
 
-    fn heard(&self, _connection: u64, _message: &[u8]) {}
+    fn receive(&self, _connection: u64, _message: &[u8]) {}
 
     fn disconnected(&self, _connection: u64) {}
 }
 
-pub(crate) struct Nobody;
+pub(crate) struct NoUser;
 
-impl<C: Send + Sync + 'static> User<C> for Nobody {
+impl<C: Send + Sync + 'static> User<C> for NoUser {
     fn greet(self: Arc<Self>, _: Arc<C>) -> BoxFuture<'static, Result<Option<Chores>>> {
         Box::pin(async { Ok(None) })
     }

@@ -173,10 +173,10 @@ impl<D: Dialect> FairSession<D> {
         Ok(Look { alive: true, names })
     }
 
-    /// Renews the session. Returns the broken grants whose numbers are not in `heard`; `None` if the session has ended.
-    async fn ask_to_renew(&self, connection: &D::Connection, heard: &[u64]) -> Result<Option<Vec<Broken>>> {
-        let heard = heard.iter().copied().collect();
-        let rows = connection.call("renew", "renew", vec![self.session.into(), self.ttl().into(), heard]).await?;
+    /// Renews the session. Returns the broken grants whose numbers are not in `seen`; `None` if the session has ended.
+    async fn ask_to_renew(&self, connection: &D::Connection, seen: &[u64]) -> Result<Option<Vec<Broken>>> {
+        let seen = seen.iter().copied().collect();
+        let rows = connection.call("renew", "renew", vec![self.session.into(), self.ttl().into(), seen]).await?;
         let mut broken = Vec::new();
         for row in &rows {
             match row.signed(0)? {
@@ -200,10 +200,10 @@ impl<D: Dialect> FairSession<D> {
         names: Vec<&Name>,
         (function, params): Call<'_>,
     ) -> Result<Row> {
-        let mut unheard = Unheard { places: &self.places, names };
+        let mut unread = UnreadGrants { places: &self.places, names };
         let mut row = connection.ask(operation, function, params).await?;
-        D::take_granted(&mut row)?.into_iter().for_each(|(place, grant)| self.places.told_granted(place, grant));
-        unheard.names.clear();
+        D::take_granted(&mut row)?.into_iter().for_each(|(place, grant)| self.places.receive_grant(place, grant));
+        unread.names.clear();
         Ok(row)
     }
 
@@ -348,12 +348,12 @@ impl<D: Dialect> FairSession<D> {
 
 /// The wait for an answer that may list grants of the names to this session. If it is dropped before the answer was read, the session looks at
 /// its waiting places of those names; once it was read, there is no name.
-struct Unheard<'a> {
+struct UnreadGrants<'a> {
     places: &'a Places,
     names: Vec<&'a Name>,
 }
 
-impl Drop for Unheard<'_> {
+impl Drop for UnreadGrants<'_> {
     fn drop(&mut self) {
         self.names.iter().for_each(|name| self.places.look_at(name));
     }
@@ -401,7 +401,7 @@ fn entered(answer: &[i64]) -> Option<Enter> {
     let claim = |number: &i64| u32::try_from(*number).ok();
     Some(match answer {
         [0, seq, ..] => Enter::Granted(seq.cast_unsigned()),
-        [1, seq, told, ..] => Enter::Waiting { seq: seq.cast_unsigned(), ahead: None, look_in: look_in(*told) },
+        [1, seq, look, ..] => Enter::Waiting { seq: seq.cast_unsigned(), ahead: None, look_in: look_in(*look) },
         [2, ..] => Enter::Busy,
         [3, weight, capacity, ..] => Enter::Conflict(Claim::new(claim(weight)?, claim(capacity)?).ok()?),
         [4, epoch, ..] => Enter::Stale(epoch.cast_unsigned()),
@@ -423,8 +423,8 @@ impl<D: Dialect> User<D::Connection> for FairSession<D> {
         })
     }
 
-    fn heard(&self, connection: u64, message: &[u8]) {
-        self.places.heard(connection, message);
+    fn receive(&self, connection: u64, message: &[u8]) {
+        self.places.receive(connection, message);
     }
 
     fn disconnected(&self, connection: u64) {
@@ -478,23 +478,23 @@ impl<D: Dialect> Served for FairSession<D> {
     /// Without an answer after a while, also sends the renewal on a second connection: on the first one a request may wait for another
     /// program's transaction.
     async fn renew(&self, connection: &D::Connection, known: &[(PlaceId, u64)]) -> Result<bool> {
-        let heard: Vec<u64> = known.iter().map(|(_, seq)| *seq).collect();
+        let seen: Vec<u64> = known.iter().map(|(_, seq)| *seq).collect();
         let opening = &self.opening;
         let once_more = async {
             opening.clock.sleep_until(opening.clock.now().after(opening.patience() / PART)).await;
             match self.apart().await {
-                Ok(connection) => self.ask_to_renew(&connection, &heard).await,
+                Ok(connection) => self.ask_to_renew(&connection, &seen).await,
                 // Only the first connection can bring an answer then.
                 Err(_) => future::pending().await,
             }
         };
-        let told = tokio::select! {
+        let renewed = tokio::select! {
             biased;
-            told = self.ask_to_renew(connection, &heard) => told?,
-            told = once_more => told?,
+            renewed = self.ask_to_renew(connection, &seen) => renewed?,
+            renewed = once_more => renewed?,
         };
-        let Some(broken) = told else { return Ok(false) };
-        broken.into_iter().for_each(|broken| self.places.told_broken(broken));
+        let Some(broken) = renewed else { return Ok(false) };
+        broken.into_iter().for_each(|broken| self.places.receive_break(broken));
         Ok(true)
     }
 

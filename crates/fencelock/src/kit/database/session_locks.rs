@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use super::{Chores, Nobody, Reach, User};
+use super::{Chores, NoUser, Reach, User};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::kit::server::{Events, Server, ServerStore};
@@ -223,7 +223,7 @@ impl<L: SessionLocks> Server for Locks<L> {
         opening: Opening,
         events: Events,
     ) -> Result<(Arc<TryAgainSession<Asking<L>>>, Arc<Reconnect<L::Dial>>)> {
-        let trying = Trying { pause: Duration::from_millis(100), hears: false, passes: false, kind: L::KIND };
+        let trying = Trying { pause: Duration::from_millis(100), has_channel: false, passes: false, kind: L::KIND };
         let (locks, taken) = (Arc::clone(&self.locks), Mutex::default());
         let asking = Asking { locks, process: AtomicU64::new(0), taken };
         let session = TryAgainSession::new(asking, opening, trying, events);
@@ -235,7 +235,7 @@ impl<L: SessionLocks> Server for Locks<L> {
     }
 
     fn reader(&self) -> Arc<Reconnect<L::Dial>> {
-        L::Dial::reach(&self.config, Arc::new(Nobody), None, None)
+        L::Dial::reach(&self.config, Arc::new(NoUser), None, None)
     }
 
     /// MySQL takes capital letters in the name of a lock for small ones.

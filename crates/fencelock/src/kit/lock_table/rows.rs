@@ -17,7 +17,7 @@ use crate::queue::Claim;
 use crate::store::{Capability, Entry, Opening, Page, PlaceId, Queue, Store};
 use futures_core::future::BoxFuture;
 
-const TRYING: Trying = Trying { pause: Duration::from_millis(100), hears: false, passes: false, kind: "row" };
+const TRYING: Trying = Trying { pause: Duration::from_millis(100), has_channel: false, passes: false, kind: "row" };
 
 const NAMES_PER_CALL: i64 = 1000;
 

@@ -134,21 +134,21 @@ impl Places {
         self.lock().waiting.insert(slot.place.request, Arc::clone(slot));
         let mut settled = None;
         slot.change(|state| {
-            settled = match state.stand {
+            settled = match state.place_state {
                 PlaceState::Sent { broken, .. } if broken == Some(seq) => Some(PlaceState::Gone(Loss::Broken)),
-                PlaceState::Sent { told, .. } if told == Some(seq) => Some(PlaceState::Granted { seq }),
+                PlaceState::Sent { granted, .. } if granted == Some(seq) => Some(PlaceState::Granted { seq }),
                 PlaceState::Granted { seq: known } if known == seq => Some(PlaceState::Granted { seq }),
                 PlaceState::Gone(loss) => Some(PlaceState::Gone(loss)),
                 _ => None,
             };
             if settled.is_none() {
-                state.stand = PlaceState::Waiting { seq, ahead };
+                state.place_state = PlaceState::Waiting { seq, ahead };
                 state.due = due;
             }
             false
         });
-        if let Some(stand) = settled {
-            return self.set(slot, stand);
+        if let Some(place_state) = settled {
+            return self.set(slot, place_state);
         }
         let is_sooner = self.lock().planned.is_some_and(|planned| due < planned);
         if is_sooner {
@@ -158,7 +158,7 @@ impl Places {
 
     /// The client dropped the place. No caller leaves a place that is gone, so this forgets it.
     pub(crate) fn dropped(&self, slot: &PlaceSlot) {
-        if matches!(slot.stand(), PlaceState::Gone(_)) {
+        if matches!(slot.place_state(), PlaceState::Gone(_)) {
             self.forget(slot.place.request);
         }
     }
@@ -166,22 +166,22 @@ impl Places {
     /// The client left the place, and forgets it.
     pub(crate) fn left(&self, slot: &PlaceSlot) {
         slot.change(|state| {
-            state.stand = PlaceState::Gone(Loss::Removed);
+            state.place_state = PlaceState::Gone(Loss::Removed);
             false
         });
         self.forget(slot.place.request);
     }
 
     /// The place stopped waiting. A place that is gone stays gone: the client may read that message before the answer with the grant.
-    fn set(&self, slot: &PlaceSlot, stand: PlaceState) {
+    fn set(&self, slot: &PlaceSlot, place_state: PlaceState) {
         self.lock().waiting.remove(&slot.place.request);
         let waker = slot.change(|state| {
-            state.stand = match (state.stand, stand) {
+            state.place_state = match (state.place_state, place_state) {
                 (PlaceState::Gone(loss), _) => PlaceState::Gone(loss),
                 (PlaceState::Sent { broken, .. }, PlaceState::Granted { seq }) if broken == Some(seq) => {
                     PlaceState::Gone(Loss::Broken)
                 }
-                (_, stand) => stand,
+                (_, place_state) => place_state,
             };
             true
         });
@@ -192,7 +192,7 @@ impl Places {
     pub(crate) fn held_in(&self) -> Vec<HeldIn> {
         let mut held: BTreeMap<u16, HeldIn> = BTreeMap::new();
         for slot in self.lock().slots.values() {
-            let PlaceState::Granted { seq } = slot.stand() else { continue };
+            let PlaceState::Granted { seq } = slot.place_state() else { continue };
             let first = HeldIn { bucket: slot.bucket, lowest: seq, highest: seq };
             let known = held.entry(slot.bucket).or_insert(first);
             (known.lowest, known.highest) = (known.lowest.min(seq), known.highest.max(seq));
@@ -203,7 +203,7 @@ impl Places {
     /// The bucket of these places is gone; `born` is the first number of the next bucket. Places granted since the count stay.
     pub(crate) fn lost_bucket(&self, counted: HeldIn, born: Option<u64>) {
         let is_lost = |slot: &&Arc<PlaceSlot>| {
-            let PlaceState::Granted { seq } = slot.stand() else { return false };
+            let PlaceState::Granted { seq } = slot.place_state() else { return false };
             slot.bucket == counted.bucket && seq <= counted.highest && born.is_none_or(|born| seq < born)
         };
         let lost: Vec<_> = self.lock().slots.values().filter(is_lost).cloned().collect();
@@ -211,7 +211,7 @@ impl Places {
     }
 
     pub(crate) fn held(&self) -> HashMap<Name, Vec<RequestId>> {
-        by_name(self.lock().slots.values().filter(|slot| matches!(slot.stand(), PlaceState::Granted { .. })))
+        by_name(self.lock().slots.values().filter(|slot| matches!(slot.place_state(), PlaceState::Granted { .. })))
     }
 
     pub(crate) fn has_places(&self) -> bool {
@@ -231,7 +231,7 @@ impl Places {
     }
 
     /// A waiter arrived behind a grant whose holder asked for this notification.
-    pub(crate) fn told_waited_for(&self, id: RequestId) {
+    pub(crate) fn receive_waiter(&self, id: RequestId) {
         if let Some(slot) = self.slot(id) {
             slot.ring(Ring::Waiter);
         }
@@ -250,7 +250,7 @@ impl Places {
 
     /// Which of `places` are gone, and why.
     pub(crate) fn gone(&self, places: &dyn PlaceList) -> Vec<(PlaceId, Loss)> {
-        own_places::gone(places, |_, request| match self.lock().slots.get(&request).map(|slot| slot.stand()) {
+        own_places::gone(places, |_, request| match self.lock().slots.get(&request).map(|slot| slot.place_state()) {
             None => Some(Loss::Removed),
             Some(PlaceState::Gone(loss)) => Some(loss),
             Some(_) => None,
@@ -261,30 +261,30 @@ impl Places {
         by_name(self.lock().slots.values())
     }
 
-    pub(crate) fn heard(&self, connection: u64, message: &[u8]) {
+    pub(crate) fn receive(&self, connection: u64, message: &[u8]) {
         if self.connection.load(Ordering::Acquire) != connection {
             return;
         }
         for news in news(message) {
             match news {
-                News::Granted(place, grant) => self.told_granted(place.request, grant),
-                News::WaitedFor(place) => self.told_waited_for(place.request),
-                News::Broken(place, grant, reason) => self.told_broken(Broken { place, grant, reason }),
+                News::Granted(place, grant) => self.receive_grant(place.request, grant),
+                News::WaitedFor(place) => self.receive_waiter(place.request),
+                News::Broken(place, grant, reason) => self.receive_break(Broken { place, grant, reason }),
             }
         }
     }
 
-    pub(crate) fn told_removed(&self, place: PlaceId, grant: u64) {
+    pub(crate) fn receive_removal(&self, place: PlaceId, grant: u64) {
         self.missing(place.request);
         self.session.notify(SessionEvent::Gone(GrantId { place, token: FencingToken::new(grant) }, Loss::Removed));
     }
 
-    pub(crate) fn told_granted(&self, id: RequestId, grant: u64) {
+    pub(crate) fn receive_grant(&self, id: RequestId, grant: u64) {
         let Some(slot) = self.slot(id) else { return };
         let mut is_ours = false;
         slot.change(|state| {
-            match &mut state.stand {
-                PlaceState::Sent { told, .. } => *told = Some(grant),
+            match &mut state.place_state {
+                PlaceState::Sent { granted, .. } => *granted = Some(grant),
                 PlaceState::Waiting { seq, .. } => is_ours = *seq == grant,
                 PlaceState::Granted { .. } | PlaceState::Gone(_) => {}
             }
@@ -296,7 +296,7 @@ impl Places {
     }
 
     /// A message or a renewal reports that a user broke a grant of this session.
-    pub(crate) fn told_broken(&self, broken: Broken) {
+    pub(crate) fn receive_break(&self, broken: Broken) {
         let known = (broken.place, broken.grant);
         let mut inner = self.lock();
         let slot = inner.slots.get(&known.0.request).cloned();
@@ -308,7 +308,7 @@ impl Places {
         let (place, grant) = known;
         let (mut is_ours, mut may_be_ours) = (false, false);
         slot.change(|state| {
-            match &mut state.stand {
+            match &mut state.place_state {
                 // The answer says whether it is this grant. A later one may have come to the same request.
                 PlaceState::Sent { broken, .. } => {
                     *broken = (*broken).max(Some(grant));
@@ -378,7 +378,7 @@ impl Places {
 
     fn seen(&self, id: RequestId, seen: Seen, due: Moment) {
         let Some(slot) = self.lock().waiting.get(&id).cloned() else { return };
-        let PlaceState::Waiting { seq: known, ahead: known_ahead } = slot.stand() else { return };
+        let PlaceState::Waiting { seq: known, ahead: known_ahead } = slot.place_state() else { return };
         match seen {
             Seen::Granted(grant) => self.granted(&slot, grant),
             Seen::Missing => self.set(&slot, PlaceState::Gone(Loss::Removed)),
@@ -386,8 +386,8 @@ impl Places {
                 let ahead = ahead.or(known_ahead);
                 slot.change(|state| {
                     // A message may have arrived since.
-                    if matches!(state.stand, PlaceState::Waiting { seq, .. } if seq == known) {
-                        state.stand = PlaceState::Waiting { seq: known, ahead };
+                    if matches!(state.place_state, PlaceState::Waiting { seq, .. } if seq == known) {
+                        state.place_state = PlaceState::Waiting { seq: known, ahead };
                         state.due = due;
                     }
                     false

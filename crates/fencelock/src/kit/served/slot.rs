@@ -12,7 +12,7 @@ use crate::token::FencingToken;
 pub(crate) enum PlaceState {
     /// The request was sent and has no answer. Messages may have reported a grant, or the break of this grant or another one.
     Sent {
-        told: Option<u64>,
+        granted: Option<u64>,
         broken: Option<u64>,
     },
     /// The place waits, under this number. `ahead` is there if the server says it.
@@ -43,7 +43,7 @@ pub(crate) struct PlaceSlot {
 }
 
 pub(crate) struct SlotState {
-    pub(crate) stand: PlaceState,
+    pub(crate) place_state: PlaceState,
     pub(crate) waker: Option<Waker>,
     /// When to look at the place again, while it waits.
     pub(crate) due: Moment,
@@ -61,8 +61,8 @@ impl SlotState {
 
 impl PlaceSlot {
     pub(crate) fn new(place: PlaceId, bucket: u16) -> Self {
-        let stand = PlaceState::Sent { told: None, broken: None };
-        let state = SlotState { stand, waker: None, due: Moment::NEVER, rung: None };
+        let place_state = PlaceState::Sent { granted: None, broken: None };
+        let state = SlotState { place_state, waker: None, due: Moment::NEVER, rung: None };
         Self { place, bucket, state: Mutex::new(state) }
     }
 
@@ -70,20 +70,20 @@ impl PlaceSlot {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn stand(&self) -> PlaceState {
-        self.lock().stand
+    pub(crate) fn place_state(&self) -> PlaceState {
+        self.lock().place_state
     }
 
     /// The number that the place has, once it is known.
     pub(crate) fn seq(&self) -> Option<u64> {
-        match self.stand() {
+        match self.place_state() {
             PlaceState::Waiting { seq, .. } | PlaceState::Granted { seq } => Some(seq),
             PlaceState::Sent { .. } | PlaceState::Gone(_) => None,
         }
     }
 
     pub(crate) fn standing(&self) -> Standing {
-        match self.stand() {
+        match self.place_state() {
             PlaceState::Sent { .. } => Standing::Waiting(None),
             PlaceState::Waiting { ahead, .. } => Standing::Waiting(ahead),
             PlaceState::Granted { seq } => Standing::Granted(Grant::new(FencingToken::new(seq))),
@@ -94,7 +94,7 @@ impl PlaceSlot {
     /// Ready once the place stopped waiting, or when its task has to check the session.
     pub(crate) fn poll_news(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
-        if !matches!(state.stand, PlaceState::Waiting { .. } | PlaceState::Sent { .. }) {
+        if !matches!(state.place_state, PlaceState::Waiting { .. } | PlaceState::Sent { .. }) {
             return Poll::Ready(());
         }
         state.wake_by(cx);

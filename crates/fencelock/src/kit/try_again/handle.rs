@@ -212,7 +212,7 @@ impl<A: UnqueuedBackend> Core<A> {
 
     /// The connection for releases.
     async fn to_leave(&self) -> Result<Arc<Wire<A>>> {
-        match self.session.backend.at_hand() {
+        match self.session.backend.release_connection() {
             Some(connection) => Ok(connection),
             None => self.link.connection().await,
         }

@@ -58,7 +58,7 @@ pub(crate) struct Trying {
     /// The shortest time between two tries for one lock. The longest is three times as much, by chance.
     pub(crate) pause: Duration,
     /// Whether the server publishes releases.
-    pub(crate) hears: bool,
+    pub(crate) has_channel: bool,
     /// Whether one request can release a lock and take it for the next of the line.
     pub(crate) passes: bool,
     /// The type of this layout's locks in the server.
@@ -100,7 +100,7 @@ pub(crate) trait UnqueuedBackend: Send + Sync + 'static {
     fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> impl Future<Output = Result<Prolonged>> + Send;
 
     /// The connection for releases, in a layout that may release on a part of its servers while all other requests need more of them.
-    fn at_hand(&self) -> Option<Arc<Wire<Self>>> {
+    fn release_connection(&self) -> Option<Arc<Wire<Self>>> {
         None
     }
 

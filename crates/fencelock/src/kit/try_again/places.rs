@@ -179,21 +179,21 @@ impl Places {
     }
 
     /// Call this before the session subscribes to the channel of this name. Returns the channel that needs no subscription any more.
-    pub(crate) fn will_hear(&self, name: &Name, channel: &str, claim: Claim, now: Moment) -> Option<String> {
+    pub(crate) fn prepare_subscription(&self, name: &Name, channel: &str, claim: Claim, now: Moment) -> Option<String> {
         self.lock().channels.begin(name, channel, claim, now)
     }
 
     /// The server accepted or refused the subscription for this name. A release may have come before, so the first of the line is due.
-    pub(crate) fn hears(&self, name: &Name, is_heard: bool, now: Moment) {
+    pub(crate) fn subscribed(&self, name: &Name, is_subscribed: bool, now: Moment) {
         let mut state = self.lock();
-        state.channels.is_answered(name, is_heard, now);
-        if is_heard && state.make_due(name) {
+        state.channels.is_answered(name, is_subscribed, now);
+        if is_subscribed && state.make_due(name) {
             self.session.bell.notify_one();
         }
     }
 
     /// A release was published on this channel.
-    pub(crate) fn heard(&self, channel: &[u8]) {
+    pub(crate) fn receive_release(&self, channel: &[u8]) {
         let mut state = self.lock();
         let names: Vec<Name> = state.channels.names(channel).cloned().collect();
         let mut waits = false;

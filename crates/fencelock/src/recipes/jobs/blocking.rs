@@ -34,10 +34,10 @@ impl Job {
     pub fn run<T, E: From<Error>>(&self, body: impl FnOnce(&JobRun) -> Result<T, E>) -> Result<Option<T>, E> {
         let Begun::Run(run) = wait(self.0.begin())? else { return Ok(None) };
         let done = body(run.this());
-        let told = if done.is_ok() { wait(run.succeed()) } else { wait(run.fail("")) };
+        let ended = if done.is_ok() { wait(run.succeed()) } else { wait(run.fail("")) };
         // The first error is reported.
         let value = done?;
-        told?;
+        ended?;
         Ok(Some(value))
     }
 }

@@ -181,7 +181,7 @@ impl EtcdSession {
     /// Reports the break that a key is the record of.
     fn broken(&self, kv: &KeyValue) {
         let Some(Break { place, token: Some(grant), reason, .. }) = self.keys.broken(kv) else { return };
-        self.places.told_broken(Broken { place, grant: grant.get(), reason });
+        self.places.receive_break(Broken { place, grant: grant.get(), reason });
     }
 
     fn received(&self, connection: &Connection, answer: &WatchResponse) {
@@ -189,7 +189,7 @@ impl EtcdSession {
         if answer.watch_id != SESSION_WATCH {
             let Some(Watched { place, grants, .. }) = connection.fired(answer) else { return };
             match (grants.filter(|_| is_deleted), self.places.slot(place)) {
-                (Some(grant), _) => self.places.told_granted(place, grant),
+                (Some(grant), _) => self.places.receive_grant(place, grant),
                 // Compacted, or changed: a look says how the place stands.
                 (None, Some(slot)) => self.places.look_at(&slot.place.name),
                 (None, None) => {}

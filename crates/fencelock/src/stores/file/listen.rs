@@ -6,7 +6,7 @@ use super::bucket::BucketState;
 use super::directory::Directory;
 use super::layout::SESSIONS;
 use super::line::{KnownContender, KnownQueue};
-use super::place::{FilePlace, LINGER, POLL, Pauses, REPAIR, TOLD};
+use super::place::{FilePlace, LINGER, NOTIFIED, POLL, Pauses, REPAIR};
 use super::platform::Interest;
 use super::sessions::session_name;
 use super::ticket::Ticket;
@@ -25,7 +25,7 @@ pub(super) struct Target {
 
 /// The outcome of listening.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum Listened {
     /// The contenders that the rule names are there: when to look again.
     There(Pauses),
     /// A contender is gone, so that the rule must be asked again.
@@ -36,14 +36,14 @@ pub(super) enum Heard {
 
 impl FilePlace {
     /// Listens to the contenders that the rule names.
-    pub(super) fn listen(&mut self, state: &mut BucketState) -> rustix::io::Result<Heard> {
-        let Some(line) = state.line(&self.encoded) else { return Ok(Heard::Gone) };
+    pub(super) fn listen(&mut self, state: &mut BucketState) -> rustix::io::Result<Listened> {
+        let Some(line) = state.line(&self.encoded) else { return Ok(Listened::Gone) };
         let (wanted, interest) = wanted(line, &self.ticket);
         let known = self.targets.len();
         self.targets.retain(|target| wanted.contains(&(target.ticket, target.local)));
         self.is_rung &= self.targets.len() == known;
         let core = Arc::clone(&self.core);
-        let mut again = TOLD;
+        let mut again = NOTIFIED;
         for &(ticket, local) in &wanted {
             if local {
                 self.target(ticket, local);
@@ -53,20 +53,20 @@ impl FilePlace {
                 continue;
             }
             match self.listen_to(&core.directory, ticket, interest)? {
-                Heard::There(pauses) => again = again.min(pauses),
-                Heard::Gone => {
+                Listened::There(pauses) => again = again.min(pauses),
+                Listened::Gone => {
                     // A heavy ticket may have been replaced by a lighter one, which only a listing shows.
                     let needs_listing = ticket.can_lighten() || !self.ticket.claim.is_whole();
                     if needs_listing && !self.bucket.relist(&core.directory, state)? {
-                        return Ok(Heard::There(LINGER));
+                        return Ok(Listened::There(LINGER));
                     }
                     state.depart(&self.encoded, &ticket);
-                    return Ok(Heard::Gone);
+                    return Ok(Listened::Gone);
                 }
-                dead @ Heard::Dead(_) => return Ok(dead),
+                dead @ Listened::Dead(_) => return Ok(dead),
             }
         }
-        Ok(Heard::There(again))
+        Ok(Listened::There(again))
     }
 
     fn target(&mut self, ticket: Ticket, local: bool) -> &mut Target {
@@ -80,7 +80,7 @@ impl FilePlace {
     }
 
     /// Listens to a place of another process, and looks whether it is there and its session alive.
-    fn listen_to(&mut self, directory: &Directory, ticket: Ticket, interest: Interest) -> rustix::io::Result<Heard> {
+    fn listen_to(&mut self, directory: &Directory, ticket: Ticket, interest: Interest) -> rustix::io::Result<Listened> {
         let (path, session) = (self.path(&ticket), ticket.key.session);
         let bell = Arc::clone(&self.bell);
         let watches = &mut self.target(ticket, false).watches;
@@ -92,14 +92,14 @@ impl FilePlace {
         }
         let is_blind = watches.is_none();
         if !directory.exists(&path)? {
-            return Ok(Heard::Gone);
+            return Ok(Listened::Gone);
         }
         // The next look asks again after an error.
         if (is_new || self.is_rung || self.is_repair) && !directory.is_alive(session).unwrap_or(true) {
-            return Ok(Heard::Dead(session));
+            return Ok(Listened::Dead(session));
         }
         // The kernel may send an event a moment before its effect can be seen, and only once.
-        Ok(Heard::There(if is_blind {
+        Ok(Listened::There(if is_blind {
             POLL
         } else if self.is_rung {
             LINGER

@@ -15,7 +15,7 @@ use super::bucket::{Bucket, BucketLock, BucketState};
 use super::enter::Patience;
 use super::fault::fault;
 use super::line::KnownContender;
-use super::listen::{Heard, Target};
+use super::listen::{Listened, Target};
 use super::session::SessionCore;
 use super::ticket::Ticket;
 use crate::error::{Error, ErrorKind, Result};
@@ -33,7 +33,7 @@ pub(super) type Pauses = (Duration, Duration);
 /// For places with events: bounds the cost of a lost event.
 pub(super) const REPAIR: Pauses = (Duration::from_secs(1), Duration::from_secs(1));
 /// For places behind this process, which loses no event: thousands may wait there.
-pub(super) const TOLD: Pauses = (Duration::from_secs(60), Duration::from_secs(60));
+pub(super) const NOTIFIED: Pauses = (Duration::from_secs(60), Duration::from_secs(60));
 /// For places without events.
 pub(super) const POLL: Pauses = (Duration::from_millis(5), Duration::from_millis(200));
 /// After an event that has shown nothing yet: a session file may stay locked for a moment after its closing (by an inherited descriptor).
@@ -95,9 +95,9 @@ impl FilePlace {
                 return Ok(REPAIR.0);
             }
             match self.listen(&mut state)? {
-                Heard::There(again) => return Ok(self.pause(again)),
-                Heard::Gone => self.pause = Duration::ZERO,
-                Heard::Dead(session) => {
+                Listened::There(again) => return Ok(self.pause(again)),
+                Listened::Gone => self.pause = Duration::ZERO,
+                Listened::Dead(session) => {
                     state.remove_dead(&self.core.directory, &bucket, &self.encoded, &HashSet::from([session]));
                 }
             }

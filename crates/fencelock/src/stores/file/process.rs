@@ -63,7 +63,7 @@ fn has_open(process: &str, session: u64) -> Option<bool> {
 }
 
 fn is_written(process: &str, file: &str) -> bool {
-    let told = fs::read_to_string(format!("/proc/{process}/fdinfo/{file}")).unwrap_or_default();
-    let flags = told.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok());
+    let text = fs::read_to_string(format!("/proc/{process}/fdinfo/{file}")).unwrap_or_default();
+    let flags = text.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok());
     flags.is_some_and(|flags| flags & 3 == 2)
 }

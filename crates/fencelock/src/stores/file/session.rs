@@ -48,7 +48,7 @@ pub(super) struct SessionCore {
     over: OnceLock<Loss>,
     withdrawn: Mutex<VecDeque<u64>>,
     /// The grants whose break was reported, so that no renewal leaves it to the events again.
-    told_breaks: Mutex<HashSet<GrantId>>,
+    reported_breaks: Mutex<HashSet<GrantId>>,
     /// The number of looks of waiting places after an event, or for the first time.
     #[cfg(test)]
     pub(super) looks: std::sync::atomic::AtomicU64,
@@ -83,7 +83,7 @@ impl SessionCore {
             file: Mutex::new(Some(file)),
             over: OnceLock::new(),
             withdrawn: Mutex::default(),
-            told_breaks: Mutex::default(),
+            reported_breaks: Mutex::default(),
             #[cfg(test)]
             looks: Default::default(),
             bell: Bell::new(),
@@ -215,11 +215,11 @@ impl SessionCore {
 
     /// Removes broken places from the list: events report them, with the reason.
     fn leave_to_events(&self, gone: &mut Vec<(PlaceId, Loss)>) {
-        let told = self.told_breaks();
-        let is_untold = |order: &Break| !told.contains(&order.grant());
+        let reported = self.reported_breaks();
+        let is_unreported = |order: &Break| !reported.contains(&order.grant());
         let breaks = self.directory.breaks_of(self.id).into_iter();
-        let broken: Vec<_> = breaks.filter(is_untold).map(|order| order.place).collect();
-        drop(told);
+        let broken: Vec<_> = breaks.filter(is_unreported).map(|order| order.place).collect();
+        drop(reported);
         let before = gone.len();
         gone.retain(|(place, _)| !broken.contains(place));
         if gone.len() < before {
@@ -231,15 +231,15 @@ impl SessionCore {
     fn broken(&self) -> VecDeque<SessionEvent> {
         let mut events = VecDeque::new();
         for order in self.directory.breaks_of(self.id) {
-            if !self.finds(&order.place).unwrap_or(true) && self.told_breaks().insert(order.grant()) {
+            if !self.finds(&order.place).unwrap_or(true) && self.reported_breaks().insert(order.grant()) {
                 events.push_back(SessionEvent::Broken(order.grant(), order.reason));
             }
         }
         events
     }
 
-    fn told_breaks(&self) -> MutexGuard<'_, HashSet<GrantId>> {
-        self.told_breaks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn reported_breaks(&self) -> MutexGuard<'_, HashSet<GrantId>> {
+        self.reported_breaks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {

@@ -80,7 +80,7 @@ impl Directory {
         let shown = page.of(line.tickets().enumerate());
         let contenders =
             shown.filter_map(|(at, ticket)| self.contender(&slot, ticket, at < granted, &mut roll)).collect();
-        Ok(Queue { name: name.clone(), contenders, queued, beside: Vec::new(), strangers, closed: None })
+        Ok(Queue { name: name.clone(), contenders, queued, foreign_locks: Vec::new(), strangers, closed: None })
     }
 
     /// The queue of `name` in short.

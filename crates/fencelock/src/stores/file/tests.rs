@@ -8,8 +8,8 @@ mod edges;
 mod hostile;
 mod notes;
 mod renewals;
-mod untold;
 mod wakes;
+mod without_events;
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::SystemTime;

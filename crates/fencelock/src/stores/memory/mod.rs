@@ -201,7 +201,7 @@ static CAPABILITY: Capability = Capability {
     shared_claims: true,
     permits: true,
     notes: true,
-    waiters: Waiters::Told,
+    waiters: Waiters::Notified,
     detection_slack: Duration::ZERO,
     wake_bound: Duration::from_millis(100),
     same_as: &[],

@@ -33,7 +33,7 @@ pub(super) struct StoreState {
     breaks: VecDeque<Break>,
     notes: HashMap<Name, Note>,
     /// The news for sessions once the lock is given back.
-    pub(super) news: Vec<Told>,
+    pub(super) news: Vec<Notification>,
 }
 
 /// How many broken grants are remembered.
@@ -68,10 +68,10 @@ struct SessionRecord {
 }
 
 /// A notification for a session, and the link that carries it.
-type Told = (Weak<Link>, Arc<Places>, News);
+type Notification = (Weak<Link>, Arc<Places>, News);
 
 impl SessionRecord {
-    fn told(&self, news: impl FnOnce(&Places) + Send + 'static) -> Told {
+    fn notification(&self, news: impl FnOnce(&Places) + Send + 'static) -> Notification {
         (Weak::clone(&self.link), Arc::clone(&self.places), Box::new(news))
     }
 }
@@ -108,7 +108,7 @@ impl StoreState {
     }
 
     fn tell(&mut self, session: u64, news: impl FnOnce(&Places) + Send + 'static) {
-        self.news.extend(self.sessions.get(&session).map(|record| record.told(news)));
+        self.news.extend(self.sessions.get(&session).map(|record| record.notification(news)));
     }
 
     /// Expires sessions that have run out; every look at the store begins with it.
@@ -186,7 +186,7 @@ impl StoreState {
         let answer = queue.entered(queue.tickets.len() - 1);
         let watched = queue.tickets.front().filter(|front| !is_granted && front.is_watched);
         if let Some((session, id)) = watched.map(|front| (front.session, front.id)) {
-            self.tell(session, move |places| places.told_waited_for(id));
+            self.tell(session, move |places| places.receive_waiter(id));
         }
         answer
     }
@@ -219,7 +219,7 @@ impl StoreState {
             ticket.since = since;
             let (id, number) = (ticket.id, ticket.number);
             let record = self.sessions.get(&ticket.session);
-            self.news.extend(record.map(|record| record.told(move |places| places.told_granted(id, number))));
+            self.news.extend(record.map(|record| record.notification(move |places| places.receive_grant(id, number))));
         }
     }
 
@@ -256,7 +256,7 @@ impl StoreState {
         let found = self.find(&place.name, |ticket| ticket.id == place.request);
         let Some((session, number)) = found.map(|(queue, index)| queue.tickets[index].key()) else { return false };
         let removed = place.clone();
-        self.tell(session, move |places| places.told_removed(removed, number));
+        self.tell(session, move |places| places.receive_removal(removed, number));
         self.take_out(&place.name, |ticket| ticket.number == number)
     }
 
@@ -271,7 +271,7 @@ impl StoreState {
     pub(super) fn break_grant(&mut self, order: Break) -> bool {
         let Some((session, grant)) = self.holder(&order.grant()) else { return self.breaks.contains(&order) };
         let (place, reason) = (order.place.clone(), Arc::clone(&order.reason));
-        self.tell(session, move |places| places.told_broken(Broken { place, grant, reason }));
+        self.tell(session, move |places| places.receive_break(Broken { place, grant, reason }));
         self.take_out(&order.place.name, |ticket| ticket.number == grant);
         self.breaks.truncate(BREAKS - 1);
         self.breaks.push_front(order);
@@ -307,7 +307,7 @@ impl StoreState {
         let queue = self.queues.get(name).unwrap_or(&empty);
         let queued = queue.tickets.len();
         let contenders = page.of(0..queued).map(|index| self.contender(queue, index)).collect();
-        Queue { name: name.clone(), contenders, queued, beside: Vec::new(), strangers: Vec::new(), closed: None }
+        Queue { name: name.clone(), contenders, queued, foreign_locks: Vec::new(), strangers: Vec::new(), closed: None }
     }
 
     fn contender(&self, queue: &StoredQueue, index: usize) -> Contender {

@@ -22,7 +22,7 @@ pub(super) const POLL: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub(super) struct ServerBell {
     rings: AtomicU64,
-    hears: AtomicBool,
+    is_listening: AtomicBool,
     deaf: AtomicBool,
     wanted: Notify,
 }
@@ -36,7 +36,7 @@ impl ServerBell {
     /// The time until the next look at a place, from the server's answer `said` and the number of rings before the place's request.
     pub(super) fn look_in(&self, said: Option<Duration>, rings: u64) -> Option<Duration> {
         self.wanted.notify_one();
-        match self.hears.load(Ordering::SeqCst) && self.rings() == rings {
+        match self.is_listening.load(Ordering::SeqCst) && self.rings() == rings {
             true => said,
             false if self.is_deaf() => Some(said.map_or(POLL, |said| said.min(POLL))),
             false => Some(Duration::ZERO),
@@ -55,13 +55,13 @@ fn pillow(session: &MysqlSession, number: u64) -> String {
 
 pub(super) async fn listen(session: Arc<MysqlSession>, main: Weak<Connection>) {
     let (bell, clock) = (&session.ear, &session.opening.clock);
-    bell.hears.store(false, Ordering::SeqCst);
+    bell.is_listening.store(false, Ordering::SeqCst);
     loop {
         bell.wanted.notified().await;
         while session.places.is_waiting() && !bell.is_deaf() {
-            let heard = hear(&session, &main).await;
-            bell.hears.store(false, Ordering::SeqCst);
-            if let Err(error) = heard {
+            let listened = hear(&session, &main).await;
+            bell.is_listening.store(false, Ordering::SeqCst);
+            if let Err(error) = listened {
                 // Meanwhile the session looks at intervals.
                 tracing::debug!(%error, "the session cannot listen");
                 clock.sleep_until(clock.now().after(REPAIR)).await;
@@ -89,9 +89,9 @@ async fn hear(session: &MysqlSession, main: &Weak<Connection>) -> Result<()> {
         let Some(pillow) = main.upgrade().map(|main| pillow(session, main.number)) else { return Ok(()) };
         let seconds = if mark < 0 { 0 } else { SLEEP.as_secs() };
         let arguments = vec![(*number).into(), mark.into(), pillow.into(), seconds.into()];
-        let told = ear.sleep(arguments).await?;
+        let rung = ear.sleep(arguments).await?;
         let Some(main) = main.upgrade() else { return Ok(()) };
-        let told = match &told {
+        let rung = match &rung {
             // Woken once; the next call shows further rings.
             None => mark + 1,
             Some(row) if column::<i64>("listen", row, 1)? != 0 => {
@@ -101,20 +101,20 @@ async fn hear(session: &MysqlSession, main: &Weak<Connection>) -> Result<()> {
             }
             Some(row) => column::<i64>("listen", row, 0)?,
         };
-        if told < 0 {
+        if rung < 0 {
             // Looks show that the session ended, too.
             return Err(over("listen"));
         }
-        if told == mark {
+        if rung == mark {
             // A session that waited lately soon waits again: the connection stays for one more sleep.
             match places.is_waiting() {
                 true => continue,
                 false => return Ok(()),
             }
         }
-        mark = told;
+        mark = rung;
         bell.rings.fetch_add(1, Ordering::SeqCst);
-        bell.hears.store(true, Ordering::SeqCst);
+        bell.is_listening.store(true, Ordering::SeqCst);
         for asked in portions(places.waiting()) {
             let look = session.look(&main, &asked).await?;
             places.looked(&asked, look, opening.clock.now());

@@ -71,8 +71,8 @@ impl Connection {
         let (jobs, receiver) = mpsc::unbounded_channel();
         let (chores, started) = oneshot::channel();
         let ended = Arc::new(AtomicBool::new(false));
-        let told = EndGuard { ended: Arc::clone(&ended), user, number };
-        let task = tasks.spawn(drive(wire, receiver, started, told, clock, silence));
+        let end = EndGuard { ended: Arc::clone(&ended), user, number };
+        let task = tasks.spawn(drive(wire, receiver, started, end, clock, silence));
         let (has_schema, largest, batches) = (AtomicBool::new(false), AtomicU64::new(u64::MAX), Batches::default());
         Ok((Self { jobs, ended, task, has_schema, largest, number, batches }, chores))
     }
@@ -231,7 +231,7 @@ async fn drive(
     wire: Conn,
     jobs: mpsc::UnboundedReceiver<Query>,
     chores: oneshot::Receiver<Chores>,
-    _told: EndGuard,
+    _end: EndGuard,
     clock: Arc<dyn Clock>,
     silence: Duration,
 ) {

@@ -14,7 +14,7 @@ use super::url::Config;
 use crate::ask::{AskedServer, Questions};
 use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::kit::bounds::{Bounds, MOST_PATIENCE};
-use crate::kit::database::{Nobody, Reach, User};
+use crate::kit::database::{NoUser, Reach, User};
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::{Opening, StoreUrl, Tasks};
 use crate::time::Clock;
@@ -35,7 +35,7 @@ pub(super) struct Dialler {
 }
 
 pub(super) fn link(config: &Arc<Config>, session: Option<Arc<MysqlSession>>) -> Arc<Link> {
-    let Some(session) = session else { return dialler(config, Arc::new(Nobody), None).link() };
+    let Some(session) = session else { return dialler(config, Arc::new(NoUser), None).link() };
     let user = Arc::clone(&session) as Arc<dyn User<Connection>>;
     dialler(config, user, Some(&session.opening)).link()
 }
@@ -47,7 +47,7 @@ fn dialler(config: &Arc<Config>, user: Arc<dyn User<Connection>>, opening: Optio
 }
 
 pub(super) async fn bare(config: &Arc<Config>) -> Result<Arc<Connection>> {
-    let mut dialler = dialler(config, Arc::new(Nobody), None);
+    let mut dialler = dialler(config, Arc::new(NoUser), None);
     (dialler.only_looks, dialler.needs_schema) = (false, false);
     // Waits for another client that makes the tables.
     (dialler.silence, dialler.waits) = (MOST_PATIENCE * 6, MOST_PATIENCE * 4);
@@ -56,7 +56,7 @@ pub(super) async fn bare(config: &Arc<Config>) -> Result<Arc<Connection>> {
 
 /// A separate connection for a request that may wait for another program's transaction: on a shared one all other requests would wait, too.
 pub(super) async fn apart(config: &Arc<Config>, opening: Option<&Opening>) -> Result<Arc<Connection>> {
-    let mut dialler = dialler(config, Arc::new(Nobody), opening);
+    let mut dialler = dialler(config, Arc::new(NoUser), opening);
     // Shorter than the caller waits for the answer, so that the caller receives the reason.
     (dialler.only_looks, dialler.waits) = (false, dialler.patience * 3 / 4);
     dialler.silence = dialler.silence.max(dialler.patience) * 2;
@@ -64,7 +64,7 @@ pub(super) async fn apart(config: &Arc<Config>, opening: Option<&Opening>) -> Re
 }
 
 pub(super) async fn patient(config: &Arc<Config>, opening: &Opening, sleeps: Duration) -> Result<Arc<Connection>> {
-    let mut dialler = dialler(config, Arc::new(Nobody), Some(opening));
+    let mut dialler = dialler(config, Arc::new(NoUser), Some(opening));
     dialler.silence += sleeps;
     dialler.dial(0).await
 }
@@ -75,7 +75,7 @@ pub(super) fn ask(url: StoreUrl, questions: Questions) -> Result<Vec<AskedServer
     let shown = format!("{config:?}");
     let answers = async move {
         let Bounds { clock, silence, .. } = Bounds::of(None);
-        let opened = Connection::open(&config, Arc::new(Nobody), 0, clock, silence, &Tasks::here()?, false).await?;
+        let opened = Connection::open(&config, Arc::new(NoUser), 0, clock, silence, &Tasks::here()?, false).await?;
         Ok(stream::iter(questions).then(|question| opened.0.lines(question)).collect().await)
     };
     Ok(vec![(shown, Box::pin(answers))])

@@ -25,13 +25,13 @@ const TRIES: usize = 4;
 
 pub(super) type MysqlSession = FairSession<Dialler>;
 
-fn granted(told: &str) -> Option<Vec<(RequestId, u64)>> {
+fn granted(listed: &str) -> Option<Vec<(RequestId, u64)>> {
     let place = |place: &str| {
         let mut numbers = place.split('-').map(|number| number.parse().ok());
         let (client, number, seq) = (numbers.next()??, numbers.next()??, numbers.next()??);
         numbers.next().is_none().then_some((RequestId { client, number }, seq))
     };
-    told.split_terminator(',').map(place).collect()
+    listed.split_terminator(',').map(place).collect()
 }
 
 impl Dialect for Dialler {
@@ -180,8 +180,8 @@ mod tests {
         let place = |client, number| RequestId { client, number };
         assert_eq!(granted(""), Some(Vec::new()));
         assert_eq!(granted("1-2-3,4-5-6,"), Some(vec![(place(1, 2), 3), (place(4, 5), 6)]));
-        for told in ["1-2,", "1-2-3-4,", "1-2-x,", ","] {
-            assert_eq!(granted(told), None, "{told:?}");
+        for listed in ["1-2,", "1-2-3-4,", "1-2-x,", ","] {
+            assert_eq!(granted(listed), None, "{listed:?}");
         }
     }
 }

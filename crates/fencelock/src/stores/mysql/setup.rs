@@ -24,7 +24,7 @@ pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Durat
         "SELECT VERSION(), CAST(@@global.read_only AS CHAR), SLEEP(0.001), SYSDATE(6) = NOW(6), @@max_allowed_packet";
     let rows = connection.simple("connect", facts).await?;
     let row = rows.first().ok_or_else(|| Error::new(ErrorKind::Unsupported, "connect", NOT_ONE))?;
-    let (version, read_only) = (told::<String>(row, 0)?, told::<String>(row, 1)?);
+    let (version, read_only) = (value::<String>(row, 0)?, value::<String>(row, 1)?);
     let refuse =
         |kind, message: &'static str| Error::new(kind, "connect", message).with("server says", version.as_str());
     let is_mariadb = version.contains("MariaDB");
@@ -40,7 +40,7 @@ pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Durat
         let message = "the server takes no writes: it is a replica, or read-only (read_only)";
         return Err(refuse(ErrorKind::Unreachable, message).retryable());
     }
-    connection.largest.store(told(row, 4)?, Ordering::Relaxed);
+    connection.largest.store(value(row, 4)?, Ordering::Relaxed);
     // A GRANT without a user would make an account without a password.
     let (limit, mode) =
         if is_mariadb { ("max_statement_time", ",NO_AUTO_CREATE_USER") } else { ("max_execution_time", "") };
@@ -55,7 +55,7 @@ pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Durat
 }
 
 /// Reads a column that is NULL only if another client ended the request: MariaDB still answers then.
-fn told<T>(row: &Row, at: usize) -> Result<T>
+fn value<T>(row: &Row, at: usize) -> Result<T>
 where
     Option<T>: FromValue,
 {
@@ -101,7 +101,7 @@ pub(super) async fn our_schema(connection: &Connection, config: &Config, only_lo
 async fn version(connection: &Connection, config: &Config) -> Result<bool> {
     let Some(rows) = connection.version().await? else { return Ok(false) };
     let Some(row) = rows.first() else { return Ok(false) };
-    let (found, strange) = (told::<i64>(row, 0)?, told::<i64>(row, 1)?);
+    let (found, strange) = (value::<i64>(row, 0)?, value::<i64>(row, 1)?);
     if found != VERSION {
         let message = "the tables have a layout that this release does not know: name another database, or use the release that made them";
         return Err(Error::new(ErrorKind::Layout, "connect", message)

@@ -167,20 +167,20 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn hears(&self) -> bool {
-        self.ear.try_lock().is_ok_and(|hears| *hears)
+    pub(super) fn is_listening(&self) -> bool {
+        self.ear.try_lock().is_ok_and(|is_listening| *is_listening)
     }
 
     /// Listens to `channel` from now on, or to nothing any more: every commit with a NOTIFY wakes all listeners, of any channel.
     pub(super) async fn hear(&self, channel: &str, is_wanted: impl Fn() -> bool + Send) -> Result<()> {
-        let mut hears = self.ear.lock().await;
-        match (*hears, is_wanted()) {
+        let mut is_listening = self.ear.lock().await;
+        match (*is_listening, is_wanted()) {
             (false, true) => {
                 self.call("listen", "listen", vec![channel.into()]).await?;
-                *hears = true;
+                *is_listening = true;
             }
             (true, false) => {
-                *hears = false;
+                *is_listening = false;
                 self.simple("listen", "UNLISTEN *").await?;
             }
             _ => {}
@@ -302,8 +302,8 @@ async fn drive(end: End, wire: tokio_postgres::Connection<Stream, Plain>, silenc
     let driver = poll_fn(|cx| {
         loop {
             match wire.poll_message(cx) {
-                Poll::Ready(Some(Ok(AsyncMessage::Notification(told)))) => {
-                    end.user.heard(end.number, told.payload().as_bytes());
+                Poll::Ready(Some(Ok(AsyncMessage::Notification(notification)))) => {
+                    end.user.receive(end.number, notification.payload().as_bytes());
                 }
                 // The notice says that the server cannot be identified, see `_mark()` in `schema.sql`.
                 Poll::Ready(Some(Ok(AsyncMessage::Notice(said)))) if said.code().code() == "FL005" => {

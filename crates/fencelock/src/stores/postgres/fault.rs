@@ -11,9 +11,9 @@ pub(super) fn fault_in(operation: &'static str, error: &tokio_postgres::Error, o
     let Some(said) = error.as_db_error() else {
         return happened(error).of(operation).with("cause", chain(error));
     };
-    let told: String = said.message().chars().filter(|c| !c.is_control()).take(300).collect();
-    let code = if told.contains("statement pooling") { "0A000" } else { said.code().code() };
-    own(code).unwrap_or_else(|| meant(code)).of(operation).with("cause", told).with("sqlstate", said.code().code())
+    let cause: String = said.message().chars().filter(|c| !c.is_control()).take(300).collect();
+    let code = if cause.contains("statement pooling") { "0A000" } else { said.code().code() };
+    own(code).unwrap_or_else(|| meant(code)).of(operation).with("cause", cause).with("sqlstate", said.code().code())
 }
 
 pub(super) type Own<'a> = &'a (dyn Fn(&str) -> Option<Meaning> + Sync);
@@ -87,6 +87,6 @@ fn happened(error: &tokio_postgres::Error) -> Meaning {
 
 fn chain(error: &tokio_postgres::Error) -> String {
     let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
-    let told: Vec<String> = causes.map(ToString::to_string).collect();
-    told.join(": ").chars().filter(|c| !c.is_control()).take(300).collect()
+    let cause: Vec<String> = causes.map(ToString::to_string).collect();
+    cause.join(": ").chars().filter(|c| !c.is_control()).take(300).collect()
 }

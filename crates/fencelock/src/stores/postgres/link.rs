@@ -16,7 +16,7 @@ use crate::ask::{AskedServer, Questions};
 use crate::error::{Error, Result};
 use crate::kit::bounds::{Bounds, MOST_PATIENCE};
 use crate::kit::database::call::{Calls, Param};
-use crate::kit::database::{Nobody, Reach, User};
+use crate::kit::database::{NoUser, Reach, User};
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::{Opening, StoreUrl, Tasks};
 use crate::time::Clock;
@@ -73,7 +73,7 @@ fn dialler(config: &Arc<Config>, purpose: Purpose, opening: Option<&Opening>) ->
         patience,
         silence,
         lock_timeout,
-        user: Arc::new(Nobody),
+        user: Arc::new(NoUser),
         tasks,
     }
 }

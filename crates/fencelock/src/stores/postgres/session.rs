@@ -147,7 +147,7 @@ impl Dialect for Dialler {
 
     /// 1 while the connection listens, or cannot.
     fn mark(_: &PostgresSession, connection: &Connection) -> u64 {
-        (connection.hears() || connection.pooled().is_some()).into()
+        (connection.is_listening() || connection.pooled().is_some()).into()
     }
 
     async fn hear(

@@ -182,8 +182,8 @@ pub(super) async fn make(connection: &Connection, schema: &Schema, unlogged: boo
         }
         _ => return Err(error),
     };
-    let told = Error::new(error.kind(), "migrate", message).with("schema", schema.name());
-    Err(if error.is_retryable() { told.retryable() } else { told }.with("cause", error))
+    let cause = Error::new(error.kind(), "migrate", message).with("schema", schema.name());
+    Err(if error.is_retryable() { cause.retryable() } else { cause }.with("cause", error))
 }
 
 /// Checks that each role has what was granted, as `asked` says of `{role}`: of a right that the caller may not grant, the server only warns.

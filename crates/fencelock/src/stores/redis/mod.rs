@@ -56,7 +56,7 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
         let (config, layout, prefix) = url::read(url)?;
         Ok(match layout {
             url::Layout::Fair => fair::new(config, &prefix),
-            url::Layout::Plain(beside) => plain::new(config, prefix, beside),
+            url::Layout::Plain(extra) => plain::new(config, prefix, extra),
             url::Layout::Redisson => redisson::new(config, prefix, false),
             url::Layout::RedissonFenced => redisson::new(config, prefix, true),
         })

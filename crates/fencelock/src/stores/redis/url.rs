@@ -47,8 +47,8 @@ impl Layout {
 
 /// The server that `url` names, the layout, and the prefix of keys.
 pub(super) fn read(mut url: StoreUrl) -> Result<(Config, Layout, String)> {
-    let beside = beside(url.take("signal"), url.take("fence"))?;
-    let layout = layout(url.take("layout"), beside)?;
+    let extra = extra(url.take("signal"), url.take("fence"))?;
+    let layout = layout(url.take("layout"), extra)?;
     let prefix = prefix(url.take("prefix"))?.unwrap_or_else(|| layout.prefix().to_owned());
     if layout == Layout::Plain(Extra::Signal) && !prefix.starts_with(SIGNALLED) {
         return Err(bad("the keys of python-redis-lock begin with `lock:`: leave `prefix` out, or begin it so"));
@@ -62,10 +62,10 @@ pub(super) fn read(mut url: StoreUrl) -> Result<(Config, Layout, String)> {
     Ok((config?, layout, prefix))
 }
 
-fn layout(given: Option<String>, beside: Extra) -> Result<Layout> {
+fn layout(given: Option<String>, extra: Extra) -> Result<Layout> {
     match given.as_deref() {
-        Some("plain") => Ok(Layout::Plain(beside)),
-        _ if beside != Extra::Nothing => Err(bad("`signal` and `fence` are options of `layout=plain` alone")),
+        Some("plain") => Ok(Layout::Plain(extra)),
+        _ if extra != Extra::Nothing => Err(bad("`signal` and `fence` are options of `layout=plain` alone")),
         None | Some("fair") => Ok(Layout::Fair),
         Some("redisson") => Ok(Layout::Redisson),
         Some("redisson-fenced") => Ok(Layout::RedissonFenced),
@@ -82,7 +82,7 @@ pub(super) fn prefix(given: Option<String>) -> Result<Option<String>> {
 }
 
 /// The further key of a lock in the layout `plain`.
-fn beside(signal: Option<String>, fence: Option<String>) -> Result<Extra> {
+fn extra(signal: Option<String>, fence: Option<String>) -> Result<Extra> {
     match (signal.as_deref(), fence) {
         (None, None) => Ok(Extra::Nothing),
         (Some("python-redis-lock"), None) => Ok(Extra::Signal),

@@ -111,13 +111,13 @@ pub(super) fn read(data: &[u8]) -> NodeData {
 }
 
 /// The same, of a node whose text names its maker and not the purpose: kazoo calls it the identifier.
-pub(super) fn named(told: NodeData) -> NodeData {
-    match told {
+pub(super) fn named(node: NodeData) -> NodeData {
+    match node {
         NodeData { owner: None, purpose: Some(name), grant } => {
             let owner = Owner { client: 0, host: name.to_string(), pid: 0 };
             NodeData { owner: Some(owner), purpose: None, grant }
         }
-        told => told,
+        node => node,
     }
 }
 
@@ -141,8 +141,8 @@ mod tests {
     fn what_is_written_is_read_and_an_opaque_owner_shows_neither_host_nor_pid() {
         for host in ["db-1", "", "ü\"\\"] {
             let data = write(&owner(host), &entry(Some("nightly \"import\"\n")));
-            let told = NodeData { owner: Some(owner(host)), purpose: Some("nightly \"import\"\n".into()), grant: None };
-            assert_eq!(read(&data), told);
+            let node = NodeData { owner: Some(owner(host)), purpose: Some("nightly \"import\"\n".into()), grant: None };
+            assert_eq!(read(&data), node);
         }
         let opaque = String::from_utf8(write(&owner(""), &entry(None))).unwrap();
         assert_eq!(opaque, r#"{"fencelock":1,"client":"0000000000000abc","claim":[1,1]}"#);
@@ -153,8 +153,8 @@ mod tests {
         for purpose in ["\u{1}".repeat(512), "é\"\n".repeat(128), "日".repeat(170)] {
             for host in ["h".repeat(64), "\u{1}".repeat(255)] {
                 let data = write(&owner(&host), &entry(Some(&purpose)));
-                let told = read(&data).purpose.unwrap();
-                assert!(told.starts_with(cut(&purpose, 0)) && (told.ends_with('…') || *told == *purpose), "{told}");
+                let node = read(&data).purpose.unwrap();
+                assert!(node.starts_with(cut(&purpose, 0)) && (node.ends_with('…') || *node == *purpose), "{node}");
                 assert!(data.len() <= LIMIT + 1024 * usize::from(host.len() > 64), "{}", data.len());
             }
         }

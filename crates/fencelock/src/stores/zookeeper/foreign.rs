@@ -5,7 +5,7 @@
 
 use super::dialect::{LOCK, RLOCK};
 use super::layout::{QueueNode, head_of, leading_id, ours};
-use crate::store::{Beside, Foreign, Waits};
+use crate::store::{Foreign, ForeignLock, Waits};
 
 /// The form of a node's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,12 +123,12 @@ pub(super) fn is_kazoo(foreign: Foreign) -> bool {
 }
 
 /// The contenders that may hold the lock together with the one at its head, by kind.
-pub(super) fn beside(foreign: &[Option<Foreign>]) -> Vec<Beside> {
-    let mut found: Vec<Beside> = Vec::new();
+pub(super) fn foreign_locks(foreign: &[Option<Foreign>]) -> Vec<ForeignLock> {
+    let mut found: Vec<ForeignLock> = Vec::new();
     for Foreign { what, waits } in foreign.iter().flatten().filter(|foreign| foreign.waits != Waits::Yes) {
-        match found.iter_mut().find(|beside| beside.what == *what && beside.waits == *waits) {
-            Some(beside) => beside.contenders += 1,
-            None => found.push(Beside { what, contenders: 1, waits: *waits }),
+        match found.iter_mut().find(|lock| lock.what == *what && lock.waits == *waits) {
+            Some(lock) => lock.contenders += 1,
+            None => found.push(ForeignLock { what, contenders: 1, waits: *waits }),
         }
     }
     found
@@ -209,8 +209,8 @@ mod tests {
         let seen = foreign(&line, false);
         let waits = seen.iter().map(|foreign| foreign.map(|foreign| foreign.waits)).collect::<Vec<_>>();
         assert_eq!(waits, [None, Some(Waits::No), Some(Waits::Yes)]);
-        let beside = beside(&seen);
-        assert_eq!((beside.len(), beside[0].contenders, beside[0].waits), (1, 1, Waits::No));
+        let locks = foreign_locks(&seen);
+        assert_eq!((locks.len(), locks[0].contenders, locks[0].waits), (1, 1, Waits::No));
     }
 
     #[test]

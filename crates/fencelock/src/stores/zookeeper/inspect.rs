@@ -97,10 +97,10 @@ pub(super) async fn queue(
     for (contender, token) in shown.iter_mut().take(holders) {
         contender.grant = Some(Grant::new(*token));
     }
-    let beside = foreign::beside(&listed.foreign);
+    let foreign_locks = foreign::foreign_locks(&listed.foreign);
     let strangers = strangers(client, home, listed.others).await?;
     let contenders = shown.into_iter().map(|(contender, _)| contender).collect();
-    Ok(Queue { name: name.clone(), contenders, queued: all - gone, beside, strangers, closed: None })
+    Ok(Queue { name: name.clone(), contenders, queued: all - gone, foreign_locks, strangers, closed: None })
 }
 
 /// The outline of a queue: reads only the node at its head.
@@ -141,17 +141,17 @@ fn contender(unread: Shown, path: &str, read: Answered<(Vec<u8>, wire::Stat)>) -
         Err(error) if error.kind() == Wire::NoAuth => return Ok(Some(unread)),
         Err(error) => return Err(error),
     };
-    let mut told = data::read(&data);
+    let mut node = data::read(&data);
     let (mut contender, _) = unread;
     if contender.foreign.is_some_and(foreign::is_kazoo) {
-        told = data::named(told);
+        node = data::named(node);
     }
     if stat.ephemeral_owner == 0 {
         let purpose = format!("the node {path} belongs to no session: it blocks until a user deletes it");
-        told = NodeData { purpose: Some(purpose.into()), ..NodeData::default() };
+        node = NodeData { purpose: Some(purpose.into()), ..NodeData::default() };
     }
-    contender.owner = told.owner;
-    contender.purpose = told.purpose;
+    contender.owner = node.owner;
+    contender.purpose = node.purpose;
     contender.since = since(stat.ctime_ms);
     Ok(Some((contender, token(&data, &stat))))
 }

@@ -106,7 +106,7 @@ fn capability(dialect: &Dialect, tick: Duration) -> Capability {
         permits: dialect.has_shared_claims(),
         notes: !dialect.one_parent,
         // With one parent for all locks, a change of any lock would notify.
-        waiters: if dialect.one_parent { Waiters::Looked(Duration::from_millis(100)) } else { Waiters::Told },
+        waiters: if dialect.one_parent { Waiters::Looked(Duration::from_millis(100)) } else { Waiters::Notified },
         // The servers expire sessions by the tick, and followers report their clients to the leader twice in one.
         detection_slack: tick * 2,
         wake_bound: Duration::from_secs(2),

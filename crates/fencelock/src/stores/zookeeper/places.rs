@@ -254,7 +254,7 @@ impl Places {
             return Vec::new();
         }
         let mut inner = self.lock();
-        let fired = inner.watches.iter().filter_map(|(id, watch)| Some((*id, watch.heard()?)));
+        let fired = inner.watches.iter().filter_map(|(id, watch)| Some((*id, watch.event()?)));
         let fired: Vec<_> = fired.filter(|(_, event)| *event != WatchEvent::SessionOver).collect();
         let (mut gone, mut watches) = (Vec::new(), Vec::new());
         for (id, event) in fired {

@@ -262,13 +262,13 @@ mod tests {
     fn a_writer_that_becomes_a_reader_counts_as_a_writer_until_its_node_is_gone() {
         let layout = DIALECTS[0].layout_for(Claim::READER).unwrap();
         let (light, heavy, mine) = (among(Claim::READER, 0), among(Claim::WRITER, 0), among(Claim::READER, 1));
-        let told = |children: &[String]| view(layout, "", children, &mine, 1);
-        let both = told(&[light.clone(), mine.clone(), heavy.clone()]);
+        let view_of = |children: &[String]| view(layout, "", children, &mine, 1);
+        let both = view_of(&[light.clone(), mine.clone(), heavy.clone()]);
         assert!(
             matches!(both, View::Waits(waits) if waits.watched == [(Whose::Nearest, heavy.into())] && waits.is_next)
         );
-        assert_eq!(told(&[mine.clone(), light]), View::Granted { tell: false });
+        assert_eq!(view_of(&[mine.clone(), light]), View::Granted { tell: false });
         let other = "_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-__READ__0000000001".to_owned();
-        assert_eq!(told(&[mine.clone(), other]), View::Twice);
+        assert_eq!(view_of(&[mine.clone(), other]), View::Twice);
     }
 }

@@ -66,12 +66,12 @@ impl ZooKeeperPlace {
         }
         while self.waiter.is_some() {
             // Requests are boxed: a place waits for long, and asks for a moment.
-            let heard = match self.missing()? {
+            let listened = match self.missing()? {
                 None => Box::pin(self.look()).await?,
                 Some(missing) if missing.is_empty() => Some(self.hear().await?),
                 Some(missing) => Box::pin(self.listen(missing)).await?,
             };
-            match (heard, &mut self.waiter) {
+            match (listened, &mut self.waiter) {
                 (Some(Wake::Granted), _) => self.is_granted(),
                 (Some(Wake::Removed), _) => self.is_lost(Loss::Removed),
                 (Some(Wake::SecondGone), _) => self.moved_up()?,
@@ -186,11 +186,11 @@ impl ZooKeeperPlace {
             waiter.epoch = epoch;
         }
         waiter.watches.reserve_exact(answers.len());
-        let (mut gone, mut is_told) = (Vec::new(), false);
+        let (mut gone, mut is_notified) = (Vec::new(), false);
         for (whose, answer) in answers {
             match answer {
                 Ok((data, stat, watch)) => {
-                    is_told |= whose == Whose::Predecessor && waiter.is_marked(watch.path(), &data, stat.version);
+                    is_notified |= whose == Whose::Predecessor && waiter.is_marked(watch.path(), &data, stat.version);
                     waiter.watches.push((whose, watch));
                 }
                 Err(error) if error.kind() == Wire::NoNode => gone.push(whose),
@@ -199,7 +199,7 @@ impl ZooKeeperPlace {
         }
         let is_fact = waiter.is_fact(&client);
         Ok(match gone[..] {
-            [] if is_told => Some(Wake::Changed),
+            [] if is_notified => Some(Wake::Changed),
             [] => None,
             [.., Whose::Own] => Some(Wake::Removed),
             [Whose::Nearest] if is_fact => Some(Wake::Granted),
@@ -265,7 +265,7 @@ impl Waiter {
     /// Keeps the watches that are still wanted.
     fn keep(&mut self, wanted: &[(Whose, String)]) {
         let known = std::mem::take(&mut self.watches);
-        let silent = known.into_iter().filter(|(_, watch)| watch.heard().is_none());
+        let silent = known.into_iter().filter(|(_, watch)| watch.event().is_none());
         self.watches = silent
             .filter_map(|(_, watch)| {
                 let (whose, _) = wanted.iter().find(|(_, path)| path == watch.path())?;
@@ -276,7 +276,7 @@ impl Waiter {
 
     /// Whether the departure of the nearest one ahead is a grant.
     fn is_fact(&self, client: &wire::Client) -> bool {
-        let is_silent = |(whose, watch): &(Whose, wire::Watch)| *whose == Whose::Own && watch.heard().is_none();
+        let is_silent = |(whose, watch): &(Whose, wire::Watch)| *whose == Whose::Own && watch.event().is_none();
         self.waits.as_ref().is_some_and(|waits| waits.is_next)
             && self.watches.iter().any(is_silent)
             && client.connection_epoch() == self.epoch

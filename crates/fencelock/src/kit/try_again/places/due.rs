@@ -52,7 +52,7 @@ impl Places {
             return Err(Moment::NEVER);
         }
         let PlacesState { slots, lines, contended, channels, .. } = &mut *state;
-        let hears = self.trying.hears;
+        let has_channel = self.trying.has_channel;
         let (mut work, mut next) = (Work::default(), Moment::NEVER);
         contended.retain(|name| {
             let Some(line) = lines.get(name) else { return false };
@@ -66,8 +66,8 @@ impl Places {
                     continue;
                 }
                 next = next.min(slot.due);
-                let is_heard = !hears || channels.is_used(name, slot.claim, now);
-                if !is_heard && work.listen.len() < TRIES && work.listen.last().is_none_or(|(last, _)| last != name) {
+                let is_ready = !has_channel || channels.is_used(name, slot.claim, now);
+                if !is_ready && work.listen.len() < TRIES && work.listen.last().is_none_or(|(last, _)| last != name) {
                     work.listen.push((name.clone(), slot.claim));
                 }
             }

@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_key_tells_its_name_where_nothing_is_lost() {
-        for (keys, name, is_told) in [
+        for (keys, name, has_name) in [
             (".net", "job", true),
             (".net", "123456789", true),
             (".net", "a", true),
@@ -155,8 +155,8 @@ mod tests {
             ("int4", "-1,2", true),
             ("with_advisory_lock", "job", false),
         ] {
-            let told = Keys::read(Some(keys)).unwrap().name(key(keys, name));
-            assert_eq!(told.map(|name| name.to_string()), is_told.then(|| name.to_owned()), "{keys} {name}");
+            let found = Keys::read(Some(keys)).unwrap().name(key(keys, name));
+            assert_eq!(found.map(|name| name.to_string()), has_name.then(|| name.to_owned()), "{keys} {name}");
         }
         assert_eq!(Keys::Net.name(Key::Pair(-1, -1)), None);
         assert_eq!(Keys::Net.name(Key::Pair(0, 0)), None);

@@ -27,8 +27,8 @@ pub(super) async fn queue(connection: &Connection, layout: &KeySpace, name: &Nam
         if shown.at_end || contenders.len() == page.limit {
             let is_whole = shown.at_end && page.skip == 0;
             let queued = if is_whole { contenders.len() } else { shown.queued.saturating_sub(dead) };
-            let (beside, strangers) = (Vec::new(), Vec::new());
-            return Ok(Queue { name: name.clone(), contenders, queued, beside, strangers, closed: None });
+            let (foreign_locks, strangers) = (Vec::new(), Vec::new());
+            return Ok(Queue { name: name.clone(), contenders, queued, foreign_locks, strangers, closed: None });
         }
     }
 }

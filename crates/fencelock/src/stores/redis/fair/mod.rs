@@ -36,7 +36,7 @@ pub(super) static CAPABILITY: Capability = Capability {
     shared_claims: true,
     permits: true,
     notes: true,
-    waiters: Waiters::Told,
+    waiters: Waiters::Notified,
     // Keys of sessions expire on time, by the millisecond; a waiter looks within the wake bound.
     detection_slack: Duration::from_millis(100),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),

@@ -132,7 +132,7 @@ impl FairSession {
     async fn renew_portion(&self, connection: &Connection, held: &[HeldIn], known: &[(PlaceId, u64)]) -> Result<bool> {
         let renew = scripts::renew(&self.layout, self.session, self.opening.ttl, held, known);
         let Renewed::Alive { broken, lost } = connection.run("renew", &renew).await? else { return Ok(false) };
-        broken.into_iter().for_each(|broken| self.places.told_broken(broken));
+        broken.into_iter().for_each(|broken| self.places.receive_break(broken));
         for lost in lost {
             if let Some(held) = held.get(lost.index) {
                 tracing::warn!(bucket = held.bucket, loss = %Loss::Removed, "The server lost a key of locks that were held. Their holders are notified.");
@@ -266,7 +266,7 @@ impl LinkUser for FairSession {
     }
 
     fn received(&self, connection: u64, _channel: &[u8], message: &[u8]) {
-        self.places.heard(connection, message);
+        self.places.receive(connection, message);
     }
 
     fn disconnected(&self, connection: u64) {

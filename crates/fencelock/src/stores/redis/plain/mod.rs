@@ -69,21 +69,21 @@ pub(super) const SIGNALLED: &str = "lock:";
 const SIGNALS: &str = "lock-signal:";
 
 /// The store on this server, whose keys are the names with `prefix` before them.
-pub(super) fn new(config: Config, prefix: String, beside: Extra) -> Arc<dyn Store> {
-    try_again::new(config, dialect(prefix, beside))
+pub(super) fn new(config: Config, prefix: String, extra: Extra) -> Arc<dyn Store> {
+    try_again::new(config, dialect(prefix, extra))
 }
 
 /// The layout, for one server and for several.
-pub(super) fn dialect(prefix: String, beside: Extra) -> Dialect {
-    let (capability, scripts): (&Capability, _) = match beside {
+pub(super) fn dialect(prefix: String, extra: Extra) -> Dialect {
+    let (capability, scripts): (&Capability, _) = match extra {
         Extra::Nothing => (&CAPABILITY, &SCRIPTS),
         Extra::Signal => (&SIGNALLING, &SIGNALLING_SCRIPTS),
         Extra::Counter(_) => (&COUNTING, &COUNTING_SCRIPTS),
     };
     // The script that takes the lock raises the counter, so a single command is not enough.
-    let quick: Option<try_again::Quick> = if matches!(beside, Extra::Counter(_)) { None } else { Some(quick) };
-    let counters = if let Extra::Counter(ending) = &beside { Some(ending.clone()) } else { None };
-    let beside = move |key: &str| match &beside {
+    let quick: Option<try_again::Quick> = if matches!(extra, Extra::Counter(_)) { None } else { Some(quick) };
+    let counters = if let Extra::Counter(ending) = &extra { Some(ending.clone()) } else { None };
+    let extra = move |key: &str| match &extra {
         Extra::Nothing => Vec::new(),
         Extra::Signal => vec![format!("{SIGNALS}{}", key.strip_prefix(SIGNALLED).unwrap_or(key))],
         Extra::Counter(ending) => vec![format!("{key}{ending}")],
@@ -93,7 +93,7 @@ pub(super) fn dialect(prefix: String, beside: Extra) -> Dialect {
         prefix,
         quick,
         marks: &MARKS,
-        beside: Box::new(beside),
+        extra: Box::new(extra),
         counters,
         channel: None,
         pause: PAUSE,
@@ -134,24 +134,24 @@ fn quick(key: &str, head: &str, said: &str, ttl: Duration) -> Cmd {
 
 /// The scripts, each with a first line about the further key of a lock.
 macro_rules! scripts {
-    ($beside:literal) => {
+    ($extra:literal) => {
         LazyLock::new(|| Scripts {
-            acquire: scripts!($beside, "try.lua"),
-            renew: scripts!($beside, "renew.lua"),
-            leave: scripts!($beside, "leave.lua"),
+            acquire: scripts!($extra, "try.lua"),
+            renew: scripts!($extra, "renew.lua"),
+            leave: scripts!($extra, "leave.lua"),
             // The layout does not show whether another client waits.
             pass: None,
             shared: None,
-            show: scripts!($beside, "show.lua"),
-            end: scripts!($beside, "break.lua"),
-            names: scripts!($beside, "names.lua"),
+            show: scripts!($extra, "show.lua"),
+            end: scripts!($extra, "break.lua"),
+            names: scripts!($extra, "names.lua"),
         })
     };
-    ($beside:literal, $file:literal) => {
+    ($extra:literal, $file:literal) => {
         Script::new(
             concat!("plain/", $file),
             concat!(
-                $beside,
+                $extra,
                 "\n",
                 include_str!("../try_again/count.lua"),
                 include_str!("scripts/signal.lua"),

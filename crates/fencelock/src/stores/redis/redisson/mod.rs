@@ -29,7 +29,7 @@ pub(super) static FENCED: LazyLock<Capability> = LazyLock::new(|| Capability {
 
 /// The store on this server, whose keys are the names with `prefix` before them; `is_fenced` with the fenced lock's counter.
 pub(super) fn new(config: Config, prefix: String, is_fenced: bool) -> Arc<dyn Store> {
-    let beside = move |key: &str| {
+    let extra = move |key: &str| {
         let mut keys = vec![of(QUEUE, key)];
         keys.extend(is_fenced.then(|| of(COUNTER, key)));
         keys
@@ -41,7 +41,7 @@ pub(super) fn new(config: Config, prefix: String, is_fenced: bool) -> Arc<dyn St
             prefix,
             quick: None,
             marks: &MARKS,
-            beside: Box::new(beside),
+            extra: Box::new(extra),
             // Counter keys begin unlike every lock of these layouts.
             counters: None,
             channel: Some(|key, claim| of(if claim == Claim::MUTEX { CHANNEL } else { SHARED_CHANNEL }, key)),

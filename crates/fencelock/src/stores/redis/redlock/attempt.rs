@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::Value;
 
-use super::servers::{Given, Servers, heard, missing, no_quorum, open};
+use super::servers::{Given, Servers, answered, missing, no_quorum, open};
 use super::session::RedlockSession;
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::try_again::Tried;
@@ -143,7 +143,7 @@ impl RedlockSession {
         });
         if let Ok(mut answers) = asked {
             answers.not_for_long();
-            answers.until(|given| heard(given) >= granted).await;
+            answers.until(|given| answered(given) >= granted).await;
         }
     }
 }
@@ -176,9 +176,9 @@ impl Count {
 
     fn is_decided(&self, quorum: usize) -> bool {
         // A refusal needs the answers of a majority.
-        let heard = self.granted + self.uncounted + self.refused + self.others.len();
-        let is_told = heard >= quorum || heard + self.open < quorum;
-        self.granted >= quorum || (self.granted + self.open < quorum && is_told)
+        let answered = self.granted + self.uncounted + self.refused + self.others.len();
+        let is_certain = answered >= quorum || answered + self.open < quorum;
+        self.granted >= quorum || (self.granted + self.open < quorum && is_certain)
     }
 }
 
@@ -194,7 +194,7 @@ impl RedlockSession {
         if count.granted + count.refused + count.others.len() >= quorum {
             return Ok(Tried::Busy(None));
         }
-        if heard(given) < quorum {
+        if answered(given) < quorum {
             return Err(no_quorum(operation, quorum, &servers.names, given));
         }
         Err(self.too_few_votes(operation, servers, given, count.uncounted))

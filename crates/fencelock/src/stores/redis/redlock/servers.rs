@@ -124,7 +124,7 @@ impl Servers {
     async fn connect(&self, is_first: bool) -> Result<()> {
         let mut answers = self.ask((), |(), _, _| Box::pin(async { Ok(()) }))?;
         let is_unfit = |answer: &Option<Result<()>>| matches!(answer, Some(Err(error)) if !error.is_retryable());
-        let has_enough = |given: &Given<()>| !is_first && heard(given) >= self.quorum();
+        let has_enough = |given: &Given<()>| !is_first && answered(given) >= self.quorum();
         answers.until(|given| has_enough(given) || is_first && given.iter().any(is_unfit)).await;
         if is_first {
             if let Some(Some(Err(error))) = answers.given.iter().find(|answer| is_unfit(answer)) {
@@ -138,7 +138,7 @@ impl Servers {
     /// Warns of servers that did not answer if a majority did. Each server is named once, until it answers again.
     pub(super) fn warn_of_silent<T>(&self, answers: &Answers<T>) {
         for ((missed, server), given) in self.missed.iter().zip(&*self.names).zip(&answers.given) {
-            let is_missed = !matches!(given, Some(Ok(_))) && heard(&answers.given) >= self.quorum();
+            let is_missed = !matches!(given, Some(Ok(_))) && answered(&answers.given) >= self.quorum();
             if !missed.swap(is_missed, Ordering::Relaxed) && is_missed {
                 let cause = why_missing(given.as_ref());
                 tracing::warn!(cause, "Cannot reach Redis {server}. Locks work while a majority answers.");
@@ -194,7 +194,7 @@ fn no_answer(server: &str) -> Error {
 pub(super) type Given<T> = [Option<Result<T>>];
 
 /// The number of servers that answered without an error.
-pub(super) fn heard<T>(given: &Given<T>) -> usize {
+pub(super) fn answered<T>(given: &Given<T>) -> usize {
     given.iter().filter(|answer| matches!(answer, Some(Ok(_)))).count()
 }
 
@@ -220,7 +220,7 @@ impl<T> Answers<T> {
     pub(super) async fn until(&mut self, is_decided: impl Fn(&Given<T>) -> bool) -> &Given<T> {
         let mut has_majority = false;
         while open(&self.given) > 0 && !is_decided(&self.given) {
-            if !has_majority && heard(&self.given) >= self.quorum {
+            if !has_majority && answered(&self.given) >= self.quorum {
                 has_majority = true;
                 self.not_for_long();
             }
@@ -242,14 +242,14 @@ impl<T> Answers<T> {
 
     /// Returns an error if too few servers answered.
     pub(super) fn of_quorum(&self, operation: &'static str) -> Result<()> {
-        let is_enough = heard(&self.given) >= self.quorum;
+        let is_enough = answered(&self.given) >= self.quorum;
         if is_enough { Ok(()) } else { Err(no_quorum(operation, self.quorum, &self.names, &self.given)) }
     }
 
     /// The answers without errors, each with the number of its server.
     pub(super) fn taken(self) -> Vec<(usize, T)> {
-        let told = self.given.into_iter().enumerate();
-        told.filter_map(|(index, answer)| Some((index, answer?.ok()?))).collect()
+        let given = self.given.into_iter().enumerate();
+        given.filter_map(|(index, answer)| Some((index, answer?.ok()?))).collect()
     }
 }
 
@@ -272,7 +272,7 @@ pub(super) fn no_quorum<T>(operation: &'static str, quorum: usize, names: &[Stri
     let first = faults.iter().find(|fault| !is_final || !fault.is_retryable());
     let kind = first.filter(|_| is_final).map_or(ErrorKind::Unreachable, |fault| fault.kind());
     let mut error = Error::new(kind, operation, "fewer servers than a majority answered")
-        .with("answered", format!("{} of {}", heard(given), given.len()))
+        .with("answered", format!("{} of {}", answered(given), given.len()))
         .with("majority", quorum)
         .outcome_unknown();
     for (name, why) in missing(names, given) {

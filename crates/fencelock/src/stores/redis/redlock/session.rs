@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Times;
 use super::attempt::{RedlockAttempt, at, withdrawn};
-use super::servers::{Answers, Given, Servers, ToMajority, heard, open};
+use super::servers::{Answers, Given, Servers, ToMajority, answered, open};
 use super::store::breaks;
 use super::votes::Votes;
 use crate::error::Result;
@@ -117,8 +117,8 @@ impl UnqueuedBackend for Asking {
             (0..places.len()).filter(|lock| outcome(given, *lock, quorum).is_none()).collect()
         };
         let is_decided = |given: &Given<RenewalReply>| {
-            let is_known = heard(given) >= quorum && unknown(given).is_empty();
-            is_known || heard(given) + open(given) < quorum
+            let is_known = answered(given) >= quorum && unknown(given).is_empty();
+            is_known || answered(given) + open(given) < quorum
         };
         answers.until(is_decided).await;
         answers.of_quorum("renew")?;
@@ -131,7 +131,7 @@ impl UnqueuedBackend for Asking {
     }
 
     /// Releases need no connected majority: keys at a minority can keep other clients from a majority.
-    fn at_hand(&self) -> Option<Arc<Servers>> {
+    fn release_connection(&self) -> Option<Arc<Servers>> {
         self.0.servers.get()?.upgrade()
     }
 
@@ -144,13 +144,13 @@ impl UnqueuedBackend for Asking {
         let deleted = |given: &Given<usize>| given.iter().flatten().flatten().filter(|there| **there > 0).count();
         let is_decided = |given: &Given<usize>| {
             let deleted = deleted(given);
-            heard(given) >= quorum && (!is_one || deleted >= quorum || deleted + open(given) < quorum)
+            answered(given) >= quorum && (!is_one || deleted >= quorum || deleted + open(given) < quorum)
         };
         answers.until(is_decided).await;
         answers.of_quorum(operation)?;
         places.iter().for_each(|place| drop(self.0.attempts().remove(&place.request)));
         let given = &answers.given[..];
-        let was_there = deleted(given) + all - heard(given) >= quorum;
+        let was_there = deleted(given) + all - answered(given) >= quorum;
         Ok(if was_there { places.len() } else { 0 })
     }
 

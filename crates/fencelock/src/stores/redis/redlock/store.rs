@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::servers::{Answers, Given, Servers, ToMajority, heard};
+use super::servers::{Answers, Given, Servers, ToMajority, answered};
 use super::session::{Asking, RedlockSession};
 use super::votes::ServerUser;
 use super::{Times, without_info};
@@ -158,10 +158,10 @@ impl Server for Redlock {
         answers.until(|_| false).await;
         answers.of_quorum("names")?;
         servers.warn_of_silent(&answers);
-        let told = answers.taken();
-        let needed = servers.quorum().saturating_sub(servers.size() - told.len()).max(1);
+        let given = answers.taken();
+        let needed = servers.quorum().saturating_sub(servers.size() - given.len()).max(1);
         let mut at: BTreeMap<Name, usize> = BTreeMap::new();
-        told.into_iter().flat_map(|(_, names)| names).for_each(|name| *at.entry(name).or_default() += 1);
+        given.into_iter().flat_map(|(_, names)| names).for_each(|name| *at.entry(name).or_default() += 1);
         Ok((at.into_iter().filter(|(_, number)| *number >= needed).map(|(name, _)| name).collect(), None))
     }
 
@@ -235,7 +235,7 @@ pub(super) async fn breaks(servers: &Servers, dialect: &Arc<Dialect>, name: &Nam
         Box::pin(async move { inspect::breaks(&connection, &dialect, &name).await })
     })?;
     let quorum = servers.quorum();
-    answers.until(|given: &Given<Vec<Break>>| heard(given) >= quorum).await;
+    answers.until(|given: &Given<Vec<Break>>| answered(given) >= quorum).await;
     answers.of_quorum("breaks")?;
     let mut breaks = Vec::new();
     for order in answers.taken().into_iter().flat_map(|(_, breaks)| breaks) {

@@ -25,7 +25,7 @@ pub(crate) struct Dialect {
     pub(crate) quick: Option<Quick>,
     pub(crate) marks: &'static Marks,
     /// The further keys of a lock, which its scripts receive after its own key.
-    pub(crate) beside: OtherKeys,
+    pub(crate) extra: OtherKeys,
     /// The ending of counter keys, if nothing else distinguishes them from keys of locks.
     pub(crate) counters: Option<String>,
     /// The channel on which clients publish releases of this key, if there is one. A session subscribes to the channels of the names that
@@ -191,14 +191,14 @@ impl Dialect {
 
     /// How a session tries for its lines.
     pub(crate) fn trying(&self) -> Trying {
-        let (hears, passes) = (self.channel.is_some(), self.scripts.pass.is_some());
-        Trying { pause: self.pause, hears, passes, kind: self.marks.kind }
+        let (has_channel, passes) = (self.channel.is_some(), self.scripts.pass.is_some());
+        Trying { pause: self.pause, has_channel, passes, kind: self.marks.kind }
     }
 
     /// The key of a lock, and its further keys.
     fn keys(&self, name: &Name) -> Vec<String> {
         let key = self.key(name);
-        let mut keys = (self.beside)(&key);
+        let mut keys = (self.extra)(&key);
         keys.insert(0, key);
         keys
     }

@@ -102,14 +102,14 @@ impl UnqueuedBackend for Asking {
         join_all(work.ignore.iter().map(async |channel| drop(connection.unsubscribe(channel).await))).await;
         join_all(work.listen.iter().map(|(name, claim)| async move {
             let Some(channel) = self.dialect.channel(name, *claim) else { return };
-            if let Some(before) = places.will_hear(name, &channel, *claim, clock.now()) {
+            if let Some(before) = places.prepare_subscription(name, &channel, *claim, clock.now()) {
                 let _ = connection.unsubscribe(&before).await;
             }
             let subscribed = connection.subscribe(&channel).await;
             if let Err(error) = &subscribed {
                 tracing::warn!(%error, %name, "Cannot subscribe to the channel of this lock. It is tried every 0.5 to 1.5 s instead.");
             }
-            places.hears(name, subscribed.is_ok(), clock.now());
+            places.subscribed(name, subscribed.is_ok(), clock.now());
         }))
         .await;
     }
@@ -156,7 +156,7 @@ impl LinkUser for SessionUser {
     }
 
     fn received(&self, _: u64, channel: &[u8], _: &[u8]) {
-        self.0.places.heard(channel);
+        self.0.places.receive_release(channel);
     }
 
     /// A holder asks at once whether its locks are still there: the server may have restarted.

@@ -95,20 +95,20 @@ impl Drop for EndNotice<'_> {
     }
 }
 
-/// Completes when neither a question of `ask`, if it has one, receives an answer within half of `patience`, nor `heard` changes.
-async fn unanswered<A>(ask: impl Fn() -> Option<A>, heard: impl Fn() -> usize, clock: &dyn Clock, patience: Duration)
+/// Completes when neither a question of `ask`, if it has one, receives an answer within half of `patience`, nor `answered` changes.
+async fn unanswered<A>(ask: impl Fn() -> Option<A>, answered: impl Fn() -> usize, clock: &dyn Clock, patience: Duration)
 where
     A: Future<Output = RedisResult<Value>>,
 {
     loop {
         clock.sleep_until(clock.now().after(patience / 2)).await;
-        let before = heard();
+        let before = answered();
         let Some(question) = ask() else { continue };
         let answered = tokio::select! {
             biased;
             // A refusal is an answer, too: the server is busy.
             answer = question => answer.map_or_else(|error| error.code().is_some(), |_| true),
-            () = clock.sleep_until(clock.now().after(patience / 2)) => heard() != before,
+            () = clock.sleep_until(clock.now().after(patience / 2)) => answered() != before,
         };
         if !answered {
             return;
@@ -134,10 +134,10 @@ mod tests {
     use super::*;
     use crate::stores::memory::VirtualClock;
 
-    /// Whether a connection without an answer to questions is given up within ten times its patience, if it has `heard` so much.
-    fn is_given_up(heard: impl Fn() -> usize) -> bool {
+    /// Whether a connection without an answer to questions is given up within ten times its patience, if it has `answered` so much.
+    fn is_given_up(answered: impl Fn() -> usize) -> bool {
         let (clock, patience) = (VirtualClock::new(), Duration::from_secs(1));
-        let given_up = unanswered(|| Some(std::future::pending()), heard, &clock, patience);
+        let given_up = unanswered(|| Some(std::future::pending()), answered, &clock, patience);
         let mut given_up = std::pin::pin!(given_up);
         (0..20).any(|_| {
             let is_over = given_up.as_mut().now_or_never().is_some();

@@ -17,7 +17,7 @@ pub(crate) fn fault(operation: &'static str, error: &RedisError) -> Error {
 
 /// The same for an error with this meaning.
 pub(super) fn meant(operation: &'static str, error: &RedisError, meaning: &Meaning) -> Error {
-    meaning.of(operation).with("cause", told(error))
+    meaning.of(operation).with("cause", cause(error))
 }
 
 /// The error of a greeting that failed with `error`. No request that could take effect was sent yet.
@@ -84,9 +84,9 @@ fn is_old_protocol(error: &RedisError) -> bool {
 }
 
 /// The text of the server's error, without its quote of the request: that may hold a password.
-fn told(error: &RedisError) -> String {
-    let told = error.to_string();
-    let shown = told.split(", with args beginning with").next().unwrap_or_default();
+fn cause(error: &RedisError) -> String {
+    let cause = error.to_string();
+    let shown = cause.split(", with args beginning with").next().unwrap_or_default();
     shown.chars().filter(|c| !c.is_control()).take(300).collect()
 }
 

@@ -71,8 +71,8 @@ pub(super) fn resumed(answer: Value) -> Result<Option<u64>> {
 
 pub(super) fn renewed(answer: Value) -> Result<Renewed> {
     let broken = |pair: &[Value]| {
-        let [field, told] = pair else { return None };
-        let (grant, reason) = text(told)?.split_once(' ')?;
+        let [field, value] = pair else { return None };
+        let (grant, reason) = text(value)?.split_once(' ')?;
         Some(Broken { place: place_id(text(field)?)?, grant: grant.parse().ok()?, reason: reason.into() })
     };
     let lost = |pair: &[Value]| {

@@ -167,10 +167,10 @@ impl Bed {
     }
 
     /// The messages since the last call, each with its session and its news.
-    pub(super) fn heard(&mut self) -> Vec<(u64, Vec<News>)> {
+    pub(super) fn received(&mut self) -> Vec<(u64, Vec<News>)> {
         let end = format!("{}end", self.layout.session_prefix());
         self.words(&["PUBLISH", &end, ""]);
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         loop {
             let (channel, message) = match self.listener.recv_response().unwrap() {
                 Value::Array(items) | Value::Push { data: items, .. } => {
@@ -180,11 +180,11 @@ impl Bed {
                 _ => continue,
             };
             if channel == end.as_bytes() {
-                return heard;
+                return received;
             }
             let channel = String::from_utf8(channel).unwrap();
             let Some(session) = channel.strip_prefix(&self.layout.session_prefix()) else { continue };
-            heard.push((u64::from_str_radix(session, 16).unwrap(), news(&message)));
+            received.push((u64::from_str_radix(session, 16).unwrap(), news(&message)));
         }
     }
 

@@ -87,10 +87,10 @@ fn many_readers_are_let_in_at_once_by_one_message_for_each_session() {
     for number in 0..3000 {
         bed.wait(sessions[number % 2], &name, Claim::READER);
     }
-    bed.heard();
+    bed.received();
     let released = commands(&mut bed, |bed| assert!(bed.run(leave(&layout, (&name, held), Some(seq)))));
-    let heard = bed.heard();
-    let told: Vec<_> = heard.iter().map(|(session, news)| (*session, news.len())).collect();
-    assert_eq!(told, [(sessions[0], 1500), (sessions[1], 1500)]);
+    let received = bed.received();
+    let expected: Vec<_> = received.iter().map(|(session, news)| (*session, news.len())).collect();
+    assert_eq!(expected, [(sessions[0], 1500), (sessions[1], 1500)]);
     assert!(released < 200, "{released} commands");
 }

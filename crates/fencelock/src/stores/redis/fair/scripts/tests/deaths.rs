@@ -20,12 +20,12 @@ fn the_sole_survivor_whom_a_look_lets_in_holds_the_lock_for_everybody() {
     bed.hold(dies, &name, Claim::WRITER);
     let (id, seq, _) = bed.wait(lives, &name, Claim::WRITER);
     bed.kill(dies, &[&name]);
-    bed.heard();
+    bed.received();
     for (head, holders) in [(None, 0), (Some((id, true)), 1)] {
         let short = bed.run(contention(&layout, &name, &[id]));
         assert_eq!((short.queued, short.holders, short.positions), (1, holders, vec![Some(1)]));
         assert_eq!(short.head.map(|head| (head.id, head.granted)), head);
-        assert_eq!(bed.heard(), [], "a question lets nobody in");
+        assert_eq!(bed.received(), [], "a question lets nobody in");
         assert_eq!(bed.seen(lives, &name, id), Seen::Granted(seq));
     }
     assert_eq!(bed.run(lighten(&layout, lives, (&name, id), seq, Claim::READER)), Lightened::Done);
@@ -148,7 +148,7 @@ fn the_dead_behind_a_living_holder_are_cleared_away_though_nobody_asks() {
     let (waits, seq, _) = bed.wait(lives, &name, Claim::READER);
     bed.wait(dies, &name, Claim::READER);
     bed.kill(dies, &[]);
-    bed.heard();
+    bed.received();
     let (bucket, mut before) = (layout.slot(&name).bucket, bed.stored(&name));
     let mut swept = Swept { bucket, cursor: "0".to_owned() };
     while swept.bucket == bucket {
@@ -160,8 +160,8 @@ fn the_dead_behind_a_living_holder_are_cleared_away_though_nobody_asks() {
         bed.words(&["DEL", &layout.janitor_key()]);
     }
     assert_eq!(before, 2);
-    let told = [(lives, vec![News::Granted(PlaceId { name: name.clone(), request: waits }, seq)])];
-    assert_eq!(bed.heard(), told, "who comes in by it is told");
+    let expected = [(lives, vec![News::Granted(PlaceId { name: name.clone(), request: waits }, seq)])];
+    assert_eq!(bed.received(), expected, "who comes in by it is told");
     assert_eq!(bed.seen(lives, &name, waits), Seen::Granted(seq));
     assert_eq!(bed.line(&name), [kept, waits]);
 }

@@ -31,30 +31,30 @@ struct Trial<'a> {
 }
 
 /// The places that a step granted, by session.
-type Told = BTreeMap<u64, Vec<(RequestId, u64)>>;
+type Expected = BTreeMap<u64, Vec<(RequestId, u64)>>;
 
 impl Trial<'_> {
     /// Grants the places that the rule admits. Returns the new grants.
-    fn settle(&mut self) -> Told {
+    fn settle(&mut self) -> Expected {
         let claims: Vec<Claim> = self.line.iter().map(|known| known.claim).collect();
         let admitted = granted(&claims);
-        let mut told = Told::new();
+        let mut expected = Expected::new();
         for (position, known) in self.line.iter_mut().enumerate() {
             assert!(!known.granted || position < admitted, "the rule itself took a grant away");
             if position < admitted && !known.granted {
                 known.granted = true;
-                told.entry(known.session).or_default().push((known.id, known.seq));
+                expected.entry(known.session).or_default().push((known.id, known.seq));
             }
         }
-        told
+        expected
     }
 
     /// Compares the server's state with the rule's.
-    fn compare(&mut self, told: Told) {
-        let heard = self.bed.heard();
+    fn compare(&mut self, expected: Expected) {
+        let received = self.bed.received();
         let steps = self.steps.join("\n");
-        let mut news = Told::new();
-        for (session, items) in heard {
+        let mut news = Expected::new();
+        for (session, items) in received {
             let items = items.into_iter().filter_map(|item| match item {
                 News::Granted(place, seq) => Some((place.request, seq)),
                 News::Broken(..) | News::WaitedFor(..) => None,
@@ -64,7 +64,7 @@ impl Trial<'_> {
                 assert!(news.insert(session, items).is_none(), "two messages for one session\n{steps}");
             }
         }
-        assert_eq!(news, told, "who is told\n{steps}");
+        assert_eq!(news, expected, "who is told\n{steps}");
         let (fields, order) = self.bed.raw(&self.name);
         for known in &self.line {
             let record = fields.get(self.name.as_str());
@@ -142,18 +142,18 @@ impl Trial<'_> {
         Claim::new(weight, capacity).unwrap()
     }
 
-    fn enter(&mut self, dice: &mut Dice) -> Told {
+    fn enter(&mut self, dice: &mut Dice) -> Expected {
         let claim = self.claim(dice);
         let entry = self.bed.entry(&self.name, claim, dice.percent(80));
         let session = self.sessions[dice.below(self.sessions.len())];
-        let mut told = self.settle();
+        let mut expected = self.settle();
         let answer = self.bed.run(enter(&self.layout, session, 1_000_000, &entry));
         self.steps.push(format!("enter {} of {session:x} as {claim} wait {}: {answer:?}", entry.id, entry.wait));
         let steps = self.steps.join("\n");
         let verdict = admits(self.line.iter().map(|known| known.claim), claim);
         let (seq, is_granted) = match (verdict, answer) {
-            (Admission::Conflict(found), Enter::Conflict(answered)) if found == answered => return told,
-            (Admission::Wait, Enter::Busy) if !entry.wait => return told,
+            (Admission::Conflict(found), Enter::Conflict(answered)) if found == answered => return expected,
+            (Admission::Wait, Enter::Busy) if !entry.wait => return expected,
             (Admission::Admitted, Enter::Granted(seq)) => (seq, true),
             (Admission::Wait, Enter::Waiting { seq, ahead, look_in }) if entry.wait => {
                 assert!(look_in.is_some_and(|look_in| look_in <= LONG * 2), "{steps}");
@@ -168,17 +168,17 @@ impl Trial<'_> {
         assert!(seq > self.last, "{seq} after {}\n{steps}", self.last);
         self.last = seq;
         self.line.push(Known { id: entry.id, session, claim, seq, granted: is_granted });
-        told.extend(self.settle());
-        told
+        expected.extend(self.settle());
+        expected
     }
 
     /// Asks again with a request that has a place.
-    fn repeat(&mut self, dice: &mut Dice) -> Option<Told> {
+    fn repeat(&mut self, dice: &mut Dice) -> Option<Expected> {
         let known = self.pick(dice)?;
         let mut entry = self.bed.entry(&self.name, known.claim, true);
         entry.id = known.id;
         // A holder receives its answer without a look at the queue.
-        let mut told = if known.granted { Told::new() } else { self.settle() };
+        let mut expected = if known.granted { Expected::new() } else { self.settle() };
         let answer = self.bed.run(enter(&self.layout, known.session, 1_000_000, &entry));
         self.steps.push(format!("repeat {}: {answer:?}", known.id));
         let now = self.line.iter().find(|other| other.id == known.id)?;
@@ -188,11 +188,11 @@ impl Trial<'_> {
             answer => panic!("{now:?}, but {answer:?}\n{}", self.steps.join("\n")),
         }
         // The caller receives an answer, and no message.
-        if let Some(items) = told.get_mut(&known.session) {
+        if let Some(items) = expected.get_mut(&known.session) {
             items.retain(|(id, _)| *id != known.id);
         }
-        told.retain(|_, items| !items.is_empty());
-        Some(told)
+        expected.retain(|_, items| !items.is_empty());
+        Some(expected)
     }
 
     fn pick(&self, dice: &mut Dice) -> Option<Known> {
@@ -205,7 +205,7 @@ impl Trial<'_> {
         }
     }
 
-    fn depart(&mut self, dice: &mut Dice) -> Option<Told> {
+    fn depart(&mut self, dice: &mut Dice) -> Option<Expected> {
         let known = self.pick(dice)?;
         let place = (&self.name.clone(), known.id);
         if dice.percent(20) {
@@ -225,16 +225,16 @@ impl Trial<'_> {
         Some(self.settle())
     }
 
-    fn depart_again(&mut self, dice: &mut Dice) -> Option<Told> {
+    fn depart_again(&mut self, dice: &mut Dice) -> Option<Expected> {
         let known = self.past.get(dice.below(self.past.len().max(1)))?.clone();
         let place = (&self.name.clone(), known.id);
         assert!(!self.bed.run(leave(&self.layout, place, Some(known.seq))));
         assert!(!self.bed.run(withdraw(&self.layout, known.session, place)).was_there);
         self.steps.push(format!("leave {} again", known.id));
-        Some(Told::new())
+        Some(Expected::new())
     }
 
-    fn lighten(&mut self, dice: &mut Dice) -> Option<Told> {
+    fn lighten(&mut self, dice: &mut Dice) -> Option<Expected> {
         let known = self.pick(dice)?;
         let lighter = Claim::new(1 + dice.below(known.claim.weight() as usize) as u32, known.claim.capacity()).unwrap();
         let place = (&self.name.clone(), known.id);
@@ -242,17 +242,17 @@ impl Trial<'_> {
         self.steps.push(format!("lighten {} to {lighter}: {answer:?}", known.id));
         if !known.granted {
             assert_eq!(answer, Lightened::Missing);
-            return Some(Told::new());
+            return Some(Expected::new());
         }
         assert_eq!(answer, Lightened::Done);
         if lighter == known.claim {
-            return Some(Told::new());
+            return Some(Expected::new());
         }
         self.line.iter_mut().find(|other| other.id == known.id)?.claim = lighter;
         Some(self.settle())
     }
 
-    fn break_one(&mut self, dice: &mut Dice) -> Option<Told> {
+    fn break_one(&mut self, dice: &mut Dice) -> Option<Expected> {
         let known = self.pick(dice)?;
         let by = Owner { client: 1, host: String::new(), pid: 0 };
         let order = Break {
@@ -269,16 +269,16 @@ impl Trial<'_> {
         self.steps.push(format!("break {}: {was_there}", known.id));
         assert_eq!(was_there, known.granted, "{}", self.steps.join("\n"));
         if !was_there {
-            return Some(Told::new());
+            return Some(Expected::new());
         }
         assert!(self.bed.run(break_grant(&self.layout, &order, &record)?));
         self.forget(known.id);
         Some(self.settle())
     }
 
-    fn look(&mut self, dice: &mut Dice) -> Told {
+    fn look(&mut self, dice: &mut Dice) -> Expected {
         let session = self.sessions[dice.below(self.sessions.len())];
-        let mut told = self.settle();
+        let mut expected = self.settle();
         let ids: Vec<RequestId> = self.line.iter().chain(&self.past).map(|known| known.id).collect();
         let look = self.bed.run(look(&self.layout, session, &[(self.name.clone(), ids.clone())], true));
         self.steps.push(format!("look of {session:x}: {look:?}"));
@@ -296,12 +296,12 @@ impl Trial<'_> {
             }
         }
         // The answer has this session's grants.
-        told.remove(&session);
-        told
+        expected.remove(&session);
+        expected
     }
 
     /// A reader changes nothing: its look grants no place.
-    fn show(&mut self) -> Told {
+    fn show(&mut self) -> Expected {
         let shown = self.bed.shown(&self.name.clone());
         self.steps.push("show".to_owned());
         let seen: Vec<_> = shown.iter().map(|one| (one.id, one.seq, one.claim, one.granted, one.session)).collect();
@@ -313,7 +313,7 @@ impl Trial<'_> {
             let live = self.line.len();
             assert!(short.queued >= live && short.positions[0] >= Some(live), "{}", self.steps.join("\n"));
         }
-        Told::new()
+        Expected::new()
     }
 
     /// A session dies, unnoticed until the next step.
@@ -329,7 +329,7 @@ impl Trial<'_> {
         if dice.percent(12) {
             self.kill(dice);
         }
-        let told = match dice.below(100) {
+        let expected = match dice.below(100) {
             0..40 => Some(self.enter(dice)),
             40..46 => self.repeat(dice),
             46..74 => self.depart(dice),
@@ -340,8 +340,8 @@ impl Trial<'_> {
             _ => Some(self.show()),
         };
         // The step may have found the dead or not: a departure without a place looks at no contender.
-        let told = told.unwrap_or_default();
-        self.compare(told);
+        let expected = expected.unwrap_or_default();
+        self.compare(expected);
     }
 }
 
@@ -370,7 +370,7 @@ fn run(bed: &mut Bed, dice: &mut Dice, case: usize) {
     assert!(trial.bed.run(leave(&trial.layout, (&trial.name.clone(), entry.id), None)));
     let (fields, order) = trial.bed.raw(&trial.name);
     assert!(order.is_empty() && !fields.keys().any(|field| field.starts_with("trial ")), "{fields:?}");
-    trial.bed.heard();
+    trial.bed.received();
 }
 
 pub(super) fn the_scripts_answer_as_the_rule_does(cases: usize) {

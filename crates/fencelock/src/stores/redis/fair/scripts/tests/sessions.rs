@@ -90,11 +90,11 @@ fn a_closed_session_leaves_nothing_and_lets_the_next_one_in() {
     let (next, seq, _) = bed.wait(other, &one, Claim::MUTEX);
     let (second, _) = bed.hold(session, &two, Claim::MUTEX);
     let (next_two, seq_two, _) = bed.wait(other, &two, Claim::MUTEX);
-    bed.heard();
+    bed.received();
     let places = [(one.clone(), vec![first, own]), (two.clone(), vec![second])];
     bed.run(close(&layout, session, &places, true));
     let granted = |name: &Name, id, seq| News::Granted(PlaceId { name: name.clone(), request: id }, seq);
-    assert_eq!(bed.heard(), [(other, vec![granted(&one, next, seq), granted(&two, next_two, seq_two)])]);
+    assert_eq!(bed.received(), [(other, vec![granted(&one, next, seq), granted(&two, next_two, seq_two)])]);
     bed.run(close(&layout, session, &places, true));
     assert_eq!((bed.line(&one), bed.line(&two)), (vec![next], vec![next_two]));
     assert_eq!(bed.enter(session, &two, Claim::MUTEX).1, Enter::Gone);
@@ -110,7 +110,7 @@ fn a_name_that_somebody_broke_keeps_no_other_from_being_given_up_and_told() {
     let (second, _) = bed.hold(session, &two, permits(3));
     bed.wait(other, &two, permits(1));
     let (missing, ..) = bed.wait(other, &two, permits(1));
-    bed.heard();
+    bed.received();
     // The script finds the gap after it granted the place ahead, with a message; both are undone.
     let mut field = format!("{two}\n");
     push_id(&mut field, missing);
@@ -121,7 +121,7 @@ fn a_name_that_somebody_broke_keeps_no_other_from_being_given_up_and_told() {
         assert_eq!(refusal(&error), Some(Refusal::Layout), "{error}");
     }
     let granted = News::Granted(PlaceId { name: one.clone(), request: next }, seq);
-    assert_eq!(bed.heard(), [(other, vec![granted])]);
+    assert_eq!(bed.received(), [(other, vec![granted])]);
     assert_eq!(bed.line(&one), [next]);
 }
 
@@ -153,7 +153,7 @@ fn who_is_broken_is_told_by_message_and_by_every_renewal_until_it_knows() {
     let (layout, session, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
     let (held, seq) = bed.hold(session, &name, Claim::MUTEX);
     let (next, next_seq, _) = bed.wait(other, &name, Claim::MUTEX);
-    bed.heard();
+    bed.received();
     let place = PlaceId { name: name.clone(), request: held };
     let order = |place: &PlaceId, seq| Break {
         place: place.clone(),
@@ -168,18 +168,22 @@ fn who_is_broken_is_told_by_message_and_by_every_renewal_until_it_knows() {
     assert!(bed.run(break_grant(&layout, &order(&place, seq), "first").unwrap()));
     assert!(bed.run(break_grant(&layout, &order(&place, seq), "first").unwrap()), "the same order again");
     assert!(!bed.run(break_grant(&layout, &order(&place, seq), "second").unwrap()), "another order");
-    let mut heard = bed.heard();
-    heard.sort_by_key(|(told, _)| *told != session);
+    let mut received = bed.received();
+    received.sort_by_key(|(expected, _)| *expected != session);
     let granted = News::Granted(PlaceId { name: name.clone(), request: next }, next_seq);
     let broken = News::Broken(place.clone(), seq, "it hangs".into());
-    assert_eq!(heard, [(session, vec![broken]), (other, vec![granted])]);
-    let told = vec![Broken { place: place.clone(), grant: seq, reason: "it hangs".into() }];
-    let told = Renewed::Alive { broken: told, lost: vec![] };
-    assert_eq!(bed.run(renew(&layout, session, LONG, &[], &[])), told);
-    assert_eq!(bed.run(renew(&layout, session, LONG, &[], &[])), told);
+    assert_eq!(received, [(session, vec![broken]), (other, vec![granted])]);
+    let expected = vec![Broken { place: place.clone(), grant: seq, reason: "it hangs".into() }];
+    let expected = Renewed::Alive { broken: expected, lost: vec![] };
+    assert_eq!(bed.run(renew(&layout, session, LONG, &[], &[])), expected);
+    assert_eq!(bed.run(renew(&layout, session, LONG, &[], &[])), expected);
     let other_grant = [(place.clone(), seq - 1), (place.clone(), seq * 10)];
     for grant in other_grant {
-        assert_eq!(bed.run(renew(&layout, session, LONG, &[], &[grant])), told, "another grant of the place is known");
+        assert_eq!(
+            bed.run(renew(&layout, session, LONG, &[], &[grant])),
+            expected,
+            "another grant of the place is known"
+        );
     }
     let known = Renewed::Alive { broken: vec![], lost: vec![] };
     assert_eq!(bed.run(renew(&layout, session, LONG, &[], &[(place, seq)])), known);
@@ -240,12 +244,12 @@ fn names_are_found_by_their_beginning_and_those_of_the_dead_are_not() {
         bed.hold(dead, name, Claim::MUTEX);
     }
     bed.wait(session, &late, Claim::MUTEX);
-    bed.heard();
+    bed.received();
     bed.kill(dead, &[&gone, &late]);
     let mut found =
         |prefix: &str| bed.listed(4096, prefix).0.iter().map(|name| name.as_str().to_owned()).collect::<Vec<_>>();
     assert_eq!(found("a/"), ["a/b", "a/c{x}", "a/d", "a/late"]);
     assert_eq!(found(""), ["a", "a/b", "a/c{x}", "a/d", "a/late", "b", "\u{e4}"]);
     assert_eq!(found("c"), [""; 0]);
-    assert_eq!(bed.heard(), [], "who looks lets nobody in");
+    assert_eq!(bed.received(), [], "who looks lets nobody in");
 }

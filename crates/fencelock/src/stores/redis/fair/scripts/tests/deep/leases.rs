@@ -60,10 +60,10 @@ fn whoever_is_dead_when_its_turn_comes_is_passed_over() {
     }
     let (id, next, _) = bed.wait(waits, &name, Claim::MUTEX);
     bed.until_gone(dies);
-    bed.heard();
+    bed.received();
     assert!(bed.run(leave(&layout, (&name, held), Some(seq))));
     let granted = News::Granted(PlaceId { name: name.clone(), request: id }, next);
-    assert_eq!(bed.heard(), [(waits, vec![granted])]);
+    assert_eq!(bed.received(), [(waits, vec![granted])]);
     assert_eq!(bed.raw(&name).0.len(), 3, "the dead left something");
 }
 

@@ -23,7 +23,7 @@ pub(super) enum Cause {
 }
 
 /// Says why a command is stopped, or that its lock was lost, once.
-pub(super) struct Told {
+pub(super) struct EndReport {
     /// Each store's client, and its name for people. A name has a guard in each store.
     stores: Vec<(Client, String)>,
     cause: Option<Cause>,
@@ -34,7 +34,7 @@ pub(super) struct Told {
     asking: Option<JoinHandle<()>>,
 }
 
-impl Told {
+impl EndReport {
     pub(super) fn new(homes: &[Home]) -> Self {
         let stores = homes.iter().map(|home| (home.client.clone(), home.chosen.name())).collect();
         Self { stores, cause: None, stopped: false, asking: None }
@@ -78,7 +78,7 @@ impl Told {
     }
 
     /// Whether the lock ended before its command, or was found to be lost after it.
-    pub(super) fn has_told(&self) -> bool {
+    pub(super) fn has_reported(&self) -> bool {
         self.cause.is_some()
     }
 

@@ -21,7 +21,7 @@ struct Stepped {
 }
 
 impl Stepped {
-    fn go_on(&self, duration: Duration) {
+    fn advance(&self, duration: Duration) {
         self.nanos.fetch_add(u64::try_from(duration.as_nanos()).unwrap(), Ordering::SeqCst);
     }
 }
@@ -42,7 +42,7 @@ impl Clock for Stepped {
 }
 
 /// A holder and the waiters behind it, each in a process of its own.
-struct Untold {
+struct Crowd {
     _directory: TempDir,
     clock: Arc<Stepped>,
     clients: Vec<Client>,
@@ -50,7 +50,7 @@ struct Untold {
     waiting: Vec<BoxFuture<'static, Box<dyn Place>>>,
 }
 
-impl Untold {
+impl Crowd {
     fn gather(waiters: usize) -> Self {
         Self::gather_as(Claim::MUTEX, Claim::MUTEX, waiters)
     }
@@ -95,7 +95,7 @@ impl Untold {
         let mut granted = Vec::new();
         while !time.is_zero() && granted.len() < count {
             time = time.saturating_sub(STEP);
-            self.clock.go_on(STEP);
+            self.clock.advance(STEP);
             self.waiting.retain_mut(|next| match next.now_or_never() {
                 Some(place) => {
                     granted.push(place);
@@ -124,7 +124,7 @@ impl Untold {
 #[test]
 fn whoever_is_next_and_is_told_of_nothing_looks_soon_and_rarely_while_the_queue_stands_still() {
     for held in [1, 10, 50, 1000].map(Duration::from_millis) {
-        let mut crowd = Untold::gather(40);
+        let mut crowd = Crowd::gather(40);
         let slowest = crowd.drain(held);
         assert!(slowest <= place::POLL.1 + Duration::from_millis(1), "{slowest:?}, held for {held:?}");
     }
@@ -132,7 +132,7 @@ fn whoever_is_next_and_is_told_of_nothing_looks_soon_and_rarely_while_the_queue_
 
 #[test]
 fn a_queue_that_stands_still_costs_the_processes_that_no_event_reaches_little() {
-    let mut crowd = Untold::gather(80);
+    let mut crowd = Crowd::gather(80);
     assert!(crowd.pass(Duration::from_secs(2)).is_none());
     let (before, tests) = (crowd.looks(), tested(&crowd));
     assert!(crowd.pass(Duration::from_secs(1)).is_none());
@@ -141,14 +141,14 @@ fn a_queue_that_stands_still_costs_the_processes_that_no_event_reaches_little() 
     assert!(tests <= 80 * 5 + 400, "{tests} tests of sessions in a second");
 }
 
-fn tested(crowd: &Untold) -> u64 {
+fn tested(crowd: &Crowd) -> u64 {
     crowd.clients.iter().map(|client| client.core.directory.counts.sessions_tested.load(Ordering::SeqCst)).sum()
 }
 
 #[test]
 fn one_that_dies_ahead_of_those_whom_no_event_reaches_keeps_nobody_out() {
     for (first, others) in [(Claim::MUTEX, Claim::MUTEX), (Claim::WRITER, Claim::READER), (permits(3), permits(1))] {
-        let mut crowd = Untold::gather_as(first, others, 20);
+        let mut crowd = Crowd::gather_as(first, others, 20);
         assert!(crowd.pass(Duration::from_secs(1)).is_none());
         let is_dead = |process: usize| process % 3 != 2;
         let mut process = 0;
@@ -175,7 +175,7 @@ fn permits(weight: u32) -> Claim {
 #[test]
 fn readers_and_permits_whom_no_event_reaches_cost_little_while_their_queue_stands_still() {
     for (first, others) in [(Claim::WRITER, Claim::READER), (permits(3), permits(1))] {
-        let mut crowd = Untold::gather_as(first, others, 80);
+        let mut crowd = Crowd::gather_as(first, others, 80);
         assert!(crowd.pass(Duration::from_secs(2)).is_none());
         let before = [crowd.looks(), tested(&crowd), crowd.listings()];
         assert!(crowd.pass(Duration::from_secs(1)).is_none());
@@ -190,7 +190,7 @@ fn readers_and_permits_whom_no_event_reaches_cost_little_while_their_queue_stand
 #[test]
 fn readers_whom_no_event_reaches_are_let_in_together_within_the_time_that_they_waited() {
     for held in [10, 100, 1000].map(Duration::from_millis) {
-        let mut crowd = Untold::gather_as(Claim::WRITER, Claim::READER, 40);
+        let mut crowd = Crowd::gather_as(Claim::WRITER, Claim::READER, 40);
         assert!(crowd.pass(held).is_none(), "it is held");
         block_on(crowd.holder.leave()).unwrap();
         let left = crowd.clock.now();
@@ -205,7 +205,7 @@ fn readers_whom_no_event_reaches_are_let_in_together_within_the_time_that_they_w
 
 #[test]
 fn permits_whom_no_event_reaches_are_handed_on_soon_and_never_beyond_the_capacity() {
-    let mut crowd = Untold::gather_as(permits(3), permits(1), 60);
+    let mut crowd = Crowd::gather_as(permits(3), permits(1), 60);
     assert!(crowd.pass(REPAIR).is_none(), "all are held");
     block_on(crowd.holder.leave()).unwrap();
     let mut held = crowd.pass_until(3, REPAIR);
