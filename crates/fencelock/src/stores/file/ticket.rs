@@ -127,7 +127,9 @@ fn parse_claim(field: &str) -> Option<Claim> {
         "w" => Some(Claim::WRITER),
         _ => {
             let (weight, capacity) = field.strip_prefix('p')?.split_once('-')?;
-            Claim::new(parse_decimal(weight)?, parse_decimal(capacity)?).ok()
+            let claim = Claim::new(parse_decimal(weight)?, parse_decimal(capacity)?).ok()?;
+            // A second file name of a ticket would name a link that is not there.
+            (![Claim::MUTEX, Claim::READER, Claim::WRITER].contains(&claim)).then_some(claim)
         }
     }
 }
@@ -229,6 +231,13 @@ mod tests {
             prop_assert!(target.len() <= TARGET_MAX);
             prop_assert_eq!(&TicketText::decode(&target), &note);
             prop_assert_eq!(TicketText::decode(&target.replacen('1', "1\nlease_ms 1500", 1)), note);
+        }
+    }
+
+    #[test]
+    fn a_ticket_has_one_file_name() {
+        for claim in ["p1-1", "p1-4294967295", "p4294967295-4294967295", "p01-2", "p+1-2", "p3-2", "p0-1"] {
+            assert_eq!(Ticket::parse(&format!("job.0000000000002a.{claim}.00000000deadbeef.1")), None, "{claim}");
         }
     }
 
