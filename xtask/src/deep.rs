@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::shell::{self, Result, cargo};
-use crate::{api, checks, mutants, packages};
+use crate::{api, checks, mutants, packages, programs};
 
 struct Row {
     name: &'static str,
@@ -35,6 +35,7 @@ const ROWS: &[Row] = &[
     row("deny", 10, Check(checks::deny)),
     row("features", 10, Check(checks::features)),
     row("oldest", 10, Check(checks::oldest)),
+    row("fuzz", 15, Check(|| programs::fuzz(&[]))),
     row("readme", 10, Check(checks::readme)),
     row("interop", 20, Check(checks::interop)),
     // The gate's random tests, left to chance, and the unit tests that are deep.

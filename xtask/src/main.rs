@@ -44,7 +44,7 @@ const VERBS: &[Verb] = &[
     Verb { name: "torture", help: "<store>: experiments on what locks cannot promise", run: programs::torture },
     Verb { name: "ledger", help: "[--hours N]: counts drills; --sum FILES adds them up", run: programs::ledger },
     Verb { name: "versions", help: "[store [version]]: tests on other versions of servers", run: programs::versions },
-    Verb { name: "fuzz", help: "<target> [seconds]: arbitrary bytes; needs a nightly compiler", run: programs::fuzz },
+    Verb { name: "fuzz", help: "[target [seconds]]: arbitrary bytes against the readers", run: programs::fuzz },
     Verb { name: "advisories", help: "whether a dependency has a known fault", run: checks::advisories },
 ];
 

@@ -1,5 +1,9 @@
 //! Everything that takes in what a server sends, for arbitrary bytes to be thrown at: by the tests, and by the fuzzer. Not for other use.
 
+#[cfg(test)]
+#[path = "../../../fuzz/changes.rs"]
+mod changes;
+
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -106,6 +110,7 @@ fn questions(client: &Client) -> Vec<AnyAnswer> {
 
 #[cfg(test)]
 mod tests {
+    use super::changes::{change_seeds, seeds};
     use proptest::prelude::*;
 
     /// Frames that look right up to a point: their length is, and their number often.
@@ -120,50 +125,12 @@ mod tests {
         proptest::collection::vec(frame, 0..8).prop_map(|frames| frames.concat())
     }
 
-    /// The first inputs of a fuzzer, by name.
-    fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
-        let directory = format!("{}/fuzz/seeds/{target}", env!("CARGO_MANIFEST_DIR"));
-        let read = |entry: std::io::Result<std::fs::DirEntry>| {
-            let path = entry.unwrap().path();
-            (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(path).unwrap())
-        };
-        let mut seeds: Vec<_> = std::fs::read_dir(directory).unwrap().map(read).collect();
-        seeds.sort();
-        assert!(seeds.len() >= 10);
-        seeds
-    }
-
-    /// The seed with some of its bytes changed, left out or doubled.
-    fn changed(random: &mut fastrand::Rng, seed: &[u8]) -> Vec<u8> {
-        let mut bytes = seed.to_vec();
-        for _ in 0..random.usize(1..6) {
-            let at = random.usize(..bytes.len().max(1)).min(bytes.len().saturating_sub(1));
-            match random.u8(..4) {
-                _ if bytes.is_empty() => bytes.push(random.u8(..)),
-                0 => bytes[at] = random.u8(..),
-                1 => bytes[at] ^= 1 << random.u8(..8),
-                2 => drop(bytes.remove(at)),
-                _ => bytes.extend_from_within(at..),
-            }
-            bytes.truncate(8192);
-        }
-        bytes
-    }
-
     #[test]
     fn the_seeds_of_the_fuzzer_and_many_changes_of_them_are_survived() {
-        let mut random = fastrand::Rng::with_seed(7);
-        for (_, seed) in seeds("records") {
-            super::records(&seed);
-            (0..3000).for_each(|_| super::records(&changed(&mut random, &seed)));
-        }
-        for (_, seed) in seeds("connection") {
-            let run = |bytes: &[u8]| bytes.split_first().map(|(piece, rest)| super::connection(rest, (*piece).into()));
-            run(&seed);
-            for _ in 0..1000 {
-                run(&changed(&mut random, &seed));
-            }
-        }
+        change_seeds("records", 3000, super::records);
+        change_seeds("connection", 1000, |bytes| {
+            let _ = bytes.split_first().map(|(piece, rest)| super::connection(rest, (*piece).into()));
+        });
     }
 
     #[test]

@@ -59,6 +59,7 @@ mod dial;
 mod error;
 mod events;
 mod frames;
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
 mod handshake;

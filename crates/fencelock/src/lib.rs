@@ -133,6 +133,10 @@ mod breaker;
 mod client;
 mod engine;
 mod error;
+#[cfg(all(any(test, fuzzing), feature = "file", feature = "redis"))]
+#[doc(hidden)]
+#[path = "../../../fuzz/readers.rs"]
+pub mod fuzz;
 pub mod fencing {
     //! Checkers for the resource of a lock: each refuses a holder that is too late.
     //!

@@ -10,7 +10,7 @@ pub(crate) const OPTIONS: &[&str] = &["create", "inherit"];
 
 /// How a directory is opened and used.
 #[derive(Debug, Clone)]
-pub(super) struct Config {
+pub(crate) struct Config {
     /// Absolute.
     pub(super) path: String,
     /// Makes the directory (not its parent) when it is missing.
@@ -47,7 +47,7 @@ impl Config {
         })
     }
 
-    pub(super) fn from_url(mut url: StoreUrl) -> Result<Self> {
+    pub(crate) fn from_url(mut url: StoreUrl) -> Result<Self> {
         if url.credentials().is_some() {
             return Err(bad("a file: URL takes no user and no password"));
         }

@@ -6,7 +6,7 @@
 mod breaks;
 mod bucket;
 mod ceiling;
-mod config;
+pub(crate) mod config;
 mod directory;
 mod enter;
 mod fault;
@@ -24,7 +24,7 @@ mod show;
 mod sweep;
 #[cfg(test)]
 mod tests;
-mod ticket;
+pub(crate) mod ticket;
 mod trust;
 mod watch;
 

@@ -63,7 +63,7 @@ fn encode(name: &str) -> String {
 }
 
 /// The name that [`encode`] made this of; `None` for what it never makes.
-pub(super) fn decode(encoded: &str) -> Option<Name> {
+pub(crate) fn decode(encoded: &str) -> Option<Name> {
     let decoded = percent_encoding::percent_decode_str(encoded).decode_utf8().ok()?;
     let name = Name::new(decoded).ok()?;
     (encode(name.as_str()) == encoded).then_some(name)
@@ -82,14 +82,14 @@ pub(super) struct Key {
 
 /// A ticket: its owner, its place in the queue, and its claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Ticket {
+pub(crate) struct Ticket {
     pub(super) key: Key,
     pub(super) claim: Claim,
 }
 
 impl Ticket {
     /// The file name of this ticket in the queue of `encoded`.
-    pub(super) fn file_name(&self, encoded: &str) -> String {
+    pub(crate) fn file_name(&self, encoded: &str) -> String {
         let mut file = String::with_capacity(encoded.len() + 56);
         let Key { seq, session, number } = self.key;
         let _ = write!(file, "{encoded}.{seq:014x}.");
@@ -104,7 +104,7 @@ impl Ticket {
     }
 
     /// Takes a file name apart into the encoded name and the ticket; `None` for what is not one of ours.
-    pub(super) fn parse(file: &str) -> Option<(&str, Self)> {
+    pub(crate) fn parse(file: &str) -> Option<(&str, Self)> {
         let mut fields = file.rsplitn(5, '.');
         let number = parse_hex(fields.next()?, 1)?;
         let session = parse_hex(fields.next()?, 16)?;
@@ -148,7 +148,7 @@ pub(super) fn parse_hex(field: &str, width: usize) -> Option<u64> {
 
 /// A ticket's text for people: the target of the link, `key value` lines after the format's number, the purpose last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct TicketText {
+pub(crate) struct TicketText {
     /// The name, when the file name holds only its digest.
     pub(super) name: Option<String>,
     /// The purpose of the lock.
@@ -172,7 +172,7 @@ impl TicketText {
     }
 
     /// Reads a target; other fields, such as `lease_ms` of earlier releases, are skipped.
-    pub(super) fn decode(target: &str) -> Self {
+    pub(crate) fn decode(target: &str) -> Self {
         let (fields, purpose) = target
             .split_once("\npurpose ")
             .map_or((target, None), |(fields, purpose)| (fields, Some(purpose.to_owned())));

@@ -10,14 +10,14 @@
 
 mod ask;
 pub(crate) mod cluster;
-mod fair;
+pub(crate) mod fair;
 mod plain;
 mod redisson;
 pub(crate) mod redlock;
 mod sentinel;
-mod try_again;
+pub(crate) mod try_again;
 mod url;
-mod wire;
+pub(crate) mod wire;
 
 use std::sync::Arc;
 

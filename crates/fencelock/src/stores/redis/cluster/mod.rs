@@ -1,7 +1,7 @@
 //! Locks in a Redis Cluster: the owner of a slot, slots that move without a loss, and a store of sixteen slots, each of which is a store of
 //! the layout `fair`. The layout does not depend on this room. `NOTES.md` in this folder has the reasons.
 
-mod nodes;
+pub(crate) mod nodes;
 mod possession;
 mod session;
 mod store;

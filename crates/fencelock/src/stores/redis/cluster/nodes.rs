@@ -47,7 +47,7 @@ struct Known {
 
 /// The owners of the slots, as one node names them.
 #[derive(Debug, Default)]
-struct Ownership {
+pub(crate) struct Ownership {
     /// Whether the node serves requests, and the number of the newest configuration that it has seen: a later one has a higher number.
     newness: (bool, u64),
     owners: Vec<(RangeInclusive<u16>, HostPort)>,
@@ -184,7 +184,7 @@ async fn ask(config: &Config, node: &HostPort, clock: &dyn Clock) -> Result<Owne
 
 impl Ownership {
     /// Reads `CLUSTER INFO` and `CLUSTER SLOTS` of `node`, which stands for every host that is not named.
-    fn read(answers: Vec<Value>, node: &HostPort) -> Self {
+    pub(crate) fn read(answers: Vec<Value>, node: &HostPort) -> Self {
         let mut answers = answers.into_iter();
         let info: String = answers.next().and_then(|info| redis::from_redis_value(info).ok()).unwrap_or_default();
         let field =

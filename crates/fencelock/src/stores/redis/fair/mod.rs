@@ -4,8 +4,8 @@ mod fault;
 mod inspect;
 mod janitor;
 mod layout;
-mod notes;
-mod scripts;
+pub(crate) mod notes;
+pub(crate) mod scripts;
 mod session;
 
 use std::fmt;

@@ -29,7 +29,7 @@ pub(super) async fn read(connection: &Connection, layout: &KeySpace, name: &Name
     read_of(&answer).ok_or_else(|| nonsense("note", &answer))
 }
 
-fn read_of(answer: &Value) -> Option<NoteRead> {
+pub(crate) fn read_of(answer: &Value) -> Option<NoteRead> {
     let Value::Array(items) = answer else { return None };
     let now = match items.first()? {
         Value::BulkString(now) => moment(std::str::from_utf8(now).ok()?)?,

@@ -1,7 +1,7 @@
 //! The scripts, their arguments and their answers. No I/O: each function here makes a [`Call`], and its caller sends it.
 
 mod answers;
-mod replies;
+pub(crate) mod replies;
 
 use std::sync::LazyLock;
 use std::time::{Duration, UNIX_EPOCH};

@@ -331,7 +331,7 @@ fn plainly<T: FromRedisValue>(answer: Value) -> Result<T> {
 const COUNTER_LIMIT: u64 = 1 << 51;
 
 /// Reads the token of a grant.
-fn token(answer: Value) -> Result<FencingToken> {
+pub(crate) fn token(answer: Value) -> Result<FencingToken> {
     let number: i64 = plainly(answer)?;
     u64::try_from(number)
         .ok()
@@ -345,7 +345,7 @@ fn no_counter(counter: impl ToString) -> Error {
     Error::new(ErrorKind::Exhausted, "enter", message).with("counter", counter.to_string())
 }
 
-fn tried(answer: Value) -> Result<Tried> {
+pub(crate) fn tried(answer: Value) -> Result<Tried> {
     let (what, more): (u8, Option<Value>) = match answer {
         Value::Array(mut parts) if parts.len() == 1 => (plainly(parts.remove(0))?, None),
         other => plainly(other)?,
@@ -364,14 +364,14 @@ fn tried(answer: Value) -> Result<Tried> {
     }
 }
 
-fn passed(answer: Value) -> Result<(usize, Option<Tried>)> {
+pub(crate) fn passed(answer: Value) -> Result<(usize, Option<Tried>)> {
     let mut parts = plainly::<Vec<Value>>(answer)?.into_iter();
     let left = parts.next().map(plainly).transpose()?.unwrap_or_default();
     let Some(_) = parts.next() else { return Ok((left, None)) };
     Ok((left, Some(Tried::Granted(parts.next().map(token).transpose()?))))
 }
 
-fn found(answer: Value) -> Result<Found> {
+pub(crate) fn found(answer: Value) -> Result<Found> {
     let mut parts = plainly::<Vec<Value>>(answer)?.into_iter();
     let Some(kind) = parts.next() else { return Ok(Found::Held(Vec::new())) };
     let kind = plainly::<Vec<u8>>(kind)?;

@@ -1,7 +1,7 @@
 //! Layouts without a queue: the client that finds the key absent acquires the lock. Contenders of one session form a line, and the first of
 //! the line tries until it holds the lock. A [`Dialect`] has the rest of a layout. See `NOTES.md` in this folder.
 
-pub(super) mod dialect;
+pub(crate) mod dialect;
 pub(super) mod inspect;
 mod session;
 

@@ -21,5 +21,5 @@ pub(super) use self::handshake::{Pushed, shake_hands};
 pub(super) use self::link::{Dialler, Link, begin, link};
 pub(super) use self::restart::{Era, RestartWatch, is_same_era, without_info};
 pub(super) use self::script::{Call, Script};
-pub(super) use self::server::Server;
+pub(crate) use self::server::Server;
 pub(super) use self::user::{Chores, LinkUser, Subscription};

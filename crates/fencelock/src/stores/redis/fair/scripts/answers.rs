@@ -10,7 +10,7 @@ use crate::store::{Owner, RequestId};
 
 /// The answer to `open`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis::fair) enum Open {
+pub(crate) enum Open {
     /// The session is open, and this is its epoch.
     Opened(u64),
     /// The keys of the server are of this other version.
@@ -19,7 +19,7 @@ pub(in crate::stores::redis::fair) enum Open {
 
 /// The answer to `renew`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis::fair) enum Renewed {
+pub(crate) enum Renewed {
     /// The session lives.
     Alive {
         /// Broken grants of the session, which each answer repeats until the session acknowledges them.
@@ -33,7 +33,7 @@ pub(in crate::stores::redis::fair) enum Renewed {
 
 /// A bucket that is gone, or was made anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::stores::redis::fair) struct LostBucket {
+pub(crate) struct LostBucket {
     /// The index of the bucket in the request, from 0.
     pub(in crate::stores::redis::fair) index: usize,
     /// The first number of the new bucket.
@@ -42,7 +42,7 @@ pub(in crate::stores::redis::fair) struct LostBucket {
 
 /// A contender of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis::fair) struct Shown {
+pub(crate) struct Shown {
     pub(in crate::stores::redis::fair) id: RequestId,
     pub(in crate::stores::redis::fair) granted: bool,
     /// Its number: order and token.
@@ -57,7 +57,7 @@ pub(in crate::stores::redis::fair) struct Shown {
 
 /// Part of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis::fair) struct Page {
+pub(crate) struct Page {
     /// The length of the queue, with dead contenders that were not cleared away yet.
     pub(in crate::stores::redis::fair) queued: usize,
     /// How many of the contenders that the script looked at are dead.
@@ -73,7 +73,7 @@ pub(in crate::stores::redis::fair) struct Page {
 
 /// The outline of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis::fair) struct InShort {
+pub(crate) struct InShort {
     pub(in crate::stores::redis::fair) queued: usize,
     pub(in crate::stores::redis::fair) holders: usize,
     /// The positions of the requested places, 1 for the front.
@@ -83,7 +83,7 @@ pub(in crate::stores::redis::fair) struct InShort {
 
 /// Names of some buckets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis::fair) struct Named {
+pub(crate) struct Named {
     /// A name may come twice.
     pub(in crate::stores::redis::fair) names: Vec<Name>,
     /// Buckets that are keys of another type: no client can have a lock there.
@@ -94,7 +94,7 @@ pub(in crate::stores::redis::fair) struct Named {
 
 /// The position of a clear-up or of a listing of names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::stores::redis::fair) struct Swept {
+pub(crate) struct Swept {
     /// In an answer, the number of finished buckets.
     pub(in crate::stores::redis::fair) bucket: u16,
     /// The server's cursor in the next bucket.

@@ -53,7 +53,7 @@ fn claim(weight: &Value, capacity: &Value) -> Option<Claim> {
     Claim::new(number(weight)?, number(capacity)?).ok()
 }
 
-pub(super) fn open(answer: Value) -> Result<Open> {
+pub(crate) fn open(answer: Value) -> Result<Open> {
     let read = |answer| match (items(answer)?.as_slice(), ()) {
         ([kind, epoch], ()) if text(kind)? == "opened" => Some(Open::Opened(number(epoch)?)),
         ([kind, found], ()) if text(kind)? == "layout" => Some(Open::Layout(text(found)?.to_owned())),
@@ -62,14 +62,14 @@ pub(super) fn open(answer: Value) -> Result<Open> {
     read(answer).ok_or_else(strange)
 }
 
-pub(super) fn resumed(answer: Value) -> Result<Option<u64>> {
+pub(crate) fn resumed(answer: Value) -> Result<Option<u64>> {
     match text(&answer) {
         Some("") => Ok(None),
         _ => number(&answer).map(Some).ok_or_else(strange),
     }
 }
 
-pub(super) fn renewed(answer: Value) -> Result<Renewed> {
+pub(crate) fn renewed(answer: Value) -> Result<Renewed> {
     let broken = |pair: &[Value]| {
         let [field, value] = pair else { return None };
         let (grant, reason) = text(value)?.split_once(' ')?;
@@ -94,7 +94,7 @@ pub(super) fn renewed(answer: Value) -> Result<Renewed> {
     read(answer).ok_or_else(strange)
 }
 
-pub(super) fn enter(answer: Value) -> Result<Enter> {
+pub(crate) fn enter(answer: Value) -> Result<Enter> {
     // The answer for a free lock is a plain number: a list takes the server as long as a command.
     if let Value::Int(seq) = answer {
         return u64::try_from(seq).map(Enter::Granted).map_err(|_| strange());
@@ -128,7 +128,7 @@ fn seen(answer: Value) -> Option<Seen> {
     })
 }
 
-pub(super) fn look(answer: Value) -> Result<Look> {
+pub(crate) fn look(answer: Value) -> Result<Look> {
     let looked = |answer| {
         let mut answer = items(answer)?.into_iter();
         let look_in = look_in(&answer.next()?)?;
@@ -142,7 +142,7 @@ pub(super) fn look(answer: Value) -> Result<Look> {
     read(answer).ok_or_else(strange)
 }
 
-pub(super) fn yes(answer: Value) -> Result<bool> {
+pub(crate) fn yes(answer: Value) -> Result<bool> {
     match answer {
         Value::Int(0) => Ok(false),
         Value::Int(1) => Ok(true),
@@ -150,15 +150,15 @@ pub(super) fn yes(answer: Value) -> Result<bool> {
     }
 }
 
-pub(super) fn done(answer: Value) -> Result<()> {
+pub(crate) fn done(answer: Value) -> Result<()> {
     yes(answer).map(|_| ())
 }
 
-pub(super) fn lightened(answer: Value) -> Result<Lightened> {
+pub(crate) fn lightened(answer: Value) -> Result<Lightened> {
     yes(answer).map(|done| if done { Lightened::Done } else { Lightened::Missing })
 }
 
-pub(super) fn withdrawn(answer: Value) -> Result<Withdrawn> {
+pub(crate) fn withdrawn(answer: Value) -> Result<Withdrawn> {
     let read = |answer| match items(answer)?.as_slice() {
         [epoch, was_there] if text(epoch) == Some("") => Some((None, number::<u8>(was_there)?)),
         [epoch, was_there] => Some((Some(number(epoch)?), number(was_there)?)),
@@ -189,7 +189,7 @@ fn contender(answer: Value) -> Option<Shown> {
     })
 }
 
-pub(super) fn shown(answer: Value) -> Result<Page> {
+pub(crate) fn shown(answer: Value) -> Result<Page> {
     let read = |answer| {
         let mut answer = items(answer)?.into_iter();
         let mut next = || number(&answer.next()?);
@@ -204,7 +204,7 @@ pub(super) fn shown(answer: Value) -> Result<Page> {
     read(answer).ok_or_else(strange)
 }
 
-pub(super) fn in_short(answer: Value) -> Result<InShort> {
+pub(crate) fn in_short(answer: Value) -> Result<InShort> {
     let read = |answer| {
         let mut answer = items(answer)?;
         let head = match answer.pop_if(|last| matches!(last, Value::Array(_))) {
@@ -223,7 +223,7 @@ pub(super) fn in_short(answer: Value) -> Result<InShort> {
     read(answer).ok_or_else(strange)
 }
 
-pub(super) fn names(answer: Value) -> Result<Named> {
+pub(crate) fn names(answer: Value) -> Result<Named> {
     // A field that is no name is no lock.
     let name = |value: &Value| Name::new(text(value)?).ok();
     let key = |value: &Value| text(value).map(str::to_owned);
@@ -237,7 +237,7 @@ pub(super) fn names(answer: Value) -> Result<Named> {
     read(answer).ok_or_else(strange)
 }
 
-pub(super) fn swept(answer: Value) -> Result<Swept> {
+pub(crate) fn swept(answer: Value) -> Result<Swept> {
     let read = |answer| match items(answer)?.as_slice() {
         [through, cursor] => Some(Swept { bucket: number(through)?, cursor: text(cursor)?.to_owned() }),
         _ => None,
