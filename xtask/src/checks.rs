@@ -8,6 +8,9 @@ use crate::shell::{self, Result, cargo};
 /// The version that a fresh machine gets; an installed one of another version is used.
 const CARGO_DENY: &str = "0.20.2";
 
+/// The same for the counter of lines that tests run.
+const CARGO_LLVM_COV: &str = "0.9.1";
+
 /// The document that says how many crates a small build has.
 const STORES: &str = "docs/stores.md";
 
@@ -95,27 +98,20 @@ fn crates(features: Option<&str>) -> Result<usize> {
 
 /// Published crates compile on the oldest compiler that they name, with TLS and without.
 pub(crate) fn oldest() -> Result {
-    let version = oldest_compiler("Cargo.toml", "workspace.package")?;
     let all = ["--package", "fencelock-cli", "--package", "fencelock", "--package", "fencelock-zookeeper"];
-    check_on(&version, &[&all[..], &["--all-features"]].concat())?;
+    check_on("Cargo.toml", &[&all[..], &["--all-features"]].concat())?;
     // The choice where TLS is left out. Every feature alone is a part of these two.
     let plain = "file,memory,redis,zookeeper,postgres,mysql";
-    check_on(&version, &["--package", "fencelock", "--no-default-features", "--features", plain])?;
+    check_on("Cargo.toml", &["--package", "fencelock", "--no-default-features", "--features", plain])?;
     // Its own, which is that of sqlx.
-    let version = oldest_compiler("crates/fencelock-sqlx/Cargo.toml", "package")?;
-    check_on(&version, &["--package", "fencelock-sqlx", "--all-features"])
+    check_on("crates/fencelock-sqlx/Cargo.toml", &["--package", "fencelock-sqlx", "--all-features"])
 }
 
-/// The compiler that a manifest names as its oldest, as rustup calls it.
-fn oldest_compiler(path: &str, of: &str) -> Result<String> {
-    let manifest = shell::read(path)?;
-    let version = section(&manifest, of).find(|(key, _)| *key == "rust-version");
-    let (_, version) = version.ok_or_else(|| format!("{path} names no rust-version"))?;
-    Ok(format!("{}.0", version.trim_matches('"')))
-}
-
-/// Checks with that compiler, which is installed where there is none.
-fn check_on(version: &str, args: &[&str]) -> Result {
+/// Checks with the oldest compiler that this manifest names, which is installed where there is none.
+fn check_on(manifest: &str, args: &[&str]) -> Result {
+    let text = shell::read(manifest)?;
+    let version = text.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'));
+    let version = &format!("{}.0", version.ok_or_else(|| format!("{manifest} names no rust-version"))?);
     let rustup = |args: &[&str]| {
         let mut command = shell::command("rustup");
         // Apart from the other builds, which another compiler would make begin anew.
@@ -126,6 +122,15 @@ fn check_on(version: &str, args: &[&str]) -> Result {
         shell::run(&mut rustup(&["toolchain", "install", version, "--profile", "minimal", "--no-self-update"]))?;
     }
     shell::run(rustup(&["run", version, "cargo", "check", "--locked"]).args(args))
+}
+
+/// The part of the library that its unit tests and the laws on `memory:` run: the line TOTAL. Needs rustup's component `llvm-tools`, or
+/// `LLVM_COV` and `LLVM_PROFDATA` of the compiler's version.
+pub(crate) fn coverage() -> Result {
+    packages::ensure(packages::GATE, packages::GATE_SERVERS)?;
+    ensure_cargo("llvm-cov", CARGO_LLVM_COV)?;
+    let args = ["llvm-cov", "--summary-only", "--all-features", "--package", "fencelock", "--lib", "--test", "laws"];
+    shell::run(cargo(&args).env("CARGO_TARGET_DIR", "target/coverage"))
 }
 
 pub(crate) fn rustdoc() -> Result {

@@ -36,6 +36,7 @@ const ROWS: &[Row] = &[
     row("features", 10, Check(checks::features)),
     row("oldest", 10, Check(checks::oldest)),
     row("fuzz", 15, Check(|| programs::fuzz(&[]))),
+    row("coverage", 30, Check(checks::coverage)),
     row("readme", 10, Check(checks::readme)),
     row("interop", 20, Check(checks::interop)),
     // The gate's random tests, left to chance, and the unit tests that are deep.

@@ -72,23 +72,23 @@ pub(crate) fn docs(args: &[String]) -> Result {
 /// Coverage of branches and comparisons, which the fuzzer follows.
 const FUZZED: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-    -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
+    -Cllvm-args=-sanitizer-coverage-trace-compares";
 
 /// `cargo xtask fuzz [target [seconds]]`: arbitrary bytes against a reader of what other programs write; without a target, against each for
 /// ten seconds. No code of ours is unsafe, so no sanitizer is needed, and the stable compiler is enough.
 pub(crate) fn fuzz(args: &[String]) -> Result {
     let targets = ["connection", "records", "reply", "ticket", "url"];
-    let usage = || format!("takes a target ({}) and perhaps seconds, and was given {args:?}", targets.join(", "));
-    let chosen = targets.iter().filter(|target| args.first().is_none_or(|chosen| chosen == *target));
-    let seconds = args.get(1).map_or(Ok(if args.is_empty() { 10 } else { 60 }), |seconds| seconds.parse::<u32>());
-    let (Ok(seconds @ 1..), true) = (seconds, chosen.clone().count() > 0) else { return Err(usage()) };
+    let chosen: Vec<_> = targets.iter().filter(|target| args.first().is_none_or(|chosen| chosen == *target)).collect();
+    let seconds = args.get(1).map_or(if args.is_empty() { "10" } else { "60" }, String::as_str);
+    if chosen.is_empty() || !seconds.parse().is_ok_and(|seconds: u32| seconds > 0) {
+        return Err(format!("takes a target ({}) and perhaps seconds, and was given {args:?}", targets.join(", ")));
+    }
     // The same versions as everywhere.
-    let [versions, copy] = ["Cargo.lock", "fuzz/Cargo.lock"].map(|path| shell::root().join(path));
-    std::fs::copy(versions, copy).map_err(|error| format!("fuzz/Cargo.lock: {error}"))?;
+    shell::run(shell::command("cp").args(["Cargo.lock", "fuzz/Cargo.lock"]))?;
     for target in chosen {
         // The first keeps the findings, and is ours alone; the fuzzer begins with the seeds of the repository.
         let [corpus, seeds] = ["corpus", "seeds"].map(|kept| format!("fuzz/{kept}/{target}/"));
-        std::fs::create_dir_all(shell::root().join(&corpus)).map_err(|error| format!("{corpus}: {error}"))?;
+        shell::run(shell::command("mkdir").args(["-p", &corpus]))?;
         // With a target of the compiler named, the flags are not those of build scripts.
         let mut fuzz = cargo(&["run", "--manifest-path", "fuzz/Cargo.toml", "--target", "host-tuple", "--bin", target]);
         fuzz.env("CARGO_TARGET_DIR", "target/fuzz").env("RUSTFLAGS", FUZZED).args(["--", &corpus, &seeds]);
