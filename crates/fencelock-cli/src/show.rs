@@ -175,7 +175,7 @@ pub(crate) fn shown_or_dash<T: ToString>(value: Option<&T>) -> String {
 
 /// All contenders of a queue, or of one page of it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Everybody {
+pub(crate) struct WholeQueue {
     pub(crate) name: String,
     pub(crate) store: String,
     /// How many are in the queue, on any page.
@@ -300,7 +300,7 @@ impl Broken {
     }
 }
 
-impl Everybody {
+impl WholeQueue {
     /// A page of `queue` that leaves out `skip` contenders.
     pub(crate) fn new(queue: &Queue, skip: usize, chosen: &Chosen, now: SystemTime) -> Self {
         let shown = |(contender, position)| Shown::new(&queue.name, position, contender, now);

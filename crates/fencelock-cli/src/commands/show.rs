@@ -11,7 +11,7 @@ use super::r#break::records;
 use super::{BESIDE, StoreArguments};
 use crate::arguments;
 use crate::output::{Outcome, chain, harmless, say};
-use crate::show::{Broken, Everybody, Noted, QUEUE_HEADS, Shown, print_json, print_store, print_table};
+use crate::show::{Broken, Noted, QUEUE_HEADS, Shown, WholeQueue, print_json, print_store, print_table};
 
 /// How many broken grants the table shows, the last ones.
 const BREAKS: usize = 5;
@@ -69,7 +69,7 @@ impl Show {
             }
             None => (Queue::page_of(self.name.clone(), Vec::new(), Page::ALL), Vec::new(), None, SystemTime::now()),
         };
-        let mut shown = Everybody::new(&queue, self.skip, &chosen, now);
+        let mut shown = WholeQueue::new(&queue, self.skip, &chosen, now);
         shown.breaks = breaks.iter().map(Broken::new).collect();
         shown.note = note.map(|note| Noted::new(&note, &queue));
         if self.json {
@@ -84,7 +84,7 @@ impl Show {
         Ok(if shown.beside.is_empty() { 0 } else { BESIDE })
     }
 
-    fn print(&self, shown: &Everybody) -> Outcome<()> {
+    fn print(&self, shown: &WholeQueue) -> Outcome<()> {
         let name = harmless(self.name.as_str(), false);
         if shown.queued == 0 && !shown.beside.is_empty() {
             writeln!(

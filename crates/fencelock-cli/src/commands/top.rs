@@ -246,11 +246,11 @@ impl View {
         self.rows = usize::from(list.height.saturating_sub(1));
         if let Some((store, name)) = &self.open {
             let locks = seen.iter().filter(|seen| *seen.store == **store).flat_map(|seen| seen.locks.iter());
-            let everybody = locks.filter(|lock| lock.row.name == *name).find_map(|lock| lock.everybody.as_ref());
-            let queued = everybody.map_or(0, |everybody| everybody.queued);
+            let whole = locks.filter(|lock| lock.row.name == *name).find_map(|lock| lock.whole.as_ref());
+            let queued = whole.map_or(0, |whole| whole.queued);
             frame.render_widget(Line::raw(harmless(&format!("{name}: {queued} in the queue"), false)), sums);
             frame.render_widget(Line::raw("Esc: all locks   q: quit"), keys);
-            let contenders = everybody.iter().flat_map(|everybody| &everybody.contenders).take(self.rows);
+            let contenders = whole.iter().flat_map(|whole| &whole.contenders).take(self.rows);
             let rows = contenders.map(|one| one.row().iter().map(|cell| harmless(cell, false)).collect()).collect();
             frame.render_widget(fitted(&QUEUE_HEADS, rows, list.width), list);
             return;

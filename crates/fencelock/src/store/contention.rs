@@ -57,16 +57,16 @@ pub struct Outline {
 impl Outline {
     /// The outline of a queue that was read as a whole.
     #[must_use]
-    pub fn of(everybody: &[Contender], mine: &[RequestId]) -> Self {
+    pub fn of(contenders: &[Contender], mine: &[RequestId]) -> Self {
         let places: HashMap<RequestId, usize> = match mine {
             [] => HashMap::new(),
-            _ => everybody.iter().zip(1..).map(|(contender, position)| (contender.id, position)).collect(),
+            _ => contenders.iter().zip(1..).map(|(contender, position)| (contender.id, position)).collect(),
         };
-        let holders = everybody.iter().filter(|contender| contender.grant.is_some());
+        let holders = contenders.iter().filter(|contender| contender.grant.is_some());
         Self {
             holder: holders.clone().next().cloned(),
             holders: holders.count(),
-            queued: everybody.len(),
+            queued: contenders.len(),
             positions: mine.iter().map(|id| places.get(id).copied()).collect(),
             closed: None,
         }

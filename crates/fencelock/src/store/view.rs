@@ -47,9 +47,9 @@ pub struct Queue {
 impl Queue {
     /// A page of a queue that was read as a whole.
     #[must_use]
-    pub fn page_of(name: Name, everybody: Vec<Contender>, page: Page) -> Self {
-        let queued = everybody.len();
-        let (contenders, foreign_locks, strangers) = (page.of(everybody).collect(), Vec::new(), Vec::new());
+    pub fn page_of(name: Name, contenders: Vec<Contender>, page: Page) -> Self {
+        let queued = contenders.len();
+        let (contenders, foreign_locks, strangers) = (page.of(contenders).collect(), Vec::new(), Vec::new());
         Self { name, contenders, queued, foreign_locks, strangers, closed: None }
     }
 }

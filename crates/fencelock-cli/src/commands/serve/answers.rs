@@ -195,8 +195,8 @@ async fn show(State(app): State<App>, Path(name): Path<String>, Query(of): Query
         }
         return refused(StatusCode::NOT_FOUND, format!("no client holds or waits for {name}"));
     };
-    match (&locks[at].everybody, &locks[at].row.error) {
-        (Some(everybody), _) => Json(everybody).into_response(),
+    match (&locks[at].whole, &locks[at].row.error) {
+        (Some(whole), _) => Json(whole).into_response(),
         (None, why) => refused(StatusCode::BAD_GATEWAY, why.clone().unwrap_or_default()),
     }
 }

@@ -63,9 +63,7 @@ const SUMS: [(&str, &str, Figure); 6] = [
         "Contenders of other clients that may hold a lock together with its holder.",
         |lock| lock.beside,
     ),
-    ("fencelock_store_unreadable_locks", "Locks whose queue cannot be read.", |lock| {
-        usize::from(lock.everybody.is_none())
-    }),
+    ("fencelock_store_unreadable_locks", "Locks whose queue cannot be read.", |lock| usize::from(lock.whole.is_none())),
 ];
 
 type Moment = fn(&Looked) -> Option<SystemTime>;

@@ -19,7 +19,7 @@ use crate::commands::{Failures, farewell, watch_at};
 use crate::locks::{self, Lock, READS};
 use crate::output::{Failure, Outcome, code};
 use crate::settings::Chosen;
-use crate::show::{Broken, Everybody, Shown};
+use crate::show::{Broken, Shown, WholeQueue};
 
 const MOST: usize = 10_000;
 const JOBS_EVERY: Duration = Duration::from_secs(30);
@@ -46,7 +46,7 @@ pub(crate) struct Seen {
     pub(crate) locks: Arc<[Looked]>,
     pub(crate) left_out: usize,
     /// Locks that only have records of breaks, by name.
-    pub(crate) broken: Arc<HashMap<String, Everybody>>,
+    pub(crate) broken: Arc<HashMap<String, WholeQueue>>,
     /// Names that viewers asked for, and when last: records of breaks are read for these alone.
     pub(crate) asked: Arc<Mutex<HashMap<Name, Instant>>>,
     pub(crate) grants: Arc<Grants>,
@@ -86,7 +86,7 @@ impl Seen {
 pub(crate) struct Looked {
     pub(crate) class: usize,
     pub(crate) row: Row,
-    pub(crate) everybody: Option<Everybody>,
+    pub(crate) whole: Option<WholeQueue>,
     pub(crate) held: Vec<Held>,
     pub(crate) oldest_hold: Option<SystemTime>,
     pub(crate) oldest_wait: Option<SystemTime>,
@@ -149,7 +149,7 @@ impl Looked {
             oldest_hold: oldest(&holding),
             oldest_wait: oldest(&waiting),
             held: holding.into_iter().map(held).collect(),
-            everybody: Some(Everybody::new(queue, 0, chosen, now)),
+            whole: Some(WholeQueue::new(queue, 0, chosen, now)),
             foreign: queue.contenders.iter().filter(|contender| contender.foreign.is_some()).count(),
             beside,
         }
@@ -279,11 +279,11 @@ impl Watch {
         for (records, name) in reads.buffered(READS).collect::<Vec<_>>().await {
             let breaks: Vec<_> = records?.iter().map(Broken::new).collect();
             match locks.binary_search_by(|lock| lock.row.name.as_str().cmp(name.as_str())) {
-                Ok(at) => locks[at].everybody.iter_mut().for_each(|everybody| everybody.breaks.clone_from(&breaks)),
+                Ok(at) => locks[at].whole.iter_mut().for_each(|whole| whole.breaks.clone_from(&breaks)),
                 Err(_) if breaks.is_empty() => {}
                 Err(_) => {
                     let queue = Queue::page_of(name.clone(), Vec::new(), Page::ALL);
-                    let empty = Everybody { breaks, ..Everybody::new(&queue, 0, chosen, clock) };
+                    let empty = WholeQueue { breaks, ..WholeQueue::new(&queue, 0, chosen, clock) };
                     broken.insert(name.to_string(), empty);
                 }
             }
@@ -296,6 +296,6 @@ impl Watch {
 struct Look {
     locks: Vec<Looked>,
     left_out: usize,
-    broken: HashMap<String, Everybody>,
+    broken: HashMap<String, WholeQueue>,
     clock: SystemTime,
 }

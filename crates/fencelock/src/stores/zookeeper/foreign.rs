@@ -104,13 +104,13 @@ pub(super) fn foreign(line: &[(QueueNode, String)], one_parent: bool) -> Vec<Opt
             let family = Family::of(node, one_parent);
             let is_reader = ticket.claim.is_reader();
             let in_its_way = |looks: &NodeKind| {
-                let (everybody, writers) = ahead[*looks as usize];
-                (if is_reader { writers } else { everybody }) > 0
+                let (contenders, writers) = ahead[*looks as usize];
+                (if is_reader { writers } else { contenders }) > 0
             };
             // The contender waits if it waits for one of these forms, and holds at once if it skips all.
             let waits = all.iter().filter(|looks| in_its_way(looks)).map(|looks| family.heeds(*looks)).max();
-            let (everybody, writers) = &mut ahead[looks(node) as usize];
-            *everybody += 1;
+            let (contenders, writers) = &mut ahead[looks(node) as usize];
+            *contenders += 1;
             *writers += usize::from(!is_reader);
             family.what().map(|what| Foreign { what, waits: waits.unwrap_or(Waits::Yes) })
         })
