@@ -9,6 +9,9 @@ use crate::libpq;
 use crate::output::{Failure, Outcome, code};
 use crate::show::print;
 
+const NO_SCHEMA: &str =
+    "only stores in PostgreSQL, MariaDB and MySQL have a schema: name one, as in postgres://user@host/database";
+
 /// Make the tables and functions for locks in PostgreSQL, MariaDB or MySQL, or print the statements that do.
 ///
 /// A client makes them by itself when its role may. Where the role may not, run this as a role that may, with --grant for each role of the
@@ -54,11 +57,7 @@ impl Migrate {
                     false => outcome_of(schema.migrate(&roles).await? == mysql::Migration::Made),
                 }
             }
-            _ => {
-                return refuse(
-                    "only stores in PostgreSQL, MariaDB and MySQL have a schema: name one, as in postgres://user@host/database",
-                );
-            }
+            _ => return refuse(NO_SCHEMA),
         };
         print(&said)?;
         Ok(0)

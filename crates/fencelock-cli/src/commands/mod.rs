@@ -8,6 +8,7 @@ mod doctor;
 mod elect;
 mod jobs;
 mod ls;
+#[cfg(feature = "servers")]
 mod migrate;
 mod note;
 mod once;
@@ -96,6 +97,7 @@ enum Verb {
     #[cfg(feature = "top")]
     Top(top::Top),
     Stores(stores::Stores),
+    #[cfg(feature = "servers")]
     Migrate(migrate::Migrate),
     Bench(bench::Bench),
     Verify(verify::Verify),
@@ -152,6 +154,7 @@ pub(crate) async fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
         #[cfg(feature = "top")]
         Verb::Top(top) => top.run(store).await,
         Verb::Stores(stores) => stores.run(),
+        #[cfg(feature = "servers")]
         Verb::Migrate(migrate) => migrate.run(store).await,
         Verb::Bench(bench) => bench.run(store).await,
         Verb::Verify(verify) => verify.run(store).await,
