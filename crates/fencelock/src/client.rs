@@ -30,13 +30,13 @@ use crate::time::{Clock, SystemClock};
 ///
 /// # Examples
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
 /// let client = fencelock::Client::connect("memory:").await?;
 /// let guard = client.mutex("deploy")?.acquire().await?;
 /// assert!(guard.check().is_ok());
 /// guard.release().await?;
 /// client.close().await?;
-/// # Ok::<(), fencelock::Error>(()) }).unwrap();
+/// # Ok(()) }
 /// ```
 #[derive(Clone)]
 pub struct Client {

@@ -11,8 +11,7 @@
 //! use fencelock::Client;
 //!
 //! # async fn deploy() -> fencelock::Result<()> { Ok(()) }
-//! # fn main() -> fencelock::Result<()> {
-//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
 //! let client = Client::connect("memory:").await?;
 //! let lock = client.mutex("deploy")?.purpose("release 1.4").timeout(Duration::from_secs(30));
 //!
@@ -21,7 +20,6 @@
 //! guard.check()?; // still ours? After anything that may have taken long.
 //! guard.release().await?; // or drop it: then the lock is released in the background
 //! client.close().await
-//! # })
 //! # }
 //! ```
 //!
@@ -53,15 +51,15 @@
 //!     }
 //! }
 //!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
 //! # let mut table = Table { highest: FencingToken::new(0).unwrap() };
-//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 //! # let client = Client::connect("memory:").await?;
 //! let stock = client.mutex("stock")?.require_token(); // no grant where the store gives none
 //! let early = stock.acquire().await?.require_token()?; // the guard is dropped here: the lock is free again
 //! let late = stock.acquire().await?.require_token()?;
 //! table.write(late).unwrap();
 //! assert!(table.write(early).is_err());
-//! # Ok::<(), fencelock::Error>(()) }).unwrap();
+//! # Ok(()) }
 //! ```
 //!
 //! # When it does not work out

@@ -47,11 +47,11 @@ const OVERFLOW: &str = "overflow";
 /// use fencelock::observe::Metrics;
 /// use fencelock::Client;
 ///
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
 /// let metrics = Metrics::new().class("orders/*")?.class("reports/**")?;
 /// let client = Client::builder().observer(Arc::new(metrics)).connect("memory:").await?;
 /// # client.close().await?;
-/// # Ok::<(), fencelock::Error>(()) }).unwrap();
+/// # Ok(()) }
 /// ```
 #[derive(Default)]
 pub struct Metrics {

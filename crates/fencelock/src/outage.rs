@@ -24,13 +24,13 @@ use crate::client::Client;
 /// ```
 /// use fencelock::{Client, OnOutage};
 ///
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
 /// # let (client, local) = (Client::connect("memory:").await?, Client::connect("memory:local").await?);
 /// // Once per host, at least, while the servers are away.
 /// let report = client.mutex("report")?.on_outage(OnOutage::DegradeTo(local));
 /// let guard = report.acquire().await?;
 /// assert!(!guard.is_degraded());
-/// # Ok::<(), fencelock::Error>(()) }).unwrap();
+/// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]

@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// ```
 /// use fencelock::{Client, fencing::FencedFile};
 ///
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let client = Client::connect("memory:").await?;
 /// # let directory = tempfile::tempdir()?;
 /// let report = FencedFile::new(directory.path().join("report.txt"));
@@ -42,8 +42,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// # guard.release().await?;
 /// # report.claim(client.mutex("report")?.acquire().await?.token())?;
 /// # assert_eq!(report.write(late, "late").unwrap_err().kind(), fencelock::ErrorKind::Lost);
-/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
 pub struct FencedFile {

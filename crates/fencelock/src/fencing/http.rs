@@ -83,7 +83,7 @@ impl<S: Service<Request<B>>, B> Service<Request<B>> for Stamp<S> {
 /// use tower_layer::Layer;
 /// use tower_service::Service;
 ///
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # #[derive(Clone)] struct Stock;
 /// # impl Service<Request<()>> for Stock {
 /// #     type Response = Response<()>;
@@ -103,8 +103,7 @@ impl<S: Service<Request<B>>, B> Service<Request<B>> for Stamp<S> {
 /// StampLayer::new(next.token())?.layer(&mut server).call(Request::head("/").body(())?).await?; // a claim
 /// let answer = StampLayer::new(late)?.layer(&mut server).call(Request::default()).await?;
 /// assert_eq!(answer.status(), StatusCode::CONFLICT);
-/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct FenceLayer {

@@ -30,14 +30,14 @@ use crate::queue::Claim;
 /// ```
 /// use fencelock::{Client, ErrorKind};
 ///
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
 /// # let client = Client::connect("memory:").await?;
 /// let nightly = client.mutex("nightly")?.purpose("report of Sunday");
 /// let guard = nightly.acquire().await?;
 /// assert_eq!(nightly.try_acquire().await.unwrap_err().kind(), ErrorKind::Busy);
 /// guard.release().await?;
 /// nightly.run(|guard| async move { assert!(guard.token().is_some()) }).await?;
-/// # Ok::<(), fencelock::Error>(()) }).unwrap();
+/// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
 pub struct Mutex {
@@ -78,13 +78,13 @@ impl Mutex {
     /// ```
     /// use std::time::Duration;
     ///
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
     /// # let client = fencelock::Client::connect("memory:").await?;
     /// let counter = client.mutex("counter")?.sticky(Duration::from_secs(5));
     /// let token = counter.run(|guard| async move { guard.token() }).await?;
     /// // Nobody else wanted it: this asks the store nothing.
     /// assert_eq!(counter.run(|guard| async move { guard.token() }).await?, token);
-    /// # Ok::<(), fencelock::Error>(()) }).unwrap();
+    /// # Ok(()) }
     /// ```
     ///
     /// [`Client::break_grant`]: crate::Client::break_grant
@@ -157,12 +157,11 @@ impl Mutex {
     ///
     /// ```
     /// # async fn charge() -> Result<u32, std::io::Error> { Ok(7) }
-    /// # async fn f(client: &fencelock::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = fencelock::Client::connect("memory:").await?;
     /// let paid = client.mutex("order/7")?.run(async |_guard| charge().await).await??;
-    /// # assert_eq!(paid, 7); Ok(()) }
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-    /// # f(&fencelock::Client::connect("memory:").await?).await })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # assert_eq!(paid, 7);
+    /// # Ok(()) }
     /// ```
     ///
     /// When the lock is lost, or no longer valid (the safety margin is reached), `body` is dropped at its next await and the result is

@@ -34,7 +34,7 @@ pub type WriteGuard = Guard<Writing>;
 ///
 /// # Examples
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
 /// # let client = fencelock::Client::connect("memory:").await?;
 /// let page = client.rwlock("page")?;
 /// let (one, two) = (page.read().await?, page.read().await?);
@@ -45,7 +45,7 @@ pub type WriteGuard = Guard<Writing>;
 /// let reading = writing.downgrade().await?; // nobody wrote in between
 /// assert!(page.try_read().await.is_ok());
 /// # drop(reading);
-/// # Ok::<(), fencelock::Error>(()) }).unwrap();
+/// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
 pub struct RwLock {

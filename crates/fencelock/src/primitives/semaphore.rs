@@ -30,14 +30,14 @@ pub type PermitGuard = Guard<Permits>;
 ///
 /// # Examples
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
 /// # let client = fencelock::Client::connect("memory:").await?;
 /// let seats = client.semaphore("seats", 3)?;
 /// let one = seats.acquire().await?;
 /// let two = seats.clone().permits(2).acquire().await?;
 /// assert!(seats.try_acquire().await.is_err());
 /// # drop((one, two));
-/// # Ok::<(), fencelock::Error>(()) }).unwrap();
+/// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
 pub struct Semaphore {

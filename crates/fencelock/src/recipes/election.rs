@@ -21,7 +21,7 @@ const LOOKS: usize = 3;
 ///
 /// # Examples
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
 /// # let client = fencelock::Client::connect("memory:").await?;
 /// let election = client.election("scheduler")?.address("10.0.0.7:8080");
 /// let leader = election.campaign().await?; // waits until it is our turn
@@ -30,7 +30,7 @@ const LOOKS: usize = 3;
 /// let done = leader.run(async |_term| "all jobs of this term").await?; // dropped when we must step down
 /// assert_eq!(election.leader().await?, None);
 /// # assert_eq!(done, "all jobs of this term");
-/// # Ok::<(), fencelock::Error>(()) }).unwrap();
+/// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
 pub struct Election {

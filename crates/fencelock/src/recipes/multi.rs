@@ -26,14 +26,14 @@ use crate::token::FencingToken;
 ///
 /// # Examples
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
 /// # let client = fencelock::Client::connect("memory:").await?;
 /// let transfer = client.multi_lock(["account/7", "account/3"])?;
 /// let both = transfer.acquire().await?;
 /// assert!(client.mutex("account/3")?.try_acquire().await.is_err());
 /// both.check()?;
 /// both.release().await?;
-/// # Ok::<(), fencelock::Error>(()) }).unwrap();
+/// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
 pub struct MultiLock {

@@ -16,13 +16,13 @@ use crate::store::Note;
 ///
 /// # Examples
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
 /// # let client = fencelock::Client::connect("memory:").await?;
 /// let warm = client.once("cache/warm", "v1")?;
 /// let made = warm.get_or_make(async || Ok::<_, fencelock::Error>(b"4,711 rows".to_vec())).await?;
 /// let again = warm.get_or_make(async || -> fencelock::Result<Vec<u8>> { unreachable!("it is there") }).await?;
 /// assert_eq!((&*made, &*again), (&b"4,711 rows"[..], &b"4,711 rows"[..]));
-/// # Ok::<(), fencelock::Error>(()) }).unwrap();
+/// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
 pub struct Once {

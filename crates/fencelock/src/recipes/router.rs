@@ -26,7 +26,7 @@ use crate::primitives::{Mutex, RwLock, Semaphore};
 /// use fencelock::recipes::Router;
 /// use fencelock::Client;
 ///
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
 /// # let (zk, redis) = ("memory:safe", "memory:fast");
 /// let urls = Router::new([("pay/**", zk), ("**", redis)])?;
 /// assert_eq!(urls.route("pay/7")?, &zk);
@@ -34,7 +34,7 @@ use crate::primitives::{Mutex, RwLock, Semaphore};
 /// let router = urls.connect(Client::builder).await?;
 /// let guard = router.mutex("pay/7")?.acquire().await?;
 /// guard.release().await?;
-/// # Ok::<(), fencelock::Error>(()) }).unwrap();
+/// # Ok(()) }
 /// ```
 #[derive(Clone)]
 pub struct Router<S = Client> {
@@ -103,7 +103,7 @@ impl<S> Router<S> {
     /// ```
     /// # use fencelock::recipes::Router;
     /// # use fencelock::Client;
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
     /// # let (redis, zk) = ("memory:from", "memory:to");
     /// let urls = Router::new([("pay/**", redis), ("**", redis)])?.migrate("pay/**", zk)?;
     /// assert_eq!(urls.stores("pay/7")?, [redis, zk]);
@@ -111,7 +111,7 @@ impl<S> Router<S> {
     /// let router = urls.connect(Client::builder).await?;
     /// let guard = router.multi_lock(["pay/7"])?.acquire().await?; // held in both
     /// guard.release().await?;
-    /// # Ok::<(), fencelock::Error>(()) }).unwrap();
+    /// # Ok(()) }
     /// ```
     ///
     /// # Errors

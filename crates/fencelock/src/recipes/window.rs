@@ -20,7 +20,7 @@ use crate::token::FencingToken;
 /// use fencelock::recipes::Passage;
 /// use fencelock::Client;
 ///
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
 /// # let client = Client::connect("memory:").await?;
 /// let order = client.window("order/4711", Duration::from_secs(5))?;
 /// assert!(matches!(order.pass().await?, Passage::First { .. }));
@@ -28,7 +28,7 @@ use crate::token::FencingToken;
 ///     Passage::First { .. } => unreachable!("that was a moment ago"),
 ///     Passage::Refused { first, left, .. } => println!("{first} was first; again in {left:?}"),
 /// }
-/// # Ok::<(), fencelock::Error>(()) }).unwrap();
+/// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
 pub struct Window {

@@ -12,13 +12,13 @@ use super::Store;
 /// ```
 /// use fencelock::{AnyStore, Client, memory::MemoryStore};
 ///
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
 /// let store: AnyStore = MemoryStore::new().into();
 /// let (one, other) = (Client::builder().connect_store(store.clone()).await?, Client::builder().connect_store(store).await?);
 /// let guard = one.mutex("deploy")?.acquire().await?;
 /// assert!(other.mutex("deploy")?.try_acquire().await.is_err());
 /// # drop(guard);
-/// # Ok::<(), fencelock::Error>(()) }).unwrap();
+/// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
 pub struct AnyStore(pub(crate) Arc<dyn Store>);

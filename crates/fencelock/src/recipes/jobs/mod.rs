@@ -40,7 +40,7 @@ const LISTING: Duration = Duration::from_secs(5);
 /// use fencelock::jobs::Slot;
 ///
 /// # async fn send() -> fencelock::Result<u32> { Ok(7) }
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
 /// # let client = fencelock::Client::connect("memory:").await?;
 /// let report = client.job("report", Slot::daily("Europe/Berlin")?)?;
 /// // On every host, as often as you like:
@@ -48,7 +48,7 @@ const LISTING: Duration = Duration::from_secs(5);
 /// assert_eq!(sent, Some(7));
 /// let again = report.run(async |_| send().await).await?;
 /// assert_eq!(again, None, "it was sent today");
-/// # Ok::<(), fencelock::Error>(()) }).unwrap();
+/// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
 pub struct Job {

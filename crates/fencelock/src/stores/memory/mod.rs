@@ -57,13 +57,13 @@ impl MemoryStore {
     /// use std::time::Duration;
     /// use fencelock::{Client, memory::MemoryStore};
     ///
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
     /// let (store, clock) = MemoryStore::with_virtual_clock();
     /// let client = Client::builder().connect_store(store).await?;
     /// let guard = client.mutex("deploy")?.acquire().await?;
     /// clock.advance(Duration::from_secs(3600)); // as if the process had been stopped for an hour
     /// assert!(guard.check().is_err());
-    /// # Ok::<(), fencelock::Error>(()) }).unwrap();
+    /// # Ok(()) }
     /// ```
     #[must_use]
     pub fn with_virtual_clock() -> (Self, VirtualClock) {
