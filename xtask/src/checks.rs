@@ -5,18 +5,16 @@ use std::collections::BTreeSet;
 use crate::packages;
 use crate::shell::{self, Result, cargo};
 
-/// The version that a fresh machine gets; an installed one of another version is used.
+/// The versions that a fresh machine gets; installed ones of other versions are used.
 const CARGO_DENY: &str = "0.20.2";
-
-/// The same for the counter of lines that tests run.
 const CARGO_LLVM_COV: &str = "0.9.1";
 
 /// The document that says how many crates a small build has.
 const STORES: &str = "docs/stores.md";
 
-pub(crate) fn clippy() -> Result {
-    let args = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "--deny", "warnings"];
-    shell::run(&mut cargo(&args))
+pub(crate) fn clippy(args: &[String]) -> Result {
+    let mut clippy = cargo(&["clippy", "--workspace", "--all-targets", "--all-features"]);
+    shell::run(clippy.args(args).args(["--", "--deny", "warnings"]))
 }
 
 /// A million contended cycles over one name, and over 64, in each database.
@@ -142,8 +140,7 @@ pub(crate) fn rustdoc() -> Result {
     doc(&["--workspace", "--all-features"])
 }
 
-/// Published crates are complete: metadata, licences and description. Not built from there, for that takes as long as all
-/// else that is built.
+/// Published crates are complete: metadata, licences and description. No package is built: that takes as long as all else.
 pub(crate) fn package() -> Result {
     let published = published()?;
     let mut package = cargo(&["package", "--no-verify", "--allow-dirty"]);
@@ -195,17 +192,10 @@ pub(crate) fn interop() -> Result {
     shell::run(&mut shell::command(shell::root().join("target/debug/fencelock-interop")))
 }
 
-/// Licences, sources, bans: looked at where they changed since they were found right here.
+/// Licences, sources, bans.
 pub(crate) fn deny() -> Result {
-    let right = shell::root().join("target/deny-found-right");
-    let now = shell::read("Cargo.lock")? + &shell::read("deny.toml")?;
-    if std::fs::read_to_string(&right).is_ok_and(|before| before == now) {
-        println!("Cargo.lock and deny.toml are as they were found right");
-        return Ok(());
-    }
     ensure_cargo("deny", CARGO_DENY)?;
-    shell::run(&mut cargo(&["deny", "check", "bans", "licenses", "sources"]))?;
-    std::fs::write(&right, now).map_err(|error| format!("{}: {error}", right.display()))
+    shell::run(&mut cargo(&["deny", "check", "bans", "licenses", "sources"]))
 }
 
 /// `cargo xtask advisories`: fails on an advisory that concerns us. Where the list cannot be fetched it says so and succeeds: a

@@ -25,11 +25,6 @@ const LANES: usize = 2;
 /// A gate that hangs fails. A test is patient for three minutes, and a law that hangs for ten.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
 
-pub(crate) fn lint(args: &[String]) -> Result {
-    shell::no_arguments(args)?;
-    shell::run(cargo(&["clippy"]).args(SELECTION).args(["--all-targets", "--", "--deny", "warnings"]))
-}
-
 pub(crate) fn test(args: &[String]) -> Result {
     packages::ensure(packages::GATE, packages::GATE_SERVERS)?;
     match args {

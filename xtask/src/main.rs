@@ -28,7 +28,7 @@ const VERBS: &[Verb] = &[
         help: "every test that judges no time; installs the servers that it needs; arguments go to cargo test",
         run: gate::test,
     },
-    Verb { name: "lint", help: "clippy over what `test` builds, warnings denied", run: gate::lint },
+    Verb { name: "lint", help: "clippy over all crates, warnings denied", run: checks::clippy },
     Verb { name: "tidy", help: "the rules of the house that text can check", run: tidy::run },
     Verb {
         name: "deep",

@@ -74,18 +74,17 @@ const FUZZED: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitize
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// `cargo xtask fuzz [target [seconds]]`: arbitrary bytes against a reader of what other programs write; without a target, against each for
-/// ten seconds. No code of ours is unsafe, so no sanitizer is needed, and the stable compiler is enough.
+/// `cargo xtask fuzz [target [seconds]]`: arbitrary bytes against the readers. No code of ours is unsafe, so no sanitizer is needed.
 pub(crate) fn fuzz(args: &[String]) -> Result {
-    let targets = ["connection", "records", "reply", "ticket", "url"];
-    let chosen: Vec<_> = targets.iter().filter(|target| args.first().is_none_or(|chosen| chosen == *target)).collect();
-    let seconds = args.get(1).map_or(if args.is_empty() { "10" } else { "60" }, String::as_str);
-    if chosen.is_empty() || !seconds.parse().is_ok_and(|seconds: u32| seconds > 0) {
-        return Err(format!("takes a target ({}) and perhaps seconds, and was given {args:?}", targets.join(", ")));
+    const TARGETS: [&str; 5] = ["connection", "records", "reply", "ticket", "url"];
+    let is_chosen = |target: &&str| args.first().is_none_or(|chosen| chosen == target);
+    let seconds = args.get(1).map_or("10", String::as_str);
+    if !TARGETS.iter().any(is_chosen) || seconds.parse::<u32>().is_err() {
+        return Err(format!("takes one of {} and perhaps seconds, and was given {args:?}", TARGETS.join(", ")));
     }
     // The same versions as everywhere.
     shell::run(shell::command("cp").args(["Cargo.lock", "fuzz/Cargo.lock"]))?;
-    for target in chosen {
+    for target in TARGETS.into_iter().filter(is_chosen) {
         // The first keeps the findings, and is ours alone; the fuzzer begins with the seeds of the repository.
         let [corpus, seeds] = ["corpus", "seeds"].map(|kept| format!("fuzz/{kept}/{target}/"));
         shell::run(shell::command("mkdir").args(["-p", &corpus]))?;

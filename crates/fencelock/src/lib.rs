@@ -132,7 +132,6 @@ mod client;
 mod engine;
 mod error;
 #[cfg(all(any(test, fuzzing), feature = "file", feature = "redis"))]
-#[doc(hidden)]
 #[path = "../../../fuzz/readers.rs"]
 pub mod fuzz;
 pub mod fencing {

@@ -38,8 +38,7 @@ impl Migration {
 /// The background work of a connection, until the connection ends. Chores hold the connection weakly, or it would never be closed.
 pub(crate) type Chores = BoxFuture<'static, ()>;
 
-/// A session, or a reader of queues. `greet` sends the first requests on a checked connection; `receive` is for messages that no request asked
-/// for.
+/// A session, or a reader of queues. `greet` sends the first requests on a checked connection; `receive` takes messages without a request.
 pub(crate) trait User<C>: Send + Sync {
     fn greet(self: Arc<Self>, connection: Arc<C>) -> BoxFuture<'static, Result<Option<Chores>>>;
 

@@ -24,11 +24,11 @@ struct Channel {
     claim: Claim,
     /// When a caller waited for the name last; of a channel without a subscription, the time of the request.
     used: Moment,
-    subscription: SubscriptionState,
+    reply: Reply,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SubscriptionState {
+enum Reply {
     Asked,
     Accepted,
     Refused,
@@ -39,8 +39,8 @@ impl Channels {
     pub(super) fn begin(&mut self, name: &Name, channel: &str, claim: Claim, now: Moment) -> Option<String> {
         let is_known = self.of.get(name).is_some_and(|known| known.channel == channel);
         let replaced = if is_known { None } else { self.end(name) };
-        let subscription = SubscriptionState::Asked;
-        self.of.insert(name.clone(), Channel { channel: channel.to_owned(), claim, used: now, subscription });
+        let reply = Reply::Asked;
+        self.of.insert(name.clone(), Channel { channel: channel.to_owned(), claim, used: now, reply });
         self.names.entry(channel.to_owned()).or_default().insert(name.clone());
         replaced
     }
@@ -48,23 +48,21 @@ impl Channels {
     /// Takes in whether the server accepted the subscription for this name.
     pub(super) fn is_answered(&mut self, name: &Name, is_accepted: bool, now: Moment) {
         if let Some(channel) = self.of.get_mut(name) {
-            channel.subscription = if is_accepted { SubscriptionState::Accepted } else { SubscriptionState::Refused };
+            channel.reply = if is_accepted { Reply::Accepted } else { Reply::Refused };
             channel.used = now;
         }
     }
 
     /// Whether the session is subscribed to the channel of this name and kind of lock.
     pub(super) fn has(&self, name: &Name, claim: Claim) -> bool {
-        self.of
-            .get(name)
-            .is_some_and(|channel| channel.is_for(claim) && channel.subscription == SubscriptionState::Accepted)
+        self.of.get(name).is_some_and(|channel| channel.is_for(claim) && channel.reply == Reply::Accepted)
     }
 
     /// Whether a subscription is active, pending or not yet due, for a waiter of now.
     pub(super) fn is_used(&mut self, name: &Name, claim: Claim, now: Moment) -> bool {
         let channel = self.of.get_mut(name).filter(|channel| channel.is_for(claim));
         channel.is_some_and(|channel| {
-            if channel.subscription == SubscriptionState::Refused {
+            if channel.reply == Reply::Refused {
                 return channel.used.after(LINGER) > now;
             }
             channel.used = now;

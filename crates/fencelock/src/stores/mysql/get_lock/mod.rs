@@ -36,7 +36,7 @@ fn meant(code: u16) -> Option<Meaning> {
     matches!(code, 1105 | 1235).then(|| refused(ErrorKind::Unsupported, NOT_HERE))
 }
 
-async fn first_value<T: FromValue>(
+async fn cell<T: FromValue>(
     connection: &Connection,
     operation: &'static str,
     sql: &str,
@@ -67,7 +67,7 @@ impl SessionLocks for Keys {
     }
 
     async fn process(&self, connection: &Connection) -> Result<u64> {
-        first_value(connection, "renew", "SELECT CONNECTION_ID()", Vec::new()).await
+        cell(connection, "renew", "SELECT CONNECTION_ID()", Vec::new()).await
     }
 
     async fn take(
@@ -78,9 +78,7 @@ impl SessionLocks for Keys {
         is_in_doubt: bool,
     ) -> Result<bool> {
         let sql = "SELECT IF(IS_USED_LOCK(?) <=> CONNECTION_ID(), 2, GET_LOCK(?, 0))";
-        match first_value::<Option<i64>>(connection, operation, sql, vec![key.as_str().into(), key.as_str().into()])
-            .await?
-        {
+        match cell::<Option<i64>>(connection, operation, sql, vec![key.as_str().into(), key.as_str().into()]).await? {
             Some(1) => Ok(true),
             Some(2) => Ok(is_in_doubt),
             Some(_) => Ok(false),
@@ -93,7 +91,7 @@ impl SessionLocks for Keys {
 
     async fn give_up(&self, connection: &Connection, operation: &'static str, key: &String) -> Result<bool> {
         let sql = "SELECT RELEASE_LOCK(?)";
-        Ok(first_value::<Option<i64>>(connection, operation, sql, vec![key.as_str().into()]).await? == Some(1))
+        Ok(cell::<Option<i64>>(connection, operation, sql, vec![key.as_str().into()]).await? == Some(1))
     }
 
     /// Sends an empty statement at intervals: only a request shows the end of the connection.

@@ -45,7 +45,7 @@ impl Key {
 
 const HERE: &str = "l.locktype = 'advisory' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database())";
 
-async fn first_value<T: for<'a> FromSql<'a>>(connection: &Connection, operation: &'static str, sql: &str) -> Result<T> {
+async fn cell<T: for<'a> FromSql<'a>>(connection: &Connection, operation: &'static str, sql: &str) -> Result<T> {
     let rows = connection.query(operation, sql, &[], &|_| None).await?;
     value(operation, rows.first().ok_or_else(|| strange(operation))?, 0)
 }
@@ -84,9 +84,7 @@ impl SessionLocks for Keys {
     }
 
     async fn process(&self, connection: &Connection) -> Result<u64> {
-        first_value::<i32>(connection, "renew", "SELECT pg_backend_pid()")
-            .await
-            .map(|process| process.unsigned_abs().into())
+        cell::<i32>(connection, "renew", "SELECT pg_backend_pid()").await.map(|process| process.unsigned_abs().into())
     }
 
     async fn take(
@@ -104,11 +102,11 @@ impl SessionLocks for Keys {
                 key.rows()
             ),
         };
-        first_value(connection, operation, &sql).await
+        cell(connection, operation, &sql).await
     }
 
     async fn give_up(&self, connection: &Connection, operation: &'static str, key: &Key) -> Result<bool> {
-        first_value(connection, operation, &format!("SELECT pg_catalog.pg_advisory_unlock{}", key.argument())).await
+        cell(connection, operation, &format!("SELECT pg_catalog.pg_advisory_unlock{}", key.argument())).await
     }
 
     async fn contenders(&self, connection: &Connection, key: &Key) -> Result<Vec<Contender>> {

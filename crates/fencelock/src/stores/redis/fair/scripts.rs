@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use redis::{Cmd, Value};
 
-pub(super) use self::answers::{InShort, Named, Open, Page, Renewed, Shown, Swept};
+pub(super) use self::answers::{InShort, NamesFound, Open, Renewed, Shown, ShownPage, Swept};
 use super::layout::{KeySpace, VERSION, push_hex, push_id};
 use crate::error::Result;
 use crate::kit::served::{Enter, HeldIn, Lightened, Look, Withdrawn};
@@ -251,7 +251,7 @@ pub(super) fn note(layout: &KeySpace, name: &Name) -> Call<Value> {
 pub(super) const SHOWN_PER_CALL: usize = 256;
 
 /// Part of a queue, front first: up to `limit` living places, after the first `skip` places behind the number `after`.
-pub(super) fn show(layout: &KeySpace, name: &Name, skip: usize, after: Option<u64>, limit: usize) -> Call<Page> {
+pub(super) fn show(layout: &KeySpace, name: &Name, skip: usize, after: Option<u64>, limit: usize) -> Call<ShownPage> {
     let slot = layout.slot(name);
     Call::new(&SHOW, &[&slot.bucket_key, &slot.queue_key], replies::shown)
         .arg(name.as_str())
@@ -273,7 +273,7 @@ pub(super) fn contention(layout: &KeySpace, name: &Name, ids: &[RequestId]) -> C
 
 /// Names that begin with `prefix`, in no order, from a bucket on, and the position of the next call. A thousand names take the server some
 /// milliseconds, dead ones included.
-pub(super) fn names(layout: &KeySpace, from: &Swept, upto: u16, prefix: &str) -> Call<Named> {
+pub(super) fn names(layout: &KeySpace, from: &Swept, upto: u16, prefix: &str) -> Call<NamesFound> {
     let (buckets, fields) = SWEPT_PER_CALL;
     let keys: Vec<String> =
         (from.bucket..upto.min(from.bucket + buckets)).map(|bucket| layout.bucket_key(bucket)).collect();

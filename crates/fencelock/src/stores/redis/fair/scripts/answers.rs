@@ -57,7 +57,7 @@ pub(crate) struct Shown {
 
 /// Part of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Page {
+pub(crate) struct ShownPage {
     /// The length of the queue, with dead contenders that were not cleared away yet.
     pub(in crate::stores::redis::fair) queued: usize,
     /// How many of the contenders that the script looked at are dead.
@@ -83,7 +83,7 @@ pub(crate) struct InShort {
 
 /// Names of some buckets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct NamesFound {
     /// A name may come twice.
     pub(in crate::stores::redis::fair) names: Vec<Name>,
     /// Buckets that are keys of another type: no client can have a lock there.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::answers::{InShort, LostBucket, Named, Open, Page, Renewed, Shown, Swept};
+use super::answers::{InShort, LostBucket, NamesFound, Open, Renewed, Shown, ShownPage, Swept};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::served::{Broken, Enter, Lightened, Look, Looked, Seen, Withdrawn, place_id, request_id};
 use crate::name::Name;
@@ -189,7 +189,7 @@ fn contender(answer: Value) -> Option<Shown> {
     })
 }
 
-pub(crate) fn shown(answer: Value) -> Result<Page> {
+pub(crate) fn shown(answer: Value) -> Result<ShownPage> {
     let read = |answer| {
         let mut answer = items(answer)?.into_iter();
         let mut next = || number(&answer.next()?);
@@ -199,7 +199,7 @@ pub(crate) fn shown(answer: Value) -> Result<Page> {
             last => Some(number(&last)?),
         };
         let places = answer.map(contender).collect::<Option<_>>()?;
-        Some(Page { queued, dead, skipped, at_end, last, places })
+        Some(ShownPage { queued, dead, skipped, at_end, last, places })
     };
     read(answer).ok_or_else(strange)
 }
@@ -223,7 +223,7 @@ pub(crate) fn in_short(answer: Value) -> Result<InShort> {
     read(answer).ok_or_else(strange)
 }
 
-pub(crate) fn names(answer: Value) -> Result<Named> {
+pub(crate) fn names(answer: Value) -> Result<NamesFound> {
     // A field that is no name is no lock.
     let name = |value: &Value| Name::new(text(value)?).ok();
     let key = |value: &Value| text(value).map(str::to_owned);
@@ -232,7 +232,7 @@ pub(crate) fn names(answer: Value) -> Result<Named> {
         let (bucket, cursor) = (number(&answer.next()?)?, text(&answer.next()?)?.to_owned());
         let names = items(answer.next()?)?.iter().filter_map(name).collect();
         let foreign = items(answer.next()?)?.iter().map(key).collect::<Option<_>>()?;
-        Some(Named { swept: Swept { bucket, cursor }, names, foreign })
+        Some(NamesFound { swept: Swept { bucket, cursor }, names, foreign })
     };
     read(answer).ok_or_else(strange)
 }
