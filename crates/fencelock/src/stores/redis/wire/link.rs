@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
-use futures_util::future::join;
+use futures_util::future::{OptionFuture, join, try_join3};
 use tokio::sync::oneshot;
 
 use super::config::{Address, Config};
@@ -91,15 +91,15 @@ impl Dialler {
             config.forget_address();
             return Err(unfit);
         }
-        let seen = Possession::arrived(&connection, self.user.channel(), server.clone()).await?;
-        if config.min_replicas > 0 && !self.user.only_looks() {
-            let (times, channel) = ((&self.clock, self.patience), self.user.channel());
-            connection.replicas = Some(Replicas::open(config, &server, channel, times, tasks).await?);
-        }
+        let replicas = (config.min_replicas > 0 && !self.user.only_looks())
+            .then(|| Replicas::open(config, &server, self.user.channel(), (&self.clock, self.patience), tasks));
+        // All at once: the locks of a slot that moves wait for this connection.
+        let replicas = OptionFuture::from(replicas).map(Option::transpose);
+        let arrived = Possession::arrived(&connection, self.user.channel(), server.clone());
+        let (seen, replicas, ()) = try_join3(arrived, replicas, connection.load_scripts()).await?;
+        connection.replicas = replicas;
         let connection = Arc::new(connection);
-        connection.load_scripts().await?;
-        let chores = self.user.greet(&connection, &seen).await?;
-        let mut chores = chores.unwrap_or_else(|| pending().boxed());
+        let mut chores = self.user.greet(&connection, &seen).await?.unwrap_or_else(|| pending().boxed());
         if let Some(messages) = messages {
             chores = join(chores, hand_on(Arc::downgrade(&connection), messages)).map(drop).boxed();
         }
