@@ -9,38 +9,12 @@ use fencelock_testbed::process;
 /// Where the sources are.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop");
 
-/// The sources of the driver of Curator.
-const CURATOR: [&str; 7] = [
-    "pom.xml",
-    "src/main/java/fencelock/CuratorLocks.java",
-    "src/main/java/fencelock/Driver.java",
-    "src/main/java/fencelock/Orders.java",
-    "src/main/java/fencelock/Recipe.java",
-    "src/main/java/fencelock/Turns.java",
-    "src/main/java/fencelock/Workloads.java",
-];
-
-/// The sources of the driver of Redisson.
-const REDISSON: [&str; 7] = [
-    "redisson.pom.xml",
-    "src/main/java/fencelock/Orders.java",
-    "src/main/java/fencelock/Recipe.java",
-    "src/main/java/fencelock/RedissonDriver.java",
-    "src/main/java/fencelock/RedissonLocks.java",
-    "src/main/java/fencelock/Turns.java",
-    "src/main/java/fencelock/Workloads.java",
-];
-
-/// The sources of the driver of locks in databases.
-const SQL: [&str; 7] = [
-    "sql.pom.xml",
-    "src/main/java/fencelock/Orders.java",
-    "src/main/java/fencelock/Recipe.java",
-    "src/main/java/fencelock/SqlDriver.java",
-    "src/main/java/fencelock/SqlLocks.java",
-    "src/main/java/fencelock/Turns.java",
-    "src/main/java/fencelock/Workloads.java",
-];
+/// The sources that all drivers in Java share.
+const JAVA: [&str; 4] = ["Orders.java", "Recipe.java", "Turns.java", "Workloads.java"];
+/// The other sources of each: of Curator, of Redisson, and of locks in databases.
+const CURATOR: [&str; 3] = ["pom.xml", "CuratorLocks.java", "Driver.java"];
+const REDISSON: [&str; 3] = ["redisson.pom.xml", "RedissonDriver.java", "RedissonLocks.java"];
+const SQL: [&str; 3] = ["sql.pom.xml", "SqlDriver.java", "SqlLocks.java"];
 
 /// An older release, whose unlock is another script, and its logging library.
 const OLD_REDISSON: [&str; 4] = ["-f", "redisson.pom.xml", "-Dredisson.version=3.20.0", "-Dslf4j.version=1.7.36"];
@@ -70,6 +44,8 @@ pub enum Foreign {
     Jdbc,
     /// A tutorial's lock in Python, and sessions of `psql` and `mariadb`.
     PythonSql,
+    /// etcd's own client.
+    Etcd,
 }
 
 impl Foreign {
@@ -100,8 +76,8 @@ impl Built {
     /// When a tool is missing or fails, with its output and Debian's package for it.
     pub fn for_zookeeper() -> Result<Self> {
         let built = Self::next_to_this_program()?;
-        built.java("5.9.0", &CURATOR, &[])?;
-        built.java("5.4.0", &CURATOR, &["-P", "curator-5.4.0"])?;
+        built.java("5.9.0", CURATOR, &[])?;
+        built.java("5.4.0", CURATOR, &["-P", "curator-5.4.0"])?;
         built.go("driver", ".")?;
         built.python()?;
         Ok(built)
@@ -113,7 +89,7 @@ impl Built {
     /// As those of [`Self::for_zookeeper`].
     pub fn for_redis() -> Result<Self> {
         let built = Self::next_to_this_program()?;
-        built.java("redisson", &REDISSON, &["-f", "redisson.pom.xml"])?;
+        built.java("redisson", REDISSON, &["-f", "redisson.pom.xml"])?;
         built.go("redsync", "redis")?;
         built.python()?;
         built.node()?;
@@ -126,7 +102,7 @@ impl Built {
     /// As those of [`Self::for_zookeeper`].
     pub fn for_redis_cells() -> Result<Self> {
         let built = Self::for_redis()?;
-        built.java("redisson-3.20.0", &REDISSON, &OLD_REDISSON)?;
+        built.java("redisson-3.20.0", REDISSON, &OLD_REDISSON)?;
         Ok(built)
     }
 
@@ -136,8 +112,18 @@ impl Built {
     /// As those of [`Self::for_zookeeper`].
     pub fn for_sql() -> Result<Self> {
         let built = Self::next_to_this_program()?;
-        built.java("sql", &SQL, &["-f", "sql.pom.xml"])?;
+        built.java("sql", SQL, &["-f", "sql.pom.xml"])?;
         built.python()?;
+        Ok(built)
+    }
+
+    /// The same for all that lock in etcd.
+    ///
+    /// # Errors
+    /// As those of [`Self::for_zookeeper`].
+    pub fn for_etcd() -> Result<Self> {
+        let built = Self::next_to_this_program()?;
+        built.go("etcd", "etcd")?;
         Ok(built)
     }
 
@@ -163,6 +149,7 @@ impl Built {
             Foreign::RedisPy => self.python_command("redis_driver.py"),
             Foreign::Go => process::bound(self.home.join("go/driver")),
             Foreign::Redsync => process::bound(self.home.join("go/redsync")),
+            Foreign::Etcd => process::bound(self.home.join("go/etcd")),
             Foreign::Node => {
                 let mut command = process::bound("node");
                 command.env("FENCELOCK_NODE_HOME", self.home.join("node")).arg(source("node").join("redis_driver.mjs"));
@@ -189,9 +176,11 @@ impl Built {
         command
     }
 
-    fn java(&self, version: &str, sources: &[&str], which: &[&str]) -> Result<()> {
+    fn java(&self, version: &str, [pom, own @ ..]: [&str; 3], which: &[&str]) -> Result<()> {
         let home = self.home.join("java").join(version);
-        once(&home, &source("java"), sources, || {
+        let sources = own.into_iter().chain(JAVA).map(|file| format!("src/main/java/fencelock/{file}"));
+        let sources: Vec<_> = [pom.to_owned()].into_iter().chain(sources).collect();
+        once(&home, &source("java"), &sources, || {
             let mut maven = Command::new("mvn");
             maven.args(["--quiet", "--batch-mode"]).args(which).arg(format!("-Dout={}", home.display()));
             maven.arg("process-classes").current_dir(source("java"));
@@ -236,7 +225,7 @@ fn source(language: &str) -> PathBuf {
 }
 
 /// Builds into an empty `home` unless that was done with these very sources.
-fn once(home: &Path, folder: &Path, sources: &[&str], build: impl FnOnce() -> Result<()>) -> Result<()> {
+fn once(home: &Path, folder: &Path, sources: &[impl AsRef<Path>], build: impl FnOnce() -> Result<()>) -> Result<()> {
     let mut text = String::new();
     for name in sources {
         let path = folder.join(name);

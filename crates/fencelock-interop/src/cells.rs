@@ -48,13 +48,14 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    fn is_ours(&self) -> bool {
-        [self.holder, self.contender].iter().any(|client| client.program == Program::Fencelock)
+    /// The side that is fencelock; the holder if both are.
+    pub(crate) fn ours(&self) -> Option<&'static Client> {
+        [self.holder, self.contender].into_iter().find(|client| client.program == Program::Fencelock)
     }
 
     /// Whether two processes of each side take part: where fencelock does, and each waits for the other.
     pub(crate) fn has_twins(&self) -> bool {
-        self.scene == Scene::Hold && self.mutual && self.is_ours()
+        self.scene == Scene::Hold && self.mutual && self.ours().is_some()
     }
 }
 
@@ -165,35 +166,26 @@ static SEMAPHORES: [Pair; 10] = [
     pair(&CURATOR_DIALECT_SEATS, &GO_LOCK, Waits, Refused),
 ];
 
-/// A writer that continues as a reader, and a client that waits for it.
-struct Downgrade {
-    holder: &'static Client,
-    waiter: &'static Client,
-    /// The result for the waiter.
-    tells: Expected,
-}
-
-const fn downgrade(holder: &'static Client, waiter: &'static Client, tells: Expected) -> Downgrade {
-    Downgrade { holder, waiter, tells }
-}
+/// A writer that continues as a reader, a client that waits for it, and the result for that one.
+type Downgrade = (&'static Client, &'static Client, Expected);
 
 static DOWNGRADES: [Downgrade; 15] = [
-    downgrade(&CURATOR_DIALECT_WRITE, &CURATOR_DIALECT_WRITE, Waits),
-    downgrade(&CURATOR_DIALECT_WRITE, &CURATOR_DIALECT_READ, Shares),
-    downgrade(&CURATOR_DIALECT_WRITE, &CURATOR_WRITE, Waits),
-    downgrade(&CURATOR_DIALECT_WRITE, &CURATOR_READ, Shares),
-    downgrade(&CURATOR_DIALECT_WRITE, &CURATOR_54_WRITE, Waits),
-    downgrade(&CURATOR_WRITE, &CURATOR_DIALECT_WRITE, Waits),
-    downgrade(&CURATOR_WRITE, &CURATOR_DIALECT_READ, Shares),
+    (&CURATOR_DIALECT_WRITE, &CURATOR_DIALECT_WRITE, Waits),
+    (&CURATOR_DIALECT_WRITE, &CURATOR_DIALECT_READ, Shares),
+    (&CURATOR_DIALECT_WRITE, &CURATOR_WRITE, Waits),
+    (&CURATOR_DIALECT_WRITE, &CURATOR_READ, Shares),
+    (&CURATOR_DIALECT_WRITE, &CURATOR_54_WRITE, Waits),
+    (&CURATOR_WRITE, &CURATOR_DIALECT_WRITE, Waits),
+    (&CURATOR_WRITE, &CURATOR_DIALECT_READ, Shares),
     // Up to 5.4 the reader queues anew, behind the writer that waits.
-    downgrade(&CURATOR_54_WRITE, &CURATOR_DIALECT_WRITE, Granted),
-    downgrade(&CURATOR_WRITE, &CURATOR_WRITE, Waits),
-    downgrade(&CURATOR_WRITE, &CURATOR_READ, Shares),
-    downgrade(&CURATOR_54_WRITE, &CURATOR_54_WRITE, Granted),
-    downgrade(&KAZOO_DIALECT_WRITE, &KAZOO_DIALECT_WRITE, Waits),
-    downgrade(&KAZOO_DIALECT_WRITE, &KAZOO_DIALECT_READ, Shares),
-    downgrade(&KAZOO_DIALECT_WRITE, &KAZOO_WRITE, Waits),
-    downgrade(&KAZOO_DIALECT_WRITE, &KAZOO_READ, Shares),
+    (&CURATOR_54_WRITE, &CURATOR_DIALECT_WRITE, Granted),
+    (&CURATOR_WRITE, &CURATOR_WRITE, Waits),
+    (&CURATOR_WRITE, &CURATOR_READ, Shares),
+    (&CURATOR_54_WRITE, &CURATOR_54_WRITE, Granted),
+    (&KAZOO_DIALECT_WRITE, &KAZOO_DIALECT_WRITE, Waits),
+    (&KAZOO_DIALECT_WRITE, &KAZOO_DIALECT_READ, Shares),
+    (&KAZOO_DIALECT_WRITE, &KAZOO_WRITE, Waits),
+    (&KAZOO_DIALECT_WRITE, &KAZOO_READ, Shares),
 ];
 
 /// The others among each other.
@@ -256,6 +248,8 @@ pub(crate) enum On {
     Redis,
     /// Cells on PostgreSQL and MariaDB.
     Sql,
+    /// Cells on etcd.
+    Etcd,
     /// All.
     All,
 }
@@ -265,8 +259,7 @@ fn ours() -> impl Iterator<Item = &'static Pair> {
     MUTEXES.iter().chain(&READ_WRITE).chain(&SEMAPHORES)
 }
 
-/// The words of the documents for it.
-#[cfg(test)]
+/// The words of the documents and of the table for it.
 pub(crate) fn words_of(expected: Expected) -> &'static str {
     match expected {
         Waits => "waits",
@@ -295,21 +288,19 @@ pub(crate) fn written(kind: &str, clients: &[&str]) -> (String, String) {
 
 /// Every cell on ZooKeeper, both ways. Cells that take longest, and have most processes, come first.
 pub(crate) fn all(among: Among) -> Vec<Cell> {
-    let downgrades = DOWNGRADES.iter().map(|&Downgrade { holder, waiter, tells }| Cell {
-        holder,
-        contender: waiter,
-        expected: tells,
-        mutual: false,
-        scene: Scene::Downgrade,
-    });
+    let downgrade = |&(holder, contender, expected): &Downgrade| {
+        let scene = Scene::Downgrade;
+        Cell { holder, contender, expected, mutual: false, scene }
+    };
+    let downgrades = DOWNGRADES.iter().map(downgrade);
     chosen(among, ours().chain(&OTHERS).flat_map(both_ways).chain(downgrades).collect())
 }
 
 /// The played ones of `cells`, in their order.
 pub(crate) fn chosen(among: Among, mut cells: Vec<Cell>) -> Vec<Cell> {
     cells.retain(|cell| match among {
-        Among::Ours => cell.is_ours(),
-        Among::Others => !cell.is_ours(),
+        Among::Ours => cell.ours().is_some(),
+        Among::Others => cell.ours().is_none(),
         Among::All => true,
     });
     cells.sort_by_key(|cell| (!cell.has_twins(), cell.expected != Waits));
@@ -342,7 +333,8 @@ mod tests {
         for cell in cells.iter().filter(|cell| !is_downgrade(cell)) {
             assert!(ways.contains(&(cell.contender.title, cell.holder.title, false)), "{cell:?}");
         }
-        assert!(all(Among::Ours).iter().all(Cell::is_ours) && !all(Among::Others).iter().any(Cell::is_ours));
+        let is_ours = |cell: &Cell| cell.ours().is_some();
+        assert!(all(Among::Ours).iter().all(is_ours) && !all(Among::Others).iter().any(is_ours));
         assert_eq!(all(Among::Ours).len() + all(Among::Others).len(), cells.len());
     }
 
@@ -364,7 +356,7 @@ mod tests {
             let row = format!("| {} | {} | {} | {} |\n", first.title, second.title, words.0, words.1);
             has(row, &[*second_tries, *first_tries]);
         }
-        for Downgrade { holder, waiter, tells } in &DOWNGRADES {
+        for (holder, waiter, tells) in &DOWNGRADES {
             has(format!("| {} downgrades | {} | {} |\n", holder.title, waiter.title, words_of(*tells)), &[*tells]);
         }
         let rows = |of: fn(&&str) -> bool| text.lines().filter(of).count();

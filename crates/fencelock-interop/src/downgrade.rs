@@ -17,7 +17,7 @@ enum Comes {
 
 impl Game<'_> {
     pub(crate) fn downgraded(&mut self) -> Result<Played> {
-        let [before, after] = match self.cell.expected {
+        let [before, after] = match self.pair.cell.expected {
             Expected::Shares => [Comes::Before, Comes::After].map(|comes| self.is_let_in(comes)),
             // A later contender queues behind the reader, wherever that is.
             Expected::Granted => [self.is_let_in(Comes::Before), self.is_kept_out(Comes::After)],
@@ -37,7 +37,7 @@ impl Game<'_> {
         if comes == Comes::Before {
             self.queue_up(&lock, false)?;
         }
-        self.holder.ask(&format!("downgrade {}", held[0]))?;
+        self.pair.holder.ask(&format!("downgrade {}", held[0]))?;
         if comes == Comes::After {
             self.queue_up(&lock, false)?;
         }
@@ -52,12 +52,12 @@ impl Game<'_> {
         if comes == Comes::Before {
             self.queue_up(&lock, true)?;
         }
-        let downgraded: u64 = value(&self.holder.ask(&format!("downgrade {}", held[0]))?, "at")?.parse()?;
+        let downgraded: u64 = value(&self.pair.holder.ask(&format!("downgrade {}", held[0]))?, "at")?.parse()?;
         let acquired = match comes {
-            Comes::Before => self.contender.done().context("after the downgrade")?,
-            Comes::After => self.contender.ask(&lock.acquire(self.cell.contender))?,
+            Comes::Before => self.pair.contender.done().context("after the downgrade")?,
+            Comes::After => self.pair.contender.ask(&lock.acquire(self.pair.cell.contender))?,
         };
-        give_back(&mut self.contender, &acquired)?;
+        give_back(&mut self.pair.contender, &acquired)?;
         self.let_go(&held)?;
         let acquired: u64 = value(&acquired, "at")?.parse()?;
         Ok(Duration::from_nanos(acquired.saturating_sub(downgraded)))

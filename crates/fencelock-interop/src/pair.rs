@@ -8,8 +8,11 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::cells::Cell;
 use crate::clients::Client;
 use crate::driver::{Answer, Driver, value};
-use crate::play::{PATIENCE, SILENCE, give_back};
+use crate::play::{PATIENCE, Played, SILENCE, give_back};
 use crate::pool::Pool;
+
+/// A further option of fencelock: patience with a server on a busy machine.
+pub(crate) const OPTIONS: &str = "request_deadline_ms=5000";
 
 /// How often the lock passes from the holder to the waiter.
 pub(crate) const TURNS: usize = 3;
@@ -84,6 +87,27 @@ impl<'a> Pair<'a> {
         let held = self.hold(name)?;
         self.queue_up(name)?;
         self.hand_over(&held)
+    }
+
+    /// Both have it at once, as the documents say.
+    pub(crate) fn granted(&mut self, name: &str) -> Result<Played> {
+        let held = self.hold(name)?;
+        self.comes_and_goes(name)?;
+        self.holder.ask(&format!("release {held}"))?;
+        Ok(Played::default())
+    }
+
+    /// The client is refused with the reason, changes nothing, and can have the lock afterwards.
+    pub(crate) fn refused(&mut self, name: &str) -> Result<Played> {
+        let held = self.hold(name)?;
+        self.contender.send(&acquire(self.cell.contender, name))?;
+        let refusal = match self.contender.answer(PATIENCE)? {
+            Some(Answer::Failed(why)) => why,
+            other => bail!("it should have been refused, and was told {other:?}"),
+        };
+        self.holder.ask(&format!("release {held}")).context("a refused client changed the key")?;
+        self.comes_and_goes(name)?;
+        Ok(Played { refusal: Some(refusal), ..Played::default() })
     }
 
     /// Both add to a counter in `file`, which loses one of two additions at a time.

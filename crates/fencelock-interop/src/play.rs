@@ -8,9 +8,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use fencelock_testbed::wait_until;
 
 use crate::cells::{Cell, Expected, Scene};
-use crate::clients::{Client, Nodes, Program};
+use crate::clients::{Client, Nodes};
 use crate::driver::{Answer, Driver, value};
-use crate::pair::in_time;
+use crate::pair::{Pair, in_time};
 use crate::pool::Pool;
 
 /// The session timeout of every client. With a much shorter one, a busy machine would end sessions in use.
@@ -65,25 +65,16 @@ pub(crate) struct Played {
 impl Stage<'_> {
     /// Plays a cell, under names that contain its `number`.
     pub(crate) fn play(&self, cell: &Cell, number: usize) -> Result<Played> {
-        let hire = |client: &Client| self.pool.hire(client.program, client.title);
-        let (holder, contender) = (hire(cell.holder)?, hire(cell.contender)?);
-        let twins = if cell.has_twins() {
-            let (holder, contender) = (hire(cell.holder)?, hire(cell.contender)?);
-            Some(Twins { holder: holder.ready()?, contender: contender.ready()? })
-        } else {
-            None
-        };
-        let (holder, contender) = (holder.ready()?, contender.ready()?);
-        let mut game = Game { stage: self, cell, number, holder, contender, twins, rounds: 0 };
+        let pair = Pair::hire(self.pool, cell)?;
+        let twins = cell.has_twins().then(|| Pair::hire(self.pool, cell)).transpose()?;
+        let mut game = Game { stage: self, number, pair, twins, rounds: 0 };
         let played = match (cell.scene, cell.expected) {
             (Scene::Downgrade, _) => game.downgraded(),
             (_, Expected::Waits | Expected::Sleeps) => game.waits(),
             (_, Expected::Granted | Expected::Shares) => game.granted(),
             (_, Expected::Refused) => game.refused(),
         }?;
-        let Game { holder, contender, .. } = game;
-        self.pool.dismiss(cell.holder.program, holder);
-        self.pool.dismiss(cell.contender.program, contender);
+        game.pair.dismiss();
         Ok(played)
     }
 
@@ -102,27 +93,20 @@ impl Stage<'_> {
 /// Two processes in the middle of a cell.
 pub(crate) struct Game<'a> {
     stage: &'a Stage<'a>,
-    pub(crate) cell: &'a Cell,
     number: usize,
-    pub(crate) holder: Driver,
-    pub(crate) contender: Driver,
-    twins: Option<Twins>,
+    pub(crate) pair: Pair<'a>,
+    /// A further process of each side: a waiter may then have several ahead, of its own kind and of the other.
+    twins: Option<Pair<'a>>,
     rounds: usize,
-}
-
-/// A further process of each side: a waiter may then have several ahead, of its own kind and of the other.
-struct Twins {
-    holder: Driver,
-    contender: Driver,
 }
 
 impl Game<'_> {
     fn waits(&mut self) -> Result<Played> {
         let wake = in_time((0..TURNS).map(|turn| self.turn(turn == 0)).collect::<Result<_>>()?, WAKE_BOUND)?;
-        if self.cell.contender.can_give_up() {
+        if self.pair.cell.contender.can_give_up() {
             self.give_up()?;
         }
-        let counted = if self.cell.mutual { Some(self.count()?) } else { None };
+        let counted = if self.pair.cell.mutual { Some(self.count()?) } else { None };
         self.middle()?;
         let takeover = self.crash()?;
         let most = SESSION + TAKEOVER_SLACK;
@@ -142,13 +126,13 @@ impl Game<'_> {
     /// and gives it back.
     pub(crate) fn hand_over(&mut self, held: &[String]) -> Result<Duration> {
         // A mutex waits until all are back.
-        let (first, rest) = held.split_at((held.len() + 1).saturating_sub(self.cell.contender.capacity).max(1));
+        let (first, rest) = held.split_at((held.len() + 1).saturating_sub(self.pair.cell.contender.capacity).max(1));
         let mut released = 0;
         for handle in first {
-            released = value(&self.holder.ask(&format!("release {handle}"))?, "at")?.parse()?;
+            released = value(&self.pair.holder.ask(&format!("release {handle}"))?, "at")?.parse()?;
         }
-        let acquired = self.contender.done().context("after the release")?;
-        give_back(&mut self.contender, &acquired)?;
+        let acquired = self.pair.contender.done().context("after the release")?;
+        give_back(&mut self.pair.contender, &acquired)?;
         self.let_go(rest)?;
         let acquired: u64 = value(&acquired, "at")?.parse()?;
         Ok(Duration::from_nanos(acquired.saturating_sub(released)))
@@ -158,8 +142,8 @@ impl Game<'_> {
     fn give_up(&mut self) -> Result<()> {
         let lock = self.fresh();
         let held = self.hold(&lock)?;
-        self.contender.send(&format!("acquire {} {}", lock.of(self.cell.contender), A_WHILE.as_millis()))?;
-        match self.contender.answer(PATIENCE)? {
+        self.pair.contender.send(&format!("acquire {} {}", lock.of(self.pair.cell.contender), A_WHILE.as_millis()))?;
+        match self.pair.contender.answer(PATIENCE)? {
             Some(Answer::Busy) => {}
             other => bail!("it should have given up, and was told {other:?}"),
         }
@@ -170,13 +154,14 @@ impl Game<'_> {
 
     /// The contender gets what is free, and gives it back.
     fn comes_and_goes(&mut self, lock: &Lock) -> Result<()> {
-        let acquired = self.contender.ask(&lock.acquire(self.cell.contender))?;
-        give_back(&mut self.contender, &acquired)
+        let acquired = self.pair.contender.ask(&lock.acquire(self.pair.cell.contender))?;
+        give_back(&mut self.pair.contender, &acquired)
     }
 
     /// The others that tried have left nothing behind.
     fn is_alone(&self, lock: &Lock) -> Result<()> {
-        self.wait_for(self.cell.holder.capacity, lock).context("who did not get the lock should leave nothing behind")
+        self.wait_for(self.pair.cell.holder.capacity, lock)
+            .context("who did not get the lock should leave nothing behind")
     }
 
     /// All add to a counter that loses concurrent additions, or see that it does not change while they read, or take one of as
@@ -184,11 +169,11 @@ impl Game<'_> {
     fn count(&mut self) -> Result<u64> {
         let lock = self.fresh();
         let file = self.stage.scratch.join(format!("counter-{}", self.number));
-        let are_seats = self.cell.holder.capacity > 1;
+        let are_seats = self.pair.cell.holder.capacity > 1;
         std::fs::write(&file, if are_seats { "" } else { "0" }).with_context(|| file.display().to_string())?;
-        let cell = self.cell;
-        let mut all = vec![(&mut self.holder, cell.holder), (&mut self.contender, cell.contender)];
-        if let Some(Twins { holder, contender }) = &mut self.twins {
+        let cell = self.pair.cell;
+        let mut all = vec![(&mut self.pair.holder, cell.holder), (&mut self.pair.contender, cell.contender)];
+        if let Some(Pair { holder, contender, .. }) = &mut self.twins {
             all.extend([(holder, cell.holder), (contender, cell.contender)]);
         }
         for (driver, client) in &mut all {
@@ -207,25 +192,25 @@ impl Game<'_> {
     /// The first of two waiters is killed. The holder releases the lock while the dead waiter's node is still there, or,
     /// in every other cell, once the node is gone.
     fn middle(&mut self) -> Result<()> {
-        let Some(Twins { holder: mut last, contender: mut middle }) = self.twins.take() else { return Ok(()) };
+        let Some(Pair { holder: mut last, contender: mut middle, .. }) = self.twins.take() else { return Ok(()) };
         let lock = self.fresh();
         let held = self.hold(&lock)?;
-        middle.send(&lock.acquire(self.cell.contender))?;
+        middle.send(&lock.acquire(self.pair.cell.contender))?;
         self.wait_for(held.len() + 1, &lock)?;
-        last.send(&lock.acquire(self.cell.holder))?;
+        last.send(&lock.acquire(self.pair.cell.holder))?;
         self.wait_for(held.len() + 2, &lock)?;
         let killed = Instant::now();
         middle.kill()?;
         if self.number % 2 == 1 {
             self.wait_for(held.len() + 1, &lock)?;
         }
-        self.holder.ask(&format!("release {}", held[0]))?;
+        self.pair.holder.ask(&format!("release {}", held[0]))?;
         let acquired = last.done().context("after the one ahead was killed")?;
         let took = killed.elapsed();
         ensure!(took <= SESSION + TAKEOVER_SLACK, "one behind a dead one waited for {} s", took.as_secs_f64());
         give_back(&mut last, &acquired)?;
         self.let_go(&held[1..])?;
-        self.stage.pool.dismiss(self.cell.holder.program, last);
+        self.stage.pool.dismiss(self.pair.cell.holder.program, last);
         Ok(())
     }
 
@@ -235,10 +220,10 @@ impl Game<'_> {
         self.hold(&lock)?;
         self.queue_up(&lock, false)?;
         let killed = Instant::now();
-        self.holder.kill()?;
-        let acquired = self.contender.done().context("after the holder was killed")?;
+        self.pair.holder.kill()?;
+        let acquired = self.pair.contender.done().context("after the holder was killed")?;
         let took = killed.elapsed();
-        give_back(&mut self.contender, &acquired)?;
+        give_back(&mut self.pair.contender, &acquired)?;
         Ok(took)
     }
 
@@ -246,8 +231,8 @@ impl Game<'_> {
     fn granted(&mut self) -> Result<Played> {
         let lock = self.fresh();
         let held = self.hold(&lock)?;
-        let also = self.contender.ask(&lock.acquire(self.cell.contender))?;
-        give_back(&mut self.contender, &also)?;
+        let also = self.pair.contender.ask(&lock.acquire(self.pair.cell.contender))?;
+        give_back(&mut self.pair.contender, &also)?;
         self.let_go(&held)?;
         Ok(Played::default())
     }
@@ -256,8 +241,8 @@ impl Game<'_> {
     fn refused(&mut self) -> Result<Played> {
         let lock = self.fresh();
         let held = self.hold(&lock)?;
-        self.contender.send(&lock.acquire(self.cell.contender))?;
-        let refusal = match self.contender.answer(PATIENCE)? {
+        self.pair.contender.send(&lock.acquire(self.pair.cell.contender))?;
+        let refusal = match self.pair.contender.answer(PATIENCE)? {
             Some(Answer::Failed(why)) => why,
             other => bail!("it should have been refused, and was told {other:?}"),
         };
@@ -280,15 +265,14 @@ impl Game<'_> {
 
     /// fencelock shows the contenders of every client.
     fn is_shown(&self, lock: &Lock) -> Result<()> {
-        let clients = [self.cell.holder, self.cell.contender];
-        let Some(ours) = clients.iter().find(|client| client.program == Program::Fencelock) else { return Ok(()) };
-        if clients[0].nodes != clients[1].nodes {
+        let Some(ours) = self.pair.cell.ours() else { return Ok(()) };
+        if self.pair.cell.holder.nodes != self.pair.cell.contender.nodes {
             // A waiter elsewhere is not in its queue.
             return Ok(());
         }
         let mut fencelock = self.stage.fencelock.lock().unwrap_or_else(PoisonError::into_inner);
         let shown = fencelock.ask(&format!("queue {}", lock.of(ours)))?;
-        let contenders = self.cell.holder.capacity + 1;
+        let contenders = self.pair.cell.holder.capacity + 1;
         ensure!(shown == format!("contenders={contenders} strangers=0"), "fencelock shows {shown}");
         Ok(())
     }
@@ -298,7 +282,7 @@ impl Game<'_> {
         self.rounds += 1;
         // A name that ended in a digit could be taken for the beginning of a number.
         let name = format!("cell-{}-{}-x", self.number, self.rounds);
-        let (holder, contender) = (self.cell.holder.nodes, self.cell.contender.nodes);
+        let (holder, contender) = (self.pair.cell.holder.nodes, self.pair.cell.contender.nodes);
         // Some take every node under one parent for a contender: no two cells share one.
         let together = || format!("/together-{}", self.number);
         let parent = if holder == Nodes::Together { together() } else { "/locks".to_owned() };
@@ -311,21 +295,21 @@ impl Game<'_> {
 
     /// The holder takes all that there is: the handles.
     pub(crate) fn hold(&mut self, lock: &Lock) -> Result<Vec<String>> {
-        let order = lock.acquire(self.cell.holder);
-        let holder = &mut self.holder;
+        let order = lock.acquire(self.pair.cell.holder);
+        let holder = &mut self.pair.holder;
         let mut take = || Ok(value(&holder.ask(&order)?, "handle")?.to_owned());
-        (0..self.cell.holder.capacity).map(|_| take()).collect()
+        (0..self.pair.cell.holder.capacity).map(|_| take()).collect()
     }
 
     /// The holder gives back what it has.
     pub(crate) fn let_go(&mut self, held: &[String]) -> Result<()> {
-        held.iter().try_for_each(|handle| self.holder.ask(&format!("release {handle}")).map(drop))
+        held.iter().try_for_each(|handle| self.pair.holder.ask(&format!("release {handle}")).map(drop))
     }
 
     /// The contender tries, and is in the queue behind the holder.
     pub(crate) fn queue_up(&mut self, lock: &Lock, is_watched: bool) -> Result<()> {
-        self.contender.send(&lock.acquire(self.cell.contender))?;
-        self.wait_for(self.cell.holder.capacity + 1, lock)?;
+        self.pair.contender.send(&lock.acquire(self.pair.cell.contender))?;
+        self.wait_for(self.pair.cell.holder.capacity + 1, lock)?;
         if !is_watched {
             return Ok(());
         }
@@ -335,7 +319,7 @@ impl Game<'_> {
 
     /// The contender has tried, and did not get the lock.
     pub(crate) fn is_kept_waiting(&self) -> Result<()> {
-        match self.contender.answer(SILENCE)? {
+        match self.pair.contender.answer(SILENCE)? {
             None => Ok(()),
             Some(answer) => bail!("it should wait, and was told {answer:?} while the other holds"),
         }

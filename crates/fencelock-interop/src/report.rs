@@ -4,58 +4,37 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::cells::{Cell, Expected, Scene};
+use crate::cells::{Cell, Scene, words_of};
 use crate::play::Played;
 
 /// The title of a cell.
 pub(crate) fn title(cell: &Cell) -> String {
-    let does = match cell.scene {
-        Scene::Hold => "holds",
-        Scene::Downgrade => "downgrades",
-        Scene::Killed => "holds, a master is killed",
-        Scene::Silent => "holds, a master falls silent",
-    };
-    format!("{} {does}, {} tries", cell.holder.title, cell.contender.title)
+    format!("{} holds{}, {} tries", cell.holder.title, more(cell.scene), cell.contender.title)
 }
 
 /// A cell on one line, directly after its game.
 pub(crate) fn line(cell: &Cell, outcome: &Result<Played>) -> String {
     match outcome {
-        Ok(played) => format!("ok      {}: {}", title(cell), said(cell, played)),
+        Ok(Played { refusal: Some(why), .. }) => format!("ok      {}: is refused: {why}", title(cell)),
+        Ok(_) => format!("ok      {}: {}", title(cell), words_of(cell.expected)),
         Err(fault) => format!("FAILED  {}: {fault:#}", title(cell)),
-    }
-}
-
-fn said(cell: &Cell, played: &Played) -> String {
-    match cell.expected {
-        Expected::Waits => "waits".to_owned(),
-        Expected::Sleeps => "waits, and hears nothing of the release, as documented".to_owned(),
-        Expected::Shares => "shares it".to_owned(),
-        Expected::Granted => "gets it too, as documented".to_owned(),
-        Expected::Refused => format!("is refused: {}", played.refusal.as_deref().unwrap_or_default()),
     }
 }
 
 /// All cells.
 pub(crate) fn table(cells: &[Cell], played: &[Result<Played>]) -> String {
     let mut table = format!(
-        "{:<49}{:<49}{:<9}{:>8}{:>9}{:>11}  result\n",
+        "{:<49}{:<49}{:<13}{:>8}{:>9}{:>11}  result\n",
         "holds", "tries", "it", "wake ms", "counted", "takeover s"
     );
     for (cell, outcome) in cells.iter().zip(played) {
-        let verdict = match cell.expected {
-            Expected::Waits => "waits",
-            Expected::Sleeps => "sleeps",
-            Expected::Shares => "shares",
-            Expected::Granted => "GETS IT",
-            Expected::Refused => "refused",
-        };
+        let verdict = words_of(cell.expected);
         let (figures, result) = match outcome {
             Ok(played) => (figures(played), "ok"),
             Err(_) => (figures(&Played::default()), "FAILED"),
         };
         table.push_str(&format!(
-            "{:<49}{:<49}{verdict:<9}{figures}  {result}\n",
+            "{:<49}{:<49}{verdict:<13}{figures}  {result}\n",
             format!("{}{}", cell.holder.title, more(cell.scene)),
             cell.contender.title
         ));

@@ -14,6 +14,7 @@ use fencelock_testbed::zookeeper::{Ensemble, Settings};
 use crate::cells::{self, Among, Cell, On, Scene};
 use crate::clients::{Client, GO, Nodes, Program};
 use crate::driver::Driver;
+use crate::pair::OPTIONS;
 use crate::play::{Played, SESSION, Stage};
 use crate::pool::Pool;
 use crate::redis;
@@ -36,33 +37,33 @@ pub(crate) fn all(only: &str, among: Among, on: On, jobs: usize) -> Result<()> {
     let there = |server, cells| if on == server || on == On::All { chosen(cells) } else { Vec::new() };
     let on_zookeeper = there(On::Zookeeper, cells::all(among));
     let on_redis = there(On::Redis, redis::cells::all(among));
-    let on_sql = sql::cells::all(among).map(|cells| there(On::Sql, cells));
-    let has_sql = on_sql.iter().any(|cells| !cells.is_empty());
-    ensure!(!on_zookeeper.is_empty() || !on_redis.is_empty() || has_sql, "no line of the table contains {only:?}");
+    let in_places = sql::PLACES.each_ref().map(|place| (place, there(place.on, place.cells(among))));
+    let is_in_none = in_places.iter().all(|(_, cells)| cells.is_empty());
+    ensure!(!on_zookeeper.is_empty() || !on_redis.is_empty() || !is_in_none, "no line of the table contains {only:?}");
     let scratch = tempfile::tempdir().context("no scratch directory")?;
     let zookeeper = (!on_zookeeper.is_empty()).then(Built::for_zookeeper).transpose()?;
     let redis = (!on_redis.is_empty()).then(Built::for_redis_cells).transpose()?;
-    let in_databases = has_sql.then(Built::for_sql).transpose()?;
+    let build = |(place, cells): &(&sql::Place, Vec<Cell>)| (!cells.is_empty()).then(place.build).transpose();
+    let built = in_places.iter().map(build).collect::<Result<Vec<_>>>()?;
     let start = Instant::now();
     // At once: most of a cell is waiting.
-    let (of_zookeeper, of_redis, of_sql) = std::thread::scope(|scope| {
+    let (of_zookeeper, of_redis, of_places) = std::thread::scope(|scope| {
         let of_redis = redis.map(|built| scope.spawn(|| on_redis_servers(built, &on_redis, scratch.path(), jobs)));
         let of_zookeeper =
             zookeeper.map(|built| on_zookeeper_servers(built, &on_zookeeper, scratch.path(), only, jobs));
-        let of_sql = in_databases.map(|built| -> Result<Vec<_>> {
-            let [postgres, mariadb] = &on_sql;
-            let play = |place, title, cells| in_database(&built, place, title, cells, scratch.path(), jobs);
-            let of_postgres = play(&sql::POSTGRES, "postgresql", postgres);
-            Ok([of_postgres?, play(&sql::MARIADB, "mariadb", mariadb)?].into_iter().flatten().collect())
-        });
+        let of_places = in_places
+            .iter()
+            .zip(built)
+            .filter_map(|((place, cells), built)| Some(in_place(built?, place, cells, scratch.path(), jobs)));
+        let of_places = of_places.collect::<Result<Vec<_>>>();
         let joined = of_redis.map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        (of_zookeeper, joined, of_sql)
+        (of_zookeeper, joined, of_places)
     });
     let (mut played, drilled) = of_zookeeper.transpose()?.unwrap_or_default();
     played.extend(of_redis.transpose()?.unwrap_or_default());
-    played.extend(of_sql.transpose()?.unwrap_or_default());
+    played.extend(of_places?.into_iter().flatten());
     let took = start.elapsed();
-    let cells = [on_zookeeper, on_redis, on_sql.concat()].concat();
+    let cells = [on_zookeeper, on_redis, in_places.map(|(_, cells)| cells).concat()].concat();
     println!("\n{}", report::table(&cells, &played));
     let budget = BUDGET.as_secs();
     println!("{} cells in {:.0} s; the budget of a whole run is {budget} s", cells.len(), took.as_secs_f64());
@@ -113,21 +114,17 @@ fn on_redis_servers(built: Built, cells: &[Cell], scratch: &Path, jobs: usize) -
     })
 }
 
-fn in_database(
-    built: &Built,
+fn in_place(
+    built: Built,
     place: &sql::Place,
-    title: &'static str,
     cells: &[Cell],
     scratch: &Path,
     jobs: usize,
 ) -> Result<Vec<Result<Played>>> {
-    if cells.is_empty() {
-        return Ok(Vec::new());
-    }
     let log = scratch.join("sql-driver.log");
-    let pool = Pool::new(built.clone(), place.database()?, sql::OPTIONS.to_owned(), sql::TTL, log);
-    println!("versions on {title}: {}", versions(cells, &pool)?);
-    let stage = sql::Stage { pool: &pool, scratch, place: title };
+    let pool = Pool::new(built, place.database()?, OPTIONS.to_owned(), sql::TTL, log);
+    println!("versions on {}: {}", place.title, versions(cells, &pool)?);
+    let stage = sql::Stage { pool: &pool, scratch, place: place.title };
     Ok(play_all(cells, jobs, |cell, number| stage.play(cell, number)))
 }
 
@@ -141,7 +138,7 @@ fn with_servers<T>(
     let servers = (0..servers).map(start).collect::<Result<Vec<_>>>()?;
     let urls = servers.iter().map(Server::url).collect::<Vec<_>>().join(",");
     let log = scratch.join("redis-driver.log");
-    let pool = Pool::new(built.clone(), urls, redis::OPTIONS.to_owned(), redis::TTL, log);
+    let pool = Pool::new(built.clone(), urls, OPTIONS.to_owned(), redis::TTL, log);
     let fencelock = Mutex::new(pool.hire(Program::Fencelock, "fencelock")?.ready()?);
     act(&redis::Stage { pool: &pool, scratch, servers: &servers, fencelock: &fencelock })
 }

@@ -4,4 +4,4 @@ pub(crate) mod cells;
 mod clients;
 mod play;
 
-pub(crate) use play::{OPTIONS, Stage, TTL};
+pub(crate) use play::{Stage, TTL};

@@ -9,7 +9,7 @@ use fencelock_testbed::redis::{Reply, Server};
 
 use super::clients::{READ_LOCK_3_20, WRITES};
 use crate::cells::{Cell, Expected, Scene};
-use crate::clients::{Client, Nodes, Program};
+use crate::clients::{Nodes, Program};
 use crate::driver::{Answer, Driver, value};
 use crate::pair::{PARENT, Pair, TURNS, acquire, in_time, lock as words};
 use crate::play::{A_WHILE, PATIENCE, Played, give_back};
@@ -17,9 +17,6 @@ use crate::pool::Pool;
 
 /// The ttl of every lock. With a much shorter ttl, a busy machine would end locks in use.
 pub(crate) const TTL: Duration = Duration::from_secs(12);
-
-/// A further option of fencelock: patience with a server on a busy machine.
-pub(crate) const OPTIONS: &str = "request_deadline_ms=5000";
 
 /// All clients poll, every 0.3 s at the latest. Generous, since several cells are played at a time.
 const WAKE_BOUND: Duration = Duration::from_secs(2);
@@ -48,13 +45,14 @@ impl Stage<'_> {
     pub(crate) fn play(&self, cell: &Cell, number: usize) -> Result<Played> {
         let pair = Pair::hire(self.pool, cell)?;
         let mut game = Game { stage: self, servers: self.servers, number, pair, rounds: 0 };
+        let name = game.fresh().name;
         let played = match (cell.scene, cell.expected) {
             (Scene::Killed | Scene::Silent, _) => game.loses_a_master(),
             (_, Expected::Waits) => game.waits(),
             (_, Expected::Sleeps) => game.sleeps(),
-            (_, Expected::Granted) => game.granted(),
+            (_, Expected::Granted) => game.pair.granted(&name),
             (_, Expected::Shares) => game.shares(),
-            (_, Expected::Refused) => game.refused(),
+            (_, Expected::Refused) => game.pair.refused(&name),
         }?;
         game.pair.dismiss();
         Ok(played)
@@ -145,18 +143,12 @@ impl Game<'_> {
 
     /// fencelock shows and lists the holder.
     fn is_shown(&self, lock: &Lock) -> Result<()> {
-        let Some(ours) = self.ours() else { return Ok(()) };
+        let Some(ours) = self.pair.cell.ours() else { return Ok(()) };
         let shown = self.stage.tell(&format!("holder {}", words(ours, &lock.name)))?;
         let whose = if self.pair.cell.holder.program == Program::Fencelock { "ours" } else { "foreign" };
         // Without a prefix of the layout's own, another client's lock is a string as any other.
         ensure!(shown == format!("holder={whose} listed=true"), "fencelock shows {shown}");
         Ok(())
-    }
-
-    fn ours(&self) -> Option<&'static Client> {
-        [self.pair.cell.holder, self.pair.cell.contender]
-            .into_iter()
-            .find(|client| client.program == Program::Fencelock)
     }
 
     /// The lock goes from one to the other: from just before the release to the moment that the next one has it.
@@ -167,7 +159,7 @@ impl Game<'_> {
 
     /// fencelock breaks the holder's grant: the waiter is granted, and keeps the lock when the broken holder releases.
     fn breaks(&mut self) -> Result<()> {
-        let Some(ours) = self.ours().filter(|_| self.is_one_key()) else { return Ok(()) };
+        let Some(ours) = self.pair.cell.ours().filter(|_| self.is_one_key()) else { return Ok(()) };
         let lock = self.fresh();
         let held = self.pair.hold(&lock.name)?;
         self.pair.queue_up(&lock.name)?;
@@ -210,19 +202,11 @@ impl Game<'_> {
         Ok(took)
     }
 
-    /// Both have it at once, as the documents say.
-    fn granted(&mut self) -> Result<Played> {
-        let lock = self.fresh();
-        let held = self.pair.hold(&lock.name)?;
-        self.pair.comes_and_goes(&lock.name)?;
-        self.pair.holder.ask(&format!("release {held}"))?;
-        Ok(Played::default())
-    }
-
     /// Both read at once. The holder is killed, and the other reads on for longer than the dead one's lock lives, which keeps writers
     /// out. Once it lets go a writer has the lock.
     fn shares(&mut self) -> Result<Played> {
-        self.granted()?;
+        let name = self.fresh().name;
+        self.pair.granted(&name)?;
         let lock = self.fresh();
         self.pair.hold(&lock.name)?;
         let also = self.pair.contender.ask(&acquire(self.pair.cell.contender, &lock.name))?;
@@ -244,20 +228,6 @@ impl Game<'_> {
         give_back(&mut writer, &acquired)?;
         self.stage.pool.dismiss(WRITES.program, writer);
         Ok(Played { takeover: Some(took), ..Played::default() })
-    }
-
-    /// The client is refused with the reason, changes nothing, and can have the lock afterwards.
-    fn refused(&mut self) -> Result<Played> {
-        let lock = self.fresh();
-        let held = self.pair.hold(&lock.name)?;
-        self.pair.contender.send(&acquire(self.pair.cell.contender, &lock.name))?;
-        let refusal = match self.pair.contender.answer(PATIENCE)? {
-            Some(Answer::Failed(why)) => why,
-            other => bail!("it should have been refused, and was told {other:?}"),
-        };
-        self.pair.holder.ask(&format!("release {held}")).context("who was refused has changed the key")?;
-        self.pair.comes_and_goes(&lock.name)?;
-        Ok(Played { refusal: Some(refusal), ..Played::default() })
     }
 
     /// An unused name.

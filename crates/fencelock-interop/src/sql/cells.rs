@@ -1,14 +1,15 @@
-//! The pairs of clients that are played in a database, and the expected results.
+//! The pairs of clients that are played in a database and in etcd, and the expected results.
 
 use fencelock_interop::Foreign;
 
-use crate::cells::Expected::Waits;
-use crate::cells::{Among, Cell, Pair, both_ways, chosen, pair};
+use crate::cells::Expected::{Granted, Refused, Waits};
+use crate::cells::{Pair, pair};
 use crate::clients::{Client, Nodes, Program, at};
 
 const OURS: Program = Program::Fencelock;
 const JAVA: Program = Program::Other(Foreign::Jdbc);
 const PYTHON: Program = Program::Other(Foreign::PythonSql);
+const GO: Program = Program::Other(Foreign::Etcd);
 
 const fn row(title: &'static str, program: Program, recipe: &'static str) -> Client {
     at(Nodes::Apart, title, program, recipe)
@@ -33,14 +34,14 @@ static BY_HAND: Client = row("a tutorial's lock in Python", PYTHON, "tutorial");
 static PSQL: Client = row("psql, pg_try_advisory_lock", PYTHON, "session");
 static MARIADB: Client = row("mariadb, GET_LOCK", PYTHON, "session");
 
-static ON_POSTGRES: [Pair; 4] = [
+pub(super) static ON_POSTGRES: [Pair; 4] = [
     pair(&SHEDLOCK, &PROVIDER, Waits, Waits),
     pair(&TABLE, &JDBC, Waits, Waits),
     pair(&TABLE, &BY_HAND, Waits, Waits),
     pair(&ADVISORY, &PSQL, Waits, Waits),
 ];
 
-static ON_MARIADB: [Pair; 5] = [
+pub(super) static ON_MARIADB: [Pair; 5] = [
     pair(&SHEDLOCK_AT, &PROVIDER, Waits, Waits),
     pair(&SHEDLOCK_DATETIME, &PROVIDER_DATETIME, Waits, Waits),
     pair(&TABLE_AT, &JDBC, Waits, Waits),
@@ -48,26 +49,40 @@ static ON_MARIADB: [Pair; 5] = [
     pair(&NAMED, &MARIADB, Waits, Waits),
 ];
 
-/// Every cell, both ways: first on PostgreSQL, then on MariaDB.
-pub(crate) fn all(among: Among) -> [Vec<Cell>; 2] {
-    let pairs: [&[Pair]; 2] = [&ON_POSTGRES, &ON_MARIADB];
-    pairs.map(|pairs| chosen(among, pairs.iter().flat_map(both_ways).collect()))
-}
+static MUTEX: Client = row("fencelock mutex", OURS, "owner=full");
+static WRITE: Client = row("fencelock write lock", OURS, "owner=full#write");
+static READ: Client = row("fencelock read lock", OURS, "owner=full#read");
+static CLIENTV3: Client = row("clientv3 Mutex", GO, "Mutex");
+static ELECTION: Client = row("clientv3 Election", GO, "Election");
+static NESTED: Client = row("clientv3 Mutex on a name below it", GO, "nested");
+
+pub(super) static ON_ETCD: [Pair; 7] = [
+    pair(&MUTEX, &CLIENTV3, Waits, Waits),
+    pair(&MUTEX, &ELECTION, Waits, Waits),
+    // To clientv3 every key is a mutex's; we see the other kind of lock.
+    pair(&WRITE, &CLIENTV3, Waits, Refused),
+    pair(&READ, &CLIENTV3, Waits, Refused),
+    pair(&MUTEX, &NESTED, Granted, Granted),
+    pair(&CLIENTV3, &ELECTION, Waits, Waits),
+    // clientv3 waits for all keys that begin with the name and a slash.
+    pair(&CLIENTV3, &NESTED, Granted, Waits),
+];
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::cells::{words_of, written};
+    use crate::sql::PLACES;
 
     #[test]
     fn the_documents_say_of_every_pair_what_is_played() {
         let (text, _) = written("sql", &[]);
-        for Pair { first, second, second_tries, first_tries } in ON_POSTGRES.iter().chain(&ON_MARIADB) {
-            let words = (words_of(*second_tries), words_of(*first_tries));
-            let row = format!("| {} | {} | {} | {} |\n", first.title, second.title, words.0, words.1);
+        let pairs = || PLACES.iter().flat_map(|place| place.pairs);
+        for pair in pairs() {
+            let words = (words_of(pair.second_tries), words_of(pair.first_tries));
+            let row = format!("| {} | {} | {} | {} |\n", pair.first.title, pair.second.title, words.0, words.1);
             assert!(text.contains(&row), "interop/who-waits-sql.md lacks: {row}");
         }
-        let rows = text.lines().filter(|line| line.starts_with("| fencelock layout=")).count();
-        assert_eq!(rows, ON_POSTGRES.len() + ON_MARIADB.len());
+        let is_row = |line: &&str| line.starts_with("| fencelock ") || line.starts_with("| clientv3 ");
+        assert_eq!(text.lines().filter(is_row).count(), pairs().count());
     }
 }

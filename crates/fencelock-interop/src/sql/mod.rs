@@ -1,40 +1,71 @@
-//! Locks of others in databases: which waits for which there, and how long.
+//! Locks of others in databases and in etcd: which waits for which there, and how long.
 
-pub(crate) mod cells;
+mod cells;
 mod play;
-
-pub(crate) use play::{OPTIONS, Stage, TTL};
 
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
-use fencelock_testbed::{Kind, mysql, postgres};
+use fencelock_interop::Built;
+use fencelock_testbed::{Kind, etcd, mysql, postgres};
+pub(crate) use play::{Stage, TTL};
+
+use crate::cells::{Among, Cell, On, Pair, both_ways, chosen};
 
 /// A server on which cells are played.
 pub(crate) struct Place {
+    pub(crate) title: &'static str,
+    pub(crate) on: On,
     kind: &'static Kind,
+    pub(crate) build: fn() -> Result<Built>,
+    pairs: &'static [Pair],
     /// As tutorials, and as ShedLock's documentation, make them; on MariaDB also ShedLock's as `fencelock migrate` makes it.
     tables: &'static str,
 }
 
-pub(crate) static POSTGRES: Place = Place {
-    kind: &postgres::KIND,
-    tables: "CREATE TABLE distributed_lock (lock_key varchar(64) PRIMARY KEY, lock_value varchar(64) NOT NULL, expire_time timestamptz NOT NULL); \
-             CREATE TABLE shedlock (name varchar(64) PRIMARY KEY, lock_until timestamp NOT NULL, locked_at timestamp NOT NULL, locked_by varchar(255) NOT NULL)",
-};
-
-pub(crate) static MARIADB: Place = Place {
-    kind: &mysql::KIND,
-    tables: "CREATE TABLE distributed_lock (id BIGINT AUTO_INCREMENT PRIMARY KEY, lock_key VARCHAR(64) NOT NULL UNIQUE, lock_value VARCHAR(64) NOT NULL, expire_time DATETIME NOT NULL); \
-             CREATE TABLE shedlock (name VARCHAR(64) NOT NULL, lock_until TIMESTAMP(3) NOT NULL, locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name)); \
-             CREATE TABLE shedlock_datetime (name VARCHAR(64) NOT NULL, lock_until DATETIME(3) NOT NULL, locked_at DATETIME(3) NOT NULL, locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name))",
-};
+pub(crate) static PLACES: [Place; 3] = [
+    Place {
+        title: "postgresql",
+        on: On::Sql,
+        kind: &postgres::KIND,
+        build: Built::for_sql,
+        pairs: &cells::ON_POSTGRES,
+        tables: "CREATE TABLE distributed_lock (lock_key varchar(64) PRIMARY KEY, lock_value varchar(64) NOT NULL, expire_time timestamptz NOT NULL); \
+                 CREATE TABLE shedlock (name varchar(64) PRIMARY KEY, lock_until timestamp NOT NULL, locked_at timestamp NOT NULL, locked_by varchar(255) NOT NULL)",
+    },
+    Place {
+        title: "mariadb",
+        on: On::Sql,
+        kind: &mysql::KIND,
+        build: Built::for_sql,
+        pairs: &cells::ON_MARIADB,
+        tables: "CREATE TABLE distributed_lock (id BIGINT AUTO_INCREMENT PRIMARY KEY, lock_key VARCHAR(64) NOT NULL UNIQUE, lock_value VARCHAR(64) NOT NULL, expire_time DATETIME NOT NULL); \
+                 CREATE TABLE shedlock (name VARCHAR(64) NOT NULL, lock_until TIMESTAMP(3) NOT NULL, locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name)); \
+                 CREATE TABLE shedlock_datetime (name VARCHAR(64) NOT NULL, lock_until DATETIME(3) NOT NULL, locked_at DATETIME(3) NOT NULL, locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name))",
+    },
+    Place {
+        title: "etcd",
+        on: On::Etcd,
+        kind: &etcd::KIND,
+        build: Built::for_etcd,
+        pairs: &cells::ON_ETCD,
+        tables: "",
+    },
+];
 
 impl Place {
-    /// A database of its own with these tables: its URL.
+    /// Every cell, both ways.
+    pub(crate) fn cells(&self, among: Among) -> Vec<Cell> {
+        chosen(among, self.pairs.iter().flat_map(both_ways).collect())
+    }
+
+    /// A database of its own with these tables, or a prefix of its own: its URL.
     pub(crate) fn database(&self) -> Result<String> {
         let shared = self.kind.shared();
         let (address, path) = (shared.address(), shared.namespace());
+        if self.tables.is_empty() {
+            return Ok(format!("{}://{address}{path}", self.kind.scheme));
+        }
         let url = format!("{}://fencelock:secret@{address}{path}", self.kind.scheme);
         let mut command = match self.kind.scheme {
             "postgres" => {

