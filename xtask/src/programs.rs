@@ -20,7 +20,7 @@ pub(crate) fn bench(args: &[String]) -> Result {
         () if is("--peers") => packages::INTEROP,
         () => &[],
     };
-    let has_servers = ["zookeeper", "redis", "postgres", "mysql", "stores", "defaults"].into_iter().any(is);
+    let has_servers = ["zookeeper", "redis", "postgres", "mysql", "etcd", "stores", "defaults"].into_iter().any(is);
     packages::ensure(needs, if has_servers { packages::SERVERS } else { &[] })?;
     shell::run(&mut release("fencelock-bench", "fencelock-bench", args))
 }

@@ -121,7 +121,7 @@ impl Bench {
             (true, store) if store.syncs() => Effort::QUICK_ZOOKEEPER,
             (true, _) => Effort::QUICK,
             (false, Store::Redis | Store::Redlock) => Effort::REDIS,
-            (false, Store::ZooKeeper) => Effort::ZOOKEEPER,
+            (false, Store::ZooKeeper | Store::Etcd) => Effort::ZOOKEEPER,
             (false, Store::Postgres | Store::Mysql) => Effort::SQL,
             (false, Store::File | Store::Memory) => Effort::FULL,
         };

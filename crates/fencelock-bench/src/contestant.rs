@@ -1,6 +1,7 @@
 //! The contestants.
 
 use clap::ValueEnum;
+use fencelock_interop::Foreign;
 
 use crate::what::Store;
 
@@ -22,6 +23,8 @@ pub(crate) enum Contestant {
     /// The bare statements of a lock in a database, on one connection: insert and delete. A release before a queue grants the lock to
     /// the next waiter and wakes it.
     SqlFloor,
+    /// The bare requests of a lock in etcd, by clientv3: put and delete. No waiting.
+    EtcdFloor,
     /// fencelock with `Io::CurrentRuntime`.
     Current,
     /// As [`Contestant::Current`], in the layout of redis-py, redsync and `rslock`: no queue; a session hands the lock
@@ -63,6 +66,8 @@ pub(crate) enum Contestant {
     RedisPy,
     /// npm's `redlock`, with its defaults.
     NpmRedlock,
+    /// clientv3's `Mutex`. Contenders for one name have a session each.
+    Clientv3,
     /// `flock(2)` of a file that stays open.
     Flock,
     /// Python's `filelock`, with its defaults.
@@ -77,6 +82,7 @@ impl Contestant {
             Store::ZooKeeper => Self::ZkFloorListed,
             Store::Redis | Store::Redlock => Self::RedisFloor,
             Store::Postgres | Store::Mysql => Self::SqlFloor,
+            Store::Etcd => Self::EtcdFloor,
         }
     }
 
@@ -90,6 +96,7 @@ impl Contestant {
             Self::PlainFloor => "floor of `layout=plain`: the bare commands",
             Self::RedissonFloor => "floor of `layout=redisson`: the bare scripts",
             Self::SqlFloor => "floor: the bare statements",
+            Self::EtcdFloor => "floor: the bare requests",
             Self::Current => "fencelock, `Io::CurrentRuntime`",
             Self::CurrentPlain => "fencelock, `Io::CurrentRuntime`, `layout=plain`",
             Self::CurrentRedisson => "fencelock, `Io::CurrentRuntime`, `layout=redisson`",
@@ -110,6 +117,7 @@ impl Contestant {
             Self::Redsync => "redsync",
             Self::RedisPy => "redis-py",
             Self::NpmRedlock => "npm `redlock`",
+            Self::Clientv3 => "clientv3's `Mutex`",
             Self::Flock => "`flock` of an open file",
             Self::Filelock => "Python's `filelock`",
         }
@@ -144,6 +152,7 @@ impl Contestant {
             Self::TableUnprepared | Self::GetLock => matches!(store, Store::Mysql),
             Self::Redsync => matches!(store, Store::Redis | Store::Redlock),
             Self::NpmRedlock => matches!(store, Store::Redlock),
+            Self::EtcdFloor | Self::Clientv3 => matches!(store, Store::Etcd),
             Self::Floor | Self::Flock | Self::Filelock => matches!(store, Store::File),
             _ => matches!(store, Store::Redis),
         }
@@ -152,7 +161,7 @@ impl Contestant {
     /// Whether it can wait for a lock that another task of it holds.
     pub(crate) const fn waits(self) -> bool {
         !matches!(self, Self::PlainFloor | Self::RedissonFloor | Self::Advisory | Self::ShedLock)
-            && !matches!(self, Self::TableUnprepared | Self::GetLock | Self::Floor)
+            && !matches!(self, Self::TableUnprepared | Self::GetLock | Self::Floor | Self::EtcdFloor)
     }
 
     /// Whether its locks may outlive its process, with its session.
@@ -160,10 +169,26 @@ impl Contestant {
         self.is_fencelock() || !self.is_on(Store::File)
     }
 
-    /// Whether a program of its language drives it, see `interop/README.md`.
+    /// The program of its language that drives it, and that program's name for its lock, see `interop/README.md`.
+    pub(crate) const fn driver(self) -> Option<(Foreign, &'static str)> {
+        match self {
+            Self::Curator => Some((Foreign::Curator59, "InterProcessMutex")),
+            Self::GoZk => Some((Foreign::Go, "Lock")),
+            Self::Kazoo => Some((Foreign::Kazoo, "Lock")),
+            Self::Redisson => Some((Foreign::Redisson, "Lock")),
+            Self::RedissonFair => Some((Foreign::Redisson, "FairLock")),
+            Self::Redsync => Some((Foreign::Redsync, "Mutex")),
+            Self::RedisPy => Some((Foreign::RedisPy, "Lock")),
+            Self::NpmRedlock => Some((Foreign::Node, "redlock")),
+            Self::EtcdFloor => Some((Foreign::Etcd, "floor")),
+            Self::Clientv3 => Some((Foreign::Etcd, "Mutex")),
+            _ => None,
+        }
+    }
+
+    /// Whether a program of its language drives it.
     pub(crate) const fn is_driven(self) -> bool {
-        matches!(self, Self::Curator | Self::GoZk | Self::Kazoo)
-            || matches!(self, Self::Redisson | Self::RedissonFair | Self::Redsync | Self::RedisPy | Self::NpmRedlock)
+        self.driver().is_some()
     }
 
     /// Whether a waiter polls, so that the server does not come to rest.

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use fencelock_lab::Process;
+use fencelock_testbed::process::bound;
 
 use crate::bench::Bench;
 use crate::contestant::Contestant;
 use crate::machine;
-use crate::peers;
 use crate::protocol::{Order, Section, now, read_log, read_sections};
-use crate::scratch;
 
 /// How long a worker may take to release its locks.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -56,11 +55,10 @@ impl Worker {
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let child = machine::pinned(cores, || command.spawn().context("cannot start a worker"))?;
-        scratch::child_started(child.id());
         let mut worker = Self { contestant, process: Process::of(child), log };
         let said = worker.answer()?;
         ensure!(said == "ready", "a worker said {said:?} for a start");
-        if let Some(recipe) = peers::recipe(contestant) {
+        if let Some((_, recipe)) = contestant.driver() {
             let (_, parent) = for_driver(&target.url)?;
             worker.tell(&format!("use {recipe} {parent} bench"))?;
             worker.answer()?;
@@ -138,23 +136,22 @@ impl Drop for Worker {
             fencelock_testbed::wait_until(FAREWELL, || !matches!(process.ended(), Ok(None)));
         }
         let _ = self.process.kill();
-        scratch::child_ended(self.process.id());
     }
 }
 
 fn command(bench: &Bench, contestant: Contestant, target: &Target, log: &Path, cores: &[usize]) -> Result<Command> {
     if contestant == Contestant::Filelock {
         let Some(python) = &bench.python else { bail!("filelock takes no part in this run") };
-        let mut command = Command::new(python);
+        let mut command = bound(python);
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/peers/filelock_driver.py")).arg(&target.file).arg(log);
         return Ok(command);
     }
-    if contestant.is_driven() {
+    if let Some((driver, _)) = contestant.driver() {
         let Some(peers) = &bench.peers else { bail!("peers take no part in this run") };
         let (servers, _) = for_driver(&target.url)?;
-        return peers.command(contestant, &servers, log);
+        return Ok(peers.command(driver, &servers, log));
     }
-    let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
+    let mut command = bound(std::env::current_exe().context("where is this program?")?);
     command.args(["worker", "--contestant", &value(contestant), "--url", &target.url]);
     command.arg("--file").arg(&target.file).arg("--log").arg(log);
     for core in cores {
@@ -176,8 +173,12 @@ pub(crate) fn servers_and_parent(url: &str) -> Result<(&str, &str)> {
     Ok(rest.split_at(slash))
 }
 
-/// The servers and the parent of the locks in the form of a driver, from a URL of ours. The servers of Redis are URLs of their own.
+/// The servers and the parent of the locks in the form of a driver, from a URL of ours. The servers of Redis are URLs of their own. The URL
+/// of etcd names the parent, too.
 fn for_driver(url: &str) -> Result<(String, &str)> {
+    if url.starts_with("etcd:") {
+        return Ok((url.to_owned(), "-"));
+    }
     if let Ok((servers, parent)) = servers_and_parent(url) {
         return Ok((servers.to_owned(), parent));
     }
@@ -255,6 +256,7 @@ mod tests {
             for_driver("redlock://a:1,b:2,c:3?rejoin_ms=0&prefix=p").unwrap(),
             one("redis://a:1,redis://b:2,redis://c:3", "p")
         );
+        assert_eq!(for_driver("etcd://a:1/bench-1").unwrap(), one("etcd://a:1/bench-1", "-"));
         assert!(for_driver("file:///tmp").is_err());
     }
 }

@@ -3,14 +3,14 @@
 use Against::{Alone, Itself, Others, P50};
 use Bound::{AtLeast, AtMost};
 use Network::{Delay, Loopback, OneCore};
-use Store::{File, Memory, Mysql, Postgres, Redis, Redlock, ZooKeeper};
+use Store::{Etcd, File, Memory, Mysql, Postgres, Redis, Redlock, ZooKeeper};
 use What::{Aged, Aside, Client, Cycle, HandOver, HandOverTail, Held, QueueRequests, Rate, Requests, Seconds, Served};
 use What::{Server, Undone, Waiting, Woken};
 
 use crate::contestant::Contestant::{
-    self, Curator, Current, CurrentPlain, CurrentRedisson, Filelock, Floor, GoZk, Kazoo, NpmRedlock, Own, OwnApart,
-    PlainFloor, RedisFloor, RedisPy, Redisson, RedissonFair, Redsync, Rslock, ShedLock, SqlFloor, Table,
-    TableUnprepared, ZkCrate, ZkFloor, ZkFloorListed,
+    self, Clientv3, Curator, Current, CurrentPlain, CurrentRedisson, EtcdFloor, Filelock, Floor, GoZk, Kazoo,
+    NpmRedlock, Own, OwnApart, PlainFloor, RedisFloor, RedisPy, Redisson, RedissonFair, Redsync, Rslock, ShedLock,
+    SqlFloor, Table, TableUnprepared, ZkCrate, ZkFloor, ZkFloorListed,
 };
 use crate::measured::{Measured, Row};
 use crate::what::Way::{Apart, Processes, Services, Together};
@@ -115,9 +115,13 @@ const GOALS: &[Line] = &[
     Line(SQL, QUEUES, BOTH, OURS, Others(&[SqlFloor]), AtMost(1.5)),
     Line(SQL, &[Aged], NEAR, &[Current], Alone, AtMost(2.0)),
     Line(&[Mysql], &[Undone(Together), Undone(Processes)], NEAR, DEFAULT, Alone, AtMost(0.0)),
+    Line(&[Etcd], &[Cycle], FAR, OURS, Others(&[EtcdFloor]), AtMost(1.05)),
+    Line(&[Etcd], &[HandOver(one(100))], BOTH, OURS, Others(&[Clientv3]), AtMost(0.6)),
+    Line(&[Etcd], &[Rate(Together)], BOTH, DEFAULT, Others(&[Clientv3]), AtLeast(3.0)),
+    Line(&[Etcd], &[Rate(Apart)], BOTH, DEFAULT, Others(&[Clientv3]), AtLeast(2.0)),
     Line(&[Redis, Postgres], TAILS, BOTH, &[Current], P50, AtMost(5.0)),
-    Line(&[File, ZooKeeper, Redis, Postgres, Mysql], &[Held], NEAR, &[Current, Own], Alone, AtMost(1024.0)),
-    Line(&[File, ZooKeeper, Redis, Postgres, Mysql], &[Waiting], NEAR, &[Current, Own], Alone, AtMost(2048.0)),
+    Line(&[File, ZooKeeper, Redis, Postgres, Mysql, Etcd], &[Held], NEAR, &[Current, Own], Alone, AtMost(1024.0)),
+    Line(&[File, ZooKeeper, Redis, Postgres, Mysql, Etcd], &[Waiting], NEAR, &[Current, Own], Alone, AtMost(2048.0)),
 ];
 
 /// The goals of the defaults: of every round.

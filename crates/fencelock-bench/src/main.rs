@@ -49,6 +49,8 @@ enum Command {
     Postgres(OnServer),
     /// The store `mysql:` on a server of its own, the bare statements, tables and named locks by hand.
     Mysql(OnServer),
+    /// The store `etcd:` on a server of its own, and with `--peers` clientv3's `Mutex` and its bare requests.
+    Etcd(OnServer),
     /// The figures that users get: nothing set, tokio's multi-thread runtime, any core; on every store.
     Defaults(Defaults),
     /// The table by which textbooks choose a store, on every store with nothing set, and the code of tutorials.
@@ -116,6 +118,7 @@ fn main() -> ExitCode {
         Command::Redis(server) => server.measure(Store::Redis),
         Command::Postgres(server) => server.measure(Store::Postgres),
         Command::Mysql(server) => server.measure(Store::Mysql),
+        Command::Etcd(server) => server.measure(Store::Etcd),
         Command::Defaults(Defaults { options, files, only }) => section::defaults(&options, &files, &only),
         Command::Stores(options) => section::textbooks(&options),
         Command::Worker(args) => worker::run(args),

@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn the_document_has_a_section_for_every_store() {
         let text = std::fs::read_to_string(DOCUMENT).unwrap();
-        for name in ["defaults", "file", "memory", "zookeeper", "redis", "postgres", "mysql"] {
+        for name in ["defaults", "file", "memory", "zookeeper", "redis", "postgres", "mysql", "etcd"] {
             replaced(&text, name, "").unwrap();
         }
     }

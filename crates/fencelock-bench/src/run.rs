@@ -12,7 +12,7 @@ use crate::crew::{Crew, Placement};
 use crate::machine;
 use crate::measured::{Figures, Measured};
 use crate::protocol::Order;
-use crate::site::{Site, here, mysql, postgres, redis, zookeeper};
+use crate::site::{Site, etcd, here, mysql, postgres, redis, zookeeper};
 use crate::what::{Network, Store};
 
 /// How long bytes are held, each way.
@@ -42,6 +42,7 @@ fn start(bench: &Bench) -> Result<(Box<dyn Site>, Vec<Proxy>)> {
             Store::Postgres => Box::new(postgres::Postgres::start()?),
             Store::Mysql => Box::new(mysql::Mysql::start()?),
             Store::ZooKeeper => Box::new(zookeeper::ZooKeeper::start()?),
+            Store::Etcd => Box::new(etcd::Etcd::start()?),
             store @ (Store::Memory | Store::File) => Box::new(here::Here::new(store, bench.scratch.path())?),
         };
         let proxies = site.servers().into_iter().map(Proxy::start).collect::<Result<_, _>>()?;

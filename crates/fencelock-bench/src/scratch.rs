@@ -1,16 +1,12 @@
 //! The directory of a run, which is removed at any end of the run.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, test_kill_process};
 use tokio::signal::unix::{SignalKind, signal};
-
-/// Processes to be killed when the run is cut short.
-static CHILDREN: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 /// A directory of this run.
 #[derive(Debug)]
@@ -47,21 +43,6 @@ impl Drop for Scratch {
     }
 }
 
-/// Remembers a child that must not outlive us.
-pub(crate) fn child_started(id: u32) {
-    children().extend(pid(id));
-}
-
-/// Forgets a child that was waited for.
-pub(crate) fn child_ended(id: u32) {
-    let ended = pid(id);
-    children().retain(|child| Some(*child) != ended);
-}
-
-fn children() -> std::sync::MutexGuard<'static, Vec<Pid>> {
-    CHILDREN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 fn pid(id: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(id).ok()?)
 }
@@ -88,9 +69,6 @@ fn clean_up_when_cut_short(path: PathBuf, limit: Duration) -> Result<()> {
                 () = tokio::time::sleep(limit) => format!("not finished after {} s: given up", limit.as_secs()),
             }
         });
-        for child in children().drain(..) {
-            let _ = kill_process(child, Signal::KILL);
-        }
         let _ = std::fs::remove_dir_all(&path);
         eprintln!("fencelock-bench: {why}");
         std::process::exit(1);

@@ -14,6 +14,7 @@ pub(crate) enum Store {
     Redis,
     Postgres,
     Mysql,
+    Etcd,
     /// Three masters of Redis.
     #[value(skip)]
     Redlock,
@@ -29,6 +30,7 @@ impl Store {
             Self::Redis => "redis",
             Self::Postgres => "postgres",
             Self::Mysql => "mysql",
+            Self::Etcd => "etcd",
             Self::Redlock => "redlock",
         }
     }
@@ -44,7 +46,7 @@ impl Store {
 
     /// Whether each of its requests waits for a disk.
     pub(crate) const fn syncs(self) -> bool {
-        self.is_sql() || matches!(self, Self::ZooKeeper)
+        self.is_sql() || matches!(self, Self::ZooKeeper | Self::Etcd)
     }
 
     /// The store, and the network before its server.

@@ -58,9 +58,11 @@ fn on(run: &Run, network: Network) -> Result<()> {
 fn cycle(run: &Run, worker: &mut Worker, count: u64) -> Result<Figures> {
     let before = run.site.processor_time()?;
     worker.ask(Order::Cycle { count })?;
-    let server = run.site.processor_time()?.zip(before).map(|(after, before)| after.saturating_sub(before));
+    let spent = run.site.processor_time()?.saturating_sub(before);
     let times = Times::of(worker.log()?)?;
     let mut figures = vec![(What::Cycle, times.p50), (What::CycleTail, times.p99)];
-    figures.extend(server.map(|spent| (What::Server, spent.as_nanos() as f64 / count as f64)));
+    if run.bench.store.is_sql() {
+        figures.push((What::Server, spent.as_nanos() as f64 / count as f64));
+    }
     Ok(figures)
 }

@@ -1,12 +1,11 @@
 //! A store without a server: its scenes are those of a server, without a network.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use super::{Site, Traffic};
+use super::Site;
 use crate::crew::Target;
 use crate::what::Store;
 
@@ -28,14 +27,6 @@ impl Here {
 }
 
 impl Site for Here {
-    fn describe(&self) -> Result<Option<String>> {
-        Ok(None)
-    }
-
-    fn servers(&self) -> Vec<SocketAddr> {
-        Vec::new()
-    }
-
     fn target(&self, _servers: &str, number: u64) -> Target {
         let path = format!("{}/target-{number}", self.directory);
         let url = match self.store {
@@ -43,15 +34,6 @@ impl Site for Here {
             _ => format!("file://{}", path.replace('%', "%25").replace('#', "%23").replace('?', "%3F")),
         };
         Target { url, file: format!("{path}.lock").into() }
-    }
-
-    /// The store runs in the processes of its clients, which keep to cores of their own.
-    fn keep(&self, _cores: &[usize]) -> Result<()> {
-        Ok(())
-    }
-
-    fn traffic(&self) -> Result<Traffic> {
-        Ok(Traffic { requests: 0, sent: 0 })
     }
 
     /// A contender of ours is in the queue, but may not listen yet; a thread may not have come to its system call. No

@@ -1,5 +1,6 @@
 //! The store of a run, mostly a server of its own: the network to it, and its counters.
 
+pub(crate) mod etcd;
 pub(crate) mod here;
 pub(crate) mod mysql;
 pub(crate) mod postgres;
@@ -8,6 +9,7 @@ pub(crate) mod zookeeper;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use fencelock_testbed::wait_until;
 
 use crate::crew::Target;
+use crate::machine;
 
 /// The pause between two looks. A request and its reply fit in, and work that is delayed by 20 ms.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(40);
@@ -64,19 +67,36 @@ impl Drop for OpenTransaction {
 /// The place of a store: a server and the proxy before it, or [this machine](here::Here).
 pub(crate) trait Site {
     /// The server and its version.
-    fn describe(&self) -> Result<Option<String>>;
+    fn describe(&self) -> Result<Option<String>> {
+        Ok(None)
+    }
 
     /// The addresses of the servers; none without a server.
-    fn servers(&self) -> Vec<SocketAddr>;
+    fn servers(&self) -> Vec<SocketAddr> {
+        Vec::new()
+    }
+
+    /// The processes of the servers.
+    fn processes(&self) -> Result<Vec<u32>> {
+        Ok(Vec::new())
+    }
 
     /// The lock of that number, by way of these servers.
     fn target(&self, servers: &str, number: u64) -> Target;
 
-    /// Lets the server keep to these cores.
-    fn keep(&self, cores: &[usize]) -> Result<()>;
+    /// Lets the servers keep to these cores, with the threads and processes that they start later.
+    fn keep(&self, cores: &[usize]) -> Result<()> {
+        self.processes()?.into_iter().try_for_each(|id| {
+            let pinned = machine::pin_process(id, cores);
+            // Processes of PostgreSQL that clean up start and end.
+            if Path::new(&format!("/proc/{id}")).exists() { pinned } else { Ok(()) }
+        })
+    }
 
-    /// The messages of the server so far.
-    fn traffic(&self) -> Result<Traffic>;
+    /// The messages of the servers so far.
+    fn traffic(&self) -> Result<Traffic> {
+        Ok(Traffic { requests: 0, sent: 0 })
+    }
 
     /// How many watches are set; none on a server without watches.
     fn watches(&self) -> Result<u64> {
@@ -103,9 +123,10 @@ pub(crate) trait Site {
         Ok(0)
     }
 
-    /// Processor time of the server's processes so far, where a cycle is charged with it.
-    fn processor_time(&self) -> Result<Option<Duration>> {
-        Ok(None)
+    /// Processor time of the servers' processes so far. The time of a process that ends between two looks is missed; measured connections
+    /// do not end.
+    fn processor_time(&self) -> Result<Duration> {
+        Ok(self.processes()?.into_iter().map(|id| machine::threads_time(id).unwrap_or_default()).sum())
     }
 
     /// Waits until no client sends a request: every waiter has its place and its watches.

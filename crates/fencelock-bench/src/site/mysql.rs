@@ -3,14 +3,12 @@
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use fencelock_testbed::mysql::{OWNER, Server, Settings};
 
 use super::{OpenTransaction, Site, Traffic};
 use crate::crew::Target;
-use crate::machine;
 
 #[derive(Debug)]
 pub(crate) struct Mysql {
@@ -59,10 +57,8 @@ impl Site for Mysql {
         Target { url: format!("mysql://{OWNER}:secret@{servers}/{name}"), file: name.into() }
     }
 
-    /// Threads that the server starts later keep to the same cores.
-    fn keep(&self, cores: &[usize]) -> Result<()> {
-        let id = self.server.process_id().context("the server is gone")?;
-        machine::pin_process(id, cores)
+    fn processes(&self) -> Result<Vec<u32>> {
+        Ok(vec![self.server.process_id().context("the server is gone")?])
     }
 
     fn open_transaction(&self) -> Result<OpenTransaction> {
@@ -79,10 +75,6 @@ impl Site for Mysql {
         let counted = self.status("Questions")?;
         let requests = counted.saturating_sub(self.asked.load(Ordering::Relaxed) * self.each);
         Ok(Traffic { requests, sent: requests })
-    }
-
-    fn processor_time(&self) -> Result<Option<Duration>> {
-        machine::threads_time(self.server.process_id().context("the server is gone")?).map(Some)
     }
 
     fn undone(&self) -> Result<u64> {

@@ -1,16 +1,13 @@
 //! The PostgreSQL server of the run.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use fencelock_testbed::postgres::{OWNER, Server, Settings};
 
 use super::{OpenTransaction, Site, Traffic};
 use crate::crew::Target;
-use crate::machine;
 
 #[derive(Debug)]
 pub(crate) struct Postgres {
@@ -47,13 +44,8 @@ impl Site for Postgres {
         Target { url: format!("postgres://{OWNER}:secret@{servers}/{OWNER}?schema={name}"), file: name.into() }
     }
 
-    /// Processes that the server starts later keep to the same cores.
-    fn keep(&self, cores: &[usize]) -> Result<()> {
-        self.server.processes().into_iter().try_for_each(|id| {
-            let pinned = machine::pin_process(id, cores);
-            // Processes that clean up start and end.
-            if Path::new(&format!("/proc/{id}")).exists() { pinned } else { Ok(()) }
-        })
+    fn processes(&self) -> Result<Vec<u32>> {
+        Ok(self.server.processes())
     }
 
     fn open_transaction(&self) -> Result<OpenTransaction> {
@@ -69,11 +61,5 @@ impl Site for Postgres {
         let counted = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements WHERE query NOT LIKE '%pg_stat_statements%'";
         let requests = self.number(counted)?;
         Ok(Traffic { requests, sent: requests })
-    }
-
-    /// The time of a process that ends between two looks is missed; measured connections do not end.
-    fn processor_time(&self) -> Result<Option<Duration>> {
-        let times = self.server.processes().into_iter().map(|id| machine::threads_time(id).unwrap_or_default());
-        Ok(Some(times.sum()))
     }
 }

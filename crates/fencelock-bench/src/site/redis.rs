@@ -7,7 +7,6 @@ use fencelock_testbed::redis::{Server, Settings};
 
 use super::{Site, Traffic};
 use crate::crew::Target;
-use crate::machine;
 
 #[derive(Debug)]
 pub(crate) struct Redis {
@@ -60,11 +59,8 @@ impl Site for Redis {
         Target { url: format!("{scheme}://{servers}?{options}prefix={prefix}"), file: prefix.into() }
     }
 
-    fn keep(&self, cores: &[usize]) -> Result<()> {
-        self.servers.iter().try_for_each(|server| {
-            let id = u32::try_from(number(server, "process_id")?)?;
-            machine::pin_process(id, cores)
-        })
+    fn processes(&self) -> Result<Vec<u32>> {
+        self.servers.iter().map(|server| Ok(u32::try_from(number(server, "process_id")?)?)).collect()
     }
 
     /// Commands that no script can contain are the requests, and published messages the notifications: commands inside of scripts are

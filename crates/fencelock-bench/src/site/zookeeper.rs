@@ -10,7 +10,6 @@ use fencelock_testbed::zookeeper::{Ensemble, Settings};
 
 use super::{Site, Traffic};
 use crate::crew::Target;
-use crate::machine;
 
 /// ZooKeeper's default for `tickTime`.
 const TICK_MS: u64 = 2000;
@@ -47,9 +46,8 @@ impl Site for ZooKeeper {
         )))
     }
 
-    fn keep(&self, cores: &[usize]) -> Result<()> {
-        let id = self.ensemble.server(0).process_id().context("the server is gone")?;
-        machine::pin_process(id, cores)
+    fn processes(&self) -> Result<Vec<u32>> {
+        Ok(vec![self.ensemble.server(0).process_id().context("the server is gone")?])
     }
 
     fn target(&self, servers: &str, number: u64) -> Target {

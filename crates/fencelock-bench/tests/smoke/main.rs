@@ -132,6 +132,13 @@ fn the_benchmarks_of_the_mysql_store_run() {
 }
 
 #[test]
+fn the_benchmarks_of_the_etcd_store_run() {
+    let floor = "- cycle, 2 ms each way: `Io::CurrentRuntime` ÷ floor: the bare requests: ";
+    let peer = "- 32 tasks on one name, loopback: I/O thread ÷ clientv3's `Mutex`: ";
+    quick("etcd --peers --only cycle --only together", &["; etcd 3.", "; clientv3 v3.", floor, peer]);
+}
+
+#[test]
 fn a_row_is_measured_with_a_few_contestants_on_one_network() {
     let words = "postgres --only processes --with own --with sql-floor --with table --on loopback --rounds 1";
     quick(words, &["| fencelock, I/O thread |", "- 4 processes × 8 on one name, loopback: I/O thread ÷ floor: "]);
