@@ -39,7 +39,16 @@ async fn a_claim_closes_a_key_to_older_holders_before_the_new_one_writes() {
 #[test]
 fn tokens_are_compared_exactly_however_large_they_are() {
     let server = server(Settings::default());
-    let rising = ["0", "9", "10", "9007199254740993", "9007199254740994", "9223372036854775807"];
+    let rising = [
+        "0",
+        "9",
+        "10",
+        "9007199254740992",
+        "9007199254740993",
+        "9007199254740994",
+        "9223372036854775806",
+        "9223372036854775807",
+    ];
     for (at, token) in rising.iter().enumerate() {
         assert_eq!(run(&server, &[token, "SET", token]), "OK", "{token}");
         for older in &rising[..at] {
