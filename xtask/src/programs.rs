@@ -70,7 +70,7 @@ pub(crate) fn docs(args: &[String]) -> Result {
 }
 
 /// Coverage of branches and comparisons, which the fuzzer follows.
-const FUZZED: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+const FUZZED: &str = "--cfg fuzzing --cfg fencelock_fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
 
@@ -79,7 +79,7 @@ pub(crate) fn fuzz(args: &[String]) -> Result {
     const TARGETS: [&str; 5] = ["connection", "records", "reply", "ticket", "url"];
     let is_chosen = |target: &&str| args.first().is_none_or(|chosen| chosen == target);
     let seconds = args.get(1).map_or("10", String::as_str);
-    if !TARGETS.iter().any(is_chosen) || seconds.parse::<u32>().is_err() {
+    if !TARGETS.iter().any(is_chosen) || seconds.parse::<std::num::NonZeroU32>().is_err() {
         return Err(format!("takes one of {} and perhaps seconds, and was given {args:?}", TARGETS.join(", ")));
     }
     // The same versions as everywhere.

@@ -131,7 +131,7 @@ mod breaker;
 mod client;
 mod engine;
 mod error;
-#[cfg(all(any(test, fuzzing), feature = "file", feature = "redis"))]
+#[cfg(all(any(test, fencelock_fuzzing), feature = "file", feature = "redis"))]
 #[path = "../../../fuzz/readers.rs"]
 pub mod fuzz;
 pub mod fencing {

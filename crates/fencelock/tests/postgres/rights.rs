@@ -50,7 +50,7 @@ async fn a_role_without_rights_is_told_what_it_lacks_and_with_execute_alone_it_l
         "DELETE FROM fencelock.place",
         "UPDATE fencelock.bucket SET low = 0",
         "SELECT nextval('fencelock.number')",
-        "SELECT fencelock._settle(0, 'job', 0, false)",
+        "SELECT fencelock._settle(0, 'job', 0, NULL)",
         "SELECT fencelock._again(0, 'job', 0, 1, NULL)",
         "CREATE TABLE fencelock.mine (a int)",
     ] {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
-use futures_util::future::{OptionFuture, join, try_join3};
+use futures_util::future::{OptionFuture, join, join3};
 use tokio::sync::oneshot;
 
 use super::config::{Address, Config};
@@ -91,13 +91,13 @@ impl Dialler {
             config.forget_address();
             return Err(unfit);
         }
-        let replicas = (config.min_replicas > 0 && !self.user.only_looks())
-            .then(|| Replicas::open(config, &server, self.user.channel(), (&self.clock, self.patience), tasks));
-        // All at once: the locks of a slot that moves wait for this connection.
-        let replicas = OptionFuture::from(replicas).map(Option::transpose);
+        let open = || Replicas::open(config, &server, self.user.channel(), (&self.clock, self.patience), tasks);
+        let replicas = OptionFuture::from((config.min_replicas > 0 && !self.user.only_looks()).then(open));
+        // All at once: the locks of a slot that moves wait for this connection. A failure of the others drops no proof of where a slot went.
         let arrived = Possession::arrived(&connection, self.user.channel(), server.clone());
-        let (seen, replicas, ()) = try_join3(arrived, replicas, connection.load_scripts()).await?;
-        connection.replicas = replicas;
+        let (seen, replicas, loaded) = join3(arrived, replicas, connection.load_scripts()).await;
+        let (seen, ()) = (seen?, loaded?);
+        connection.replicas = replicas.transpose()?;
         let connection = Arc::new(connection);
         let mut chores = self.user.greet(&connection, &seen).await?.unwrap_or_else(|| pending().boxed());
         if let Some(messages) = messages {
