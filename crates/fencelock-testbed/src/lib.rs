@@ -32,4 +32,4 @@ pub use packages::{
 pub use ports::Port;
 pub use proxy::{Proxy, Way};
 pub use server::{KINDS, Kind, Server, Shared};
-pub use wait::{PATIENCE, wait_until, within};
+pub use wait::{PATIENCE, wait_for, wait_until, within};

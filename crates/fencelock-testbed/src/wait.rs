@@ -1,5 +1,6 @@
 //! Waiting for the state of something outside of this process.
 
+use std::io;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,14 @@ pub fn wait_until(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
         }
         sleep(LOOK_AGAIN);
     }
+}
+
+/// Looks until `is_so`, within [`PATIENCE`].
+///
+/// # Errors
+/// When it never is; the error names `what`, a clause.
+pub fn wait_for(what: &str, is_so: impl FnMut() -> bool) -> io::Result<()> {
+    if wait_until(PATIENCE, is_so) { Ok(()) } else { Err(io::Error::other(format!("it never came that {what}"))) }
 }
 
 /// Says how much of its bound something took, and fails when it was more. The deep tier repeats these lines at its end.

@@ -21,7 +21,7 @@ use fencelock::fencing::{FenceLayer, FencedFile, REDIS_FENCE, TOKEN_HEADER};
 use fencelock::{Client, FencingToken, Guard};
 use fencelock_testbed::process::{Process, bound};
 use fencelock_testbed::redis::{Hands, Reply, Server, Settings};
-use fencelock_testbed::wait_until;
+use fencelock_testbed::wait_for;
 use fencelock_testbed::zookeeper::{self, Ensemble};
 use fencelock_zookeeper as zk;
 
@@ -82,9 +82,8 @@ pub fn drill(writer: &Path, kind: Kind, checked: bool, stops: usize, seed: u64) 
         let (kind, way) = (format!("{kind:?}"), if checked { "checked" } else { "bare" });
         command.args(["fenced", &kind, way, &store, &place]).args([&acknowledged(number), &over]).stdin(Stdio::null());
         let mut process = Process::start(command)?;
-        if !wait_until(PATIENCE, || fs::metadata(acknowledged(number)).is_ok_and(|file| file.len() > 0)) {
-            return Err(io::Error::other("nothing was written"));
-        }
+        let has_written = || fs::metadata(acknowledged(number)).is_ok_and(|file| file.len() > 0);
+        wait_for("a writer writes", has_written)?;
         let mut random = fastrand::Rng::with_seed(seed.wrapping_add(number as u64));
         while done.fetch_add(1, Ordering::Relaxed) < stops {
             sleep(Duration::from_millis(random.u64(100..800)));
@@ -93,11 +92,7 @@ pub fn drill(writer: &Path, kind: Kind, checked: bool, stops: usize, seed: u64) 
             process.resume()?;
         }
         fs::write(&over, "")?;
-        if wait_until(PATIENCE, || matches!(process.ended(), Ok(Some(_)))) {
-            Ok(())
-        } else {
-            Err(io::Error::other("a writer did not end"))
-        }
+        wait_for("a writer ends", || matches!(process.ended(), Ok(Some(_))))
     };
     on_threads(WRITERS, hurt)?;
     let text = bed.list()?;

@@ -1,4 +1,4 @@
-//! Redis as something that breaks: a server alone, a primary that Sentinels watch, and the masters of Redlock.
+//! Redis as something that breaks: a server alone, a primary that Sentinels watch, a Cluster, and the masters of Redlock.
 //!
 //! The test is the promise of a single Redis: no two holders at once, except one from before the server lost its
 //! memory, or its clock jumped ahead, and one from after ([`Lapse`](fencelock_lab::history::Lapse)). Even then the older one believes in
@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fencelock_lab::Outage;
-use fencelock_testbed::redis::{self, Reply, Settings, Watched};
-use fencelock_testbed::{PATIENCE, Server, wait_until};
+use fencelock_testbed::redis::{self, Cluster, Reply, Settings, Watched};
+use fencelock_testbed::{Server, wait_for};
 
 use crate::bed::{Bed, Breakable, TTL, can_usually};
 
@@ -53,7 +53,7 @@ impl One {
     /// Waits until all sessions that were not renewed from now on have ended: the clock cannot lengthen the life of the dead.
     fn wait_for_the_dead(&self, name: &str) -> io::Result<()> {
         let mut unrenewed = self.leases(name)?;
-        let all_renewed = wait_until(PATIENCE, || {
+        wait_for("sessions end that are not renewed", || {
             let Ok(leases) = self.leases(name) else { return false };
             unrenewed.retain_mut(|(session, lowest)| {
                 let left = leases.iter().find(|(other, _)| other == session).map(|(_, left)| *left);
@@ -62,18 +62,14 @@ impl One {
                 lives_on
             });
             unrenewed.is_empty()
-        });
-        if all_renewed { Ok(()) } else { Err(io::Error::other(format!("sessions live on unrenewed: {unrenewed:?}"))) }
+        })
     }
 
     /// Waits until no session lives longer than its ttl: some were renewed by a clock that was ahead.
     fn wait_for_the_clock(&self, name: &str) -> io::Result<()> {
         let longest = TTL.as_millis().try_into().unwrap_or(i64::MAX);
         let settled = || self.leases(name).is_ok_and(|leases| leases.iter().all(|(_, left)| *left <= longest));
-        match wait_until(PATIENCE * 2, settled) {
-            true => Ok(()),
-            false => Err(io::Error::other("leases are too long for their ttl")),
-        }
+        wait_for("no lease is longer than its ttl", settled)
     }
 }
 
@@ -138,59 +134,73 @@ impl Bed for One {
     }
 }
 
-/// A primary and two replicas with three Sentinels. Each grant waits for both replicas, so that no failover loses one.
+/// Several servers that keep their memory.
 #[derive(Debug)]
-pub(crate) struct Sentinels(Watched);
+pub(crate) enum Several {
+    /// A primary and two replicas with three Sentinels. Each grant waits for both replicas, so that no failover loses one.
+    Watched(Watched),
+    /// Three primaries of a Cluster, with a replica each that acknowledges each grant.
+    Cluster(Cluster),
+    /// Masters for Redlock.
+    Masters(Vec<redis::Server>),
+}
 
-impl Sentinels {
-    /// Starts them.
-    pub(crate) fn start() -> io::Result<Arc<dyn Bed>> {
-        Ok(Arc::new(Self(Watched::start(2, &settings(true), &[])?)))
+impl Several {
+    pub(crate) fn watched() -> io::Result<Arc<dyn Bed>> {
+        Ok(Arc::new(Self::Watched(Watched::start(2, &settings(true), &[])?)))
+    }
+
+    pub(crate) fn cluster() -> io::Result<Arc<dyn Bed>> {
+        Ok(Arc::new(Self::Cluster(Cluster::start(true, 2000, &settings(true))?)))
+    }
+
+    pub(crate) fn masters() -> io::Result<Arc<dyn Bed>> {
+        let masters = (0..3).map(|_| redis::Server::start(settings(true)));
+        Ok(Arc::new(Self::Masters(masters.collect::<io::Result<_>>()?)))
+    }
+
+    fn all(&self) -> &[redis::Server] {
+        match self {
+            Self::Watched(watched) => &watched.servers,
+            Self::Cluster(cluster) => &cluster.nodes,
+            Self::Masters(masters) => masters,
+        }
     }
 }
 
-impl Bed for Sentinels {
+impl Bed for Several {
     fn servers(&self) -> Vec<&dyn Server> {
-        self.0.servers.iter().map(|server| server as &dyn Server).collect()
+        self.all().iter().map(|server| server as &dyn Server).collect()
     }
 
-    /// Clients come to each server by a proxy, and to the Sentinels without one.
+    /// Clients come to each server by a proxy, and to the Sentinels, and to nodes that they ask for the others, without one.
     fn url(&self, ways: &[SocketAddr], name: &str) -> String {
-        let map = self.0.servers.iter().zip(ways).map(|(server, way)| format!("{}={way}", server.address()));
-        let map: Vec<_> = map.collect();
-        self.0.url("", &format!("prefix={name}&ttl_ms={}&min_replicas=2&map={}", TTL.as_millis(), map.join(",")))
+        let (options, text) = (format!("prefix={name}&ttl_ms={}", TTL.as_millis()), SocketAddr::to_string);
+        let map = self.all().iter().zip(ways).map(|(server, way)| format!("{}={way}", server.address()));
+        let map = map.collect::<Vec<_>>().join(",");
+        match self {
+            Self::Watched(watched) => watched.url("", &format!("{options}&min_replicas=2&map={map}")),
+            Self::Cluster(cluster) => cluster.url(&format!("{options}&map={map}")),
+            Self::Masters(_) => format!("redlock://{}?{options}", ways.iter().map(text).collect::<Vec<_>>().join(",")),
+        }
     }
 
+    /// In a Cluster the owner of a third of the locks.
     fn leader(&self) -> usize {
-        let primary = self.0.primary().address();
-        self.0.servers.iter().position(|server| server.address() == primary).unwrap_or(0)
+        let primary = match self {
+            Self::Watched(watched) => watched.primary().address(),
+            Self::Cluster(cluster) => cluster.owner(0).expect("an owner").address(),
+            Self::Masters(_) => return 0,
+        };
+        self.all().iter().position(|server| server.address() == primary).unwrap_or(0)
     }
 
     fn heal(&self, _site: &Breakable) -> io::Result<()> {
         self.servers().into_iter().try_for_each(Server::heal)?;
-        self.0.wait_until_watched(2)
-    }
-}
-
-/// Three masters that keep their memory, for Redlock.
-#[derive(Debug)]
-pub(crate) struct Masters(Vec<redis::Server>);
-
-impl Masters {
-    /// Starts them.
-    pub(crate) fn start() -> io::Result<Arc<dyn Bed>> {
-        let masters = (0..3).map(|_| redis::Server::start(settings(true)));
-        Ok(Arc::new(Self(masters.collect::<io::Result<_>>()?)))
-    }
-}
-
-impl Bed for Masters {
-    fn servers(&self) -> Vec<&dyn Server> {
-        self.0.iter().map(|server| server as &dyn Server).collect()
-    }
-
-    fn url(&self, ways: &[SocketAddr], name: &str) -> String {
-        let ways: Vec<_> = ways.iter().map(SocketAddr::to_string).collect();
-        format!("redlock://{}?prefix={name}&ttl_ms={}", ways.join(","), TTL.as_millis())
+        match self {
+            Self::Watched(watched) => watched.wait_until_watched(2),
+            Self::Cluster(cluster) => cluster.wait_until_whole(),
+            Self::Masters(_) => Ok(()),
+        }
     }
 }

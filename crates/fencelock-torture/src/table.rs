@@ -13,7 +13,7 @@ use fencelock_testbed::{CLOCK_SHIM, ETCD, MARIADB, Network, POSTGRESQL, Package,
 use crate::bed::{Bed, Breakable};
 use crate::others::{Directory, Etcd, Mysql};
 use crate::postgres::Postgres;
-use crate::redis::{Masters, One, Sentinels};
+use crate::redis::{One, Several};
 use crate::zookeeper::ZooKeeper;
 
 /// Servers of one store: a row for each way in which they can be set up.
@@ -49,8 +49,9 @@ pub const TOPOLOGIES: &[Topology] = &[
     row("file", Directory::start, &[], None),
     row("redis", || One::start(true), &[REDIS, CLOCK_SHIM], Some(OF_ONE_REDIS)),
     row("redis-forgetful", || One::start(false), &[REDIS], None),
-    row("redis-sentinel", Sentinels::start, &[REDIS], None),
-    row("redlock", Masters::start, &[REDIS], None),
+    row("redis-sentinel", Several::watched, &[REDIS], None),
+    row("redis-cluster", Several::cluster, &[REDIS], None),
+    row("redlock", Several::masters, &[REDIS], None),
     row("postgres", Postgres::start, &[POSTGRESQL, CLOCK_SHIM], Some(OF_ONE_SERVER)),
     row("mysql", Mysql::start, &[MARIADB], None),
     row("etcd", || Etcd::start(1), &[ETCD], None),

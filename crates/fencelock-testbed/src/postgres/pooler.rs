@@ -12,7 +12,7 @@ use crate::ports::Port;
 use crate::process::{Process, bound};
 use crate::runner::{Runner, open_scratch};
 use crate::scratch::Scratch;
-use crate::{PATIENCE, wait_until};
+use crate::wait_for;
 
 /// A pooler. Dropping it kills it.
 #[derive(Debug)]
@@ -50,10 +50,7 @@ impl Pooler {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = Process::start(command)?;
         let pooler = Self { port, mode: mode.to_owned(), _process: Mutex::new(process), directory };
-        match wait_until(PATIENCE, || TcpStream::connect(pooler.address()).is_ok()) {
-            true => Ok(pooler),
-            false => Err(io::Error::other("PgBouncer does not serve")),
-        }
+        wait_for("PgBouncer serves", || TcpStream::connect(pooler.address()).is_ok()).map(|()| pooler)
     }
 
     /// Where clients connect.

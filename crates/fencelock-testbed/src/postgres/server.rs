@@ -19,7 +19,7 @@ use crate::process::bound;
 use crate::runner::{Runner, Template, open_scratch, run};
 use crate::scratch::Scratch;
 use crate::versions::postgres_program;
-use crate::{PATIENCE, wait_until};
+use crate::{PATIENCE, wait_for, wait_until};
 
 /// The user of the server's package.
 pub(super) const USER: &str = "postgres";
@@ -137,10 +137,7 @@ impl Server {
     pub fn stop_immediately(&self) -> io::Result<()> {
         let Some(mut process) = self.daemon.process().take() else { return Ok(()) };
         signal(&[process.id()], Signal::QUIT);
-        match wait_until(PATIENCE, || matches!(process.ended(), Ok(Some(_)))) {
-            true => Ok(()),
-            false => Err(io::Error::other("the server does not end")),
-        }
+        wait_for("the server ends", || matches!(process.ended(), Ok(Some(_))))
     }
 
     /// Stops the server with all its processes, as SIGSTOP does; its sockets stay.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::hands::Reply;
 use super::server::Server;
 use super::settings::{Role, Settings};
-use super::watched::wait;
+use crate::wait_for;
 
 const PRIMARIES: usize = 3;
 const SLOTS: usize = 16_384;
@@ -51,11 +51,11 @@ impl Cluster {
         }
         let knows_all =
             |node: &Server| info(node, "cluster_known_nodes").is_some_and(|known| known == count.to_string());
-        wait("the nodes know each other", || cluster.nodes.iter().all(knows_all))?;
+        wait_for("the nodes know each other", || cluster.nodes.iter().all(knows_all))?;
         for (replica, primary) in cluster.nodes[PRIMARIES..].iter().zip(&cluster.nodes) {
             let id = primary.ask(&["CLUSTER", "MYID"])?.to_string();
             // The replica refuses the command until it knows the primary by this id.
-            wait("a node becomes a replica", || replica.ask(&["CLUSTER", "REPLICATE", &id]).is_ok())?;
+            wait_for("a node becomes a replica", || replica.ask(&["CLUSTER", "REPLICATE", &id]).is_ok())?;
         }
         cluster.wait_until_whole()?;
         Ok(cluster)
@@ -71,12 +71,12 @@ impl Cluster {
             is_ok && node.info("master_link_status").map_or(true, |status| status == "up")
         };
         let running = || self.nodes.iter().filter(|node| node.is_running());
-        wait("the Cluster is whole", || running().all(is_whole))?;
+        wait_for("the Cluster is whole", || running().all(is_whole))?;
         // A primary counts its replicas only once they are in sync.
         let replicas = running().filter(|node| node.info("role").is_ok_and(|role| role == "slave")).count();
         let counted =
             || running().filter_map(|node| node.info("connected_slaves").ok()?.parse::<usize>().ok()).sum::<usize>();
-        wait("the primaries have their replicas", || counted() >= replicas)
+        wait_for("the primaries have their replicas", || counted() >= replicas)
     }
 
     /// The URL of a store, with these options.
@@ -169,7 +169,7 @@ impl Cluster {
                     && info(owner, "cluster_state").is_some_and(|state| state == "ok")
             })
         };
-        wait("a replica is promoted", is_replaced)
+        wait_for("a replica is promoted", is_replaced)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::ports::Port;
 use crate::process::bound;
 use crate::scratch::Scratch;
 use crate::versions::{asks_for_debug_commands, redis_server};
-use crate::{PATIENCE, wait_until};
+use crate::wait_for;
 
 /// A server. Dropping it kills it and removes its data.
 #[derive(Debug)]
@@ -46,9 +46,7 @@ impl Server {
             server
                 .ask(&["CLUSTER", "ADDSLOTS"].into_iter().chain(all.iter().map(String::as_str)).collect::<Vec<_>>())?;
             let is_ok = || server.ask(&["CLUSTER", "INFO"]).is_ok_and(|info| info.to_string().contains("state:ok"));
-            if !wait_until(PATIENCE, is_ok) {
-                return Err(io::Error::other("a node of a cluster that has all slots is not content"));
-            }
+            wait_for("a node of a Cluster that has all slots serves them", is_ok)?;
         }
         Ok(server)
     }
@@ -251,7 +249,7 @@ impl Server {
     /// Waits until it answers and has read its data.
     ///
     /// # Errors
-    /// With the end of its log when it does not within [`PATIENCE`], or when it ended.
+    /// With the end of its log when it does not within [`PATIENCE`](crate::PATIENCE), or when it ended.
     pub fn wait_until_serving(&self) -> io::Result<()> {
         let waits = |reply: &Reply| matches!(reply, Reply::Error(error) if error.starts_with("LOADING") || error.starts_with("BUSY"));
         let serves = || self.hands().and_then(|mut hands| hands.ask(&["PING"])).is_ok_and(|reply| !waits(&reply));

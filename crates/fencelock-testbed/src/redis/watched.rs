@@ -8,7 +8,7 @@ use super::hands::Reply;
 use super::server::Server;
 use super::settings::{Role, Settings};
 use super::shared::database;
-use crate::{PATIENCE, wait_until};
+use crate::wait_for;
 
 /// Several servers, one of which is the primary, and three Sentinels of which two suffice for a failover.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Watched {
             std::iter::once(Ok(primary)).chain((0..replicas).map(replica)).collect::<io::Result<_>>()?;
         let in_sync = |server: &Server| server.info("master_link_status").is_ok_and(|status| status == "up");
         // A Sentinel looks for replicas when it starts, and then every ten seconds.
-        wait("the replicas are in sync", || servers[1..].iter().all(in_sync))?;
+        wait_for("the replicas are in sync", || servers[1..].iter().all(in_sync))?;
         let sentinels = (0..3).map(|_| Server::start(watches.clone())).collect::<io::Result<_>>()?;
         let watched = Self { servers, sentinels };
         watched.wait_until_watched(replicas)?;
@@ -55,7 +55,7 @@ impl Watched {
             answer.is_ok_and(|answer| answer.items().iter().filter(|one| is_well(one)).count() >= number)
         };
         let knows_all = |sentinel: &Server| knows(sentinel, "REPLICAS", replicas) && knows(sentinel, "SENTINELS", 2);
-        wait("the Sentinels know all", || self.sentinels.iter().filter(|one| one.is_running()).all(knows_all))
+        wait_for("the Sentinels know all", || self.sentinels.iter().filter(|one| one.is_running()).all(knows_all))
     }
 
     /// The URL of a store in the first database, or in `namespace` such as `/7`, with these options.
@@ -95,7 +95,9 @@ impl Watched {
             let promoted = self.servers.iter().find(|server| server.address() == address && address != old);
             promoted.is_some_and(|server| server.info("role").is_ok_and(|role| role == "master"))
         };
-        wait("a replica is promoted", || self.sentinels.iter().any(|sentinel| named(sentinel).is_ok_and(is_promoted)))
+        wait_for("a replica is promoted", || {
+            self.sentinels.iter().any(|sentinel| named(sentinel).is_ok_and(is_promoted))
+        })
     }
 
     /// A database of the primary that no other test uses, as in `/7`.
@@ -133,11 +135,4 @@ fn is_well(about: &Reply) -> bool {
     let value = |key: &str| Some(about.get(about.iter().position(|word| word.to_string() == key)? + 1)?.to_string());
     let is_up = value("flags").is_some_and(|flags| !flags.contains("down") && !flags.contains("disconnected"));
     is_up && value("master-link-status").is_none_or(|status| status == "ok")
-}
-
-pub(super) fn wait(what: &str, is_so: impl Fn() -> bool) -> io::Result<()> {
-    match wait_until(PATIENCE, is_so) {
-        true => Ok(()),
-        false => Err(io::Error::other(format!("it never came that {what}"))),
-    }
 }

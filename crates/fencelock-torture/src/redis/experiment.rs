@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use fencelock_testbed::redis::{Reply, Role, Server, Settings};
-use fencelock_testbed::{PATIENCE, Proxy, Way, wait_until};
+use fencelock_testbed::{PATIENCE, Proxy, Way, wait_for};
 
 pub use super::contestants::Lock;
 use super::contestants::{Held, TTL};
@@ -200,10 +200,12 @@ impl Scene {
         let of_primary = || Server::start(Settings::role(Role::ReplicaOf(following.address())));
         let replica = experiment.has_replica().then(of_primary).transpose()?;
         if let Some(replica) = &replica {
-            demand("a replica that follows", || replica.info("master_link_status").is_ok_and(|link| link == "up"))?;
-            demand("a primary that is followed", || primary.info("connected_slaves").is_ok_and(|count| count == "1"))?;
+            wait_for("the replica follows", || replica.info("master_link_status").is_ok_and(|link| link == "up"))?;
+            wait_for("the primary has its replica", || {
+                primary.info("connected_slaves").is_ok_and(|count| count == "1")
+            })?;
             // A guarded primary refuses this until its replica has answered.
-            demand("a primary that takes writes", || primary.ask(&["SET", "ready", "1"]).is_ok())?;
+            wait_for("the primary takes writes", || primary.ask(&["SET", "ready", "1"]).is_ok())?;
         }
         match experiment {
             Experiment::FailoverLagging | Experiment::FailoverCutOff => following.hold(Way::Down),
@@ -280,11 +282,11 @@ impl Scene {
                 self.primary.set_clock(-JUMP)
             }
             Experiment::ClockBehindRenewed => {
-                demand("a second one that waits", || self.is_waited_for().unwrap_or(false))?;
+                wait_for("the second client waits", || self.is_waited_for().unwrap_or(false))?;
                 // A waiter finds out by itself: no janitor clears away the remains of the dead.
                 self.primary.ask(&["SET", "fencelock:2:janitor", ""])?;
                 self.primary.set_clock(-STEP_BACK)?;
-                demand("a renewal after the step", || self.is_renewed().unwrap_or(false))?;
+                wait_for("a renewal follows the step", || self.is_renewed().unwrap_or(false))?;
                 self.way.hole(Way::Both);
                 Ok(())
             }
@@ -300,7 +302,7 @@ impl Scene {
         let mut hands = self.primary.hands()?;
         hands.ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"])?;
         hands.ask(&["CONFIG", "SET", "maxmemory", "1"])?;
-        demand("an empty server", || hands.ask(&["DBSIZE"]).is_ok_and(|keys| keys.number() == Some(0)))?;
+        wait_for("the server is empty", || hands.ask(&["DBSIZE"]).is_ok_and(|keys| keys.number() == Some(0)))?;
         hands.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "0"]).map(drop)
     }
 
@@ -350,8 +352,4 @@ impl Scene {
         let new = self.replica()?.address();
         self.primary.ask(&["REPLICAOF", &new.ip().to_string(), &new.port().to_string()]).map(drop)
     }
-}
-
-fn demand(what: &str, is_so: impl FnMut() -> bool) -> io::Result<()> {
-    if wait_until(PATIENCE, is_so) { Ok(()) } else { Err(io::Error::other(format!("there is not {what}"))) }
 }

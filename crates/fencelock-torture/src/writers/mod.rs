@@ -18,14 +18,12 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use fencelock_testbed::process::{Process, bound};
-use fencelock_testbed::{Proxy, Way, wait_until};
+use fencelock_testbed::{Proxy, Way, wait_for};
 
 /// How long sessions live.
 const TTL: Duration = Duration::from_millis(500);
 /// How long whoever is stopped, held back or cut off is so.
 const OUTAGE: Duration = Duration::from_millis(900);
-/// How long the first section is waited for.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The database that writers lock, and write to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -184,9 +182,8 @@ impl Drill<'_> {
         };
         let mut process = start()?;
         // On a busy machine, connecting alone can take longer than all the faults.
-        if !wait_until(PATIENCE, || ledger.number("SELECT count(*) FROM entry").is_ok_and(|count| count > 0)) {
-            return Err(io::Error::other("nobody wrote anything"));
-        }
+        let has_written = || ledger.number("SELECT count(*) FROM entry").is_ok_and(|count| count > 0);
+        wait_for("a writer writes", has_written)?;
         while done.fetch_add(1, Ordering::Relaxed) < self.faults {
             sleep(Duration::from_millis(20 + random.u64(..300)));
             match random.u8(..4) {

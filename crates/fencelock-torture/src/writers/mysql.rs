@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use fencelock::Client;
 use fencelock::mysql::Schema;
 use fencelock_testbed::mysql::{OWNER, Server, Settings};
-use fencelock_testbed::{PATIENCE, wait_until};
+use fencelock_testbed::wait_for;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
 
@@ -44,9 +44,7 @@ impl Ledger for Mysql {
         // The last requests of a killed writer may still be on their way to a commit.
         self.0.sql(&format!("KILL USER {OWNER}"))?;
         let left = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE user = '{OWNER}'");
-        if !wait_until(PATIENCE, || self.number(&left).is_ok_and(|count| count == 0)) {
-            return Err(io::Error::other("connections of writers do not end"));
-        }
+        wait_for("connections of writers end", || self.number(&left).is_ok_and(|count| count == 0))?;
         self.outcome(
             faults,
             "SELECT e.token, e.began, r.commit_timestamp AS committed FROM entry AS e JOIN mysql.transaction_registry AS r ON r.transaction_id = e.since",

@@ -43,6 +43,7 @@ drills! {
     redis "redis"
     redis_forgetful "redis-forgetful"
     redis_sentinel "redis-sentinel"
+    redis_cluster "redis-cluster"
     redlock "redlock"
     postgres "postgres"
     mysql "mysql"
