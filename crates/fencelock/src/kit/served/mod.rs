@@ -17,7 +17,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 pub(crate) use self::answers::{Broken, Enter, Lightened, Look, Looked, Seen, Withdrawn};
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, fencelock_fuzzing))]
 pub(crate) use self::messages::{News, news};
 pub(crate) use self::messages::{place_id, request_id};
 pub(crate) use self::places::{HeldIn, Places, REPAIR};
