@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::future::poll_fn;
+use std::time::Instant;
 
 use fastrand::Rng;
 use fencelock::postgres::Schema;
@@ -347,12 +348,15 @@ async fn a_lock_passes_within_a_client_without_a_notification() {
             soon(lock.acquire()).await.unwrap().release().await.unwrap();
         }
     };
+    let began = Instant::now();
     join_all((0..10).map(pass)).await;
     let calls = async |functions: &str| {
         let asked = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_user_functions WHERE funcname = ANY (string_to_array($1, ' '))";
         user.query_one(asked, &[&functions]).await.unwrap().get::<_, i64>(0)
     };
-    until("the server counted the releases", async || calls("leave_unrung").await >= 10 * ROUNDS).await;
+    until("the server counted releases", async || calls("leave_unrung").await >= ROUNDS).await;
     let (notified, looks) = (calls("ring notify").await, calls("look").await);
-    assert!(notified == 0 && looks < 5 * ROUNDS, "{notified} notifications, {looks} looks");
+    // Waiters look for lost messages about once a second.
+    let most = 20 + 2 * began.elapsed().as_secs() as i64;
+    assert!(notified == 0 && looks <= most, "{notified} notifications, {looks} looks");
 }

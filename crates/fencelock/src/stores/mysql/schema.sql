@@ -496,7 +496,7 @@ BEGIN
 END
 //
 
--- The answer of fencelock__leave, the epoch that requests need, the number of the held place, and the session's new grants ('client-number-seq,').
+-- The answer of fencelock__leave, 0 (only a batch has an epoch), the number of the held place, and the session's new grants ('client-number-seq,').
 CREATE PROCEDURE fencelock_leave(
     p_session BIGINT UNSIGNED, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT
 ) SQL SECURITY DEFINER
