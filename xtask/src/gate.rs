@@ -8,8 +8,7 @@ use std::time::Duration;
 use crate::packages;
 use crate::shell::{self, Result, cargo};
 
-/// The build of the gate: all but the crates of which nothing is tested in it. The selection is the same for every call of cargo, so that
-/// nothing is built twice.
+/// The build of the gate: the crates with tests in it. Every call of cargo has this selection, so that nothing is built twice.
 const SELECTION: [&str; 7] =
     ["--workspace", "--exclude", "fencelock-bench", "--exclude", "fencelock-interop", "--exclude", "fencelock-torture"];
 
@@ -46,10 +45,11 @@ fn all() -> Result {
     let lane = || {
         while let Some(binary) = next() {
             let mut command = binary.command();
-            let (output, ended) = shell::captured(&mut command);
-            let mut failed = lock(&failed);
-            println!("$ {}\n{output}", shell::show(&command));
-            failed.extend(ended.err());
+            // Logs are cut in the middle, so the output of a failure is the last one.
+            match shell::captured(&mut command) {
+                (output, Ok(())) => println!("$ {}\n{output}", shell::show(&command)),
+                (output, Err(error)) => lock(&failed).push(output + &error),
+            }
         }
     };
     std::thread::scope(|scope| (0..LANES).for_each(|_| drop(scope.spawn(lane))));

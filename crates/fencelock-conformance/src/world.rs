@@ -412,7 +412,7 @@ pub(crate) async fn release(mut place: Box<dyn Place>) -> Verdict {
 }
 
 /// Sends a request until it is answered, as an engine would: a store may give up a connection that is silent.
-pub(crate) async fn insist<'a, T>(mut request: impl FnMut() -> BoxFuture<'a, fencelock::Result<T>>) -> Verdict<T> {
+pub(crate) async fn insist<T>(mut request: impl AsyncFnMut() -> fencelock::Result<T>) -> Verdict<T> {
     loop {
         match request().await {
             Err(error) if error.is_retryable() => tokio::task::yield_now().await,

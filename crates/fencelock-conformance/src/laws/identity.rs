@@ -191,6 +191,8 @@ pub async fn nobody_appears_ahead_of_one_already_visible(world: World) -> Verdic
 pub async fn a_request_whose_reply_was_lost_is_found_again(world: World) -> Verdict {
     use crate::fixture::Request::{Enter, Leave};
     let (client, job) = (world.client().await?, name("job")?);
+    // A store that connects at the first lock of a name connects here, and so the fault meets the request that it names.
+    release(client.hold(&job, world.whole).await?).await?;
     let entry = client.entry(&job, world.whole);
     if !client.process.faults.lose_next_reply(Enter) {
         return Err(Fault::Inapplicable("no answer can be lost on the way to this store".to_owned()));
@@ -204,7 +206,7 @@ pub async fn a_request_whose_reply_was_lost_is_found_again(world: World) -> Verd
     if client.process.faults.lose_next_reply(Leave) {
         demand!(place.leave().await.is_err(), "a leave whose answer was lost succeeded");
     }
-    place.leave().await?;
+    insist(async || place.leave().await).await?;
     demand!(client.ids(&job).await?.is_empty(), "a leave whose answer was lost left the place");
     Ok(())
 }
@@ -220,6 +222,8 @@ pub async fn a_withdrawn_request_never_takes_effect(world: World) -> Verdict {
 async fn held_back(world: &World, close: bool) -> Verdict {
     let (client, other) = (world.client().await?, world.client().await?);
     let job = name(if close { "closed" } else { "withdrawn" })?;
+    // A store that connects at the first lock of a name connects here: a connection to come is not held back.
+    release(client.hold(&job, world.whole).await?).await?;
     let Some(late) = client.process.faults.delay_next(crate::fixture::Request::Enter) else {
         return Err(Fault::Inapplicable("no request can be held back on the way to this store".to_owned()));
     };
