@@ -45,7 +45,7 @@ pub fn reply(bytes: &[u8]) {
     let Ok(reply) = redis::parse_redis_value(bytes) else { return };
     let reply = || reply.clone();
     let _ = (replies::open(reply()), replies::resumed(reply()), replies::renewed(reply()), replies::enter(reply()));
-    let _ = (replies::look(reply()), replies::done(reply()), replies::lightened(reply()), replies::withdrawn(reply()));
+    let _ = (replies::look(reply()), replies::done(reply()), replies::withdrawn(reply()));
     let _ = (replies::shown(reply()), replies::in_short(reply()), replies::names(reply()), replies::swept(reply()));
     let _ = notes::read_of(&reply());
     let _ = (dialect::token(reply()), dialect::tried(reply()), dialect::passed(reply()), dialect::found(reply()));

@@ -12,8 +12,10 @@ use fencelock_testbed::{PATIENCE, wait_until};
 use futures_util::future;
 use tokio::task::block_in_place;
 
-/// The number of leaders that are killed, and of those that are stopped.
-const FAULTS: usize = 10;
+/// The number of leaders that are killed, and of leaders that are stopped; `FENCELOCK_ROUNDS` sets another number.
+fn rounds() -> usize {
+    std::env::var("FENCELOCK_ROUNDS").map_or(10, |rounds| rounds.parse().expect("a number"))
+}
 
 async fn connect(members: &[Server]) -> Client {
     let addresses: Vec<_> = members.iter().map(|member| member.address().to_string()).collect();
@@ -32,7 +34,7 @@ async fn locks_outlive_every_leader_that_is_killed_or_stopped_and_are_handed_on(
     let held = job.acquire().await.unwrap();
     let waiting = tokio::spawn(async move { waiter.mutex("job").unwrap().acquire().await });
     is_queued(&holder, 2).await;
-    for number in 0..2 * FAULTS {
+    for number in 0..2 * rounds() {
         let leaders = || members.iter().filter(|member| member.is_leader()).collect::<Vec<_>>();
         // A stopped leader may call itself the leader for a moment after it continues.
         assert!(wait_until(PATIENCE, || leaders().len() == 1));

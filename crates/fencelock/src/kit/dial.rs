@@ -67,6 +67,8 @@ pub(crate) struct Addresses {
     nameless: Mutex<HashSet<HostPort>>,
     /// Whether the newest lookup of a name has no answer yet.
     is_unresolved: AtomicBool,
+    /// The number of the server that accepted the last connection, and receives the next one first.
+    last_server: AtomicUsize,
 }
 
 impl Addresses {
@@ -179,23 +181,17 @@ impl Addresses {
     pub(crate) fn forget(&self, server: &HostPort) {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(server);
     }
-}
 
-/// The server that accepted the last connection, and receives the next one first.
-#[derive(Debug, Default)]
-pub(crate) struct LastServer(AtomicUsize);
-
-impl LastServer {
     /// Dials one of `servers` after another, until one accepts. The remaining time is divided equally among the remaining servers; `silent` is
     /// the error of a server that gave no answer in its share. A permanent error is reported rather than that of a server that is away.
-    pub(crate) async fn dial<'a, S, T, F: Future<Output = Result<T>>>(
+    pub(crate) async fn dial_one_of<'a, S, T, F: Future<Output = Result<T>>>(
         &self,
         servers: &'a [S],
         (clock, patience): (&dyn Clock, Duration),
         silent: impl Fn(&'a S, Duration) -> Error,
         greet: impl Fn(&'a S) -> F,
     ) -> Result<T> {
-        let (last, deadline) = (self.0.load(Ordering::Relaxed), clock.now().after(patience));
+        let (last, deadline) = (self.last_server.load(Ordering::Relaxed), clock.now().after(patience));
         let mut worst = Error::new(ErrorKind::Internal, "connect", "no server is named").retryable();
         for next in 0..servers.len() {
             let index = (last + next) % servers.len();
@@ -207,7 +203,7 @@ impl LastServer {
             };
             match greeted {
                 Ok(greeted) => {
-                    self.0.store(index, Ordering::Relaxed);
+                    self.last_server.store(index, Ordering::Relaxed);
                     return Ok(greeted);
                 }
                 Err(error) if next == 0 || worst.is_retryable() => worst = error,
@@ -246,6 +242,13 @@ mod tests {
 
     use super::*;
     use crate::stores::memory::VirtualClock;
+
+    impl Addresses {
+        /// Whether the client knows an address of `server` that worked.
+        pub(crate) fn has_worked(&self, server: &HostPort) -> bool {
+            self.last.lock().unwrap_or_else(PoisonError::into_inner).contains_key(server)
+        }
+    }
 
     /// Two addresses of one name: the first is silent, the second sends a byte.
     struct Servers {

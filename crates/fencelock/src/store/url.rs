@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
-use super::secret::Secret;
+use super::secret::{Secret, TWO_PASSWORDS};
 use crate::engine::options::URL_OPTIONS;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -126,6 +126,29 @@ impl StoreUrl {
         match (self.asked.take(), self.take_secret_file("password_file")?) {
             (Some(_), Some(_)) => Err(bad("the program gives the password, or `password_file` does: leave one out")),
             (asked, file) => Ok(asked.or(file)),
+        }
+    }
+
+    /// Takes user and password, which go together. Warns if the password is not encrypted on its way.
+    #[allow(dead_code, reason = "unused without some stores")]
+    pub(crate) fn take_login(&mut self, is_encrypted: bool) -> Result<Option<(String, Secret)>> {
+        let asked = self.take_secret()?;
+        let (user, given) = self.credentials().map_or(("", ""), |given| given.split_once(':').unwrap_or((given, "")));
+        let password = match given {
+            "" => asked,
+            _ if asked.is_some() => return Err(bad(TWO_PASSWORDS)),
+            given => Some(Secret::Given(given.to_owned())),
+        };
+        match (user, password) {
+            ("", None) => Ok(None),
+            ("", _) | (_, None) => Err(bad("a password needs a user, and a user a password, as in user:password@host")),
+            (user, Some(password)) => {
+                if !is_encrypted {
+                    let (servers, scheme) = (&self.authority, &self.scheme);
+                    tracing::warn!(servers, "the password is sent in the clear: the scheme is not {scheme}s");
+                }
+                Ok(Some((user.to_owned(), password)))
+            }
         }
     }
 

@@ -17,7 +17,7 @@ use super::{Chores, User};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::bucket::{bucket_of, first_to_clear};
 use crate::kit::served::{
-    Broken, Enter, Lightened, Look, Looked, Places, PlacesByName, REPAIR, Seen, Served, Withdrawn, portions, repair,
+    Broken, Enter, Look, Looked, Places, PlacesByName, REPAIR, Seen, Served, Withdrawn, portions, repair,
 };
 use crate::kit::session_state::random_number;
 use crate::name::Name;
@@ -143,7 +143,8 @@ impl<D: Dialect> FairSession<D> {
         self.leave_all(connection, unknown).await?;
         for held in portions(places.held()) {
             let look = self.look(connection, &held).await?;
-            let seen = held.iter().flat_map(|(_, ids)| ids).zip(look.names.iter().flat_map(|name| &name.places));
+            let names = look.iter().flatten();
+            let seen = held.iter().flat_map(|(_, ids)| ids).zip(names.flat_map(|name| &name.places));
             seen.filter(|(_, seen)| !matches!(seen, Seen::Granted(_))).for_each(|(id, _)| places.missing(*id));
         }
         Ok(())
@@ -167,10 +168,10 @@ impl<D: Dialect> FairSession<D> {
         let mut params = vec![self.session.into()];
         params.extend(D::look(asked, &seqs));
         let rows = connection.call("look", "look", params).await?;
-        let Some(numbers) = D::looked(&rows)? else { return Ok(Look { alive: false, names: Vec::new() }) };
+        let Some(numbers) = D::looked(&rows)? else { return Ok(None) };
         let mut names = looked(&numbers, &seqs).ok_or_else(|| strange("look"))?;
         names.iter_mut().for_each(|name| name.look_in = D::look_in(self, name.look_in));
-        Ok(Look { alive: true, names })
+        Ok(Some(names))
     }
 
     /// Renews the session. Returns the broken grants whose numbers are not in `seen`; `None` if the session has ended.
@@ -459,13 +460,12 @@ impl<D: Dialect> Served for FairSession<D> {
         self.depart(connection, place, RequestKind::Leave(seq)).await.map(|(_, was_there)| was_there)
     }
 
-    async fn lighten(&self, connection: &D::Connection, place: &PlaceId, seq: u64, claim: Claim) -> Result<Lightened> {
+    async fn lighten(&self, connection: &D::Connection, place: &PlaceId, seq: u64, claim: Claim) -> Result<bool> {
         let mut params = self.request(place);
         params.extend([seq.into(), claim.weight().into()]);
         let row = self.ask_and_tell(connection, "downgrade", vec![&place.name], ("lighten", params)).await?;
         match row.signed(0)? {
-            0 => Ok(Lightened::Missing),
-            1 => Ok(Lightened::Done),
+            found @ 0..=1 => Ok(found == 1),
             _ => Err(D::kept("downgrade", &place.name)),
         }
     }

@@ -39,14 +39,8 @@ pub(crate) enum Enter {
     Gone,
 }
 
-/// The answer to `look`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Look {
-    /// Whether the session lives. Without it the answer has no names.
-    pub(crate) alive: bool,
-    /// The names of the request, in the same order.
-    pub(crate) names: Vec<Looked>,
-}
+/// The answer to `look`: the names of the request, in the same order; `None` if the session has ended.
+pub(crate) type Look = Option<Vec<Looked>>;
 
 /// The standing of the places under one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,15 +59,6 @@ pub(crate) enum Seen {
     /// The place waits with this number. `Ahead` is there only if the request asked for it.
     Waiting(u64, Option<Ahead>),
     /// The store has no such place.
-    Missing,
-}
-
-/// The answer to `lighten`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lightened {
-    /// The grant has the claim.
-    Done,
-    /// There is no such grant.
     Missing,
 }
 

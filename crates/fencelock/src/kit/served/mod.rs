@@ -16,7 +16,7 @@ mod slot;
 use std::future::Future;
 use std::sync::Arc;
 
-pub(crate) use self::answers::{Broken, Enter, Lightened, Look, Looked, Seen, Withdrawn};
+pub(crate) use self::answers::{Broken, Enter, Look, Looked, Seen, Withdrawn};
 #[cfg(any(test, fencelock_fuzzing))]
 pub(crate) use self::messages::{News, news};
 pub(crate) use self::messages::{place_id, request_id};
@@ -70,14 +70,14 @@ pub(crate) trait Served: Send + Sync + 'static {
         seq: Option<u64>,
     ) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Replaces the claim of the grant `seq` by a lighter one.
+    /// Replaces the claim of the grant `seq` by a lighter one. Returns whether there is such a grant.
     fn lighten(
         &self,
         connection: &Connection<Self>,
         place: &PlaceId,
         seq: u64,
         claim: Claim,
-    ) -> impl Future<Output = Result<Lightened>> + Send;
+    ) -> impl Future<Output = Result<bool>> + Send;
 
     /// Withdraws a request: from now on it has no effect, even if it arrives later.
     fn withdraw(

@@ -365,11 +365,11 @@ impl Places {
 
     /// Takes in a look at the places `asked`, whose answer arrived at `at`.
     pub(crate) fn looked(&self, asked: &[(Name, Vec<RequestId>)], look: Look, at: Moment) {
-        if !look.alive {
+        let Some(names) = look else {
             self.end(Loss::Expired);
             return;
-        }
-        for ((_, ids), Looked { look_in, places }) in asked.iter().zip(look.names) {
+        };
+        for ((_, ids), Looked { look_in, places }) in asked.iter().zip(names) {
             for (id, seen) in ids.iter().zip(places) {
                 self.seen(*id, seen, due(at, look_in));
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 
 use super::slot::{PlaceSlot, Ring};
-use super::{Lightened, REPAIR, Served, enter};
+use super::{REPAIR, Served, enter};
 use crate::error::Result;
 use crate::kit::own_places::{not_there, over};
 use crate::kit::server::{Core, ServerSession};
@@ -107,10 +107,7 @@ impl<S: Served> ServerSession for S {
         core.session.alive("downgrade")?;
         let seq = slot.seq().ok_or_else(gone)?;
         let connection = core.link.connection().await?;
-        match Served::lighten(&*core.session, &connection, place, seq, claim).await? {
-            Lightened::Done => Ok(()),
-            Lightened::Missing => Err(gone()),
-        }
+        if Served::lighten(&*core.session, &connection, place, seq, claim).await? { Ok(()) } else { Err(gone()) }
     }
 
     async fn leave(core: &Core<S>, slot: &Arc<PlaceSlot>) -> Result<bool> {

@@ -5,28 +5,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_core::future::BoxFuture;
-use futures_util::stream;
+use futures_util::{future, stream};
 use http::uri::PathAndQuery;
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
-use tonic::Status;
 use tonic::body::Body;
 use tonic::client::Grpc;
 use tonic::metadata::{Ascii, MetadataValue};
+use tonic::{Status, Streaming};
 use tonic_prost::ProstCodec;
 use tower_service::Service;
 
-use super::fault::{closes, fault};
+use super::fault::fault;
 use super::proto::watch_request::RequestUnion;
 use super::proto::*;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bounds::Bounds;
 use crate::kit::dial::Bytes;
-use crate::store::{RequestId, Tasks};
+use crate::store::{PlaceId, RequestId, Tasks};
 
 /// The number of the watch of the session's own keys. The watch of a waiting place has the number of its request.
 pub(super) const SESSION_WATCH: i64 = i64::MAX;
@@ -52,7 +52,6 @@ unary! {
     TxnRequest => TxnResponse, "KV/Txn";
     LeaseGrantRequest => LeaseGrantResponse, "Lease/LeaseGrant";
     LeaseRevokeRequest => LeaseRevokeResponse, "Lease/LeaseRevoke";
-    LeaseTimeToLiveRequest => LeaseTimeToLiveResponse, "Lease/LeaseTimeToLive";
     // A stream of one request has a stream of one answer.
     LeaseKeepAliveRequest => LeaseKeepAliveResponse, "Lease/LeaseKeepAlive";
 }
@@ -60,7 +59,7 @@ unary! {
 /// The key, or the range of keys, that a waiting place watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Watched {
-    pub(super) place: RequestId,
+    pub(super) place: PlaceId,
     pub(super) key: Vec<u8>,
     /// Empty for a single key.
     pub(super) range_end: Vec<u8>,
@@ -68,49 +67,63 @@ pub(super) struct Watched {
     pub(super) grants: Option<u64>,
 }
 
+/// The requests for the stream of watches, until there is one.
+pub(super) type WatchRequests = mpsc::UnboundedReceiver<WatchRequest>;
+
 pub(super) struct Connection {
     pub(super) number: u64,
     grpc: Grpc<Http>,
+    sender: SendRequest<Body>,
     token: Option<MetadataValue<Ascii>>,
     bounds: Bounds,
     closed: Arc<Notify>,
-    /// The first is the connection itself.
-    tasks: Mutex<Vec<AbortHandle>>,
+    task: AbortHandle,
     to_watch: mpsc::UnboundedSender<WatchRequest>,
     watched: Mutex<HashMap<i64, Watched>>,
 }
 
 impl Connection {
-    /// Speaks HTTP/2 over `stream`. `ended` runs when the connection has ended. Returns what is to be sent to the stream of watches, too.
+    /// Speaks HTTP/2 over `stream`. The returned sender starts the chores that it receives, with which the connection ends. `ended` runs when
+    /// the connection has ended.
     pub(super) async fn open(
         stream: Box<dyn Bytes>,
         origin: Uri,
         (number, bounds, tasks): (u64, Bounds, &Tasks),
         ended: impl FnOnce() + Send + 'static,
-    ) -> Result<(Self, mpsc::UnboundedReceiver<WatchRequest>)> {
+    ) -> Result<(Self, WatchRequests, oneshot::Sender<BoxFuture<'static, ()>>)> {
         // Without pings: etcd closes connections that ping more often than every 5 s. Renewals and looks notice a silent member.
         let settings = Builder::new(On(tasks.clone()));
         let (sender, driver) = settings.handshake(TokioIo::new(stream)).await.map_err(|error| {
             let message = "the member does not speak gRPC, or closed the connection";
             Error::new(ErrorKind::Unreachable, "connect", message).with("cause", error).retryable()
         })?;
+        let (chores, started) = oneshot::channel::<BoxFuture<'static, ()>>();
         let closed = Arc::new(Notify::new());
         let close = Arc::clone(&closed);
         let task = tasks.spawn(async move {
+            let chores = async {
+                match started.await {
+                    Ok(chores) => chores.await,
+                    Err(_) => future::pending().await,
+                }
+            };
+            // Drops the driver, so that the connection is closed before its end is reported.
             tokio::select! {
+                biased;
                 ended = driver => tracing::debug!(?ended, "the connection to a member of etcd ended"),
+                () = chores => {}
                 () = close.notified() => {}
             }
             ended();
         });
-        let grpc = Grpc::with_origin(Http(sender), origin).max_decoding_message_size(usize::MAX);
+        let grpc = Grpc::with_origin(Http(sender.clone()), origin).max_decoding_message_size(usize::MAX);
         let (to_watch, requests) = mpsc::unbounded_channel();
-        let (tasks, watched) = (Mutex::new(vec![task]), Mutex::default());
-        Ok((Self { number, grpc, token: None, bounds, closed, tasks, to_watch, watched }, requests))
+        let (token, watched) = (None, Mutex::default());
+        Ok((Self { number, grpc, sender, token, bounds, closed, task, to_watch, watched }, requests, chores))
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        self.tasks().first().is_some_and(|task| !task.is_finished())
+        !self.sender.is_closed()
     }
 
     /// Ends the connection. Requests that wait for an answer fail.
@@ -118,16 +131,8 @@ impl Connection {
         self.closed.notify_one();
     }
 
-    fn tasks(&self) -> MutexGuard<'_, Vec<AbortHandle>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn watched(&self) -> MutexGuard<'_, HashMap<i64, Watched>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn keep_doing(&self, chores: impl Future<Output = ()> + Send + 'static, tasks: &Tasks) {
-        self.tasks().push(tasks.spawn(chores));
     }
 
     fn request<T>(&self, message: T) -> tonic::Request<T> {
@@ -140,23 +145,20 @@ impl Connection {
 
     /// Sends one request. A member without an answer in time, or without a leader, is left for another one.
     pub(super) async fn ask<Q: Unary>(&self, operation: &'static str, message: Q) -> Result<Q::Answer> {
-        let (mut grpc, request) = (self.grpc.clone(), self.request(message));
-        let asked = async {
-            ready(&mut grpc).await?;
-            grpc.unary(request, PathAndQuery::from_static(Q::PATH), ProstCodec::<Q, Q::Answer>::default()).await
-        };
+        let (mut grpc, path) = (self.grpc.clone(), PathAndQuery::from_static(Q::PATH));
         let answer = tokio::select! {
             biased;
-            answer = asked => answer,
+            answer = grpc.unary(self.request(message), path, ProstCodec::default()) => answer,
             () = self.bounds.clock.sleep_until(self.bounds.clock.now().after(self.bounds.silence)) => {
                 Err(Status::deadline_exceeded("no answer in time"))
             }
         };
         answer.map(tonic::Response::into_inner).map_err(|status| {
-            if closes(&status) {
+            let error = fault(operation, &status);
+            if error.kind() == ErrorKind::Unreachable {
                 self.close();
             }
-            fault(operation, &status)
+            error
         })
     }
 
@@ -166,28 +168,21 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends `first` and then `requests`, and hands on what is received. The future does not keep the connection.
+    /// Sends `requests`, and hands on what is received, until the member ends the stream. The future does not keep the connection.
     pub(super) fn keep_watching<F: Fn(WatchResponse)>(
         &self,
-        first: WatchRequest,
-        mut requests: mpsc::UnboundedReceiver<WatchRequest>,
+        mut requests: WatchRequests,
         received: F,
     ) -> impl Future<Output = ()> + use<F> {
-        let mut first = Some(first);
-        let sent = stream::poll_fn(move |cx| match first.take() {
-            Some(first) => Poll::Ready(Some(first)),
-            None => requests.poll_recv(cx),
-        });
-        let mut request = self.request(sent);
+        let mut request = self.request(stream::poll_fn(move |cx| requests.poll_recv(cx)));
         // A member that has no leader ends the stream.
         request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
-        let (mut grpc, closed) = (self.grpc.clone(), Arc::clone(&self.closed));
+        let mut grpc = self.grpc.clone();
         async move {
             let watched = async {
-                ready(&mut grpc).await?;
-                let codec = ProstCodec::<WatchRequest, WatchResponse>::default();
                 let path = PathAndQuery::from_static("/etcdserverpb.Watch/Watch");
-                let mut answers = grpc.streaming(request, path, codec).await?.into_inner();
+                let answers = grpc.streaming(request, path, ProstCodec::default()).await?;
+                let mut answers: Streaming<WatchResponse> = answers.into_inner();
                 while let Some(answer) = answers.message().await? {
                     // A refused watch may have no number, so another connection, with a new login, watches everything anew.
                     if answer.created && answer.canceled {
@@ -199,29 +194,35 @@ impl Connection {
             };
             let ended = watched.await;
             tracing::debug!(?ended, "the stream of watches ended");
-            // No event may be missed: the session continues on another connection.
-            closed.notify_one();
         }
+    }
+
+    /// Watches `key`, or the keys from there to `range_end`, for the changes after `revision`.
+    pub(super) fn create_watch(&self, watch_id: i64, key: Vec<u8>, range_end: Vec<u8>, revision: i64) {
+        let create = WatchCreateRequest { key, range_end, start_revision: revision + 1, watch_id };
+        self.send(RequestUnion::CreateRequest(create));
+    }
+
+    /// Sends a request about a watch. A connection that has ended watches nothing any more.
+    fn send(&self, request: RequestUnion) {
+        let _ = self.to_watch.send(WatchRequest { request_union: Some(request) });
     }
 
     /// Has a waiting place watch a key, or a range of keys, after `revision`.
     pub(super) fn watch(&self, watched: Watched, revision: i64) {
-        let id = watched.place.number.cast_signed();
-        if self.watched().get(&id) == Some(&watched) {
-            return;
+        let id = watched.place.request.number.cast_signed();
+        if self.watched().get(&id) != Some(&watched) {
+            self.unwatch(watched.place.request);
+            self.create_watch(id, watched.key.clone(), watched.range_end.clone(), revision);
+            self.watched().insert(id, watched);
         }
-        self.unwatch(watched.place);
-        let create = created(id, watched.key.clone(), watched.range_end.clone(), revision);
-        self.watched().insert(id, watched);
-        let _ = self.to_watch.send(create);
     }
 
     /// Ends the watch of a place.
     pub(super) fn unwatch(&self, place: RequestId) -> Option<Watched> {
         let watch_id = place.number.cast_signed();
         let watched = self.watched().remove(&watch_id)?;
-        let cancel = RequestUnion::CancelRequest(WatchCancelRequest { watch_id });
-        let _ = self.to_watch.send(WatchRequest { request_union: Some(cancel) });
+        self.send(RequestUnion::CancelRequest(WatchCancelRequest { watch_id }));
         Some(watched)
     }
 
@@ -230,28 +231,19 @@ impl Connection {
         let Watched { key, range_end, place, .. } = self.watched().get(&answer.watch_id)?.clone();
         let is_meant = |event: &KeyEvent| !range_end.is_empty() || event.kv.as_ref().is_some_and(|kv| kv.key == key);
         let is_news = if answer.canceled { answer.compact_revision > 0 } else { answer.events.iter().any(is_meant) };
-        if is_news { self.unwatch(place) } else { None }
+        if is_news { self.unwatch(place.request) } else { None }
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.tasks().iter().for_each(AbortHandle::abort);
+        self.task.abort();
     }
 }
 
-async fn ready(grpc: &mut Grpc<Http>) -> Result<(), Status> {
-    grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))
-}
-
-/// The request for the changes after `revision`.
-pub(super) fn created(watch_id: i64, key: Vec<u8>, range_end: Vec<u8>, revision: i64) -> WatchRequest {
-    let create = WatchCreateRequest { key, range_end, start_revision: revision + 1, watch_id };
-    WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) }
-}
-
 pub(super) fn strange(operation: &'static str) -> Error {
-    Error::new(ErrorKind::Internal, operation, "etcd answered in a form that this release does not know")
+    let message = "etcd answered in a form that this release does not know";
+    Error::new(ErrorKind::Internal, operation, message).outcome_unknown()
 }
 
 /// The connection as `tonic` uses it.
@@ -284,34 +276,67 @@ impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for On {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+    use std::time::Duration;
+
+    use http::HeaderMap;
     use prost::Message as _;
+    use tokio::io::DuplexStream;
 
+    use super::super::keys::Keys;
+    use super::super::proto::response_op::Response as OpResponse;
+    use super::super::session::EtcdSession;
     use super::*;
+    use crate::error::Outcome;
+    use crate::kit::served::{Places, Served as _};
+    use crate::name::Name;
+    use crate::queue::Claim;
+    use crate::store::{Entry, Opening, Owner};
+    use crate::time::SystemClock;
 
-    /// A member that answers the first request with this message, and then nothing.
-    async fn answer(stream: tokio::io::DuplexStream, message: WatchResponse) {
+    /// A member that answers each request with the next message, if it has one, and with the status that ends the answer.
+    async fn answer(stream: DuplexStream, answers: Vec<(Vec<u8>, Option<Status>)>) {
         let mut member = h2::server::handshake(stream).await.unwrap();
-        let (_request, mut answer) = member.accept().await.unwrap().unwrap();
-        let head = Response::builder().header("content-type", "application/grpc").body(()).unwrap();
-        let message = message.encode_to_vec();
-        // Not compressed; the length; the message.
-        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
-        let frame = [&[0], &length[..], &message].concat();
-        answer.send_response(head, false).unwrap().send_data(frame.into(), false).unwrap();
+        let mut open = Vec::new();
+        for (message, status) in answers {
+            let (_request, mut answer) = member.accept().await.unwrap().unwrap();
+            let head = Response::builder().header("content-type", "application/grpc").body(()).unwrap();
+            let mut answer = answer.send_response(head, false).unwrap();
+            if !message.is_empty() {
+                // Not compressed; the length; the message.
+                let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+                answer.send_data([&[0], &length[..], &message].concat().into(), false).unwrap();
+            }
+            if let Some(status) = status {
+                let mut trailers = HeaderMap::new();
+                status.add_header(&mut trailers).unwrap();
+                answer.send_trailers(trailers).unwrap();
+            }
+            open.push(answer);
+        }
         // Until the client hangs up.
         let _ = member.accept().await;
     }
 
-    /// A connection to a member that answers with this message alone, and what its stream of watches hands on: `None` once it has ended.
-    async fn connected(message: WatchResponse) -> (Connection, Option<WatchResponse>) {
+    /// A connection to a member that gives these answers, and the requests for its watches. `ended` runs at its end.
+    async fn connected(
+        answers: Vec<(Vec<u8>, Option<Status>)>,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> (Connection, WatchRequests) {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
-        tokio::spawn(answer(theirs, message));
+        tokio::spawn(answer(theirs, answers));
         let (tasks, origin) = (Tasks::here().unwrap(), Uri::from_static("http://member/"));
         let terms = (1, Bounds::of(None), &tasks);
-        let (connection, requests) = Connection::open(Box::new(ours), origin, terms, || {}).await.unwrap();
+        let (connection, requests, _) = Connection::open(Box::new(ours), origin, terms, ended).await.unwrap();
+        (connection, requests)
+    }
+
+    /// A connection to a member that answers with this message alone, and what its stream of watches hands on: `None` once it has ended.
+    async fn watched(message: WatchResponse) -> (Connection, Option<WatchResponse>) {
+        let (connection, requests) = connected(vec![(message.encode_to_vec(), None)], || {}).await;
         let (to_test, mut received) = mpsc::unbounded_channel();
-        let watch = created(7, b"key".to_vec(), Vec::new(), 1);
-        let watching = connection.keep_watching(watch, requests, move |answer| drop(to_test.send(answer)));
+        connection.create_watch(7, b"key".to_vec(), Vec::new(), 1);
+        let watching = connection.keep_watching(requests, move |answer| drop(to_test.send(answer)));
         let received = tokio::select! {
             biased;
             () = watching => None,
@@ -324,19 +349,54 @@ mod tests {
     async fn a_refused_watch_ends_the_stream_whichever_number_it_has() {
         for watch_id in [-1, 7] {
             let refused = WatchResponse { watch_id, created: true, canceled: true, ..WatchResponse::default() };
-            assert_eq!(connected(refused).await.1, None);
+            assert_eq!(watched(refused).await.1, None);
         }
     }
 
     #[tokio::test]
     async fn a_watch_that_a_compaction_canceled_fires_once_and_one_that_its_place_gave_up_does_not() {
         let canceled = WatchResponse { watch_id: 7, canceled: true, ..WatchResponse::default() };
-        let (connection, compacted) = connected(WatchResponse { compact_revision: 9, ..canceled.clone() }).await;
-        let (place, compacted) = (RequestId { client: 1, number: 7 }, compacted.unwrap());
+        let (connection, compacted) = watched(WatchResponse { compact_revision: 9, ..canceled.clone() }).await;
+        let (request, compacted) = (RequestId { client: 1, number: 7 }, compacted.unwrap());
+        let place = PlaceId { name: Name::new("job").unwrap(), request };
         let watched = Watched { place, key: b"key".to_vec(), range_end: Vec::new(), grants: Some(5) };
         connection.watch(watched.clone(), 1);
         assert_eq!(connection.fired(&canceled), None);
         assert_eq!(connection.fired(&compacted), Some(watched));
         assert_eq!(connection.fired(&compacted), None);
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_closed_before_its_end_is_reported() {
+        let shared = Arc::new(OnceLock::<Connection>::new());
+        let (connection, (reported, is_alive)) = (Arc::clone(&shared), oneshot::channel());
+        let ended = move || reported.send(connection.get().unwrap().is_alive()).unwrap();
+        assert!(shared.set(connected(Vec::new(), ended).await.0).is_ok());
+        assert!(shared.get().unwrap().is_alive());
+        shared.get().unwrap().close();
+        assert!(!is_alive.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_try_whose_key_could_not_be_deleted_may_have_left_it_there() {
+        let keys = Arc::new(Keys { prefix: String::new() });
+        let opening = Opening::here(Owner::new(1, "", 0), Duration::from_secs(9), Arc::new(SystemClock)).unwrap();
+        let session = EtcdSession::new(&keys, opening, Places::new(mpsc::unbounded_channel().0));
+        let id = RequestId { client: 1, number: 1 };
+        let entry = Entry { name: Name::new("job").unwrap(), claim: Claim::MUTEX, id, wait: false, purpose: None };
+        let place = PlaceId { name: entry.name.clone(), request: id };
+        let kvs = [(b"job/7f".to_vec(), 1), (keys.place(0, &place), 2)].map(|(key, create_revision)| KeyValue {
+            key,
+            create_revision,
+            ..KeyValue::default()
+        });
+        let queue = RangeResponse { kvs: kvs.into(), ..RangeResponse::default() };
+        let responses = [None, Some(OpResponse::ResponseRange(queue))].map(|response| ResponseOp { response });
+        let joined = TxnResponse { succeeded: true, responses: responses.into(), ..TxnResponse::default() };
+        let busy = Status::resource_exhausted("etcdserver: too many requests");
+        let answers = vec![(joined.encode_to_vec(), Some(Status::ok(""))), (Vec::new(), Some(busy))];
+        let (connection, _watches) = connected(answers, || {}).await;
+        let error = session.enter(&connection, &entry, false).await.unwrap_err();
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Exhausted, Outcome::Unknown), "{error}");
     }
 }

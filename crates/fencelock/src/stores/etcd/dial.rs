@@ -13,7 +13,7 @@ use super::url::Config;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::HostPort;
 use crate::kit::bounds::Bounds;
-use crate::kit::dial::encrypted;
+use crate::kit::dial::{Bytes, encrypted};
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::Tasks;
 
@@ -37,15 +37,17 @@ impl Dial for Dialler {
 
     fn dial(&self, number: u64) -> BoxFuture<'_, Result<Arc<Connection>>> {
         Box::pin(async move {
-            let silent = |server: &HostPort, share| self.silent(&self.shown(server), share);
-            let greet = |server| self.greeted(server, number);
-            let limit = (&*self.bounds.clock, self.bounds.patience);
-            self.config.last.dial(&self.config.servers, limit, silent, greet).await
+            let (config, Bounds { clock, patience, .. }) = (&*self.config, &self.bounds);
+            let shown = |server| config.shown(server);
+            let silent = |server, share| config.addresses.too_slow(config.tls.is_some(), shown(server), share);
+            let greet =
+                async |server| self.greeted(server, number).await.map_err(|error| error.with("server", shown(server)));
+            config.addresses.dial_one_of(&config.servers, (&**clock, *patience), silent, greet).await
         })
     }
 
     fn too_slow(&self, within: Duration) -> Error {
-        self.silent(&format!("{:?}", self.config), within)
+        self.config.addresses.too_slow(self.config.tls.is_some(), format_args!("{:?}", self.config), within)
     }
 
     fn is_alive(connection: &Connection) -> bool {
@@ -58,46 +60,64 @@ impl Dial for Dialler {
 }
 
 impl Dialler {
-    fn shown(&self, server: &HostPort) -> String {
-        format!("{}://{server}", self.config.scheme())
-    }
-
-    fn silent(&self, servers: &str, within: Duration) -> Error {
-        self.config.addresses.too_slow(self.config.tls.is_some(), servers, within)
-    }
-
     async fn greeted(&self, server: &HostPort, number: u64) -> Result<Arc<Connection>> {
-        let shown = self.shown(server);
-        let greeted = self.greet(server, &shown, number).await;
-        if greeted.is_err() {
-            // Another address of the same name may be fit.
-            self.config.addresses.forget(server);
-        }
-        greeted.map_err(|error| error.with("server", shown))
-    }
-
-    async fn greet(&self, server: &HostPort, shown: &str, number: u64) -> Result<Arc<Connection>> {
         let config = &*self.config;
         let encrypted = |stream| encrypted(config.tls.as_ref(), &server.host, stream);
-        let stream = config.addresses.dial(server, &shown, &*self.bounds.clock, encrypted).await?;
-        let scheme = if config.tls.is_some() { "https" } else { "http" };
-        let origin = Uri::builder().scheme(scheme).authority(server.to_string()).path_and_query("/").build();
+        let stream = config.addresses.dial(server, &config.shown(server), &*self.bounds.clock, encrypted).await?;
+        let greeted = self.greet(stream, server, number).await;
+        if greeted.is_err() {
+            // Another address of the same name may be fit.
+            config.addresses.forget(server);
+        }
+        greeted
+    }
+
+    async fn greet(&self, stream: Box<dyn Bytes>, server: &HostPort, number: u64) -> Result<Arc<Connection>> {
+        let scheme = if self.config.tls.is_some() { "https" } else { "http" };
+        let origin = Uri::try_from(format!("{scheme}://{server}"));
         let origin = origin.map_err(|_| Error::new(ErrorKind::Config, "connect", "the host cannot stand in a URI"))?;
         let (tasks, session) = (self.bounds.tasks.clone().map_or_else(Tasks::here, Ok)?, self.session.clone());
         let ended = move || session.iter().for_each(|session| session.places.disconnected(number));
         let terms = (number, self.bounds.clone(), &tasks);
-        let (mut connection, watches) = Connection::open(stream, origin, terms, ended).await?;
-        if let Some((user, password)) = &config.login {
+        let (mut connection, watches, chores) = Connection::open(stream, origin, terms, ended).await?;
+        if let Some((user, password)) = &self.config.login {
             connection.log_in(user.clone(), password.read().await?).await?;
         }
         let connection = Arc::new(connection);
         if let Some(session) = &self.session {
-            let chores = Arc::clone(session).greet(&connection, watches).await?;
-            connection.keep_doing(chores, &tasks);
+            // The connection may have ended meanwhile.
+            let _ = chores.send(Arc::clone(session).greet(&connection, watches).await?);
         } else {
             // A member without a leader answers no read, so another one is tried.
-            connection.ask("connect", one(format!("{}/", config.prefix).into_bytes())).await?;
+            connection.ask("connect", one(self.config.keys.session(0))).await?;
         }
         Ok(connection)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::store::StoreUrl;
+
+    #[tokio::test]
+    async fn the_address_of_a_member_that_is_away_is_kept_and_that_of_a_wrong_server_is_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("etcd://{}/locks", listener.local_addr().unwrap());
+        let config = Config::from_url(StoreUrl::parse(&url).unwrap()).unwrap();
+        let dialler = Dialler { config: Arc::clone(&config), bounds: Bounds::of(None), session: None };
+        let server = &config.servers[0];
+        let connect = || config.addresses.dial(server, &"member", &*dialler.bounds.clock, async |_| Ok(()));
+        connect().await.unwrap();
+        drop(listener.accept().await.unwrap());
+        let wrong = async { drop(listener.accept().await.unwrap()) };
+        let (greeted, ()) = tokio::join!(dialler.greeted(server, 1), wrong);
+        assert!(greeted.is_err() && !config.addresses.has_worked(server));
+        connect().await.unwrap();
+        drop(listener);
+        let greeted = dialler.greeted(server, 2).await;
+        assert!(greeted.is_err() && config.addresses.has_worked(server));
     }
 }

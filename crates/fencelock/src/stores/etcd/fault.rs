@@ -5,15 +5,12 @@ use tonic::{Code, Status};
 use crate::error::{Error, ErrorKind};
 use crate::kit::fault::{Meaning, passing, refused};
 
-/// The error of a request that failed with `status`.
+/// The error of a request that failed with `status`. The connection is of no use after an [`ErrorKind::Unreachable`]: another member is tried,
+/// with a new login.
 pub(super) fn fault(operation: &'static str, status: &Status) -> Error {
-    meaning(status).of(operation).with("cause", status.message())
-}
-
-fn meaning(status: &Status) -> Meaning {
     use ErrorKind::{Config, Denied, Exhausted, Internal, Lost, Unreachable, Unsupported};
     let says = |text: &str| status.message().contains(text);
-    match status.code() {
+    let meaning = match status.code() {
         Code::Unauthenticated => passing(Unreachable, "the token of the login was refused; a new login follows"),
         Code::InvalidArgument if says("revision of auth store is old") => {
             passing(Unreachable, "users or roles changed meanwhile; a new login follows")
@@ -37,13 +34,8 @@ fn meaning(status: &Status) -> Meaning {
         }
         // The leader changed, the member is behind, or the connection broke: the request may have been applied.
         _ => Meaning { unknown: true, ..passing(Unreachable, "no member of etcd answered") },
-    }
-}
-
-/// Whether the connection is no good any more: another member is tried, with a new login.
-pub(super) fn closes(status: &Status) -> bool {
-    let meaning = meaning(status);
-    meaning.kind == ErrorKind::Unreachable && meaning.retryable
+    };
+    meaning.of(operation).with("cause", status.message())
 }
 
 #[cfg(test)]

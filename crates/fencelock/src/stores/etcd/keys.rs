@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::proto::KeyValue;
 use crate::error::Result;
 use crate::kit::record::{self, Identity, Record, milliseconds};
+use crate::kit::served::request_id;
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Break, Contender, Entry, Foreign, Owner, PlaceId, RequestId, Waits};
@@ -16,22 +17,18 @@ use crate::store::{Break, Contender, Entry, Foreign, Owner, PlaceId, RequestId, 
 /// Where the keys stand.
 #[derive(Debug)]
 pub(super) struct Keys {
-    prefix: String,
+    /// Every key of a lock begins with it.
+    pub(super) prefix: String,
 }
 
 impl Keys {
-    pub(super) fn new(prefix: &str) -> Self {
-        Self { prefix: prefix.to_owned() }
-    }
-
     /// All keys of the queue of a lock begin with this, and so do those of locks whose names begin with this name and a slash.
     pub(super) fn queue(&self, name: &str) -> Vec<u8> {
         format!("{}{name}/", self.prefix).into_bytes()
     }
 
-    pub(super) fn place(&self, lease: i64, place: &PlaceId) -> Vec<u8> {
-        let RequestId { client, number } = place.request;
-        format!("{}{}/{lease:x}-{client:016x}-{number:x}", self.prefix, place.name).into_bytes()
+    pub(super) fn place(&self, lease: i64, PlaceId { name, request }: &PlaceId) -> Vec<u8> {
+        format!("{}{name}/{lease:x}-{request}", self.prefix).into_bytes()
     }
 
     /// Keys that belong to no queue. No name has an empty part, so no key of a queue begins so.
@@ -65,11 +62,10 @@ impl Keys {
         record::read::<Record>(&kv.value)?.order(&Name::new(name).ok()?)
     }
 
-    /// The name of the lock that a key of a queue is of, and the request; `None` for another client's request.
-    pub(super) fn parse(&self, key: &[u8]) -> Option<(Name, Option<RequestId>)> {
-        let key = std::str::from_utf8(key).ok()?.strip_prefix(&*self.prefix)?;
-        let (name, rest) = key.rsplit_once('/')?;
-        Some((Name::new(name).ok()?, lease_and_request(rest)?.1))
+    /// The name of the lock whose queue has this key.
+    pub(super) fn name(&self, key: &[u8]) -> Option<Name> {
+        let (name, rest) = std::str::from_utf8(key).ok()?.strip_prefix(&*self.prefix)?.rsplit_once('/')?;
+        lease_and_request(rest).and_then(|_| Name::new(name).ok())
     }
 
     /// The range of all keys of names that begin with `prefix`.
@@ -87,12 +83,13 @@ impl Keys {
     }
 }
 
-/// Reads `<lease>` and `<lease>-<client>-<number>`, all in hexadecimal digits.
+/// Reads `<lease>`, and `<lease>-<client>-<number>`, all in hexadecimal digits.
 fn lease_and_request(rest: &str) -> Option<(i64, Option<RequestId>)> {
-    let mut numbers = rest.split('-').map(|number| u64::from_str_radix(number, 16).ok());
-    let lease = numbers.next()??.try_into().ok()?;
-    let Some(client) = numbers.next() else { return Some((lease, None)) };
-    Some((lease, Some(RequestId { client: client?, number: numbers.next()?? })))
+    let (lease, request) = match rest.split_once('-') {
+        None => (rest, None),
+        Some((lease, request)) => (lease, Some(request_id(request)?)),
+    };
+    Some((i64::from_str_radix(lease, 16).ok()?, request))
 }
 
 /// The value of a place's key.
@@ -128,37 +125,42 @@ pub(super) struct QueueKey {
     /// `None` for another client's.
     pub(super) request: Option<RequestId>,
     pub(super) claim: Claim,
-    value: Option<Value<'static>>,
+    /// A [`Value`], of which most readers of a queue need the claim alone.
+    value: Vec<u8>,
+}
+
+#[derive(Deserialize)]
+struct Claimed {
+    claim: [u32; 2],
 }
 
 impl QueueKey {
     fn read(queue: &[u8], kv: KeyValue) -> Option<Self> {
         let rest = std::str::from_utf8(kv.key.strip_prefix(queue)?).ok()?;
         let (lease, request) = lease_and_request(rest)?;
-        let value: Option<Value<'static>> = request.and_then(|_| record::read(&kv.value));
+        let claimed: Option<Claimed> = request.and_then(|_| record::read(&kv.value));
         // A key of another client, and one whose value was changed by hand, excludes every other.
-        let claim = value.as_ref().and_then(|value| Claim::new(value.claim[0], value.claim[1]).ok());
-        let claim = claim.unwrap_or(Claim::MUTEX);
-        Some(Self { seq: kv.create_revision.cast_unsigned(), key: kv.key, lease, request, claim, value })
+        let claim = claimed.and_then(|Claimed { claim: [weight, capacity] }| Claim::new(weight, capacity).ok());
+        let (seq, claim) = (kv.create_revision.cast_unsigned(), claim.unwrap_or(Claim::MUTEX));
+        Some(Self { key: kv.key, seq, lease, request, claim, value: kv.value })
     }
 
     /// The value with another claim.
-    pub(super) fn lightened(&self, claim: Claim) -> Option<Vec<u8>> {
-        let Value { owner, since_ms, purpose, .. } = self.value.as_ref()?;
-        let claim = [claim.weight(), claim.capacity()];
-        let value = Value { claim, owner: owner.clone(), since_ms: *since_ms, purpose: purpose.clone() };
+    pub(super) fn lightened(self, claim: Claim) -> Option<Vec<u8>> {
+        let value = Value { claim: [claim.weight(), claim.capacity()], ..record::read(&self.value)? };
         Some(record::text("downgrade", &value).ok()?.into_bytes())
     }
 
     pub(super) fn contender(&self) -> Contender {
         // No request of ours has the number 0.
         let foreign_id = RequestId { client: self.lease.cast_unsigned(), number: 0 };
-        let since = |value: &Value<'_>| UNIX_EPOCH.checked_add(Duration::from_millis(value.since_ms));
         let what = "etcd's concurrency (clientv3's Mutex or Election, `etcdctl lock`)";
+        let value: Option<Value<'_>> = self.request.and_then(|_| record::read(&self.value));
+        let value = value.as_ref();
         Contender {
-            owner: self.value.as_ref().and_then(|value| value.owner.owner()),
-            since: self.value.as_ref().and_then(since),
-            purpose: self.value.as_ref().and_then(|value| value.purpose.as_deref()).map(Arc::from),
+            owner: value.and_then(|value| value.owner.owner()),
+            since: value.and_then(|value| UNIX_EPOCH.checked_add(Duration::from_millis(value.since_ms))),
+            purpose: value.and_then(|value| value.purpose.as_deref()).map(Arc::from),
             foreign: self.request.is_none().then_some(Foreign { what, waits: Waits::Yes }),
             ..Contender::new(self.request.unwrap_or(foreign_id), self.claim)
         }
@@ -172,17 +174,17 @@ mod tests {
 
     fn contenders(name: &str, keys: &[&str]) -> Vec<Option<RequestId>> {
         let listed = keys.iter().map(|key| KeyValue { key: key.as_bytes().to_vec(), ..KeyValue::default() }).collect();
-        let found = Keys::new("l/").contenders(&Name::new(name).unwrap(), listed);
+        let found = Keys { prefix: "l/".to_owned() }.contenders(&Name::new(name).unwrap(), listed);
         found.iter().map(|key| key.request).collect()
     }
 
     #[test]
     fn places_are_told_from_those_of_other_clients_and_of_longer_names() {
         let id = RequestId { client: 0xab, number: 26 };
-        let (name, keys) = (Name::new("a").unwrap(), Keys::new("l/"));
+        let (name, keys) = (Name::new("a").unwrap(), Keys { prefix: "l/".to_owned() });
         let key = keys.place(0x7f, &PlaceId { name: name.clone(), request: id });
         assert_eq!(key, b"l/a/7f-00000000000000ab-1a");
-        assert_eq!(keys.parse(&key), Some((name, Some(id))));
+        assert_eq!(keys.name(&key), Some(name));
         let found = contenders("a", &["l/a/7f-00000000000000ab-1a", "l/a/7f", "l/a/b/7f", "l/a/x", "l/a/7f-1", "l/a/"]);
         assert_eq!(found, [Some(id), None]);
         assert_eq!(contenders("a/b", &["l/a/b/7f", "l/a/7f"]), [None]);
@@ -190,11 +192,11 @@ mod tests {
 
     #[test]
     fn no_name_has_a_key_among_the_records() {
-        let keys = Keys::new("l/");
+        let keys = Keys { prefix: "l/".to_owned() };
         let name = Name::new("fencelock/session").unwrap();
         assert!(!keys.queue(name.as_str()).starts_with(b"l//"));
         for own in [keys.session(5), keys.record(5, &name, 7)] {
-            assert!(keys.parse(&own).is_none() && own.starts_with(&keys.all_records()));
+            assert!(keys.name(&own).is_none() && own.starts_with(&keys.all_records()));
         }
         // The range of a session has its records, and none of another session.
         let range = keys.session(5)..end_of(&keys.records(5));

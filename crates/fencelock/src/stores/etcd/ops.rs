@@ -78,6 +78,11 @@ impl TxnResponse {
         self.range(at)?.kvs.pop()
     }
 
+    /// The revision that made the key that the operation `at` read.
+    pub(super) fn made_in(&mut self, at: usize) -> Option<u64> {
+        self.key(at).map(|key| key.create_revision.cast_unsigned())
+    }
+
     /// Whether the operation `at` deleted anything.
     pub(super) fn has_deleted(&self, at: usize) -> bool {
         let answer = self.responses.get(at).and_then(|answer| answer.response.as_ref());

@@ -6,20 +6,17 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_util::{FutureExt, future};
-use tokio::sync::mpsc;
 
-use super::connection::{Connection, SESSION_WATCH, Watched, created, strange};
+use super::connection::{Connection, SESSION_WATCH, WatchRequests, Watched, strange};
 use super::dial::Dialler;
 use super::keys::{Keys, QueueKey, value};
 use super::ops::{all, delete, end_of, has_version, is_there, made_in, newest, one, put, read};
 use super::proto::{
-    KeyEvent, KeyValue, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, LeaseTimeToLiveRequest,
-    PutRequest, RangeResponse, RequestOp, TxnRequest, WatchRequest, WatchResponse,
+    KeyEvent, KeyValue, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, PutRequest, RangeResponse,
+    RequestOp, TxnRequest, WatchResponse,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::served::{
-    Broken, Enter, Lightened, Look, Looked, Places, PlacesByName, Seen, Served, Withdrawn, repair,
-};
+use crate::kit::served::{Broken, Enter, Look, Looked, Places, PlacesByName, Seen, Served, Withdrawn, repair};
 use crate::name::Name;
 use crate::queue::view::{granted_of, hears_behind, judge};
 use crate::queue::{Admission, Claim, Hear};
@@ -29,8 +26,6 @@ use crate::store::{Ahead, Break, Entry, Loss, Opening, PlaceId, RequestId};
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 /// etcd's bound is 128 operations in a transaction.
 const OPS: usize = 64;
-/// How many changes of the leader one renewal outlasts.
-const TERMS: usize = 3;
 /// The type of an event.
 const DELETED: i32 = 1;
 
@@ -76,80 +71,68 @@ impl EtcdSession {
             let header = connection.ask(operation, one(self.key())).await?.header;
             Ok::<_, Error>(header.unwrap_or_default().raft_term)
         };
-        let mut before = term().await?;
-        for _ in 0..TERMS {
-            if connection.ask(operation, LeaseKeepAliveRequest { id: self.lease() }).await?.ttl <= 0 {
-                return Ok(false);
-            }
-            let after = term().await?;
-            if std::mem::replace(&mut before, after) == after {
-                return Ok(true);
-            }
+        let before = term().await?;
+        let is_alive = connection.ask(operation, LeaseKeepAliveRequest { id: self.lease() }).await?.ttl > 0;
+        if is_alive && term().await? != before {
+            let message = "etcd elected a leader meanwhile";
+            return Err(Error::new(ErrorKind::Unreachable, operation, message).retryable());
         }
-        Err(Error::new(ErrorKind::Unreachable, operation, "etcd keeps electing leaders").retryable())
+        Ok(is_alive)
     }
 
     /// Opens the session, or resumes it on a new connection. Returns what the connection does from then on.
     pub(super) async fn greet(
         self: Arc<Self>,
         connection: &Arc<Connection>,
-        requests: mpsc::UnboundedReceiver<WatchRequest>,
+        requests: WatchRequests,
     ) -> Result<BoxFuture<'static, ()>> {
-        let revision = match self.places.epoch() {
+        let sent = self.opening.clock.now();
+        let opened = match self.places.epoch() {
             _ if self.places.session.is_over() => None,
             0 => Some(self.open(connection).await?),
             _ => self.resume(connection).await?,
         };
+        let Some((epoch, revision)) = opened else {
+            self.places.end(Loss::Expired);
+            return Ok(future::pending().boxed());
+        };
+        self.places.raise(epoch);
+        self.places.session.confirm(sent);
+        self.lose_missing(connection).await?;
         self.places.connected(connection.number);
-        let Some(revision) = revision else { return Ok(future::ready(()).boxed()) };
-        let own = created(SESSION_WATCH, self.key(), end_of(&self.keys.records(self.lease())), revision);
+        connection.create_watch(SESSION_WATCH, self.key(), end_of(&self.keys.records(self.lease())), revision);
         let (weak, session) = (Arc::downgrade(connection), Arc::clone(&self));
         let look = async move |connection: &Connection, asked: &PlacesByName| session.look(connection, asked).await;
         let repair = repair(weak.clone(), Arc::clone(&self.places), Arc::clone(&self.opening.clock), look);
         let received = move |answer| {
             weak.upgrade().iter().for_each(|connection| self.received(connection, &answer));
         };
-        let watching = connection.keep_watching(own, requests, received);
-        // Both run in one task: no event is handled between the last answer to a look and what the look changes.
-        Ok(future::join(repair, watching).map(drop).boxed())
+        let watching = connection.keep_watching(requests, received);
+        // Both run in one task: no event is handled between the last answer to a look and what the look changes. No event may be missed, so
+        // the connection ends with the stream.
+        Ok(future::select(repair.boxed(), watching.boxed()).map(drop).boxed())
     }
 
-    /// Returns the revision of the session's key.
-    async fn open(&self, connection: &Connection) -> Result<i64> {
-        let sent = self.opening.clock.now();
+    /// Returns the epoch, and the revision that wrote the session's key.
+    async fn open(&self, connection: &Connection) -> Result<(u64, i64)> {
         let ttl = self.opening.ttl.as_millis().div_ceil(1000).try_into().unwrap_or(i64::MAX);
         let lease = connection.ask("open session", LeaseGrantRequest { ttl, id: 0 }).await?.id;
         let key = PutRequest { key: self.keys.session(lease), lease, ..PutRequest::default() };
         let opened = connection.ask("open session", TxnRequest { success: vec![put(key)], ..TxnRequest::default() });
         let revision = opened.await?.revision();
         self.lease.store(lease, Ordering::Release);
-        self.places.raise(1);
-        self.places.session.confirm(sent);
-        Ok(revision)
+        Ok((1, revision))
     }
 
-    async fn resume(&self, connection: &Connection) -> Result<Option<i64>> {
+    /// The same; `None` if the session has ended.
+    async fn resume(&self, connection: &Connection) -> Result<Option<(u64, i64)>> {
         const RESUME: &str = "resume session";
-        let sent = self.opening.clock.now();
         let txn =
             TxnRequest { compare: vec![is_there(self.key())], success: self.raise_epoch().into(), failure: Vec::new() };
         let is_alive = self.keep_alive(connection, RESUME).await?;
         let mut resumed = connection.ask(RESUME, txn).await?;
-        let Some(key) = resumed.key(1).filter(|_| is_alive) else {
-            self.places.end(Loss::Expired);
-            return Ok(None);
-        };
-        self.places.raise(key.version.cast_unsigned());
-        self.places.session.confirm(sent);
-        let keys = connection.ask(RESUME, LeaseTimeToLiveRequest { id: self.lease(), keys: true }).await?.keys;
-        for (name, request) in keys.iter().filter_map(|key| self.keys.parse(key)) {
-            // A place that was given up, and whose deletion was never sent.
-            if let Some(request) = request.filter(|request| self.places.slot(*request).is_none()) {
-                self.leave(connection, &PlaceId { name, request }, None).await?;
-            }
-        }
-        self.lose_missing(connection).await?;
-        Ok(Some(resumed.revision()))
+        let key = resumed.key(1).filter(|_| is_alive);
+        Ok(key.map(|key| (key.version.cast_unsigned(), resumed.revision())))
     }
 
     /// Marks grants whose keys are gone as broken, where there is a record of it, or removed.
@@ -163,14 +146,10 @@ impl EtcdSession {
             let keys = held.iter().map(|(place, _)| read(one(self.keys.place(self.lease(), place))));
             let success = keys.chain([read(all(self.keys.records(self.lease())))]).collect();
             let mut found = connection.ask("renew", TxnRequest { success, ..TxnRequest::default() }).await?;
-            let is_there = |(at, (_, grant)): (usize, &(PlaceId, u64))| {
-                found.key(at).is_some_and(|key| key.create_revision.cast_unsigned() == *grant)
-            };
-            let are_there: Vec<_> = held.iter().enumerate().map(is_there).collect();
             found.range(held.len()).unwrap_or_default().kvs.iter().for_each(|kv| self.broken(kv));
-            for ((place, grant), _) in held.iter().zip(are_there).filter(|(_, is_there)| !is_there) {
+            for (at, (place, grant)) in held.iter().enumerate() {
                 // Unless the place was granted anew meanwhile.
-                if self.places.seq(place.request) == Some(*grant) {
+                if found.made_in(at) != Some(*grant) && self.places.seq(place.request) == Some(*grant) {
                     self.places.missing(place.request);
                 }
             }
@@ -185,23 +164,23 @@ impl EtcdSession {
     }
 
     fn received(&self, connection: &Connection, answer: &WatchResponse) {
-        let is_deleted = answer.events.iter().any(|event| event.r#type == DELETED);
+        let is_deleted = |key: Option<&[u8]>| {
+            let is_meant = |event: &KeyEvent| event.kv.as_ref().is_some_and(|kv| key.is_none_or(|key| kv.key == key));
+            answer.events.iter().any(|event| event.r#type == DELETED && is_meant(event))
+        };
         if answer.watch_id != SESSION_WATCH {
             let Some(Watched { place, grants, .. }) = connection.fired(answer) else { return };
-            match (grants.filter(|_| is_deleted), self.places.slot(place)) {
-                (Some(grant), _) => self.places.receive_grant(place, grant),
+            match grants.filter(|_| is_deleted(None)) {
+                Some(grant) => self.places.receive_grant(place.request, grant),
                 // Compacted, or changed: a look says how the place stands.
-                (None, Some(slot)) => self.places.look_at(&slot.place.name),
-                (None, None) => {}
+                None => self.places.look_at(&place.name),
             }
             return;
         }
         if answer.canceled {
             connection.close();
         }
-        let is_own =
-            |event: &KeyEvent| event.r#type == DELETED && event.kv.as_ref().is_some_and(|kv| kv.key == self.key());
-        if answer.events.iter().any(is_own) && !self.closes.load(Ordering::Acquire) {
+        if is_deleted(Some(&self.key())) && !self.closes.load(Ordering::Acquire) {
             self.places.end(Loss::Expired);
         }
         answer.events.iter().filter_map(|event| event.kv.as_ref()).for_each(|kv| self.broken(kv));
@@ -212,59 +191,52 @@ impl EtcdSession {
         Line { keys: self.keys.contenders(name, listed.kvs), revision }
     }
 
-    async fn read_line(&self, connection: &Connection, name: &Name) -> Result<Line> {
-        Ok(self.line(name, connection.ask("look", all(self.keys.queue(name.as_str()))).await?))
-    }
-
-    /// The standing of the place at `position` of `line`, and the contenders ahead. A waiting place watches the keys that can let it in.
-    fn judge(&self, connection: &Connection, place: &PlaceId, line: &Line, position: usize) -> (Admission, Ahead) {
+    /// The number of a place, its standing in `line`, and the contenders ahead; `None` if it is not there. A waiting place watches the keys
+    /// that can let it in.
+    fn judge(&self, connection: &Connection, place: &PlaceId, line: &Line) -> Option<(u64, Admission, Ahead)> {
+        let Some(position) = line.keys.iter().position(|key| key.request == Some(place.request)) else {
+            connection.unwatch(place.request);
+            return None;
+        };
         let (ahead, mine) = (&line.keys[..position], &line.keys[position]);
         let claims = ahead.iter().map(|key| key.claim);
         let admission = judge(claims.clone(), mine.claim);
-        let many = Ahead::of(position, granted_of(claims.clone()));
-        let (queue, place) = (self.keys.queue(place.name.as_str()), place.request);
-        let watched = match hears_behind(claims, mine.claim).filter(|_| admission == Admission::Wait) {
+        let judged = (mine.seq, admission, Ahead::of(position, granted_of(claims.clone())));
+        let (key, range_end, grants) = match hears_behind(claims, mine.claim).filter(|_| admission == Admission::Wait) {
             None => {
-                connection.unwatch(place);
-                return (admission, many);
+                connection.unwatch(place.request);
+                return Some(judged);
             }
+            // Behind one key alone, its deletion grants the place with nothing asked.
             Some(Hear::Departure(at)) => {
-                // Behind one key alone, its deletion grants the place with nothing asked.
                 let grants = (mine.claim == Claim::MUTEX && position == 1).then_some(mine.seq);
-                Watched { place, key: ahead[at].key.clone(), range_end: Vec::new(), grants }
+                (ahead[at].key.clone(), Vec::new(), grants)
             }
             // A grant changes no key, so the place looks after any change of the queue.
             Some(Hear::AnyDepartureAhead | Hear::GrantOrDeparture(_)) => {
-                Watched { place, range_end: end_of(&queue), key: queue, grants: None }
+                let queue = self.keys.queue(place.name.as_str());
+                (queue.clone(), end_of(&queue), None)
             }
         };
-        connection.watch(watched, line.revision);
-        (admission, many)
+        connection.watch(Watched { place: place.clone(), key, range_end, grants }, line.revision);
+        Some(judged)
     }
 
     async fn look(&self, connection: &Connection, asked: &PlacesByName) -> Result<Look> {
-        let lines = asked.iter().map(|(name, _)| self.read_line(connection, name));
+        let lines = asked.iter().map(|(name, _)| connection.ask("look", all(self.keys.queue(name.as_str()))));
         let lines = future::try_join_all(lines).await?;
-        let mut names = Vec::new();
         // From here on the task does not wait: an event of a watch that this look sets comes after what the look changes.
-        for ((name, ids), line) in asked.iter().zip(lines) {
-            let mut places = Vec::new();
-            for id in ids {
-                let place = PlaceId { name: name.clone(), request: *id };
-                let Some(position) = line.keys.iter().position(|key| key.request == Some(*id)) else {
-                    connection.unwatch(*id);
-                    places.push(Seen::Missing);
-                    continue;
+        let names = asked.iter().zip(lines).map(|((name, ids), listed)| {
+            let line = self.line(name, listed);
+            let seen =
+                |id: &RequestId| match self.judge(connection, &PlaceId { name: name.clone(), request: *id }, &line) {
+                    None => Seen::Missing,
+                    Some((seq, Admission::Admitted, _)) => Seen::Granted(seq),
+                    Some((seq, _, ahead)) => Seen::Waiting(seq, Some(ahead)),
                 };
-                let seq = line.keys[position].seq;
-                places.push(match self.judge(connection, &place, &line, position) {
-                    (Admission::Admitted, _) => Seen::Granted(seq),
-                    (_, ahead) => Seen::Waiting(seq, Some(ahead)),
-                });
-            }
-            names.push(Looked { look_in: None, places });
-        }
-        Ok(Look { alive: true, names })
+            Looked { look_in: None, places: ids.iter().map(seen).collect() }
+        });
+        Ok(Some(names.collect()))
     }
 }
 
@@ -281,40 +253,37 @@ impl Served for EtcdSession {
 
     async fn enter(&self, connection: &Connection, entry: &Entry, _again: bool) -> Result<Enter> {
         let place = PlaceId { name: entry.name.clone(), request: entry.id };
-        let (session, key) = (self.key(), self.keys.place(self.lease(), &place));
-        let epoch = self.places.epoch();
+        let (session, epoch, queue) = (self.key(), self.places.epoch(), all(self.keys.queue(entry.name.as_str())));
+        let (lease, key) = (self.lease(), self.keys.place(self.lease(), &place));
         let value = value(entry, &self.opening.owner, self.opening.clock.wall())?;
-        let join = PutRequest { key: key.clone(), value, lease: self.lease(), ..PutRequest::default() };
+        let join = PutRequest { key: key.clone(), value, lease, ..PutRequest::default() };
         let txn = TxnRequest {
-            compare: vec![has_version(session.clone(), epoch), made_in(key.clone(), 0)],
-            success: vec![put(join), read(all(self.keys.queue(entry.name.as_str())))],
-            failure: vec![read(one(session))],
+            compare: vec![has_version(session.clone(), epoch), made_in(key, 0)],
+            success: vec![put(join), read(queue.clone())],
+            failure: vec![read(one(session)), read(queue)],
         };
         let mut answer = match connection.ask("enter", txn).await {
             Err(error) if error.kind() == ErrorKind::Lost => return Ok(Enter::Gone),
             answer => answer?,
         };
-        let line = match answer.succeeded {
-            true => self.line(&entry.name, answer.range(1).ok_or_else(|| strange("enter"))?),
-            false => {
-                let Some(session) = answer.key(0) else { return Ok(Enter::Gone) };
-                if session.version.cast_unsigned() != epoch {
-                    return Ok(Enter::Stale(session.version.cast_unsigned()));
-                }
-                // The request was sent before, and its place is there.
-                self.read_line(connection, &entry.name).await?
+        if !answer.succeeded {
+            match answer.key(0).map(|session| session.version.cast_unsigned()) {
+                None => return Ok(Enter::Gone),
+                Some(found) if found != epoch => return Ok(Enter::Stale(found)),
+                // The request was sent before, and its place may be there.
+                Some(_) => {}
             }
-        };
-        let position = line.keys.iter().position(|key| key.request == Some(entry.id));
-        let Some(position) = position else { return Ok(Enter::Again) };
-        let seq = line.keys[position].seq;
-        match self.judge(connection, &place, &line, position) {
-            (Admission::Admitted, _) => Ok(Enter::Granted(seq)),
-            (Admission::Wait, ahead) if entry.wait => {
+        }
+        let line = self.line(&entry.name, answer.range(1).ok_or_else(|| strange("enter"))?);
+        match self.judge(connection, &place, &line) {
+            None => Ok(Enter::Again),
+            Some((seq, Admission::Admitted, _)) => Ok(Enter::Granted(seq)),
+            Some((seq, Admission::Wait, ahead)) if entry.wait => {
                 Ok(Enter::Waiting { seq, ahead: Some(ahead), look_in: Some(FIRST_LOOK) })
             }
-            (refused, _) => {
-                self.leave(connection, &place, Some(seq)).await?;
+            Some((seq, refused, _)) => {
+                // The place is there until the answer.
+                self.leave(connection, &place, Some(seq)).await.map_err(Error::outcome_unknown)?;
                 Ok(if let Admission::Conflict(theirs) = refused { Enter::Conflict(theirs) } else { Enter::Busy })
             }
         }
@@ -328,15 +297,14 @@ impl Served for EtcdSession {
         Ok(connection.ask("leave", txn).await?.has_deleted(0))
     }
 
-    async fn lighten(&self, connection: &Connection, place: &PlaceId, seq: u64, claim: Claim) -> Result<Lightened> {
+    async fn lighten(&self, connection: &Connection, place: &PlaceId, seq: u64, claim: Claim) -> Result<bool> {
         let key = self.keys.place(self.lease(), place);
         let kvs = connection.ask("downgrade", one(key.clone())).await?.kvs;
         let found = self.keys.contenders(&place.name, kvs).pop().filter(|found| found.seq == seq);
-        let Some(value) = found.and_then(|found| found.lightened(claim)) else { return Ok(Lightened::Missing) };
+        let Some(value) = found.and_then(|found| found.lightened(claim)) else { return Ok(false) };
         let change = PutRequest { key: key.clone(), value, ignore_lease: true, ..PutRequest::default() };
         let txn = TxnRequest { compare: vec![made_in(key, seq)], success: vec![put(change)], failure: Vec::new() };
-        let is_done = connection.ask("downgrade", txn).await?.succeeded;
-        Ok(if is_done { Lightened::Done } else { Lightened::Missing })
+        Ok(connection.ask("downgrade", txn).await?.succeeded)
     }
 
     async fn withdraw(&self, connection: &Connection, place: &PlaceId) -> Result<Withdrawn> {
@@ -365,8 +333,7 @@ impl Served for EtcdSession {
             let success = grants.iter().map(newest).collect();
             let mut answer = connection.ask("look", TxnRequest { success, ..TxnRequest::default() }).await?;
             for (at, place) in grants.iter().enumerate() {
-                let newest = answer.key(at).map(|kv| kv.create_revision.cast_unsigned());
-                found.extend((newest > self.places.seq(place.request)).then_some(place.request));
+                found.extend((answer.made_in(at) > self.places.seq(place.request)).then_some(place.request));
             }
         }
         Ok(found)

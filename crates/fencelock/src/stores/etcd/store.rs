@@ -1,6 +1,5 @@
 //! The store: its sessions, and queues, names and breaks as others see them.
 
-use std::fmt;
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
@@ -9,7 +8,7 @@ use futures_util::{StreamExt, stream};
 use super::CAPABILITY;
 use super::connection::Connection;
 use super::dial::{Link, link};
-use super::keys::{Keys, QueueKey};
+use super::keys::QueueKey;
 use super::ops::{all, delete, made_in, put};
 use super::proto::{LeaseGrantRequest, PutRequest, RangeRequest, TxnRequest};
 use super::session::EtcdSession;
@@ -38,7 +37,7 @@ pub(super) fn ask(url: StoreUrl, questions: Questions) -> Result<Vec<AskedServer
     let tls = if url.scheme() == "etcds" { Some(Tls::from_url(&mut url.clone(), None)?) } else { None };
     let config = Config::from_url(url)?;
     let ask = |server: &HostPort| -> AskedServer {
-        let (shown, server, tls) = (format!("{}://{server}", config.scheme()), server.clone(), tls.clone());
+        let (shown, server, tls) = (config.shown(server), server.clone(), tls.clone());
         let answers = async move {
             let get = |path: &'static &str| {
                 let request = format!("GET {path} HTTP/1.0\r\nHost: {server}\r\n\r\n");
@@ -53,38 +52,20 @@ pub(super) fn ask(url: StoreUrl, questions: Questions) -> Result<Vec<AskedServer
 }
 
 pub(super) fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
-    Box::pin(async move {
-        let config = Config::from_url(url)?;
-        let keys = Arc::new(Keys::new(&config.prefix));
-        Ok(Arc::new(ServerStore::new(Etcd { config, keys })) as _)
-    })
+    Box::pin(async move { Ok(Arc::new(ServerStore::new(Config::from_url(url)?)) as _) })
 }
 
-struct Etcd {
-    config: Arc<Config>,
-    keys: Arc<Keys>,
-}
-
-impl fmt::Debug for Etcd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.config, f)
-    }
-}
-
-impl Etcd {
+impl Config {
     async fn contenders(&self, connection: &Connection, name: &Name) -> Result<Vec<QueueKey>> {
         let listed = connection.ask("queue", all(self.keys.queue(name.as_str()))).await?;
         Ok(self.keys.contenders(name, listed.kvs))
     }
 }
 
-/// How far a listing of names came: after this key.
-#[derive(Default)]
-pub(super) struct Listed(Option<Vec<u8>>);
-
-impl Server for Etcd {
+impl Server for Arc<Config> {
     type Session = EtcdSession;
-    type Listed = Listed;
+    /// The last key of a page of names; empty before the first page.
+    type Listed = Vec<u8>;
 
     fn capability(&self) -> &Capability {
         &CAPABILITY
@@ -92,12 +73,12 @@ impl Server for Etcd {
 
     fn session(&self, opening: Opening, events: Events) -> Result<(Arc<EtcdSession>, Arc<Link>)> {
         let session = Arc::new(EtcdSession::new(&self.keys, opening, Places::new(events)));
-        let link = link(&self.config, Some(Arc::clone(&session)));
+        let link = link(self, Some(Arc::clone(&session)));
         Ok((session, link))
     }
 
     fn reader(&self) -> Arc<Link> {
-        link(&self.config, None)
+        link(self, None)
     }
 
     async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {
@@ -114,19 +95,19 @@ impl Server for Etcd {
     async fn names(
         &self,
         connection: &Connection,
-        Listed(after): Listed,
+        after: Vec<u8>,
         prefix: &str,
-    ) -> Result<(Vec<Name>, Option<Listed>)> {
+    ) -> Result<(Vec<Name>, Option<Vec<u8>>)> {
         let [start, end] = self.keys.beginning_with(prefix);
         // The smallest key after another one is that one and a zero byte.
-        let key = after.map_or(start, |after| [after, vec![0]].concat());
+        let key = if after.is_empty() { start } else { [after, vec![0]].concat() };
         let range = RangeRequest { key, range_end: end, limit: KEYS, keys_only: true, ..RangeRequest::default() };
         let listed = connection.ask("names", range).await?;
-        let mut names: Vec<Name> = listed.kvs.iter().filter_map(|kv| Some(self.keys.parse(&kv.key)?.0)).collect();
+        let mut names: Vec<Name> = listed.kvs.iter().filter_map(|kv| self.keys.name(&kv.key)).collect();
         names.retain(|name| name.as_str().starts_with(prefix));
         names.dedup();
         let last = listed.kvs.into_iter().next_back().filter(|_| listed.more);
-        Ok((names, last.map(|kv| Listed(Some(kv.key)))))
+        Ok((names, last.map(|kv| kv.key)))
     }
 
     /// Deletes the key of a grant and writes the record, which its session watches, in one transaction.
@@ -138,10 +119,8 @@ impl Server for Etcd {
         let is_meant = |key: &&QueueKey| key.seq == grant && key.contender().id == place.request;
         let Some(found) = found.iter().find(is_meant) else {
             // The same order may have been given before.
-            let written = connection.ask("break", all(keys.all_records())).await?.kvs;
-            return Ok(written
-                .iter()
-                .any(|kv| kv.value == value && keys.broken(kv).is_some_and(|it| it.place == *place)));
+            let mut written = connection.ask("break", all(keys.all_records())).await?.kvs.into_iter();
+            return Ok(written.any(|kv| kv.value == value && keys.broken(&kv).is_some_and(|it| it.place == *place)));
         };
         let lease = connection.ask("break", LeaseGrantRequest { ttl: RECORD_TTL, id: 0 }).await?.id;
         let key = keys.record(found.lease, &place.name, grant);

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::keys::Keys;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::HostPort;
-use crate::kit::dial::{Addresses, LastServer};
+use crate::kit::dial::Addresses;
 use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
-use crate::store::secret::{Secret, TWO_PASSWORDS};
+use crate::store::secret::Secret;
 
 pub(super) const OPTIONS: &[&str] = &["password_file"];
 pub(super) const TLS_OPTIONS: &[&str] = &["password_file", "tls_ca", "tls_cert", "tls_key"];
@@ -17,55 +18,34 @@ const PORT: u16 = 2379;
 
 /// How the members are reached, and where the locks stand.
 pub(super) struct Config {
+    scheme: String,
     pub(super) servers: Vec<HostPort>,
-    pub(super) last: LastServer,
     pub(super) addresses: Addresses,
     pub(super) tls: Option<Tls>,
     /// User and password.
     pub(super) login: Option<(String, Secret)>,
-    /// Every key of a lock begins with it.
-    pub(super) prefix: String,
-}
-
-fn bad(message: &'static str) -> Error {
-    Error::new(ErrorKind::Config, "etcd store", message)
+    pub(super) keys: Arc<Keys>,
 }
 
 impl Config {
     pub(super) fn from_url(mut url: StoreUrl) -> Result<Arc<Self>> {
         let is_secure = url.scheme() == "etcds";
         let tls = if is_secure { Some(Tls::from_url(&mut url, Some("h2"))?) } else { None };
-        let login = login(&mut url)?;
+        let login = url.take_login(is_secure)?;
         url.refuse_other_options(if is_secure { TLS_OPTIONS } else { OPTIONS })?;
         let path = url.path().strip_prefix('/').unwrap_or_default();
         let prefix = if path.is_empty() || path.ends_with('/') { path.to_owned() } else { format!("{path}/") };
         let server = |(_, server): (Option<String>, String)| {
-            HostPort::parse(&server, PORT, "members are named as in etcd://host1:2379,host2,host3/locks").map_err(bad)
+            HostPort::parse(&server, PORT, "members are named as in etcd://host1:2379,host2,host3/locks")
+                .map_err(|message| Error::new(ErrorKind::Config, "etcd store", message))
         };
         let servers = url.servers()?.into_iter().map(server).collect::<Result<_>>()?;
-        let (last, addresses) = (LastServer::default(), Addresses::default());
-        let config = Self { servers, last, addresses, tls, login, prefix };
-        if config.login.is_some() && config.tls.is_none() {
-            tracing::warn!(server = ?config, "The password is sent in the clear: the scheme is not etcds.");
-        }
-        Ok(Arc::new(config))
+        let (scheme, addresses, keys) = (url.scheme().to_owned(), Addresses::default(), Arc::new(Keys { prefix }));
+        Ok(Arc::new(Self { scheme, servers, addresses, tls, login, keys }))
     }
 
-    pub(super) fn scheme(&self) -> &'static str {
-        if self.tls.is_some() { "etcds" } else { "etcd" }
-    }
-}
-
-fn login(url: &mut StoreUrl) -> Result<Option<(String, Secret)>> {
-    let secret = url.take_secret()?;
-    let (user, given) = url.credentials().map_or(("", ""), |given| given.split_once(':').unwrap_or((given, "")));
-    match (user, given, secret) {
-        (_, given, Some(_)) if !given.is_empty() => Err(bad(TWO_PASSWORDS)),
-        ("", "", None) => Ok(None),
-        ("", ..) | (_, "", None) => Err(bad(
-            "user and password go together, as in etcd://user:password@host; a client certificate needs neither",
-        )),
-        (user, given, secret) => Ok(Some((user.to_owned(), secret.unwrap_or_else(|| Secret::Given(given.to_owned()))))),
+    pub(super) fn shown(&self, server: &HostPort) -> String {
+        format!("{}://{server}", self.scheme)
     }
 }
 
@@ -73,7 +53,7 @@ fn login(url: &mut StoreUrl) -> Result<Option<(String, Secret)>> {
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let servers: Vec<_> = self.servers.iter().map(HostPort::to_string).collect();
-        write!(f, "{}://{}/{}", self.scheme(), servers.join(","), self.prefix)
+        write!(f, "{}://{}/{}", self.scheme, servers.join(","), self.keys.prefix)
     }
 }
 
@@ -96,7 +76,7 @@ mod tests {
         ] {
             assert_eq!(format!("{:?}", config(url).unwrap()), shown);
         }
-        assert_eq!(config("etcd://a").unwrap().prefix, "");
+        assert_eq!(config("etcd://a").unwrap().keys.prefix, "");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::link::{Link, Operation, Tag, unanswered};
 use super::state::StoreState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::reconnect::Dial;
-use crate::kit::served::{Enter, Lightened, Places, Served, Withdrawn};
+use crate::kit::served::{Enter, Places, Served, Withdrawn};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId, RequestId};
@@ -94,7 +94,7 @@ impl Served for MemorySession {
         link.send(Operation::Leave, self.tag(None), move |state, _| state.leave(session, &place, seq)).await
     }
 
-    async fn lighten(&self, link: &Link, place: &PlaceId, seq: u64, claim: Claim) -> Result<Lightened> {
+    async fn lighten(&self, link: &Link, place: &PlaceId, seq: u64, claim: Claim) -> Result<bool> {
         let name = place.name.clone();
         link.send(Operation::Lighten, self.tag(None), move |state, _| state.lighten(&name, seq, claim)).await
     }

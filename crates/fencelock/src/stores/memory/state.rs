@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::link::{Effect, HeldRequest, Link, News, Tag};
 use crate::kit::number::clock_number;
-use crate::kit::served::{Broken, Enter, Lightened, Places};
+use crate::kit::served::{Broken, Enter, Places};
 use crate::name::Name;
 use crate::queue::view::{granted_of, judge};
 use crate::queue::{Admission, Claim};
@@ -242,13 +242,11 @@ impl StoreState {
         self.take_out(&place.name, |ticket| ticket.is(session, place.request) && is_it(ticket))
     }
 
-    pub(super) fn lighten(&mut self, name: &Name, number: u64, claim: Claim) -> Lightened {
-        let Some((queue, index)) = self.find(name, |ticket| ticket.number == number) else {
-            return Lightened::Missing;
-        };
+    pub(super) fn lighten(&mut self, name: &Name, number: u64, claim: Claim) -> bool {
+        let Some((queue, index)) = self.find(name, |ticket| ticket.number == number) else { return false };
         queue.tickets[index].claim = claim;
         self.settle(name);
-        Lightened::Done
+        true
     }
 
     /// Takes one place out, as any client with access to the store might.

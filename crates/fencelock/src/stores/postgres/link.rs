@@ -128,7 +128,7 @@ impl Dial for Dialler {
             let silent =
                 |server: &Address, share| config.addresses.too_slow(config.tls.is_some(), config.shown(server), share);
             let greet = |server| self.greeted(server, number, &tasks);
-            config.last.dial(&config.servers, (&*self.clock, self.patience), silent, greet).await
+            config.addresses.dial_one_of(&config.servers, (&*self.clock, self.patience), silent, greet).await
         })
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::HostPort;
 use crate::kit::database::url::{is_encrypted, login};
-use crate::kit::dial::{Addresses, LastServer};
+use crate::kit::dial::Addresses;
 use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
 use crate::store::secret::Secret;
@@ -49,7 +49,6 @@ pub(super) enum Address {
 #[derive(Clone)]
 pub(super) struct Config {
     pub(super) servers: Vec<Address>,
-    pub(super) last: Arc<LastServer>,
     pub(super) addresses: Arc<Addresses>,
     pub(super) user: String,
     pub(super) password: Option<Secret>,
@@ -95,8 +94,8 @@ impl Config {
         let is_encrypted = is_encrypted(&mut url, bad, &tcp.collect::<Vec<_>>(), password.as_ref())?;
         let tls = if is_encrypted { Some(Tls::from_url(&mut url, None)?) } else { None };
         url.refuse_other_options(OPTIONS)?;
-        let (last, addresses, pooled) = (Arc::default(), Arc::default(), Arc::default());
-        Ok(Self { servers, last, addresses, user, password, database, application, tls, schema, pooled })
+        let (addresses, pooled) = (Arc::default(), Arc::default());
+        Ok(Self { servers, addresses, user, password, database, application, tls, schema, pooled })
     }
 
     pub(super) fn shown(&self, server: &Address) -> String {

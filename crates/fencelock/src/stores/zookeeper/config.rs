@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::tls::Tls;
 use crate::queue::Claim;
 use crate::store::StoreUrl;
-use crate::store::secret::{Secret, TWO_PASSWORDS};
+use crate::store::secret::Secret;
 
 /// The options of a `zk:` URL, besides those that every store takes.
 pub(crate) const OPTIONS: &[&str] = &["layout", "tick_ms", "max_frame_bytes", "max_answer_bytes", "password_file"];
@@ -46,8 +46,7 @@ pub(super) struct Config {
 impl Config {
     pub(super) fn from_url(mut url: StoreUrl) -> Result<Self> {
         let parent = parent(url.path())?;
-        let secret = url.take_secret()?;
-        let credentials = credentials(url.credentials(), secret)?;
+        let credentials = url.take_login(url.scheme() == "zks")?;
         let tick = url.take_ms("tick_ms")?;
         let config = Self {
             servers: url.authority().to_owned(),
@@ -66,9 +65,6 @@ impl Config {
         url.refuse_other_options(if config.tls.is_some() { TLS_OPTIONS } else { OPTIONS })?;
         if config.tick.is_zero() {
             return Err(bad("a tick is at least 1 ms"));
-        }
-        if config.credentials.is_some() && config.tls.is_none() {
-            tracing::warn!(servers = config.servers, "the password is sent in the clear: the scheme is not zks");
         }
         // Refuses bad servers now, not when the first session is opened.
         config.client()?;
@@ -155,19 +151,6 @@ pub(super) fn segment_fault(segment: &str) -> Option<&'static str> {
     segment.contains(refused).then_some(
         "ZooKeeper takes no control characters, none of private use (U+E000 to U+F8FF), and none from U+FFF0 on",
     )
-}
-
-fn credentials(given: Option<&str>, secret: Option<Secret>) -> Result<Option<(String, Secret)>> {
-    match (given.map(|given| given.split_once(':').unwrap_or((given, ""))), secret) {
-        (None, None) => Ok(None),
-        (Some((user, "")), Some(secret)) if !user.is_empty() => Ok(Some((user.to_owned(), secret))),
-        (Some((_, password)), Some(_)) if !password.is_empty() => Err(bad(TWO_PASSWORDS)),
-        (_, Some(_)) => Err(bad("a password needs a user, as in zk://user@host:2181/locks?password_file=/path")),
-        (Some((user, password)), None) if given.is_some_and(|given| given.contains(':')) => {
-            Ok(Some((user.to_owned(), Secret::Given(password.to_owned()))))
-        }
-        (Some(_), None) => Err(bad("credentials are given as user:password")),
-    }
 }
 
 /// How the client gets the credentials of each connection.

@@ -83,7 +83,7 @@ fn a_look_never_takes_back_what_a_message_told_since() {
     let bed = Bed::new();
     let slot = bed.waits(1, 7);
     let asked = [(slot.place.name.clone(), vec![slot.place.request])];
-    let look = |seen| Look { alive: true, names: vec![Looked { look_in: None, places: vec![seen] }] };
+    let look = |seen| Some(vec![Looked { look_in: None, places: vec![seen] }]);
     bed.granted(1, &slot, 7);
     for seen in [Seen::Waiting(7, None), Seen::Missing] {
         bed.places.looked(&asked, look(seen), Moment::from_nanos(20));
@@ -102,7 +102,7 @@ fn whoever_is_due_is_looked_at_and_then_again_at_the_boundary_or_after_the_repai
     let repair = Moment::from_nanos(2_000_000_000);
     for (look_in, next) in [(None, repair), (Some(REPAIR * 2), repair), (Some(REPAIR / 2), now.after(REPAIR / 2))] {
         let looked = Looked { look_in, places: vec![Seen::Waiting(7, None)] };
-        bed.places.looked(&asked, Look { alive: true, names: vec![looked] }, now);
+        bed.places.looked(&asked, Some(vec![looked]), now);
         assert_eq!(bed.places.due(now, false), Err(next));
     }
 }

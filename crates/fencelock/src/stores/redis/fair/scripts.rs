@@ -11,7 +11,7 @@ use redis::{Cmd, Value};
 pub(super) use self::answers::{InShort, NamesFound, Open, Renewed, Shown, ShownPage, Swept};
 use super::layout::{KeySpace, VERSION, push_hex, push_id};
 use crate::error::Result;
-use crate::kit::served::{Enter, HeldIn, Lightened, Look, Withdrawn};
+use crate::kit::served::{Enter, HeldIn, Look, Withdrawn};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Break, Entry, NoteOrder, Owner, PlaceId, RequestId};
@@ -164,15 +164,15 @@ fn on_name<R>(
     Call::new(script, &keys, read).arg(place.0.as_str()).arg(place.1.to_string())
 }
 
-/// Replaces the claim of the grant `seq` by a lighter one.
+/// Replaces the claim of the grant `seq` by a lighter one. Returns whether there is such a grant.
 pub(super) fn lighten(
     layout: &KeySpace,
     session: u64,
     place: (&Name, RequestId),
     seq: u64,
     claim: Claim,
-) -> Call<Lightened> {
-    on_name(&LIGHTEN, replies::lightened, layout, session, place).arg(seq).arg(claim.weight())
+) -> Call<bool> {
+    on_name(&LIGHTEN, replies::yes, layout, session, place).arg(seq).arg(claim.weight())
 }
 
 /// Marks the grant `seq`, so that its session receives a message about the first waiter behind it. Returns whether a waiter is there

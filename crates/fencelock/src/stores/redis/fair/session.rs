@@ -12,7 +12,7 @@ use super::layout::{KeySpace, VERSION};
 use super::scripts::{self, BUCKETS_PER_CALL, Open, Renewed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::Meaning;
-use crate::kit::served::{Enter, HeldIn, Lightened, Places, PlacesByName, Served, Withdrawn, portions, repair};
+use crate::kit::served::{Enter, HeldIn, Places, PlacesByName, Served, Withdrawn, portions, repair};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId, RequestId};
@@ -205,7 +205,7 @@ impl Served for FairSession {
         connection.run("leave", &scripts::leave(&self.layout, (&place.name, place.request), seq)).await
     }
 
-    async fn lighten(&self, connection: &Connection, place: &PlaceId, seq: u64, claim: Claim) -> Result<Lightened> {
+    async fn lighten(&self, connection: &Connection, place: &PlaceId, seq: u64, claim: Claim) -> Result<bool> {
         let lighten = scripts::lighten(&self.layout, self.session, (&place.name, place.request), seq, claim);
         connection.run("downgrade", &lighten).await
     }

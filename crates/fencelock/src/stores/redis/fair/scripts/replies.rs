@@ -6,7 +6,7 @@ use redis::Value;
 
 use super::answers::{InShort, LostBucket, NamesFound, Open, Renewed, Shown, ShownPage, Swept};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::served::{Broken, Enter, Lightened, Look, Looked, Seen, Withdrawn, place_id, request_id};
+use crate::kit::served::{Broken, Enter, Look, Looked, Seen, Withdrawn, place_id, request_id};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Ahead, Owner};
@@ -136,8 +136,9 @@ pub(crate) fn look(answer: Value) -> Result<Look> {
     };
     let read = |answer| {
         let mut answer = items(answer)?.into_iter();
-        let alive = number::<u8>(&answer.next()?)? == 1;
-        Some(Look { alive, names: answer.map(looked).collect::<Option<_>>()? })
+        let is_alive = number::<u8>(&answer.next()?)? == 1;
+        let names = answer.map(looked).collect::<Option<Vec<_>>>()?;
+        Some(is_alive.then_some(names))
     };
     read(answer).ok_or_else(strange)
 }
@@ -152,10 +153,6 @@ pub(crate) fn yes(answer: Value) -> Result<bool> {
 
 pub(crate) fn done(answer: Value) -> Result<()> {
     yes(answer).map(|_| ())
-}
-
-pub(crate) fn lightened(answer: Value) -> Result<Lightened> {
-    yes(answer).map(|done| if done { Lightened::Done } else { Lightened::Missing })
 }
 
 pub(crate) fn withdrawn(answer: Value) -> Result<Withdrawn> {

@@ -132,7 +132,7 @@ impl Bed {
     /// The standing of a place, after a look at its queue.
     pub(super) fn seen(&mut self, session: u64, name: &Name, id: RequestId) -> Seen {
         let look = self.run(look(&self.layout.clone(), session, &[(name.clone(), vec![id])], false));
-        look.names[0].places[0]
+        look.unwrap()[0].places[0]
     }
 
     /// The ids in a queue that are alive, front first.

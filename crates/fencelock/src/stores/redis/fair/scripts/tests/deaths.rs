@@ -28,7 +28,7 @@ fn the_sole_survivor_whom_a_look_lets_in_holds_the_lock_for_everybody() {
         assert_eq!(bed.received(), [], "a question lets nobody in");
         assert_eq!(bed.seen(lives, &name, id), Seen::Granted(seq));
     }
-    assert_eq!(bed.run(lighten(&layout, lives, (&name, id), seq, Claim::READER)), Lightened::Done);
+    assert!(bed.run(lighten(&layout, lives, (&name, id), seq, Claim::READER)));
     assert_eq!(bed.seen(lives, &name, id), Seen::Granted(seq));
 }
 

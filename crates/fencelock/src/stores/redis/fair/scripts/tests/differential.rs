@@ -241,10 +241,10 @@ impl Trial<'_> {
         let answer = self.bed.run(lighten(&self.layout, known.session, place, known.seq, lighter));
         self.steps.push(format!("lighten {} to {lighter}: {answer:?}", known.id));
         if !known.granted {
-            assert_eq!(answer, Lightened::Missing);
+            assert!(!answer);
             return Some(Expected::new());
         }
-        assert_eq!(answer, Lightened::Done);
+        assert!(answer);
         if lighter == known.claim {
             return Some(Expected::new());
         }
@@ -282,8 +282,7 @@ impl Trial<'_> {
         let ids: Vec<RequestId> = self.line.iter().chain(&self.past).map(|known| known.id).collect();
         let look = self.bed.run(look(&self.layout, session, &[(self.name.clone(), ids.clone())], true));
         self.steps.push(format!("look of {session:x}: {look:?}"));
-        assert!(look.alive);
-        for (id, seen) in ids.iter().zip(&look.names[0].places) {
+        for (id, seen) in ids.iter().zip(&look.unwrap()[0].places) {
             let known = self.line.iter().find(|known| known.id == *id && known.session == session);
             let steps = self.steps.join("\n");
             match (seen, known) {

@@ -43,7 +43,7 @@ fn a_session_that_is_over_lets_nothing_in_and_is_not_revived() {
     assert_eq!(bed.run(resume(&layout, session, LONG)), None);
     assert_eq!(bed.enter(session, &name, Claim::MUTEX).1, Enter::Gone);
     let look = bed.run(look(&layout, session, &[(name.clone(), vec![held])], true));
-    assert!(!look.alive);
+    assert_eq!(look, None);
     assert_eq!(bed.run(withdraw(&layout, session, (&name, held))), Withdrawn { epoch: None, was_there: true });
     assert!(!bed.run(leave(&layout, (&name, held), Some(seq))));
     assert_eq!(bed.words(&["EXISTS", &layout.session_key(session)]), Value::Int(0), "something revived it");
