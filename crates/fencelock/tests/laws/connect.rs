@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::support::{World, ms, on_one_thread, secs, settle};
-use fencelock::capability::Capability;
+use crate::support::{World, beneath, ms, on_one_thread, secs, settle};
 use fencelock::memory::{MemoryStore, Operation};
-use fencelock::store::{Opened, Opening, Page, Queue, Store};
-use fencelock::time::Clock;
+use fencelock::store::{Opened, Opening, Store};
 use fencelock::{Client, Error, ErrorKind, Health, Io, Name, Result};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
@@ -173,13 +171,7 @@ impl Opens {
 }
 
 impl Store for Opens {
-    fn capability(&self) -> &Capability {
-        self.store.capability()
-    }
-
-    fn clock(&self) -> Option<Arc<dyn Clock>> {
-        self.store.clock()
-    }
+    beneath!(store: capability clock queue);
 
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         self.asked.fetch_add(1, Ordering::SeqCst);
@@ -189,10 +181,6 @@ impl Store for Opens {
             return Box::pin(async { Err(error) });
         }
         self.store.open(opening)
-    }
-
-    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
-        self.store.queue(name, page)
     }
 
     /// Every name twice, and in between nothing.

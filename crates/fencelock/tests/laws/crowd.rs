@@ -4,16 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::support::{World, on_one_thread, secs, settle};
-use fencelock::capability::Capability;
+use crate::support::{World, beneath, on_one_thread, secs, settle};
 use fencelock::memory::{MemoryStore, Operation, VirtualClock};
-use fencelock::store::{
-    Entered, Entry, Opened, Opening, Outline, Page, PlaceList, Queue, Renewal, RequestId, Session, Store,
-};
+use fencelock::store::{Entered, Entry, Opened, Opening, Outline, Page, Queue, RequestId, Session, Store};
 use fencelock::time::Clock;
-use fencelock::{Client, ErrorKind, Io, Loss, Name, Result};
+use fencelock::{Client, ErrorKind, Io, Name, Result};
 use futures_util::future::{BoxFuture, join_all};
-use futures_util::stream::BoxStream;
 
 /// A store that counts the reads of queues.
 #[derive(Debug)]
@@ -36,17 +32,7 @@ impl Counting {
 }
 
 impl Store for Counting {
-    fn capability(&self) -> &Capability {
-        self.store.capability()
-    }
-
-    fn clock(&self) -> Option<Arc<dyn Clock>> {
-        self.store.clock()
-    }
-
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
-        self.store.open(opening)
-    }
+    beneath!(store: capability clock open names);
 
     fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
         self.whole_queues.fetch_add(1, Ordering::SeqCst);
@@ -57,10 +43,6 @@ impl Store for Counting {
         self.outlines.fetch_add(1, Ordering::SeqCst);
         assert!(!self.panics.load(Ordering::SeqCst), "this store panics");
         self.store.contention(name, mine)
-    }
-
-    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
-        self.store.names(prefix)
     }
 }
 
@@ -114,9 +96,7 @@ struct LaboriousSession(Arc<dyn Session>, VirtualClock, Arc<AtomicUsize>);
 const LABOUR: Duration = Duration::from_millis(20);
 
 impl Session for LaboriousSession {
-    fn over(&self) -> Option<Loss> {
-        self.0.over()
-    }
+    beneath!(0: over withdraw renew close);
 
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
         Box::pin(async move {
@@ -125,28 +105,10 @@ impl Session for LaboriousSession {
             self.0.enter(entry).await
         })
     }
-
-    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
-        self.0.withdraw(name, id)
-    }
-
-    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
-        self.0.renew(places)
-    }
-
-    fn close(&self) -> BoxFuture<'_, Result<()>> {
-        self.0.close()
-    }
 }
 
 impl Store for Laborious {
-    fn capability(&self) -> &Capability {
-        self.store.capability()
-    }
-
-    fn clock(&self) -> Option<Arc<dyn Clock>> {
-        self.store.clock()
-    }
+    beneath!(store: capability clock queue names);
 
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         Box::pin(async move {
@@ -156,19 +118,11 @@ impl Store for Laborious {
         })
     }
 
-    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
-        self.store.queue(name, page)
-    }
-
     fn contention<'a>(&'a self, name: &'a Name, mine: &'a [RequestId]) -> BoxFuture<'a, Result<Outline>> {
         Box::pin(async move {
             self.clock.sleep_until(self.clock.now().after(self.look)).await;
             self.store.contention(name, mine).await
         })
-    }
-
-    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
-        self.store.names(prefix)
     }
 }
 

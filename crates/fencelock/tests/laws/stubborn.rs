@@ -12,19 +12,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::support::{World, ms, on_one_thread, pass, secs, settle};
+use crate::support::{World, beneath, ms, on_one_thread, pass, secs, settle};
 use fencelock::inspect::Claim;
 use fencelock::memory::MemoryStore;
 use fencelock::observe::{Event, Observer};
 use fencelock::store::{
-    Entered, Entry, Left, Opened, Opening, Page, Place, PlaceId, PlaceList, Queue, Renewal, RequestId, Session,
-    Standing, Store,
+    Entered, Entry, Left, Opened, Opening, Place, PlaceId, PlaceList, Renewal, RequestId, Session, Standing, Store,
 };
-use fencelock::time::{Clock, Moment};
+use fencelock::time::Moment;
 use fencelock::{Client, Error, ErrorKind, Io, Loss, Name, Result, Retry};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
 
 /// A memory store that misbehaves from the second session on.
 #[derive(Debug)]
@@ -161,13 +159,7 @@ impl Place for Gone {
 }
 
 impl Store for Stubborn {
-    fn capability(&self) -> &fencelock::capability::Capability {
-        self.store.capability()
-    }
-
-    fn clock(&self) -> Option<Arc<dyn Clock>> {
-        self.store.clock()
-    }
+    beneath!(store: capability clock queue names);
 
     fn open(&self, mut opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         Box::pin(async move {
@@ -188,14 +180,6 @@ impl Store for Stubborn {
             };
             Ok(Opened { session, ..opened })
         })
-    }
-
-    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
-        self.store.queue(name, page)
-    }
-
-    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
-        self.store.names(prefix)
     }
 }
 

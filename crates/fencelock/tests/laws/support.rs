@@ -11,6 +11,76 @@ use fencelock::observe::{Event, Observer};
 use fencelock::time::Clock as _;
 use fencelock::{Client, Io};
 
+/// The answer of a store.
+pub(crate) type Answer<'a, T> = futures_util::future::BoxFuture<'a, fencelock::Result<T>>;
+
+/// Methods of a store or a session of a test that are those of the one beneath, `self.$beneath`.
+macro_rules! beneath {
+    ($beneath:tt: $($method:ident)*) => {
+        $($crate::support::beneath!(@$method $beneath);)*
+    };
+    (@capability $beneath:tt) => {
+        fn capability(&self) -> &fencelock::store::Capability {
+            self.$beneath.capability()
+        }
+    };
+    (@clock $beneath:tt) => {
+        fn clock(&self) -> Option<std::sync::Arc<dyn fencelock::time::Clock>> {
+            self.$beneath.clock()
+        }
+    };
+    (@open $beneath:tt) => {
+        fn open(&self, opening: fencelock::store::Opening) -> $crate::support::Answer<'_, fencelock::store::Opened> {
+            self.$beneath.open(opening)
+        }
+    };
+    (@queue $beneath:tt) => {
+        fn queue<'a>(
+            &'a self,
+            name: &'a fencelock::Name,
+            page: fencelock::store::Page,
+        ) -> $crate::support::Answer<'a, fencelock::store::Queue> {
+            self.$beneath.queue(name, page)
+        }
+    };
+    (@names $beneath:tt) => {
+        fn names<'a>(
+            &'a self,
+            prefix: &'a str,
+        ) -> futures_util::stream::BoxStream<'a, fencelock::Result<Vec<fencelock::Name>>> {
+            self.$beneath.names(prefix)
+        }
+    };
+    (@over $beneath:tt) => {
+        fn over(&self) -> Option<fencelock::Loss> {
+            self.$beneath.over()
+        }
+    };
+    (@withdraw $beneath:tt) => {
+        fn withdraw<'a>(
+            &'a self,
+            name: &'a fencelock::Name,
+            id: fencelock::store::RequestId,
+        ) -> $crate::support::Answer<'a, ()> {
+            self.$beneath.withdraw(name, id)
+        }
+    };
+    (@renew $beneath:tt) => {
+        fn renew<'a>(
+            &'a self,
+            places: &'a dyn fencelock::store::PlaceList,
+        ) -> $crate::support::Answer<'a, fencelock::store::Renewal> {
+            self.$beneath.renew(places)
+        }
+    };
+    (@close $beneath:tt) => {
+        fn close(&self) -> $crate::support::Answer<'_, ()> {
+            self.$beneath.close()
+        }
+    };
+}
+pub(crate) use beneath;
+
 /// Runs `test` on a runtime of one thread.
 ///
 /// A test that waits in vain fails after three minutes of real time, instead of ending with the whole run.

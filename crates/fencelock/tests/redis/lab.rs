@@ -1,53 +1,20 @@
 //! Helpers of these tests: clients of ours, ways to break the server under them, and patience.
 
+#[path = "../patience/mod.rs"]
+mod patience;
+
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fencelock::observe::{Event, Observer};
-use fencelock::{Client, ClientBuilder, Error, Guard, Loss, Name};
+use fencelock::{Client, Error, Guard, Loss};
 use fencelock_testbed::redis::{Server, Settings};
-use tokio::task::JoinHandle;
 
-/// Long enough for everything that is waited for, on a busy machine too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
-
-/// Waits for something that has to come.
-pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, what).await.expect("it has to come")
-}
-
-/// Repeats `is_so` until it holds.
-pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so().await {
-        assert!(start.elapsed() < PATIENCE, "it never came that {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
+pub(crate) use self::patience::*;
 
 /// A server of this test's own.
 pub(crate) fn server(settings: Settings) -> Server {
     Server::start(settings).unwrap()
-}
-
-/// A client of sessions that live for so many milliseconds.
-pub(crate) async fn client(url: &str, ttl_ms: u64) -> Client {
-    connected(Client::builder, &with_ttl(url, ttl_ms)).await
-}
-
-/// A busy machine can take longer to connect than a short ttl allows.
-async fn connected(builder: impl Fn() -> ClientBuilder, url: &str) -> Client {
-    let start = Instant::now();
-    loop {
-        match builder().connect(url).await {
-            Err(error) if error.is_retryable() && start.elapsed() < PATIENCE => {}
-            connected => return connected.unwrap(),
-        }
-    }
-}
-
-pub(crate) fn with_ttl(url: &str, ttl_ms: u64) -> String {
-    format!("{url}{}ttl_ms={ttl_ms}", if url.contains('?') { '&' } else { '?' })
 }
 
 /// Connects, or says why not, on a busy machine too.
@@ -84,34 +51,6 @@ pub(crate) fn busy(server: &Server) {
     server.hands().unwrap().send(&["EVAL", "while true do end", "0"]).unwrap();
 }
 
-/// Acquires in the background.
-pub(crate) fn acquiring(client: &Client, name: &str) -> JoinHandle<Result<Guard, Error>> {
-    let mutex = client.mutex(name).unwrap();
-    tokio::spawn(async move { mutex.acquire().await })
-}
-
-/// The guard of an acquire in the background.
-pub(crate) async fn acquired(task: JoinHandle<Result<Guard, Error>>) -> Guard {
-    soon(task).await.unwrap().unwrap()
-}
-
-/// The length of the queue of `name`. The look is repeated while the server cannot answer.
-pub(crate) async fn queued(client: &Client, name: &str) -> usize {
-    let (name, start) = (Name::new(name).unwrap(), Instant::now());
-    loop {
-        match client.queue(&name).await {
-            Ok(queue) => return queue.contenders.len(),
-            Err(error) if error.is_retryable() && start.elapsed() < PATIENCE => {}
-            Err(error) => panic!("looking at the queue: {error}"),
-        }
-    }
-}
-
-/// Waits until so many are in the queue of `name`.
-pub(crate) async fn until_queued(client: &Client, name: &str, count: usize) {
-    until(&format!("{count} queue for {name}"), async || queued(client, name).await == count).await;
-}
-
 /// Remembers what happened to places.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
@@ -134,8 +73,13 @@ impl Observer for Seen {
 /// A client of ours that remembers.
 pub(crate) async fn observed(url: &str, ttl_ms: u64) -> (Client, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
-    let builder = || Client::builder().observer(Arc::clone(&seen) as Arc<dyn Observer>);
-    (connected(builder, &with_ttl(url, ttl_ms)).await, seen)
+    let (url, start) = (with_ttl(url, ttl_ms), Instant::now());
+    loop {
+        match Client::builder().observer(Arc::clone(&seen) as Arc<dyn Observer>).connect(&url).await {
+            Err(error) if error.is_retryable() && start.elapsed() < PATIENCE => {}
+            connected => return (connected.unwrap(), seen),
+        }
+    }
 }
 
 /// Waits for a lock that another program holds, until the wait is long enough to read who has it.

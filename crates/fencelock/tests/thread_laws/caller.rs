@@ -6,14 +6,12 @@ use std::thread::ThreadId;
 
 use fencelock::memory::{MemoryStore, VirtualClock};
 use fencelock::observe::{Event, Observer};
-use fencelock::store::{Entered, Entry, Opened, Opening, Page, PlaceList, Queue, Renewal, RequestId, Session, Store};
-use fencelock::time::Clock;
-use fencelock::{Client, ErrorKind, GuardState, Loss, Name, Result, blocking};
+use fencelock::store::{Entered, Entry, Opened, Opening, Session, Store};
+use fencelock::{Client, ErrorKind, GuardState, Result, blocking};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
 
-use crate::support::{Events, World, ms, on_one_thread, secs};
+use crate::support::{Events, World, beneath, ms, on_one_thread, secs};
 use crate::{shared, until_queued};
 
 /// The threads on which the observer saw grants and releases.
@@ -136,9 +134,7 @@ struct Slow {
 struct SlowSession(Arc<dyn Session>, VirtualClock, Arc<AtomicBool>);
 
 impl Session for SlowSession {
-    fn over(&self) -> Option<Loss> {
-        self.0.over()
-    }
+    beneath!(0: over withdraw renew close);
 
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
         Box::pin(async move {
@@ -154,28 +150,10 @@ impl Session for SlowSession {
     fn answers_inline(&self) -> bool {
         self.0.answers_inline()
     }
-
-    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
-        self.0.withdraw(name, id)
-    }
-
-    fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
-        self.0.renew(places)
-    }
-
-    fn close(&self) -> BoxFuture<'_, Result<()>> {
-        self.0.close()
-    }
 }
 
 impl Store for Slow {
-    fn capability(&self) -> &fencelock::capability::Capability {
-        self.store.capability()
-    }
-
-    fn clock(&self) -> Option<Arc<dyn Clock>> {
-        self.store.clock()
-    }
+    beneath!(store: capability clock queue names);
 
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         Box::pin(async move {
@@ -183,14 +161,6 @@ impl Store for Slow {
             let session = SlowSession(opened.session, self.clock.clone(), Arc::clone(&self.is_slow));
             Ok(Opened { session: Arc::new(session), ..opened })
         })
-    }
-
-    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
-        self.store.queue(name, page)
-    }
-
-    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
-        self.store.names(prefix)
     }
 }
 

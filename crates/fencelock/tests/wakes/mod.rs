@@ -8,11 +8,10 @@ use fencelock::inspect::Claim;
 use fencelock::{AnyGuard, Client, Error, Name};
 use tokio::task::JoinHandle;
 
+use crate::lab::soon;
+
 /// The most holders that a waiter watches one by one.
 const WATCHED: u32 = 64;
-
-/// Long enough for everything that is waited for, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Notifications that wake no contender.
 #[derive(Debug, Clone, Copy)]
@@ -33,10 +32,6 @@ struct Line<'a> {
     /// The number of notifications that all departures so far may have caused.
     bound: u64,
     besides: Besides,
-}
-
-async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, what).await.expect("it has to come")
 }
 
 async fn take(client: Client, name: Name, claim: Claim) -> Result<AnyGuard, Error> {
@@ -64,7 +59,7 @@ impl<'a> Line<'a> {
     async fn until_queued(&self, count: usize) {
         soon(async {
             while self.clients[0].queue(&self.name).await.unwrap().contenders.len() != count {
-                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+                tokio::time::sleep(Duration::from_millis(2)).await;
             }
         })
         .await;

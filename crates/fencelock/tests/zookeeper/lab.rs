@@ -1,25 +1,21 @@
 //! Helpers of these tests: clients of ours, and hands that create and delete nodes as other clients do.
 
-use std::future::Future;
+#[path = "../patience/mod.rs"]
+mod patience;
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fencelock::observe::{Event, Observer};
-use fencelock::{Client, Error, Guard, Io, Loss, PermitGuard, ReadGuard, WriteGuard};
+use fencelock::{Client, Error, Io, Loss, PermitGuard, ReadGuard, WriteGuard};
 use fencelock_testbed::zookeeper::shared;
 use fencelock_zookeeper as wire;
 use fencelock_zookeeper::{Acl, CreateMode};
 use futures_util::future;
 use tokio::task::JoinHandle;
 
-/// Long enough for everything that is waited for, on a busy machine too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
-
-/// Waits for something that has to come.
-pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, what).await.expect("it has to come")
-}
+pub(crate) use self::patience::*;
 
 /// Between two looks of a loop that waits for a state.
 pub(crate) async fn pause() {
@@ -114,17 +110,6 @@ pub(crate) async fn stuff(lab: &Lab, name: &str, count: usize, bytes: usize) {
             made.unwrap();
         }
     }
-}
-
-/// Acquires in the background.
-pub(crate) fn acquiring(client: &Client, name: &str) -> tokio::task::JoinHandle<Result<Guard, Error>> {
-    let mutex = client.mutex(name).unwrap();
-    tokio::spawn(async move { mutex.acquire().await })
-}
-
-/// The guard of an acquire in the background.
-pub(crate) async fn acquired(task: tokio::task::JoinHandle<Result<Guard, Error>>) -> Guard {
-    soon(task).await.unwrap().unwrap()
 }
 
 /// Remembers why places went away while they waited.

@@ -8,12 +8,11 @@ use fencelock::inspect::Owner;
 use fencelock::memory::{MemoryStore, Operation};
 use fencelock::observe::{Event, Observer};
 use fencelock::store::{Entry, Opening, RequestId, Store};
-use fencelock::time::Clock;
 use fencelock::{Client, ErrorKind, GuardState, Io, Loss, Name};
 use futures_util::FutureExt;
 
 use super::{OTHER_KIND, whole};
-use crate::support::{World, ms, on_one_thread, secs, settle};
+use crate::support::{World, beneath, ms, on_one_thread, secs, settle};
 
 #[test]
 fn max_hold_counts_from_the_grant_however_long_the_wait_was() {
@@ -237,13 +236,7 @@ fn a_session_granted_for_less_than_the_margin_is_refused_and_not_tried_without_e
 struct Brief(MemoryStore, AtomicU64);
 
 impl Store for Brief {
-    fn capability(&self) -> &fencelock::capability::Capability {
-        self.0.capability()
-    }
-
-    fn clock(&self) -> Option<Arc<dyn Clock>> {
-        self.0.clock()
-    }
+    beneath!(0: capability clock queue names);
 
     fn open(
         &self,
@@ -254,17 +247,5 @@ impl Store for Brief {
             opening.ttl /= 10;
             self.0.open(opening).await
         })
-    }
-
-    fn queue<'a>(
-        &'a self,
-        name: &'a Name,
-        page: fencelock::inspect::Page,
-    ) -> futures_util::future::BoxFuture<'a, fencelock::Result<fencelock::store::Queue>> {
-        self.0.queue(name, page)
-    }
-
-    fn names<'a>(&'a self, prefix: &'a str) -> futures_util::stream::BoxStream<'a, fencelock::Result<Vec<Name>>> {
-        self.0.names(prefix)
     }
 }

@@ -3,15 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use fencelock::memory::MemoryStore;
-use fencelock::store::{Capability, GrantId, Opened, Opening, Page, PlaceId, Queue, RequestId, SessionEvent, Store};
-use fencelock::time::Clock;
-use fencelock::{Client, FencingToken, GuardState, Io, Loss, Name, Result};
+use fencelock::store::{GrantId, Opened, Opening, PlaceId, RequestId, SessionEvent, Store};
+use fencelock::{Client, FencingToken, GuardState, Io, Loss, Result};
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::mpsc;
 
-use crate::support::{Events, on_one_thread, pass, secs, settle};
+use crate::support::{Events, beneath, on_one_thread, pass, secs, settle};
 
 /// A memory store whose sessions receive the news that a test sends.
 #[derive(Debug)]
@@ -21,13 +19,7 @@ struct Gossip {
 }
 
 impl Store for Gossip {
-    fn capability(&self) -> &Capability {
-        self.store.capability()
-    }
-
-    fn clock(&self) -> Option<Arc<dyn Clock>> {
-        self.store.clock()
-    }
+    beneath!(store: capability clock queue names);
 
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         Box::pin(async move {
@@ -36,14 +28,6 @@ impl Store for Gossip {
             let heard = stream::poll_fn(move |cx| heard.poll_recv(cx));
             Ok(Opened { events: stream::select(heard, opened.events).boxed(), ..opened })
         })
-    }
-
-    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
-        self.store.queue(name, page)
-    }
-
-    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
-        self.store.names(prefix)
     }
 }
 

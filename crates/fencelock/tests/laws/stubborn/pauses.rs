@@ -5,13 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use fencelock::memory::{MemoryStore, Operation, VirtualClock};
-use fencelock::store::{Capability, Opened, Opening, Page, Queue, Store};
+use fencelock::store::Store;
 use fencelock::time::{Clock, Moment};
-use fencelock::{Client, Io, Name, Result};
+use fencelock::{Client, Io};
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
 
-use crate::support::{ms, on_one_thread, pass, secs, settle};
+use crate::support::{beneath, ms, on_one_thread, pass, secs, settle};
 
 type Hook = Box<dyn FnOnce() + Send>;
 
@@ -48,24 +47,10 @@ impl Clock for Paused {
 struct OnIt(MemoryStore, Paused);
 
 impl Store for OnIt {
-    fn capability(&self) -> &Capability {
-        self.0.capability()
-    }
+    beneath!(0: capability open queue names);
 
     fn clock(&self) -> Option<Arc<dyn Clock>> {
         Some(Arc::new(self.1.clone()))
-    }
-
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
-        self.0.open(opening)
-    }
-
-    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
-        self.0.queue(name, page)
-    }
-
-    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
-        self.0.names(prefix)
     }
 }
 

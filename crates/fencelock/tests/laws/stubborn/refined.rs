@@ -3,38 +3,22 @@
 use std::sync::{Arc, Mutex};
 
 use fencelock::memory::MemoryStore;
-use fencelock::store::{Capability, Opened, Opening, Page, Queue, Store};
-use fencelock::time::Clock;
-use fencelock::{Client, Io, Name, Result};
+use fencelock::store::{Capability, Opened, Opening, Store};
+use fencelock::{Client, Io, Result};
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
 
-use crate::support::{on_one_thread, pass, secs};
+use crate::support::{beneath, on_one_thread, pass, secs};
 
 /// A store whose next session promises this.
 #[derive(Debug)]
 struct Refined(MemoryStore, Arc<Mutex<Option<Arc<Capability>>>>);
 
 impl Store for Refined {
-    fn capability(&self) -> &Capability {
-        self.0.capability()
-    }
-
-    fn clock(&self) -> Option<Arc<dyn Clock>> {
-        self.0.clock()
-    }
+    beneath!(0: capability clock queue names);
 
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         let capability = self.1.lock().unwrap().clone();
         Box::pin(async move { Ok(Opened { capability, ..self.0.open(opening).await? }) })
-    }
-
-    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
-        self.0.queue(name, page)
-    }
-
-    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
-        self.0.names(prefix)
     }
 }
 

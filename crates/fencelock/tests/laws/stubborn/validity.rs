@@ -7,16 +7,14 @@ use std::time::Duration;
 use fencelock::inspect::Claim;
 use fencelock::memory::{MemoryStore, VirtualClock};
 use fencelock::store::{
-    Capability, Entered, Entry, Left, Opened, Opening, Page, Place, PlaceId, PlaceList, Queue, Renewal, RequestId,
-    Session, Standing, Store,
+    Entered, Entry, Left, Opened, Opening, Place, PlaceId, PlaceList, Renewal, Session, Standing, Store,
 };
 use fencelock::time::{Clock, Moment};
-use fencelock::{Client, Guard, GuardState, Io, Loss, Name, Result};
+use fencelock::{Client, Guard, GuardState, Io, Loss, Result};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
 
-use crate::support::{ms, on_one_thread, pass, secs, settle};
+use crate::support::{beneath, ms, on_one_thread, pass, secs, settle};
 
 /// How long each grant, and each renewal of one, is valid.
 pub(super) const VALID: Duration = Duration::from_secs(6);
@@ -55,13 +53,7 @@ impl Lessor {
 }
 
 impl Store for Leases {
-    fn capability(&self) -> &Capability {
-        self.store.capability()
-    }
-
-    fn clock(&self) -> Option<Arc<dyn Clock>> {
-        self.store.clock()
-    }
+    beneath!(store: capability clock queue names);
 
     fn open(&self, mut opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         Box::pin(async move {
@@ -72,14 +64,6 @@ impl Store for Leases {
             Ok(Opened { session: Arc::new(LeaseSession { session: opened.session, lessor }), ttl: self.ttl, ..opened })
         })
     }
-
-    fn queue<'a>(&'a self, name: &'a Name, page: Page) -> BoxFuture<'a, Result<Queue>> {
-        self.store.queue(name, page)
-    }
-
-    fn names<'a>(&'a self, prefix: &'a str) -> BoxStream<'a, Result<Vec<Name>>> {
-        self.store.names(prefix)
-    }
 }
 
 struct LeaseSession {
@@ -88,9 +72,7 @@ struct LeaseSession {
 }
 
 impl Session for LeaseSession {
-    fn over(&self) -> Option<Loss> {
-        self.session.over()
-    }
+    beneath!(session: over withdraw close);
 
     fn enter(&self, entry: Arc<Entry>) -> BoxFuture<'_, Result<Entered>> {
         self.lessor.terms.entered.fetch_add(1, Ordering::SeqCst);
@@ -106,10 +88,6 @@ impl Session for LeaseSession {
         })
     }
 
-    fn withdraw<'a>(&'a self, name: &'a Name, id: RequestId) -> BoxFuture<'a, Result<()>> {
-        self.session.withdraw(name, id)
-    }
-
     fn renew<'a>(&'a self, places: &'a dyn PlaceList) -> BoxFuture<'a, Result<Renewal>> {
         let valid = self.lessor.valid();
         Box::pin(async move {
@@ -118,10 +96,6 @@ impl Session for LeaseSession {
             let ttl = self.lessor.ttl.filter(|_| self.lessor.terms.halves.load(Ordering::SeqCst)).map(|ttl| ttl / 2);
             Ok(Renewal { ttl, valid: renewed.map(|place| (place, valid)).collect(), ..renewal })
         })
-    }
-
-    fn close(&self) -> BoxFuture<'_, Result<()>> {
-        self.session.close()
     }
 }
 
