@@ -45,7 +45,7 @@ fn start(bench: &Bench) -> Result<(Box<dyn Site>, Vec<Proxy>)> {
             Store::Etcd => Box::new(etcd::Etcd::start()?),
             store @ (Store::Memory | Store::File) => Box::new(here::Here::new(store, bench.scratch.path())?),
         };
-        let proxies = site.servers().into_iter().map(Proxy::start).collect::<Result<_, _>>()?;
+        let proxies = site.servers().iter().map(|server| Proxy::start(server.address())).collect::<Result<_, _>>()?;
         Ok((site, proxies))
     })
 }
@@ -188,8 +188,8 @@ impl Run {
         let placement = if self.bench.as_used { Placement::AsUsed } else { placement };
         let number = self.locks.get();
         self.locks.set(number + 1);
-        let addresses = match network {
-            Network::OneCore | Network::Loopback => self.site.servers(),
+        let addresses: Vec<_> = match network {
+            Network::OneCore | Network::Loopback => self.site.servers().iter().map(|server| server.address()).collect(),
             Network::Delay => self.proxies.iter().map(Proxy::address).collect(),
         };
         let servers = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");

@@ -24,6 +24,7 @@ mod wait;
 pub mod zookeeper;
 
 pub use clock::CLOCK_SHIM;
+pub use daemon::{Daemon, Program};
 pub use network::Network;
 pub use packages::{
     CHROMIUM, ETCD, MARIADB, PGBOUNCER, POSTGRESQL, PROMETHEUS, PROXIES, Package, REDIS, SSH, SUDO, TERMINAL_PROGRAMS,

@@ -1,11 +1,13 @@
 //! Servers of databases: their user, and the data of a new one, made once for each process and copied for each server.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use crate::process::bound;
 use crate::scratch::Scratch;
 
 /// The user of a server: such servers refuse root, so the user of their package runs them where we are root.
@@ -22,7 +24,7 @@ impl Runner {
     }
 
     /// The words before a program of the server.
-    pub(crate) fn words(self) -> Vec<String> {
+    fn words(self) -> Vec<String> {
         self.0.map_or_else(Vec::new, |(user, group)| {
             let words =
                 ["setpriv", "--reuid", &user.to_string(), "--regid", &group.to_string(), "--clear-groups", "--"];
@@ -30,11 +32,14 @@ impl Runner {
         })
     }
 
-    /// The words before a server: the kernel forgets the parent-death signal when the user changes.
-    pub(crate) fn words_of_server(self) -> Vec<String> {
-        let mut words = self.words();
-        words.extend(["setpriv", "--pdeathsig", "KILL", "--"].map(str::to_owned));
-        words
+    /// A server, which the kernel kills with this process.
+    pub(crate) fn server_command(self, server: impl AsRef<OsStr>) -> Command {
+        // The kernel forgets the parent-death signal when the user changes.
+        let again = ["setpriv", "--pdeathsig", "KILL", "--"].map(str::to_owned);
+        let words: Vec<_> = self.words().into_iter().chain(again).collect();
+        let mut command = bound(&words[0]);
+        command.args(&words[1..]).arg(server).current_dir("/");
+        command
     }
 
     /// A program of the server.

@@ -17,6 +17,9 @@ pub trait Server: fmt::Debug + Send + Sync {
     /// Where clients connect; of several servers, the first.
     fn address(&self) -> SocketAddr;
 
+    /// Its processes: the first one, and those that it started.
+    fn processes(&self) -> Vec<u32>;
+
     /// Kills it, as `kill -9` does. Repeatable.
     fn kill(&self);
 
@@ -44,43 +47,6 @@ pub trait Server: fmt::Debug + Send + Sync {
     /// When it does not answer.
     fn requests(&self) -> io::Result<u64>;
 }
-
-/// Implements [`Server`] for one server by its methods of the same names. `$requests` counts the requests.
-macro_rules! by_its_methods {
-    ($server:ty, $requests:expr) => {
-        impl crate::server::Server for $server {
-            fn address(&self) -> std::net::SocketAddr {
-                self.address()
-            }
-
-            fn kill(&self) {
-                self.kill();
-            }
-
-            fn pause(&self) {
-                self.pause();
-            }
-
-            fn resume(&self) {
-                self.resume();
-            }
-
-            fn restart(&self) -> std::io::Result<()> {
-                self.restart()?;
-                self.wait_until_serving()
-            }
-
-            fn heal(&self) -> std::io::Result<()> {
-                self.heal()
-            }
-
-            fn requests(&self) -> std::io::Result<u64> {
-                $requests(self)
-            }
-        }
-    };
-}
-pub(crate) use by_its_methods;
 
 /// A name for a database that no other test uses, as in `t1a2b_7`.
 pub(crate) fn database_name() -> String {

@@ -1,7 +1,5 @@
 //! The etcd server of the run: a single member.
 
-use std::net::SocketAddr;
-
 use anyhow::{Context as _, Result};
 use fencelock_testbed::etcd::Server;
 
@@ -26,12 +24,8 @@ impl Site for Etcd {
         Ok(Some(format!("etcd {version}, a single member, which syncs each change to the disk")))
     }
 
-    fn servers(&self) -> Vec<SocketAddr> {
-        vec![self.server.address()]
-    }
-
-    fn processes(&self) -> Result<Vec<u32>> {
-        Ok(vec![self.server.process_id().context("the server is gone")?])
+    fn servers(&self) -> Vec<&dyn fencelock_testbed::Server> {
+        vec![&self.server]
     }
 
     fn target(&self, servers: &str, number: u64) -> Target {

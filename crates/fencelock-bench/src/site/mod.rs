@@ -8,13 +8,12 @@ pub(crate) mod redis;
 pub(crate) mod zookeeper;
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use fencelock_testbed::wait_until;
+use fencelock_testbed::{Server, wait_until};
 
 use crate::crew::Target;
 use crate::machine;
@@ -71,14 +70,13 @@ pub(crate) trait Site {
         Ok(None)
     }
 
-    /// The addresses of the servers; none without a server.
-    fn servers(&self) -> Vec<SocketAddr> {
+    /// The servers, if there are any.
+    fn servers(&self) -> Vec<&dyn Server> {
         Vec::new()
     }
 
-    /// The processes of the servers.
-    fn processes(&self) -> Result<Vec<u32>> {
-        Ok(Vec::new())
+    fn processes(&self) -> Vec<u32> {
+        self.servers().into_iter().flat_map(Server::processes).collect()
     }
 
     /// The lock of that number, by way of these servers.
@@ -86,7 +84,7 @@ pub(crate) trait Site {
 
     /// Lets the servers keep to these cores, with the threads and processes that they start later.
     fn keep(&self, cores: &[usize]) -> Result<()> {
-        self.processes()?.into_iter().try_for_each(|id| {
+        self.processes().into_iter().try_for_each(|id| {
             let pinned = machine::pin_process(id, cores);
             // Processes of PostgreSQL that clean up start and end.
             if Path::new(&format!("/proc/{id}")).exists() { pinned } else { Ok(()) }
@@ -125,8 +123,8 @@ pub(crate) trait Site {
 
     /// Processor time of the servers' processes so far. The time of a process that ends between two looks is missed; measured connections
     /// do not end.
-    fn processor_time(&self) -> Result<Duration> {
-        Ok(self.processes()?.into_iter().map(|id| machine::threads_time(id).unwrap_or_default()).sum())
+    fn processor_time(&self) -> Duration {
+        self.processes().into_iter().map(|id| machine::threads_time(id).unwrap_or_default()).sum()
     }
 
     /// Waits until no client sends a request: every waiter has its place and its watches.

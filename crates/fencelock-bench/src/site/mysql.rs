@@ -1,6 +1,5 @@
 //! The MariaDB server of the run.
 
-use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,8 +41,8 @@ impl Site for Mysql {
         Ok(Some(format!("MariaDB {}, which syncs each commit to the disk ({flushes})", version.trim())))
     }
 
-    fn servers(&self) -> Vec<SocketAddr> {
-        vec![self.server.address()]
+    fn servers(&self) -> Vec<&dyn fencelock_testbed::Server> {
+        vec![&self.server]
     }
 
     /// Ours gets a database of its own; a peer locks a row in it.
@@ -55,10 +54,6 @@ impl Site for Mysql {
             eprintln!("no database: {error}");
         }
         Target { url: format!("mysql://{OWNER}:secret@{servers}/{name}"), file: name.into() }
-    }
-
-    fn processes(&self) -> Result<Vec<u32>> {
-        Ok(vec![self.server.process_id().context("the server is gone")?])
     }
 
     fn open_transaction(&self) -> Result<OpenTransaction> {

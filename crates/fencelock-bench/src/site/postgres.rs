@@ -1,6 +1,5 @@
 //! The PostgreSQL server of the run.
 
-use std::net::SocketAddr;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -34,18 +33,14 @@ impl Site for Postgres {
         Ok(Some(format!("PostgreSQL {}, which syncs each commit to the disk (`fsync` on)", version.trim())))
     }
 
-    fn servers(&self) -> Vec<SocketAddr> {
-        vec![self.server.address()]
+    fn servers(&self) -> Vec<&dyn fencelock_testbed::Server> {
+        vec![&self.server]
     }
 
     /// Ours gets a schema of its own; a peer locks a row of that name.
     fn target(&self, servers: &str, number: u64) -> Target {
         let name = format!("bench_{number}");
         Target { url: format!("postgres://{OWNER}:secret@{servers}/{OWNER}?schema={name}"), file: name.into() }
-    }
-
-    fn processes(&self) -> Result<Vec<u32>> {
-        Ok(self.server.processes())
     }
 
     fn open_transaction(&self) -> Result<OpenTransaction> {

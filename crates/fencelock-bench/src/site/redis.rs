@@ -1,7 +1,5 @@
 //! The Redis servers of the run: a single one, or several independent masters.
 
-use std::net::SocketAddr;
-
 use anyhow::{Context as _, Result};
 use fencelock_testbed::redis::{Server, Settings};
 
@@ -27,11 +25,6 @@ impl Redis {
     }
 }
 
-fn number(server: &Server, key: &str) -> Result<u64> {
-    let text = server.info(key).with_context(|| key.to_owned())?;
-    text.parse().with_context(|| format!("{key}: {text}"))
-}
-
 /// Calls of a command so far; none if it was never called.
 fn calls(server: &Server, command: &str) -> u64 {
     let Ok(text) = server.info(&format!("cmdstat_{command}")) else { return 0 };
@@ -48,8 +41,8 @@ impl Site for Redis {
         }))
     }
 
-    fn servers(&self) -> Vec<SocketAddr> {
-        self.servers.iter().map(Server::address).collect()
+    fn servers(&self) -> Vec<&dyn fencelock_testbed::Server> {
+        self.servers.iter().map(|server| server as &dyn fencelock_testbed::Server).collect()
     }
 
     fn target(&self, servers: &str, number: u64) -> Target {
@@ -57,10 +50,6 @@ impl Site for Redis {
         let (scheme, options) = if self.servers.len() == 1 { ("redis", "") } else { ("redlock", "rejoin_ms=0&") };
         let prefix = format!("bench-{number}");
         Target { url: format!("{scheme}://{servers}?{options}prefix={prefix}"), file: prefix.into() }
-    }
-
-    fn processes(&self) -> Result<Vec<u32>> {
-        self.servers.iter().map(|server| Ok(u32::try_from(number(server, "process_id")?)?)).collect()
     }
 
     /// Commands that no script can contain are the requests, and published messages the notifications: commands inside of scripts are

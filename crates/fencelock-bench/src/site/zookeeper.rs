@@ -1,7 +1,6 @@
 //! A ZooKeeper server of the run.
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -33,8 +32,8 @@ impl ZooKeeper {
 }
 
 impl Site for ZooKeeper {
-    fn servers(&self) -> Vec<SocketAddr> {
-        vec![self.ensemble.server(0).address()]
+    fn servers(&self) -> Vec<&dyn fencelock_testbed::Server> {
+        vec![&self.ensemble]
     }
 
     fn describe(&self) -> Result<Option<String>> {
@@ -44,10 +43,6 @@ impl Site for ZooKeeper {
         Ok(Some(format!(
             "ZooKeeper {version}, a single server with its defaults (every transaction is synced to the disk)"
         )))
-    }
-
-    fn processes(&self) -> Result<Vec<u32>> {
-        Ok(vec![self.ensemble.server(0).process_id().context("the server is gone")?])
     }
 
     fn target(&self, servers: &str, number: u64) -> Target {

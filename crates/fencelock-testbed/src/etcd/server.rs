@@ -1,30 +1,55 @@
-//! A member, or several that are a cluster: files, processes, and ways to break them.
+//! A member, or several that are a cluster: files, and requests to them.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, Program};
 use crate::packages::ETCD;
 use crate::ports::Port;
 use crate::process::bound;
 use crate::runner::{open_scratch, run};
-use crate::scratch::Scratch;
 use crate::versions::etcd_server;
 
-/// A member. Dropping it kills it and removes its data.
+/// etcd.
 #[derive(Debug)]
-pub struct Server {
-    clients: Port,
+pub struct Etcd {
     peers: Port,
     /// Where the member reports its health and its counters, without TLS.
     about: Port,
-    daemon: Daemon,
-    directory: Scratch,
     extra: Vec<String>,
     /// Every member and where its peers connect, as `--initial-cluster` has it.
     cluster: String,
 }
+
+impl Program for Etcd {
+    fn command(member: &Server) -> Command {
+        let Self { about, extra, cluster, .. } = &member.program;
+        let is_secure = extra.iter().any(|option| option == "--cert-file");
+        let clients = format!("{}://{}", if is_secure { "https" } else { "http" }, member.address());
+        let (peers, about) = (member.peer_url(), format!("http://{}", about.address()));
+        let mut command = bound(etcd_server());
+        command.current_dir("/").arg("--data-dir").arg(member.data());
+        command.args(["--name", &member.name(), "--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
+        command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
+        command.args(["--listen-metrics-urls", &about]);
+        command.args(["--initial-cluster", cluster, "--log-level", "warn", "--logger", "zap"]);
+        // With this election timeout, the shortest lease is a second.
+        command.args(["--heartbeat-interval", "50", "--election-timeout", "500"]).args(extra);
+        command
+    }
+
+    fn serves(member: &Server) -> bool {
+        get(member.program.about.address(), "/health").is_ok_and(|health| health.contains("\"true\""))
+    }
+
+    fn requests(member: &Server) -> io::Result<u64> {
+        member.requests_for("")
+    }
+}
+
+/// A member. Dropping it kills it and removes its data.
+pub type Server = Daemon<Etcd>;
 
 impl Server {
     /// Starts a member with these further options, and waits until it serves. With `--cert-file`, clients connect over TLS only.
@@ -48,16 +73,14 @@ impl Server {
     pub fn cluster(count: usize, extra: &[&str]) -> io::Result<Vec<Self>> {
         ETCD.require();
         let member = |_| {
-            let directory = open_scratch()?;
             let [clients, peers, about] = [Port::reserve()?, Port::reserve()?, Port::reserve()?];
-            let daemon = Daemon::new(directory.path().join("log"));
             let extra = extra.iter().map(|option| (*option).to_owned()).collect();
-            Ok(Self { clients, peers, about, daemon, directory, extra, cluster: String::new() })
+            Self::new(clients, false, open_scratch()?, Etcd { peers, about, extra, cluster: String::new() })
         };
         let mut members = (0..count).map(member).collect::<io::Result<Vec<_>>>()?;
         let cluster: Vec<_> = members.iter().map(|member| format!("{}={}", member.name(), member.peer_url())).collect();
         for member in &mut members {
-            member.cluster = cluster.join(",");
+            member.program.cluster = cluster.join(",");
             member.restart()?;
         }
         members.iter().try_for_each(Self::wait_until_serving)?;
@@ -65,17 +88,11 @@ impl Server {
     }
 
     fn name(&self) -> String {
-        format!("m{}", self.peers.address().port())
+        format!("m{}", self.program.peers.address().port())
     }
 
     fn peer_url(&self) -> String {
-        format!("http://{}", self.peers.address())
-    }
-
-    /// Where clients connect.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.clients.address()
+        format!("http://{}", self.program.peers.address())
     }
 
     /// Runs `etcdctl`, and returns what it prints.
@@ -98,79 +115,11 @@ impl Server {
         steps.split(';').try_for_each(run)
     }
 
-    /// The id of the member's process, if the member was started.
-    #[must_use]
-    pub fn process_id(&self) -> Option<u32> {
-        self.daemon.id()
-    }
-
-    /// Kills the member, as `kill -9` does. Repeatable.
-    ///
-    /// # Panics
-    /// When the system refuses to.
-    pub fn kill(&self) {
-        self.daemon.kill();
-    }
-
-    /// Stops the member, as SIGSTOP does; its sockets stay.
-    ///
-    /// # Panics
-    /// When it does not run.
-    pub fn pause(&self) {
-        self.daemon.pause();
-    }
-
-    /// Continues a paused member.
-    ///
-    /// # Panics
-    /// When it does not run.
-    pub fn resume(&self) {
-        self.daemon.resume();
-    }
-
-    /// Starts the member again with what is on its disk, after killing it if it still runs. Does not wait until it serves.
-    ///
-    /// # Errors
-    /// The error of the system.
-    pub fn restart(&self) -> io::Result<()> {
-        self.kill();
-        let is_secure = self.extra.iter().any(|option| option == "--cert-file");
-        let clients = format!("{}://{}", if is_secure { "https" } else { "http" }, self.address());
-        let (peers, about) = (self.peer_url(), format!("http://{}", self.about.address()));
-        let mut command = bound(etcd_server());
-        command.current_dir("/").arg("--data-dir").arg(self.directory.path().join("data"));
-        command.args(["--name", &self.name(), "--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
-        command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
-        command.args(["--listen-metrics-urls", &about]);
-        command.args(["--initial-cluster", &self.cluster, "--log-level", "warn", "--logger", "zap"]);
-        // With this election timeout, the shortest lease is a second.
-        command.args(["--heartbeat-interval", "50", "--election-timeout", "500"]).args(&self.extra);
-        self.daemon.start(command)
-    }
-
-    /// Continues a paused member, or starts a dead one again.
-    ///
-    /// # Errors
-    /// As [`Server::wait_until_serving`].
-    pub fn heal(&self) -> io::Result<()> {
-        self.daemon.revive(|| self.restart())?;
-        self.wait_until_serving()
-    }
-
-    /// Waits until it answers.
-    ///
-    /// # Errors
-    /// With the end of its log when it does not within [`PATIENCE`](crate::PATIENCE), or when it ended.
-    pub fn wait_until_serving(&self) -> io::Result<()> {
-        self.daemon.wait_until(self.address(), || {
-            get(self.about.address(), "/health").is_ok_and(|health| health.contains("\"true\""))
-        })
-    }
-
     /// Whether the member is the leader of its cluster, as it knows.
     #[must_use]
     pub fn is_leader(&self) -> bool {
-        get(self.about.address(), "/metrics").is_ok_and(|metrics| metrics.contains("\netcd_server_is_leader 1\n"))
+        get(self.program.about.address(), "/metrics")
+            .is_ok_and(|metrics| metrics.contains("\netcd_server_is_leader 1\n"))
     }
 
     /// How many requests of a method the member has received, such as `Authenticate` or `Range`; of every method with an empty name.
@@ -178,16 +127,10 @@ impl Server {
     /// # Errors
     /// When the member does not answer.
     pub fn requests_for(&self, method: &str) -> io::Result<u64> {
-        let metrics = get(self.about.address(), "/metrics")?;
+        let metrics = get(self.program.about.address(), "/metrics")?;
         let begin = format!("grpc_server_started_total{{grpc_method=\"{method}");
         let counts = metrics.lines().filter(|line| line.starts_with(&begin));
         counts.map(|line| line.rsplit(' ').next().unwrap_or_default().parse::<u64>().map_err(io::Error::other)).sum()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use super::server::Server;
 use crate::packages::ETCD;
-use crate::server::{Kind, by_its_methods, database_name};
+use crate::server::{Kind, database_name};
 
 /// etcd: a single member.
 pub static KIND: Kind = Kind {
@@ -17,5 +17,3 @@ pub static KIND: Kind = Kind {
     namespace: |_| Ok(format!("/{}", database_name())),
     shared: OnceLock::new(),
 };
-
-by_its_methods!(Server, |server: &Server| server.requests_for(""));

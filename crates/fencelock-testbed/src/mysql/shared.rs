@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use super::server::{self, Server, Settings};
 use crate::packages::MARIADB;
-use crate::server::{Kind, by_its_methods, database_name};
+use crate::server::{Kind, database_name};
 
 /// The user that owns the databases of tests; no administrator.
 pub const OWNER: &str = "fencelock";
@@ -30,8 +30,3 @@ fn database(server: SocketAddr) -> io::Result<String> {
     server::sql_at(server, &format!("CREATE DATABASE {name}; GRANT ALL ON {name}.* TO {OWNER}@'%'"))?;
     Ok(format!("/{name}"))
 }
-
-by_its_methods!(Server, |server: &Server| {
-    let counted = server.sql("SHOW GLOBAL STATUS LIKE 'Questions'")?;
-    counted.split_whitespace().nth(1).and_then(|count| count.parse().ok()).ok_or_else(|| io::Error::other(counted))
-});

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use super::server::{Server, USER, sql_at};
 use crate::packages::PGBOUNCER;
 use crate::ports::Port;
-use crate::process::{Process, bound};
+use crate::process::Process;
 use crate::runner::{Runner, open_scratch};
 use crate::scratch::Scratch;
 use crate::wait_for;
@@ -40,13 +40,8 @@ impl Pooler {
         fs::write(&users, "\"fencelock\" \"secret\"\n\"postgres\" \"\"\n")?;
         runner.give(&users)?;
         write_config(&directory, runner, port.number(), upstream, mode)?;
-        let words = runner.words_of_server();
-        let mut command = bound(&words[0]);
-        command
-            .args(&words[1..])
-            .args(["/usr/sbin/pgbouncer", "-q"])
-            .arg(directory.path().join("pgbouncer.ini"))
-            .current_dir("/");
+        let mut command = runner.server_command("/usr/sbin/pgbouncer");
+        command.arg("-q").arg(directory.path().join("pgbouncer.ini"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = Process::start(command)?;
         let pooler = Self { port, mode: mode.to_owned(), _process: Mutex::new(process), directory };
@@ -105,6 +100,10 @@ impl Behind {
 impl crate::server::Server for Behind {
     fn address(&self) -> SocketAddr {
         self.1.address()
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        crate::server::Server::processes(&self.0)
     }
 
     fn kill(&self) {

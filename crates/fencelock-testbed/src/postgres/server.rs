@@ -1,4 +1,4 @@
-//! A server: its files, its processes, and its faults.
+//! A server: its files, and statements to it.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -7,33 +7,46 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use super::settings::Settings;
 use super::shared::OWNER;
-use crate::clock::Clock;
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, Program, signal};
 use crate::packages::POSTGRESQL;
 use crate::ports::Port;
-use crate::process::bound;
 use crate::runner::{Runner, Template, open_scratch, run};
-use crate::scratch::Scratch;
 use crate::versions::postgres_program;
-use crate::{PATIENCE, wait_for, wait_until};
+use crate::wait_for;
 
 /// The user of the server's package.
 pub(super) const USER: &str = "postgres";
 
-/// A server. Dropping it kills it and removes its data.
+/// PostgreSQL.
 #[derive(Debug)]
-pub struct Server {
+pub struct Postgres {
     settings: Settings,
-    port: Port,
-    clock: Option<Clock>,
     runner: Runner,
-    daemon: Daemon,
-    directory: Scratch,
 }
+
+impl Program for Postgres {
+    fn command(server: &Server) -> Command {
+        let mut command = server.program.runner.server_command(postgres_program("postgres"));
+        command.arg("-D").arg(server.data());
+        command
+    }
+
+    fn serves(server: &Server) -> bool {
+        server.sql("postgres", "SELECT 1").is_ok()
+    }
+
+    fn requests(server: &Server) -> io::Result<u64> {
+        let counted = "SELECT sum(xact_commit + xact_rollback)::bigint FROM pg_stat_database";
+        server.sql("postgres", counted)?.trim().parse().map_err(io::Error::other)
+    }
+}
+
+/// A server. Dropping it kills it and removes its data.
+pub type Server = Daemon<Postgres>;
 
 impl Server {
     /// Starts a server and waits until it serves. The role [`OWNER`] is there, and a database that it owns and that is called so, too.
@@ -44,10 +57,9 @@ impl Server {
     /// # Panics
     /// When PostgreSQL is not installed, with the command that installs it.
     pub fn start(settings: Settings) -> io::Result<Self> {
-        let server = Self::prepare(settings)?;
-        server.restart()?;
-        server.wait_until_serving()?;
-        if server.settings.standby_of.is_none() {
+        let is_primary = settings.standby_of.is_none();
+        let server = Self::prepare(settings)?.started()?;
+        if is_primary {
             server.sql("postgres", &format!("CREATE ROLE {OWNER} LOGIN PASSWORD 'secret'"))?;
             server.sql("postgres", &format!("CREATE DATABASE {OWNER} OWNER {OWNER}"))?;
         }
@@ -57,7 +69,6 @@ impl Server {
     fn prepare(settings: Settings) -> io::Result<Self> {
         POSTGRESQL.require();
         let (directory, port, runner) = (open_scratch()?, Port::reserve()?, Runner::of(USER)?);
-        let clock = settings.own_clock.then(|| Clock::new(directory.path())).transpose()?;
         let data = directory.path().join("data");
         match settings.standby_of {
             None => {
@@ -79,21 +90,16 @@ impl Server {
             None => None,
             Some(tls) => Some((own_copy(runner, &tls.certificate, &data)?, own_copy(runner, &tls.key, &data)?)),
         };
-        let daemon = Daemon::new(directory.path().join("log"));
-        let server = Self { settings, port, clock, runner, daemon, directory };
+        let own_clock = settings.own_clock;
+        let server = Self::new(port, own_clock, directory, Postgres { settings, runner })?;
         let tls = tls.as_ref().map(|(certificate, key)| (&**certificate, &**key));
-        let config = server.settings.config(server.port.number(), &sockets.to_string_lossy(), tls);
-        for (file, text) in [("postgresql.auto.conf", config), ("pg_hba.conf", server.settings.access())] {
+        let settings = &server.program.settings;
+        let config = settings.config(server.port.number(), &sockets.to_string_lossy(), tls);
+        for (file, text) in [("postgresql.auto.conf", config), ("pg_hba.conf", settings.access())] {
             fs::write(data.join(file), text)?;
             runner.give(&data.join(file))?;
         }
         Ok(server)
-    }
-
-    /// Where clients connect.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.port.address()
     }
 
     /// The directory of its socket file.
@@ -116,71 +122,14 @@ impl Server {
         sql_at(self.address(), database, statements)
     }
 
-    /// Kills the server with all its processes, as `kill -9` does. Repeatable.
-    ///
-    /// # Panics
-    /// When the system refuses to.
-    pub fn kill(&self) {
-        if let Some(mut process) = self.daemon.process().take() {
-            // Stopped first, so that it starts no other one meanwhile.
-            let children = process.pause().map(|()| children(process.id())).unwrap_or_default();
-            signal(&children, Signal::KILL);
-            process.kill().expect("killing a child");
-            wait_until(PATIENCE, || children.iter().all(|child| !is_there(*child)));
-        }
-    }
-
     /// Ends it as an immediate shutdown does: without a word, and without anything that was not on disk yet.
     ///
     /// # Errors
     /// When it does not end.
     pub fn stop_immediately(&self) -> io::Result<()> {
-        let Some(mut process) = self.daemon.process().take() else { return Ok(()) };
+        let Some(mut process) = self.process().take() else { return Ok(()) };
         signal(&[process.id()], Signal::QUIT);
         wait_for("the server ends", || matches!(process.ended(), Ok(Some(_))))
-    }
-
-    /// Stops the server with all its processes, as SIGSTOP does; its sockets stay.
-    ///
-    /// # Panics
-    /// When it does not run.
-    pub fn pause(&self) {
-        let mut process = self.daemon.process();
-        let process = process.as_mut().expect("a server that runs");
-        process.pause().expect("stopping a child");
-        signal(&children(process.id()), Signal::STOP);
-    }
-
-    /// Lets a paused server go on.
-    ///
-    /// # Panics
-    /// When it does not run.
-    pub fn resume(&self) {
-        let mut process = self.daemon.process();
-        let process = process.as_mut().expect("a server that runs");
-        signal(&children(process.id()), Signal::CONT);
-        process.resume().expect("continuing a child");
-    }
-
-    /// Starts the server again with what is on its disk, after killing it if it still runs. Does not wait until it serves.
-    ///
-    /// # Errors
-    /// Whatever the system says.
-    pub fn restart(&self) -> io::Result<()> {
-        self.kill();
-        let words = self.runner.words_of_server();
-        let mut command = bound(&words[0]);
-        command.args(&words[1..]).arg(postgres_program("postgres")).arg("-D").arg(self.data()).current_dir("/");
-        if let Some(clock) = &self.clock {
-            clock.give_to(&mut command);
-        }
-        self.daemon.start(command)
-    }
-
-    /// Its processes: the first one, and those that it started.
-    #[must_use]
-    pub fn processes(&self) -> Vec<u32> {
-        self.daemon.id().into_iter().flat_map(|id| [id].into_iter().chain(children(id))).collect()
     }
 
     /// Makes a standby take writes from now on.
@@ -189,57 +138,6 @@ impl Server {
     /// When it does not.
     pub fn promote(&self) -> io::Result<()> {
         self.sql("postgres", "SELECT pg_promote(true, 60)").map(drop)
-    }
-
-    /// Sets how many seconds its wall clock is off, from now on; [`Settings::own_clock`] gives it one.
-    ///
-    /// # Errors
-    /// Whatever the system says.
-    ///
-    /// # Panics
-    /// When it has no clock of its own.
-    pub fn set_clock(&self, seconds: i64) -> io::Result<()> {
-        self.clock.as_ref().expect("a server with a clock of its own, see Settings::own_clock").set(seconds)
-    }
-
-    /// Whether it runs, paused or not.
-    #[must_use]
-    pub fn is_running(&self) -> bool {
-        self.daemon.is_running()
-    }
-
-    /// Lets everything go on: a paused server, one that is dead, a clock that is off.
-    ///
-    /// # Errors
-    /// As [`Server::wait_until_serving`].
-    pub fn heal(&self) -> io::Result<()> {
-        if let Some(clock) = &self.clock {
-            clock.set(0)?;
-        }
-        if self.is_running() {
-            self.resume();
-        } else {
-            self.restart()?;
-        }
-        self.wait_until_serving()
-    }
-
-    /// Waits until it answers.
-    ///
-    /// # Errors
-    /// With the end of its log when it does not within [`PATIENCE`], or when it ended.
-    pub fn wait_until_serving(&self) -> io::Result<()> {
-        self.daemon.wait_until(self.address(), || self.sql("postgres", "SELECT 1").is_ok())
-    }
-
-    fn data(&self) -> PathBuf {
-        self.directory.path().join("data")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 
@@ -269,31 +167,4 @@ fn own_copy(runner: Runner, file: &Path, data: &Path) -> io::Result<String> {
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o600))?;
     runner.give(&copy)?;
     Ok(copy.to_string_lossy().into_owned())
-}
-
-/// The children of a process.
-fn children(parent: u32) -> Vec<u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let is_child = |id: &u32| stat(*id).is_some_and(|(_, of)| of == parent);
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_child).collect()
-}
-
-/// The state of a process, and its parent.
-fn stat(id: u32) -> Option<(char, u32)> {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
-}
-
-fn is_there(id: u32) -> bool {
-    stat(id).is_some_and(|(state, _)| state != 'Z')
-}
-
-/// Sends it to those that are still there.
-fn signal(processes: &[u32], signal: Signal) {
-    let pids = processes.iter().filter_map(|id| Pid::from_raw(i32::try_from(*id).ok()?));
-    for pid in pids {
-        // The process may have ended meanwhile.
-        let _ = kill_process(pid, signal);
-    }
 }

@@ -8,7 +8,7 @@ use super::pooler::Behind;
 use super::server::{self, Server};
 use super::settings::Settings;
 use crate::packages::{PGBOUNCER, POSTGRESQL};
-use crate::server::{Kind, Shared, by_its_methods, database_name};
+use crate::server::{Kind, Shared, database_name};
 
 /// The role that owns the databases of tests; no superuser.
 pub const OWNER: &str = "fencelock";
@@ -91,8 +91,3 @@ fn limited(server: SocketAddr) -> io::Result<String> {
     server::sql_at(server, "postgres", &LIMITS.map(limit).concat())?;
     Ok(name)
 }
-
-by_its_methods!(Server, |server: &Server| {
-    let counted = "SELECT sum(xact_commit + xact_rollback)::bigint FROM pg_stat_database";
-    server.sql("postgres", counted)?.trim().parse().map_err(io::Error::other)
-});

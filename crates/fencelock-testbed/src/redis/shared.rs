@@ -8,7 +8,7 @@ use super::hands::{Hands, Reply};
 use super::server::Server;
 use super::settings::Settings;
 use crate::packages::REDIS;
-use crate::server::{Kind, Shared, by_its_methods};
+use crate::server::{Kind, Shared};
 
 /// Redis.
 pub static KIND: Kind = Kind {
@@ -40,5 +40,3 @@ pub(super) fn database(server: SocketAddr) -> io::Result<String> {
         other => Err(io::Error::other(format!("there are no more databases: {other:?}"))),
     }
 }
-
-by_its_methods!(Server, |server: &Server| server.info("total_commands_processed")?.parse().map_err(io::Error::other));

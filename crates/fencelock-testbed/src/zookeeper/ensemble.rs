@@ -3,11 +3,10 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::server::{Mode, Server};
+use super::server::{Mode, Server, Zookeeper};
 use super::settings::Settings;
 use crate::packages::ZOOKEEPER;
 use crate::ports::Port;
@@ -23,7 +22,6 @@ pub struct Ensemble {
     links: Vec<Vec<Option<Proxy>>>,
     /// Reserved for as long as the servers may be started again.
     _peers: Vec<Peer>,
-    _directory: Scratch,
     tick_ms: u64,
 }
 
@@ -48,7 +46,6 @@ impl Ensemble {
     /// When ZooKeeper is not installed, with the command that installs it.
     pub fn start(settings: Settings) -> io::Result<Self> {
         ZOOKEEPER.require();
-        let directory = Scratch::new()?;
         let count = settings.servers;
         let peer = |number| Ok(Peer { quorum: settings.port(number, 2888)?, election: settings.port(number, 3888)? });
         let peers = (0..count).map(peer).collect::<io::Result<Vec<_>>>()?;
@@ -62,14 +59,14 @@ impl Ensemble {
         let servers = (0..count).map(|number| {
             let secure = settings.tls.as_ref().map(|_| settings.port(number, 2281)).transpose()?;
             let host = settings.network.as_ref().map(|network| (Arc::clone(network), number));
-            let directory = directory.path().join(number.to_string());
-            let server = Server::new(settings.port(number, 2181)?, secure, directory, host, settings.java.clone());
+            let zookeeper = Zookeeper { secure, host, java: settings.java.clone() };
+            let server = Server::new(settings.port(number, 2181)?, false, Scratch::new()?, zookeeper)?;
             write_files(&server, number, &settings, &peers, &links[number])?;
             server.restart()?;
             Ok(server)
         });
         let servers = servers.collect::<io::Result<Vec<_>>>()?;
-        let ensemble = Self { servers, links, _peers: peers, _directory: directory, tick_ms: settings.tick_ms };
+        let ensemble = Self { servers, links, _peers: peers, tick_ms: settings.tick_ms };
         ensemble.wait_until_serving()?;
         Ok(ensemble)
     }
@@ -166,7 +163,7 @@ impl Ensemble {
     /// As [`Server::wait_until_serving`].
     pub fn heal(&self) -> io::Result<()> {
         self.heal_links();
-        self.servers.iter().try_for_each(Server::heal)?;
+        self.servers.iter().try_for_each(Server::revive)?;
         self.wait_until_serving()
     }
 
@@ -186,7 +183,6 @@ fn write_files(
     peers: &[Peer],
     links: &[Option<Proxy>],
 ) -> io::Result<()> {
-    fs::create_dir_all(&server.directory)?;
     let mut config = String::new();
     // Writing to a string cannot fail.
     let mut line = |key: &str, value: &dyn std::fmt::Display| {
@@ -195,10 +191,10 @@ fn write_files(
     for (key, value) in settings.common() {
         line(&key, &value);
     }
-    line("dataDir", &server.directory.join("data").display());
-    line("clientPort", &server.client.number());
-    line("clientPortAddress", &server.client.address().ip());
-    if let Some(secure) = &server.secure {
+    line("dataDir", &server.data().display());
+    line("clientPort", &server.port.number());
+    line("clientPortAddress", &server.address().ip());
+    if let Some(secure) = &server.program.secure {
         line("secureClientPort", &secure.number());
         line("secureClientPortAddress", &secure.address().ip());
     }
@@ -212,11 +208,7 @@ fn write_files(
     for (key, value) in &settings.extra {
         line(key, value);
     }
-    write_data(&server.directory, number, &config)
-}
-
-fn write_data(directory: &Path, number: usize, config: &str) -> io::Result<()> {
-    fs::create_dir_all(directory.join("data"))?;
-    fs::write(directory.join("data/myid"), (number + 1).to_string())?;
-    fs::write(directory.join("zoo.cfg"), config)
+    fs::create_dir(server.data())?;
+    fs::write(server.data().join("myid"), (number + 1).to_string())?;
+    fs::write(server.directory.path().join("zoo.cfg"), config)
 }

@@ -1,16 +1,16 @@
-//! A server: its files, its process, and its reports of itself.
+//! A server: its files, and its reports of itself.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::snapshot;
 use crate::Network;
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, Program};
 use crate::ports::Port;
 use crate::process::bound;
 use crate::versions::zookeeper_class_path;
@@ -28,82 +28,25 @@ pub enum Mode {
     Other,
 }
 
-/// A server of an ensemble.
+/// ZooKeeper.
 #[derive(Debug)]
-pub struct Server {
-    pub(super) client: Port,
+pub struct Zookeeper {
     pub(super) secure: Option<Port>,
-    pub(super) directory: PathBuf,
     /// Where it runs, unless it is here.
-    host: Option<(Arc<Network>, usize)>,
+    pub(super) host: Option<(Arc<Network>, usize)>,
     /// Java's arguments.
-    java: Vec<String>,
-    daemon: Daemon,
+    pub(super) java: Vec<String>,
 }
 
-/// How long a server may take to answer a four-letter word.
-const WORD: Duration = Duration::from_secs(2);
-
-impl Server {
-    /// A server whose `zoo.cfg` is in `directory`, not started yet.
-    pub(super) fn new(
-        client: Port,
-        secure: Option<Port>,
-        directory: PathBuf,
-        host: Option<(Arc<Network>, usize)>,
-        java: Vec<String>,
-    ) -> Self {
-        let daemon = Daemon::new(directory.join("log"));
-        Self { client, secure, directory, host, java, daemon }
-    }
-
-    /// Where clients connect.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.client.address()
-    }
-
-    /// Where clients connect with TLS, if that was asked for.
-    #[must_use]
-    pub fn secure_address(&self) -> Option<SocketAddr> {
-        self.secure.as_ref().map(Port::address)
-    }
-
-    /// Kills the server, as `kill -9` does. Repeatable.
-    ///
-    /// # Panics
-    /// When the system refuses to.
-    pub fn kill(&self) {
-        self.daemon.kill();
-    }
-
-    /// Stops the server, as SIGSTOP does; its sockets stay.
-    ///
-    /// # Panics
-    /// When it does not run.
-    pub fn pause(&self) {
-        self.daemon.pause();
-    }
-
-    /// Lets a paused server go on.
-    ///
-    /// # Panics
-    /// When it does not run.
-    pub fn resume(&self) {
-        self.daemon.resume();
-    }
-
-    /// Starts the server again with the data it has, after killing it if it still runs. Does not wait until it serves.
-    ///
-    /// # Errors
-    /// Whatever the system says.
-    pub fn restart(&self) -> io::Result<()> {
-        self.kill();
-        let mut java = match &self.host {
+impl Program for Zookeeper {
+    fn command(server: &Server) -> Command {
+        let Self { host, java, .. } = &server.program;
+        let mut command = match host {
             None => bound("java"),
             Some((network, number)) => network.command(*number, "java"),
         };
-        java.args(&self.java)
+        command
+            .args(java)
             .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
             .args(
                 ["showDateTime=true", "dateTimeFormat=HH:mm:ss.SSS"]
@@ -111,9 +54,32 @@ impl Server {
             )
             .args(["-cp", &zookeeper_class_path()])
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
-            .arg(self.directory.join("zoo.cfg"))
-            .current_dir(&self.directory);
-        self.daemon.start(java)
+            .arg(server.directory.path().join("zoo.cfg"))
+            .current_dir(server.data());
+        command
+    }
+
+    /// Whether it takes part in any way but read-only.
+    fn serves(server: &Server) -> bool {
+        matches!(server.mode(), Some(Mode::Standalone | Mode::Leader | Mode::Follower))
+    }
+
+    fn requests(server: &Server) -> io::Result<u64> {
+        server.monitor("zk_packets_received")
+    }
+}
+
+/// A server of an ensemble, whose `zoo.cfg` is in its directory.
+pub type Server = Daemon<Zookeeper>;
+
+/// How long a server may take to answer a four-letter word.
+const WORD: Duration = Duration::from_secs(2);
+
+impl Server {
+    /// Where clients connect with TLS, if that was asked for.
+    #[must_use]
+    pub fn secure_address(&self) -> Option<SocketAddr> {
+        self.program.secure.as_ref().map(Port::address)
     }
 
     /// Restarts the server, which must be alone and have been started with `digest.enabled=false`, so that the next
@@ -127,7 +93,7 @@ impl Server {
         self.restart()?;
         self.wait_until_serving()?;
         self.kill();
-        let directory = self.directory.join("data/version-2");
+        let directory = self.data().join("version-2");
         paths.iter().try_for_each(|path| snapshot::set_sequence(&directory, path.as_ref(), next))?;
         self.restart()?;
         self.wait_until_serving()
@@ -139,7 +105,7 @@ impl Server {
     /// Whatever the system says.
     pub fn forget(&self) -> io::Result<()> {
         self.kill();
-        fs::remove_dir_all(self.directory.join("data/version-2"))?;
+        fs::remove_dir_all(self.data().join("version-2"))?;
         self.restart()
     }
 
@@ -156,32 +122,12 @@ impl Server {
         Ok(answer.lines().filter_map(digest).collect())
     }
 
-    /// The id of its process, if it was started.
-    #[must_use]
-    pub fn process_id(&self) -> Option<u32> {
-        self.daemon.id()
-    }
-
-    /// Whether its process is there, paused or not.
-    #[must_use]
-    pub fn is_running(&self) -> bool {
-        self.daemon.is_running()
-    }
-
-    /// Continues it, or starts it again. Does not wait until it serves: a server needs a majority for that.
-    ///
-    /// # Errors
-    /// Errors of the system.
-    pub fn heal(&self) -> io::Result<()> {
-        self.daemon.revive(|| self.restart())
-    }
-
     /// The answer to a four-letter word such as `srvr`, `mntr`, `wchs`, `cons` or `dump`.
     ///
     /// # Errors
     /// When it does not answer within 2 s.
     pub fn word(&self, word: &str) -> io::Result<String> {
-        match &self.host {
+        match &self.program.host {
             None => self.ask(word),
             Some((network, _)) => network.inside(|| self.ask(word))?,
         }
@@ -224,14 +170,5 @@ impl Server {
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.mode() == Some(Mode::Leader)
-    }
-
-    /// Waits until it takes part in any way but read-only.
-    ///
-    /// # Errors
-    /// With the end of its log when it does not within [`PATIENCE`](crate::PATIENCE), or when it ended.
-    pub fn wait_until_serving(&self) -> io::Result<()> {
-        let serves = || matches!(self.mode(), Some(Mode::Standalone | Mode::Leader | Mode::Follower));
-        self.daemon.wait_until(self.address(), serves)
     }
 }

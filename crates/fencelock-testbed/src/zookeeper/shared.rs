@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::ensemble::Ensemble;
+use super::server;
 use super::settings::Settings;
 use crate::packages::ZOOKEEPER;
-use crate::server::{Kind, Server, Shared, by_its_methods};
+use crate::server::{Kind, Server, Shared};
 
 /// ZooKeeper: a server alone.
 pub static KIND: Kind = Kind {
@@ -50,20 +51,24 @@ impl Server for Ensemble {
         self.server(0).address()
     }
 
+    fn processes(&self) -> Vec<u32> {
+        self.servers().flat_map(Server::processes).collect()
+    }
+
     fn kill(&self) {
-        self.servers().for_each(super::server::Server::kill);
+        self.servers().for_each(server::Server::kill);
     }
 
     fn pause(&self) {
-        self.servers().for_each(super::server::Server::pause);
+        self.servers().for_each(server::Server::pause);
     }
 
     fn resume(&self) {
-        self.servers().for_each(super::server::Server::resume);
+        self.servers().for_each(server::Server::resume);
     }
 
     fn restart(&self) -> io::Result<()> {
-        self.servers().try_for_each(super::server::Server::restart)?;
+        self.servers().try_for_each(server::Server::restart)?;
         self.wait_until_serving()
     }
 
@@ -75,8 +80,6 @@ impl Server for Ensemble {
         self.servers().map(|server| server.monitor("zk_packets_received")).sum()
     }
 }
-
-by_its_methods!(super::server::Server, |server: &super::server::Server| server.monitor("zk_packets_received"));
 
 #[cfg(test)]
 mod tests {
