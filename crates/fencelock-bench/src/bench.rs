@@ -140,7 +140,13 @@ impl Bench {
     /// only where the run names its contestants.
     pub(crate) fn contestants(&self, not: &[Contestant]) -> Vec<Contestant> {
         use clap::ValueEnum as _;
-        let is_chosen = |who| if self.with.is_empty() { !not.contains(who) } else { self.with.contains(who) };
+        let is_chosen = |who| {
+            if self.with.is_empty() {
+                !not.contains(who) && *who != Contestant::Elsewhere
+            } else {
+                self.with.contains(who)
+            }
+        };
         let is_present = |who: &Contestant| match who {
             Contestant::Filelock => self.python.is_some(),
             who => !who.is_driven() || self.peers.is_some(),

@@ -32,6 +32,8 @@ pub(crate) enum Contestant {
     CurrentPlain,
     /// As [`Contestant::Current`], in the layout of Redisson's `RLock`.
     CurrentRedisson,
+    /// As [`Contestant::Current`], at the URL `FENCELOCK_ELSEWHERE`, as of a Cluster; only where it is named, and without a delay.
+    Elsewhere,
     /// fencelock with its I/O thread, on any core: the default.
     Own,
     /// fencelock with its I/O thread on the second core.
@@ -100,6 +102,7 @@ impl Contestant {
             Self::Current => "fencelock, `Io::CurrentRuntime`",
             Self::CurrentPlain => "fencelock, `Io::CurrentRuntime`, `layout=plain`",
             Self::CurrentRedisson => "fencelock, `Io::CurrentRuntime`, `layout=redisson`",
+            Self::Elsewhere => "fencelock, `Io::CurrentRuntime`, elsewhere",
             Self::Own => "fencelock, I/O thread",
             Self::OwnApart => "fencelock, I/O thread apart",
             Self::ZkCrate => "crate `zookeeper-client`",
@@ -130,7 +133,8 @@ impl Contestant {
 
     /// Whether it is ours.
     pub(crate) const fn is_fencelock(self) -> bool {
-        matches!(self, Self::Current | Self::CurrentPlain | Self::CurrentRedisson | Self::Own | Self::OwnApart)
+        matches!(self, Self::Current | Self::CurrentPlain | Self::CurrentRedisson | Self::Elsewhere)
+            || matches!(self, Self::Own | Self::OwnApart)
     }
 
     /// Whether it is another project's lock on a server.
@@ -194,5 +198,6 @@ impl Contestant {
     /// Whether a waiter polls, so that the server does not come to rest.
     pub(crate) const fn is_restless(self) -> bool {
         matches!(self, Self::Rslock | Self::Redsync | Self::RedisPy | Self::CurrentPlain | Self::Table)
+            || matches!(self, Self::Elsewhere)
     }
 }

@@ -61,9 +61,6 @@ async fn start(args: Args) -> Result<()> {
     // The prefix of all keys, of a contestant that does not take it from the URL.
     let prefix = || file.to_str().context("a prefix is text");
     match contestant {
-        Contestant::Current | Contestant::CurrentPlain | Contestant::CurrentRedisson | Contestant::Own => {
-            lock(log, ours::Ours::connect(*contestant, url)).await
-        }
         Contestant::OwnApart => {
             // The I/O thread inherits the cores of the thread that makes it.
             let [main, second] = core[..] else { bail!("two cores are needed") };
@@ -72,6 +69,7 @@ async fn start(args: Args) -> Result<()> {
             machine::pin(&[main])?;
             lock(log, std::future::ready(ours)).await
         }
+        who if who.is_fencelock() => lock(log, ours::Ours::connect(*who, url)).await,
         Contestant::ZkFloor | Contestant::ZkFloorListed => {
             lock(log, zookeeper_floor::Floor::connect(url, *contestant == Contestant::ZkFloorListed)).await
         }

@@ -50,6 +50,10 @@ impl Ours {
         let url = match contestant {
             Contestant::CurrentPlain => format!("{url}&layout=plain"),
             Contestant::CurrentRedisson => format!("{url}&layout=redisson"),
+            // The options of this run follow those that the URL has, as in `?min_replicas=1`.
+            Contestant::Elsewhere => {
+                std::env::var("FENCELOCK_ELSEWHERE")? + "&" + url.split_once('?').map_or("", |(_, options)| options)
+            }
             _ => url.to_owned(),
         };
         let observer = Arc::clone(&counts) as Arc<dyn Observer>;
