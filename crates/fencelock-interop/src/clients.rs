@@ -45,7 +45,7 @@ fn this(driver: &str) -> Result<Command> {
 impl Client {
     /// Whether several of it may hold at once.
     pub(crate) fn is_shared(&self) -> bool {
-        self.recipe == "ReadLock" || self.recipe.ends_with(":read")
+        self.recipe == "ReadLock" || self.recipe.ends_with(":read") || self.recipe.ends_with("#read")
     }
 
     /// Whether a waiter can be stopped. Go's locks wait for as long as it takes.

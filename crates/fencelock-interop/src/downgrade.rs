@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::cells::Expected;
 use crate::driver::value;
-use crate::play::{Game, Played, WAKE_BOUND, give_back};
+use crate::pair::give_back;
+use crate::play::{Game, Played, WAKE_BOUND};
 
 /// When the contender comes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +34,7 @@ impl Game<'_> {
     /// A contender that must not join a reader gets the lock from it, and not before.
     fn is_kept_out(&mut self, comes: Comes) -> Result<Duration> {
         let lock = self.fresh();
-        let held = self.hold(&lock)?;
+        let held = self.pair.hold(&lock.name)?;
         if comes == Comes::Before {
             self.queue_up(&lock, false)?;
         }
@@ -41,24 +42,27 @@ impl Game<'_> {
         if comes == Comes::After {
             self.queue_up(&lock, false)?;
         }
-        self.is_kept_waiting().context("after the downgrade")?;
-        self.hand_over(&held)
+        self.pair.is_kept_waiting().context("after the downgrade")?;
+        self.pair.hand_over(&held)
     }
 
     /// Both have it: from the downgrade to the moment that the other one has it.
     fn is_let_in(&mut self, comes: Comes) -> Result<Duration> {
         let lock = self.fresh();
-        let held = self.hold(&lock)?;
+        let held = self.pair.hold(&lock.name)?;
         if comes == Comes::Before {
             self.queue_up(&lock, true)?;
         }
         let downgraded: u64 = value(&self.pair.holder.ask(&format!("downgrade {}", held[0]))?, "at")?.parse()?;
         let acquired = match comes {
             Comes::Before => self.pair.contender.done().context("after the downgrade")?,
-            Comes::After => self.pair.contender.ask(&lock.acquire(self.pair.cell.contender))?,
+            Comes::After => {
+                let order = self.pair.acquire(self.pair.cell.contender, &lock.name);
+                self.pair.contender.ask(&order)?
+            }
         };
         give_back(&mut self.pair.contender, &acquired)?;
-        self.let_go(&held)?;
+        self.pair.let_go(&held)?;
         let acquired: u64 = value(&acquired, "at")?.parse()?;
         Ok(Duration::from_nanos(acquired.saturating_sub(downgraded)))
     }

@@ -14,23 +14,80 @@ use crate::turns::Work;
 pub(crate) fn serve(servers: &str, session_timeout_ms: u64) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let ttl = Duration::from_millis(session_timeout_ms);
-    let servers = servers.to_owned();
-    let mut ours = Ours { runtime, ttl, servers, clients: HashMap::new(), held: HashMap::new(), handles: 0 };
-    obeying(|words| ours.obey(words))
+    obey_all(Ours { runtime, ttl, servers: servers.to_owned(), clients: HashMap::new() })
+}
+
+/// The locks of a driver.
+pub(crate) trait Locks {
+    type Held;
+
+    /// The name of the client, and its version.
+    const VERSION: &'static str;
+
+    /// Returns `None` when `wait_ms` has passed; waits without limit if it is `None`.
+    fn acquire(&mut self, lock: Lock<'_>, wait_ms: Option<u64>) -> Result<Option<Self::Held>>;
+
+    fn release(&mut self, held: Self::Held) -> Result<()>;
+
+    /// Obeys an order that not every driver knows.
+    fn obey(&mut self, words: &[&str], held: &mut HashMap<u64, Self::Held>) -> Result<String> {
+        let _ = held;
+        bail!("no such order: {}", words.join(" "))
+    }
 }
 
 /// Answers orders until stdin ends.
-pub(crate) fn obeying(mut obey: impl FnMut(&[&str]) -> Result<String>) -> Result<()> {
+pub(crate) fn obey_all<L: Locks>(mut locks: L) -> Result<()> {
+    let (mut held, mut handles) = (HashMap::new(), 0);
     println!("ready");
     for line in std::io::stdin().lines() {
         let words = line?;
         let words: Vec<&str> = words.split(' ').collect();
-        match obey(&words) {
+        match obey(&mut locks, &words, &mut held, &mut handles) {
             Ok(answer) => println!("{answer}"),
             Err(fault) => println!("failed {}", format!("{fault:#}").replace('\n', " ")),
         }
     }
     Ok(())
+}
+
+fn obey<L: Locks>(
+    locks: &mut L,
+    words: &[&str],
+    all_held: &mut HashMap<u64, L::Held>,
+    handles: &mut u64,
+) -> Result<String> {
+    match *words {
+        ["version"] => Ok(format!("done {}", L::VERSION)),
+        ["acquire", recipe, parent, name, wait_ms] => {
+            let acquired = locks.acquire((recipe, parent, name), wait_ms.parse().ok())?;
+            let at = now();
+            let Some(held) = acquired else { return Ok("busy".to_owned()) };
+            *handles += 1;
+            all_held.insert(*handles, held);
+            Ok(format!("done handle={handles} at={at}"))
+        }
+        ["release", handle] => {
+            let held = all_held.remove(&handle.parse()?).context("no such handle")?;
+            let at = now();
+            locks.release(held)?;
+            Ok(format!("done at={at}"))
+        }
+        ["end", handle] => {
+            all_held.remove(&handle.parse()?);
+            Ok("done".to_owned())
+        }
+        [verb @ ("count" | "look" | "sit"), recipe, parent, name, turns, file, ref rest @ ..] => {
+            let work = Work::new(verb, file, rest)?;
+            for _ in 0..turns.parse()? {
+                let held = locks.acquire((recipe, parent, name), None)?.context("it was given up")?;
+                work.once()?;
+                locks.release(held)?;
+            }
+            Ok("done".to_owned())
+        }
+        _ => locks.obey(words, all_held),
+    }
 }
 
 struct Ours {
@@ -39,8 +96,6 @@ struct Ours {
     servers: String,
     /// By dialect and parent.
     clients: HashMap<(String, String), Client>,
-    held: HashMap<u64, Held>,
-    handles: u64,
 }
 
 /// A guard, and whether it can be downgraded.
@@ -74,48 +129,11 @@ impl Held {
     }
 }
 
-impl Ours {
-    fn obey(&mut self, words: &[&str]) -> Result<String> {
-        match *words {
-            ["version"] => Ok(format!("done fencelock={}", env!("CARGO_PKG_VERSION"))),
-            ["acquire", recipe, parent, name, wait_ms] => {
-                let acquired = self.acquire((recipe, parent, name), wait_ms.parse().ok())?;
-                let at = now();
-                let Some(held) = acquired else { return Ok("busy".to_owned()) };
-                self.handles += 1;
-                self.held.insert(self.handles, held);
-                Ok(format!("done handle={} at={at}", self.handles))
-            }
-            ["release", handle] => {
-                let held = self.held.remove(&handle.parse()?).context("no such handle")?;
-                let at = now();
-                self.runtime.block_on(held.release())?;
-                Ok(format!("done at={at}"))
-            }
-            ["downgrade", handle] => {
-                let handle = handle.parse()?;
-                let held = self.held.remove(&handle).context("no such handle")?;
-                let at = now();
-                self.held.insert(handle, self.runtime.block_on(held.downgrade())?);
-                Ok(format!("done at={at}"))
-            }
-            ["end", handle] => {
-                self.held.remove(&handle.parse()?);
-                Ok("done".to_owned())
-            }
-            [verb @ ("count" | "look" | "sit"), recipe, parent, name, turns, file, ref rest @ ..] => {
-                let work = Work::new(verb, file, rest)?;
-                self.turns((recipe, parent, name), turns.parse()?, &work)?;
-                Ok("done".to_owned())
-            }
-            ["queue", recipe, parent, name] => self.queue((recipe, parent, name)),
-            ["holder", recipe, parent, name] => self.holder((recipe, parent, name)),
-            ["break", recipe, parent, name] => self.end((recipe, parent, name)),
-            _ => bail!("no such order: {}", words.join(" ")),
-        }
-    }
+impl Locks for Ours {
+    type Held = Held;
 
-    /// Returns `None` when `wait_ms` has passed; waits without limit if it is `None`.
+    const VERSION: &'static str = concat!("fencelock=", env!("CARGO_PKG_VERSION"));
+
     fn acquire(&mut self, lock: Lock<'_>, wait_ms: Option<u64>) -> Result<Option<Held>> {
         let Some((first, second)) = lock.0.split_once('+') else { return self.acquire_one(lock, wait_ms) };
         let (_, parent, name) = lock;
@@ -124,10 +142,31 @@ impl Ours {
         if let Some(other) = self.acquire_one((second, parent, name), wait_ms)? {
             return Ok(Some(Held::Both(Box::new((held, other)))));
         }
-        self.runtime.block_on(held.release())?;
-        Ok(None)
+        self.release(held).map(|()| None)
     }
 
+    fn release(&mut self, held: Held) -> Result<()> {
+        self.runtime.block_on(held.release())
+    }
+
+    fn obey(&mut self, words: &[&str], all_held: &mut HashMap<u64, Held>) -> Result<String> {
+        match *words {
+            ["downgrade", handle] => {
+                let handle = handle.parse()?;
+                let held = all_held.remove(&handle).context("no such handle")?;
+                let at = now();
+                all_held.insert(handle, self.runtime.block_on(held.downgrade())?);
+                Ok(format!("done at={at}"))
+            }
+            ["queue", recipe, parent, name] => self.queue((recipe, parent, name)),
+            ["holder", recipe, parent, name] => self.holder((recipe, parent, name)),
+            ["break", recipe, parent, name] => self.end((recipe, parent, name)),
+            _ => bail!("no such order: {}", words.join(" ")),
+        }
+    }
+}
+
+impl Ours {
     fn acquire_one(&mut self, (recipe, parent, name): Lock<'_>, wait_ms: Option<u64>) -> Result<Option<Held>> {
         let (dialect, kind) = parts(recipe);
         let client = self.client(dialect, parent)?;
@@ -188,15 +227,6 @@ impl Ours {
         self.clients.insert(key, client.clone());
         Ok(client)
     }
-
-    fn turns(&mut self, lock: Lock<'_>, turns: u64, work: &Work<'_>) -> Result<()> {
-        for _ in 0..turns {
-            let held = self.acquire(lock, None)?.context("it was given up")?;
-            work.once()?;
-            self.runtime.block_on(held.release())?;
-        }
-        Ok(())
-    }
 }
 
 /// Which client a recipe asks for, and which kind of lock. On Redis the first are options of a URL, which have colons.
@@ -208,7 +238,7 @@ fn parts(recipe: &str) -> (&str, &str) {
 }
 
 /// A recipe, a parent and a name.
-type Lock<'a> = (&'a str, &'a str, &'a str);
+pub(crate) type Lock<'a> = (&'a str, &'a str, &'a str);
 
 /// Takes a lock of `kind`: `mutex`, `read`, `write`, or a number, the capacity of a semaphore of which one permit is taken.
 async fn take(client: &Client, kind: &str, name: &str, limit: Option<Duration>) -> fencelock::Result<Held> {

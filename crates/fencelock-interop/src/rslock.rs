@@ -1,68 +1,31 @@
 //! The crate `rslock` as a driver, with its defaults but for how often it tries: again after up to 200 ms.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
-use rslock::{Lock, LockManager};
+use anyhow::{Context as _, Result, anyhow};
 use tokio::runtime::Runtime;
 
-use crate::ours::{now, obeying};
-use crate::turns::Work;
+use crate::ours::{Lock, Locks, obey_all};
 
 /// Takes orders until stdin ends.
 pub(crate) fn serve(servers: &str, ttl_ms: u64) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
-    let (manager, ttl) =
-        (LockManager::new(servers.split(',').map(str::to_owned).collect()), Duration::from_millis(ttl_ms));
-    let mut driver = Driver { runtime, manager, ttl, held: HashMap::new(), handles: 0 };
-    obeying(|words| driver.obey(words))
+    let manager = rslock::LockManager::new(servers.split(',').map(str::to_owned).collect());
+    obey_all(Rslock { runtime, manager, ttl: Duration::from_millis(ttl_ms) })
 }
 
-struct Driver {
+struct Rslock {
     runtime: Runtime,
-    manager: LockManager,
+    manager: rslock::LockManager,
     ttl: Duration,
-    held: HashMap<u64, Lock>,
-    handles: u64,
 }
 
-impl Driver {
-    fn obey(&mut self, words: &[&str]) -> Result<String> {
-        match *words {
-            ["version"] => Ok("done rslock=0.10".to_owned()),
-            ["acquire", "rslock", parent, name, wait_ms] => {
-                let acquired = self.acquire(parent, name, wait_ms.parse().ok())?;
-                let at = now();
-                let Some(lock) = acquired else { return Ok("busy".to_owned()) };
-                self.handles += 1;
-                self.held.insert(self.handles, lock);
-                Ok(format!("done handle={} at={at}", self.handles))
-            }
-            ["release", handle] => {
-                let lock = self.held.remove(&handle.parse()?).context("no such handle")?;
-                let at = now();
-                self.runtime.block_on(self.manager.unlock(&lock));
-                Ok(format!("done at={at}"))
-            }
-            ["end", handle] => {
-                self.held.remove(&handle.parse()?);
-                Ok("done".to_owned())
-            }
-            ["count", "rslock", parent, name, turns, file] => {
-                let work = Work::new("count", file, &[])?;
-                for _ in 0..turns.parse()? {
-                    let lock = self.acquire(parent, name, None)?.context("it was given up")?;
-                    work.once()?;
-                    self.runtime.block_on(self.manager.unlock(&lock));
-                }
-                Ok("done".to_owned())
-            }
-            _ => bail!("no such order: {}", words.join(" ")),
-        }
-    }
+impl Locks for Rslock {
+    type Held = rslock::Lock;
 
-    fn acquire(&self, parent: &str, name: &str, wait_ms: Option<u64>) -> Result<Option<Lock>> {
+    const VERSION: &'static str = "rslock=0.10";
+
+    fn acquire(&mut self, (_, parent, name): Lock<'_>, wait_ms: Option<u64>) -> Result<Option<rslock::Lock>> {
         let key = format!("{parent}:{name}");
         let limit = wait_ms.map_or(Duration::MAX, Duration::from_millis);
         let acquire = self.manager.acquire_no_guard(key.as_bytes(), self.ttl);
@@ -70,5 +33,10 @@ impl Driver {
             Ok(lock) => Ok(Some(lock.map_err(|fault| anyhow!("{fault}"))?)),
             Err(_late) => Ok(None),
         }
+    }
+
+    fn release(&mut self, held: rslock::Lock) -> Result<()> {
+        self.runtime.block_on(self.manager.unlock(&held));
+        Ok(())
     }
 }

@@ -11,8 +11,8 @@ use super::clients::{READ_LOCK_3_20, WRITES};
 use crate::cells::{Cell, Expected, Scene};
 use crate::clients::{Nodes, Program};
 use crate::driver::{Answer, Driver, value};
-use crate::pair::{PARENT, Pair, TURNS, acquire, in_time, lock as words};
-use crate::play::{A_WHILE, PATIENCE, Played, give_back};
+use crate::pair::{COUNTS, PARENT, Pair, TURNS, give_back, in_time};
+use crate::play::{A_WHILE, PATIENCE, Played};
 use crate::pool::Pool;
 
 /// The ttl of every lock. With a much shorter ttl, a busy machine would end locks in use.
@@ -43,7 +43,7 @@ pub(crate) struct Stage<'a> {
 impl Stage<'_> {
     /// Plays a cell, under names that contain its `number`.
     pub(crate) fn play(&self, cell: &Cell, number: usize) -> Result<Played> {
-        let pair = Pair::hire(self.pool, cell)?;
+        let pair = Pair::hire(self.pool, cell, PARENT)?;
         let mut game = Game { stage: self, servers: self.servers, number, pair, rounds: 0 };
         let name = game.fresh().name;
         let played = match (cell.scene, cell.expected) {
@@ -78,12 +78,8 @@ impl Game<'_> {
         self.is_excluded()?;
         let wake = in_time((0..TURNS).map(|_| self.turn()).collect::<Result<_>>()?, WAKE_BOUND)?;
         self.breaks()?;
-        let counted = if self.pair.cell.mutual {
-            let lock = self.fresh();
-            Some(self.pair.count(&lock.name, &self.stage.scratch.join(format!("redis-counter-{}", self.number)))?)
-        } else {
-            None
-        };
+        let (name, file) = (self.fresh().name, self.stage.scratch.join(format!("redis-counter-{}", self.number)));
+        let counted = self.pair.cell.mutual.then(|| self.pair.count(&name, COUNTS, &file, None)).transpose()?;
         let takeover = self.crash(Duration::ZERO)?;
         Ok(Played { wake: Some(wake), counted, takeover: Some(takeover), refusal: None })
     }
@@ -136,7 +132,7 @@ impl Game<'_> {
         self.pair.is_refused(&lock.name, wait)?;
         ensure!(self.value(&lock)? == before, "who was refused has changed the key");
         self.is_shown(&lock)?;
-        self.pair.holder.ask(&format!("release {held}"))?;
+        self.pair.let_go(&held)?;
         ensure!(self.value(&lock)? == Reply::Nil, "the key is there after the release");
         self.pair.comes_and_goes(&lock.name)
     }
@@ -144,7 +140,7 @@ impl Game<'_> {
     /// fencelock shows and lists the holder.
     fn is_shown(&self, lock: &Lock) -> Result<()> {
         let Some(ours) = self.pair.cell.ours() else { return Ok(()) };
-        let shown = self.stage.tell(&format!("holder {}", words(ours, &lock.name)))?;
+        let shown = self.stage.tell(&format!("holder {}", self.pair.lock(ours, &lock.name)))?;
         let whose = if self.pair.cell.holder.program == Program::Fencelock { "ours" } else { "foreign" };
         // Without a prefix of the layout's own, another client's lock is a string as any other.
         ensure!(shown == format!("holder={whose} listed=true"), "fencelock shows {shown}");
@@ -163,11 +159,11 @@ impl Game<'_> {
         let lock = self.fresh();
         let held = self.pair.hold(&lock.name)?;
         self.pair.queue_up(&lock.name)?;
-        let broken = self.stage.tell(&format!("break {}", words(ours, &lock.name)))?;
+        let broken = self.stage.tell(&format!("break {}", self.pair.lock(ours, &lock.name)))?;
         ensure!(value(&broken, "broken")? == "true", "fencelock did not break the holder's grant");
         let acquired = self.pair.contender.done().context("after the break")?;
         let theirs = self.value(&lock)?;
-        self.pair.holder.send(&format!("release {held}"))?;
+        self.pair.holder.send(&format!("release {}", held[0]))?;
         // The words of its refusal are its client's affair.
         ensure!(
             self.pair.holder.answer(PATIENCE)?.is_some(),
@@ -209,18 +205,18 @@ impl Game<'_> {
         self.pair.granted(&name)?;
         let lock = self.fresh();
         self.pair.hold(&lock.name)?;
-        let also = self.pair.contender.ask(&acquire(self.pair.cell.contender, &lock.name))?;
+        let also = self.pair.contender.ask(&self.pair.acquire(self.pair.cell.contender, &lock.name))?;
         self.pair.holder.kill()?;
         let mut writer = self.stage.pool.hire(WRITES.program, WRITES.title)?.ready()?;
         let longer = TTL + A_WHILE;
-        writer.send(&format!("acquire {} {}", words(&WRITES, &lock.name), longer.as_millis()))?;
+        writer.send(&format!("acquire {} {}", self.pair.lock(&WRITES, &lock.name), longer.as_millis()))?;
         match writer.answer(longer + PATIENCE)? {
             Some(Answer::Busy) => {}
             other => bail!("a writer should be kept out by the reader that lives, and was told {other:?}"),
         }
         let asked = Instant::now();
         give_back(&mut self.pair.contender, &also)?;
-        let acquired = writer.ask(&acquire(&WRITES, &lock.name))?;
+        let acquired = writer.ask(&self.pair.acquire(&WRITES, &lock.name))?;
         let took = asked.elapsed();
         // Redisson 3.20 renews what the dead one held, too, for as long as it reads.
         let more = if self.pair.cell.contender == &READ_LOCK_3_20 { TTL } else { Duration::ZERO };

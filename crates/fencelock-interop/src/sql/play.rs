@@ -1,14 +1,14 @@
 //! A cell in a database or in etcd. In a database, a waiter leaves nothing on the server: only its refusal proves its try.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 
 use crate::cells::{Cell, Expected};
-use crate::driver::{Answer, value};
-use crate::pair::{Pair, TURNS, in_time, lock};
-use crate::play::{A_WHILE, Played, give_back};
+use crate::driver::value;
+use crate::pair::{COUNTS, PARENT, Pair, TURNS, in_time};
+use crate::play::{A_WHILE, Played};
 use crate::pool::Pool;
 
 /// The ttl of every lock; other clients renew none. With a much shorter ttl, a busy machine would end locks in use.
@@ -31,7 +31,7 @@ pub(crate) struct Stage<'a> {
 impl Stage<'_> {
     /// Plays a cell, under names that contain its `number`.
     pub(crate) fn play(&self, cell: &Cell, number: usize) -> Result<Played> {
-        let mut game = Game { stage: self, number, pair: Pair::hire(self.pool, cell)?, rounds: 0 };
+        let mut game = Game { stage: self, number, pair: Pair::hire(self.pool, cell, PARENT)?, rounds: 0 };
         let name = game.fresh();
         let played = match cell.expected {
             Expected::Granted => game.pair.granted(&name),
@@ -61,8 +61,11 @@ impl Game<'_> {
         let wake = in_time((0..TURNS).map(turn).collect::<Result<_>>()?, WAKE_BOUND)?;
         let (name, stage) = (self.fresh(), self.stage);
         let file = stage.scratch.join(format!("{}-counter-{}", stage.place, self.number));
-        let counted = self.pair.cell.mutual.then(|| self.pair.count(&name, &file)).transpose()?;
-        let takeover = self.crash()?;
+        let counted = self.pair.cell.mutual.then(|| self.pair.count(&name, COUNTS, &file, None)).transpose()?;
+        let name = self.fresh();
+        self.pair.hold(&name)?;
+        self.pair.queue_up(&name)?;
+        let takeover = self.pair.crash(TTL + TAKEOVER_SLACK)?;
         Ok(Played { wake: Some(wake), counted, takeover: Some(takeover), refusal: None })
     }
 
@@ -72,7 +75,7 @@ impl Game<'_> {
         let held = self.pair.hold(&name)?;
         self.pair.is_refused(&name, A_WHILE)?;
         self.is_shown(&name)?;
-        self.pair.holder.ask(&format!("release {held}"))?;
+        self.pair.let_go(&held)?;
         self.pair.comes_and_goes(&name)
     }
 
@@ -80,27 +83,11 @@ impl Game<'_> {
     fn is_shown(&mut self, name: &str) -> Result<()> {
         let (holder, Some(ours)) = (self.pair.cell.holder, self.pair.cell.ours()) else { return Ok(()) };
         let whose = if holder == ours && !ours.recipe.contains("key=") { "ours" } else { "foreign" };
+        let order = format!("holder {}", self.pair.lock(ours, name));
         let driver = if holder == ours { &mut self.pair.holder } else { &mut self.pair.contender };
-        let shown = driver.ask(&format!("holder {}", lock(ours, name)))?;
+        let shown = driver.ask(&order)?;
         ensure!(value(&shown, "holder")? == whose, "fencelock shows {shown}");
         Ok(())
-    }
-
-    /// The holder is killed while the other waits, which has the lock when that of the dead has expired.
-    fn crash(&mut self) -> Result<Duration> {
-        let name = self.fresh();
-        self.pair.hold(&name)?;
-        self.pair.queue_up(&name)?;
-        let killed = Instant::now();
-        self.pair.holder.kill()?;
-        let most = TTL + TAKEOVER_SLACK;
-        let acquired = match self.pair.contender.answer(most)? {
-            Some(Answer::Done(acquired)) => acquired,
-            other => bail!("the lock of a killed holder should be taken over within {most:?}: {other:?}"),
-        };
-        let took = killed.elapsed();
-        give_back(&mut self.pair.contender, &acquired)?;
-        Ok(took)
     }
 
     /// An unused name. Named locks are the whole server's.
