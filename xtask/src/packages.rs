@@ -35,19 +35,19 @@ pub(crate) const SERVERS: &[Package] = &[
     SUDO,
 ];
 
+const PYTHON: Need = Need { probe: &["python3", "--version"], package: "python3" };
+const VENV: Need = Need { probe: &["python3", "-c", "import venv, ensurepip"], package: "python3-venv" };
+
 /// The peer of `bench`: Python's `filelock`, in an environment of its own.
-pub(crate) const BENCH: &[Need] = &[
-    Need { probe: &["python3", "--version"], package: "python3" },
-    Need { probe: &["python3", "-c", "import venv, ensurepip"], package: "python3-venv" },
-];
+pub(crate) const BENCH: &[Need] = &[PYTHON, VENV];
 
 /// The tools that build and run the clients of other languages.
 pub(crate) const INTEROP: &[Need] = &[
     Need { probe: &["javac", "--version"], package: "default-jdk-headless" },
     Need { probe: &["mvn", "--version"], package: "maven" },
     Need { probe: &["go", "version"], package: "golang-go" },
-    Need { probe: &["python3", "--version"], package: "python3" },
-    Need { probe: &["python3", "-c", "import venv, ensurepip"], package: "python3-venv" },
+    PYTHON,
+    VENV,
     Need { probe: &["node", "--version"], package: "nodejs" },
     Need { probe: &["npm", "--version"], package: "npm" },
 ];

@@ -15,7 +15,7 @@ pub(super) fn held(tree: &Tree) -> Vec<Violation> {
         let (room, count, most) = (cells[0], counted(tree, cells[1]), number(2).max(number(3) * 11 / 10));
         println!("{room:<44} {count:>6} of {:>6}, aim {:>6}", number(2), number(3));
         let (fault, fix) = (format!("{room} has {count}, and may have {most}"), "say it with less; raise no ceiling");
-        (count > most).then(|| Violation { path: TABLE.to_owned(), line: index + 1, fault, fix })
+        (count > most).then(|| Violation::at(TABLE, index + 1, fault, fix))
     });
     over.collect()
 }

@@ -12,18 +12,21 @@ const PAGES: [&str; 7] =
 pub(super) fn there(tree: &Tree) -> Vec<Violation> {
     let mut violations: Vec<_> = PAGES.iter().filter_map(|page| one_page(tree, page)).collect();
     if !tree.text("CHANGELOG.md").is_some_and(|text| text.lines().any(|line| line.starts_with("## [Unreleased]"))) {
-        violations.push(whole("CHANGELOG.md", "has no section `## [Unreleased]`", "add it above the newest release"));
+        violations.push(Violation::at(
+            "CHANGELOG.md",
+            0,
+            "has no section `## [Unreleased]`",
+            "add it above the newest release",
+        ));
     }
     violations
 }
 
 fn one_page(tree: &Tree, page: &str) -> Option<Violation> {
-    let Some(text) = tree.text(page) else { return Some(whole(page, "is missing", "it is one page of every house")) };
-    (text.lines().count() > PAGE).then(|| whole(page, "is longer than a page", "say less, or move a part to docs/"))
-}
-
-fn whole(path: &str, fault: &str, fix: &'static str) -> Violation {
-    Violation { path: path.to_owned(), line: 0, fault: fault.to_owned(), fix }
+    let whole = |fault, fix| Some(Violation::at(page, 0, fault, fix));
+    let Some(text) = tree.text(page) else { return whole("is missing", "it is one page of every house") };
+    let is_longer = text.lines().count() > PAGE;
+    if is_longer { whole("is longer than a page", "say less, or move a part to docs/") } else { None }
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ pub(super) fn plain(tree: &Tree) -> Vec<Violation> {
         };
         let fix =
             "begin with a named thing, use the trade's verb; after a move, move its row: `cargo xtask tidy --lower`";
-        Some(Violation { path: path.to_owned(), line: 0, fault, fix })
+        Some(Violation::at(path, 0, fault, fix))
     });
     over.collect()
 }

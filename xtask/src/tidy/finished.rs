@@ -13,7 +13,7 @@ pub(super) fn nothing_left(tree: &Tree) -> Vec<Violation> {
             for mark in MARKS.iter().filter(|mark| line.contains(*mark)) {
                 let fault = format!("`{mark}`: something is left for later");
                 let fix = "do it, or leave it out and write an issue";
-                violations.push(Violation { path: path.to_owned(), line: index + 1, fault, fix });
+                violations.push(Violation::at(path, index + 1, fault, fix));
             }
         }
     }
@@ -27,12 +27,7 @@ pub(super) fn small_files(tree: &Tree) -> Vec<Violation> {
     let long = |(path, text): (&str, &str)| {
         let lines = text.lines().count();
         let fix = "split it where it has two reasons to change";
-        (lines > LONGEST).then(|| Violation {
-            path: path.to_owned(),
-            line: 0,
-            fault: format!("has {lines} lines"),
-            fix,
-        })
+        (lines > LONGEST).then(|| Violation::at(path, 0, format!("has {lines} lines"), fix))
     };
     tree.ending(".rs").filter_map(long).collect()
 }

@@ -89,7 +89,7 @@ fn find(tree: &Tree, rule: &Forbidden) -> Vec<Violation> {
         for (line, code) in source.shipped_lines() {
             for word in rule.words.iter().filter(|word| has_word(code, word)) {
                 let fault = format!("`{word}` has no place here");
-                violations.push(Violation { path: source.path.to_owned(), line, fault, fix: rule.fix });
+                violations.push(Violation::at(source.path, line, fault, rule.fix));
             }
         }
     }
@@ -102,12 +102,10 @@ pub(super) fn features_in_few_files(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for source in tree.rust(LIBRARY).filter(|source| !is_place(source)) {
         for (line, code) in source.lines().filter(|(_, code)| asks_for_a_feature(code)) {
-            violations.push(Violation {
-                path: source.path.to_owned(),
-                line,
-                fault: format!("`{}` decides by feature", code.trim()),
-                fix: "decide in kit/mod.rs, stores/mod.rs, store/registry.rs or lib.rs, where whole rooms are switched",
-            });
+            let fault = format!("`{}` decides by feature", code.trim());
+            let fix =
+                "decide in kit/mod.rs, stores/mod.rs, store/registry.rs or lib.rs, where whole rooms are switched";
+            violations.push(Violation::at(source.path, line, fault, fix));
         }
     }
     violations
@@ -149,12 +147,9 @@ fn client_types(source: &Source<'_>) -> Vec<Violation> {
             let client = CLIENTS.iter().find(|client| has_word(seen, &format!("{client}::")));
             let named = identifiers(seen).find(|word| imported.contains(word));
             if let Some(name) = client.copied().or(named) {
-                violations.push(Violation {
-                    path: source.path.to_owned(),
-                    line,
-                    fault: format!("a public item names `{name}`, which belongs to a store's client crate"),
-                    fix: "wrap it in a type of our own, or make the item private to its room",
-                });
+                let fault = format!("a public item names `{name}`, which belongs to a store's client crate");
+                let fix = "wrap it in a type of our own, or make the item private to its room";
+                violations.push(Violation::at(source.path, line, fault, fix));
             }
             signature = !code.contains(['{', ';', '}']) && !code.trim_end().ends_with(',');
         }

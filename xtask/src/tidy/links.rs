@@ -1,7 +1,7 @@
 //! Links from one file of the repository to another lead somewhere.
 
 use super::Violation;
-use super::tree::Tree;
+use super::tree::{Tree, prose};
 
 pub(super) fn resolve(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
@@ -9,7 +9,7 @@ pub(super) fn resolve(tree: &Tree) -> Vec<Violation> {
         for (line, target) in links(text) {
             if let Some(fault) = fault(tree, path, target) {
                 let fix = "link to a file or heading that is there";
-                violations.push(Violation { path: path.to_owned(), line, fault, fix });
+                violations.push(Violation::at(path, line, fault, fix));
             }
         }
     }
@@ -18,14 +18,8 @@ pub(super) fn resolve(tree: &Tree) -> Vec<Violation> {
 
 /// The targets of `[text](target)`, outside code, that are not addresses on the web.
 fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut fenced = false;
-    let prose = text.lines().enumerate().filter(move |(_, line)| {
-        let fence = line.trim_start().starts_with("```");
-        fenced ^= fence;
-        !fenced && !fence
-    });
-    prose
-        .flat_map(|(index, line)| line.split("](").skip(1).map(move |rest| (index + 1, rest)))
+    prose(text)
+        .flat_map(|(line, words)| words.split("](").skip(1).map(move |rest| (line, rest)))
         .filter_map(|(line, rest)| Some((line, rest.split_once(')')?.0)))
         .filter(|(_, target)| !target.contains("://") && !target.starts_with("mailto:"))
 }

@@ -8,7 +8,7 @@ pub(super) fn complete(tree: &Tree) -> Vec<Violation> {
 }
 
 fn fault(path: &str, text: &str) -> Option<Violation> {
-    let fault = |fault: &str, fix| Some(Violation { path: path.to_owned(), line: 0, fault: fault.to_owned(), fix });
+    let fault = |fault, fix| Some(Violation::at(path, 0, fault, fix));
     if text.contains("[workspace.package]") && !text.contains("\nunsafe_code = \"forbid\"\n") {
         return fault("does not forbid unsafe code", "say unsafe_code = \"forbid\" in [workspace.lints.rust]");
     }

@@ -32,6 +32,12 @@ struct Violation {
     fix: &'static str,
 }
 
+impl Violation {
+    fn at(path: &str, line: usize, fault: impl Into<String>, fix: &'static str) -> Self {
+        Self { path: path.to_owned(), line, fault: fault.into(), fix }
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.path)?;
@@ -71,7 +77,7 @@ fn mutants_apply(tree: &Tree) -> Vec<Violation> {
     let faults =
         mutants::mutants(table).filter_map(|mutant| mutant.change(tree.text(&mutant.path).unwrap_or_default()).err());
     let fix = "write the mutant for the new code: the deep row `mutants` must notice it";
-    faults.map(|fault| Violation { path: mutants::TABLE.to_owned(), line: 0, fault, fix }).collect()
+    faults.map(|fault| Violation::at(mutants::TABLE, 0, fault, fix)).collect()
 }
 
 pub(crate) fn run(args: &[String]) -> Result {

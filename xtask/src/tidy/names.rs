@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Violation;
 use super::source::identifiers;
-use super::tree::Tree;
+use super::tree::{Tree, prose};
 
 /// The changes of the past name what was there then.
 const PAST: &str = "CHANGELOG.md";
@@ -23,7 +23,7 @@ pub(super) fn exist(tree: &Tree) -> Vec<Violation> {
         for (line, name) in quoted(text) {
             if let Some(fault) = fault(tree, &known, path, name).filter(|_| !others.contains(name)) {
                 let fix = "name what is there, or write it without backticks";
-                violations.push(Violation { path: path.to_owned(), line, fault, fix });
+                violations.push(Violation::at(path, line, fault, fix));
             }
         }
     }
@@ -39,13 +39,7 @@ fn known_identifiers(tree: &Tree) -> BTreeSet<String> {
 
 /// The words between backticks, outside code blocks.
 fn quoted(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut fenced = false;
-    let prose = text.lines().enumerate().filter(move |(_, line)| {
-        let fence = line.trim_start().starts_with("```");
-        fenced ^= fence;
-        !fenced && !fence
-    });
-    prose.flat_map(|(index, line)| line.split('`').skip(1).step_by(2).map(move |name| (index + 1, name)))
+    prose(text).flat_map(|(line, words)| words.split('`').skip(1).step_by(2).map(move |name| (line, name)))
 }
 
 fn fault(tree: &Tree, known: &BTreeSet<String>, document: &str, name: &str) -> Option<String> {

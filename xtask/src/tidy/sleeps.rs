@@ -42,12 +42,12 @@ fn unreviewed(
     for (path, line) in found {
         match reviewed.iter_mut().find(|(_, listed, _)| *listed == path) {
             Some((_, _, used)) => *used = true,
-            None => violations.push(Violation { path, line, fault: fault.to_owned(), fix }),
+            None => violations.push(Violation::at(&path, line, fault, fix)),
         }
     }
     for (line, path, _) in reviewed.iter().filter(|(_, _, used)| !used) {
         let fault = format!("{path} does not sleep");
-        violations.push(Violation { path: list.to_owned(), line: *line, fault, fix: "take it off the list" });
+        violations.push(Violation::at(list, *line, fault, "take it off the list"));
     }
     violations
 }

@@ -22,7 +22,7 @@ pub(super) fn complete(tree: &Tree) -> Vec<Violation> {
         ]
     });
     let missing = parts.filter(|(path, _)| tree.text(path).is_none());
-    missing.map(|(path, fix)| Violation { path, line: 0, fault: "is missing".to_owned(), fix }).collect()
+    missing.map(|(path, fix)| Violation::at(&path, 0, "is missing", fix)).collect()
 }
 
 #[cfg(test)]

@@ -58,6 +58,17 @@ impl Tree {
     }
 }
 
+/// The lines of a document outside its code blocks, each with its number.
+pub(super) fn prose(document: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut is_fenced = false;
+    let lines = document.lines().enumerate().filter(move |(_, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_fenced ^= is_fence;
+        !is_fenced && !is_fence
+    });
+    lines.map(|(index, line)| (index + 1, line))
+}
+
 fn read_folder(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>) -> std::io::Result<()> {
     for entry in folder.read_dir()? {
         let entry = entry?;

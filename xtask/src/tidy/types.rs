@@ -19,12 +19,12 @@ pub(super) fn mean_one_thing(tree: &Tree) -> Vec<Violation> {
     let shared = declared.iter().filter(|(_, paths)| paths.len() > 1);
     let unknown = shared.clone().filter(|(name, _)| !table.contains_key(**name)).map(|(name, paths)| {
         let fix = "name the thing; a role that several rooms have is in the table";
-        Violation { path: paths[0].to_owned(), line: 0, fault: format!("declares `{name}`, as does {}", paths[1]), fix }
+        Violation::at(paths[0], 0, format!("declares `{name}`, as does {}", paths[1]), fix)
     });
-    let idle = table.keys().filter(|name| declared.get(**name).is_none_or(|paths| paths.len() < 2)).map(|name| {
-        let fault = format!("`{name}` is declared once: its row goes");
-        Violation { path: TABLE.to_owned(), line: 0, fault, fix: "delete the row" }
-    });
+    let idle = table
+        .keys()
+        .filter(|name| declared.get(**name).is_none_or(|paths| paths.len() < 2))
+        .map(|name| Violation::at(TABLE, 0, format!("`{name}` is declared once: its row goes"), "delete the row"));
     unknown.chain(idle).collect()
 }
 
