@@ -1,7 +1,9 @@
 //! Requests of one session that go together.
 
-use fencelock_testbed::Proxy;
+use std::time::Duration;
+
 use fencelock_testbed::postgres::KIND;
+use fencelock_testbed::{Proxy, Way};
 
 use crate::lab::{LONG, acquire, acquiring, client, connection, database, soon, until, with};
 
@@ -19,26 +21,95 @@ async fn sixty_four_tasks_over_sixty_four_names_and_over_one_never_share_a_lock(
     }
 }
 
-#[tokio::test]
-async fn connections_that_are_cut_or_ended_in_the_middle_of_batches_cost_no_lock() {
+/// A database of its own, by its URL, and behind a proxy that delays all bytes by so many milliseconds. Behind 2 ms each way, a session may
+/// have four calls on their way.
+fn behind(each_way_ms: u64) -> (String, Proxy, String) {
     let (direct, name) = database();
     let proxy = Proxy::start(KIND.shared().address()).unwrap();
-    let one = client(&format!("postgres://fencelock:secret@{}/{name}", proxy.address()), LONG).await;
-    for names in [64, 3] {
-        any::cycles(&one, names, 10, 100, async || proxy.reset()).await;
+    proxy.delay(Duration::from_millis(each_way_ms));
+    let url = format!("postgres://fencelock:secret@{}/{name}", proxy.address());
+    (direct, proxy, url)
+}
+
+#[tokio::test]
+async fn connections_that_are_cut_or_ended_in_the_middle_of_batches_cost_no_lock() {
+    for each_way_ms in [0, 2] {
+        let (direct, proxy, url) = behind(each_way_ms);
+        let one = client(&url, LONG).await;
+        for names in [64, 3] {
+            any::cycles(&one, names, 10, 100, async || proxy.reset()).await;
+        }
+        let answer_is_lost = async || proxy.cut_after(100, Way::Down);
+        any::cycles(&one, 64, 10, 100, answer_is_lost).await;
+        let user = connection(&direct).await;
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fencelock'";
+        any::cycles(&one, 64, 10, 100, async || user.batch_execute(end).await.unwrap()).await;
     }
-    let user = connection(&direct).await;
-    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fencelock'";
-    any::cycles(&one, 64, 10, 100, async || user.batch_execute(end).await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn behind_a_long_way_the_server_receives_a_request_before_the_client_has_answers_to_earlier_ones() {
+    const NAMES: i64 = 4;
+    let (direct, proxy, url) = behind(2);
+    let (one, user) = (client(&url, LONG).await, connection(&direct).await);
+    acquire(&one, "job").await.release().await.unwrap();
+    let places = async |name: &str| {
+        let asked = "SELECT count(*) FROM fencelock.place WHERE name LIKE $1";
+        user.query_one(asked, &[&name]).await.unwrap().get::<_, i64>(0)
+    };
+    for answers_are_lost in [false, true] {
+        // The client gives up a connection without an answer, so a machine that stands still may need another try.
+        until("all requests share a connection", async || {
+            let connections = proxy.connections();
+            proxy.hold_existing(Way::Down);
+            let mut waiting = Vec::new();
+            for number in 0..NAMES {
+                let name = format!("job/{number}");
+                waiting.push(acquiring(&one, &name));
+                until("the server has the request", async || places(&name).await == 1).await;
+            }
+            let is_one = proxy.connections() == connections;
+            if answers_are_lost {
+                proxy.reset();
+            }
+            proxy.release();
+            for acquired in waiting {
+                match soon(acquired).await.unwrap() {
+                    Ok(guard) => soon(guard.release()).await.unwrap(),
+                    Err(error) => assert!(error.is_retryable(), "{error}"),
+                }
+            }
+            until("every place is given up", async || places("job/%").await == 0).await;
+            is_one
+        })
+        .await;
+    }
+}
+
+/// A withdrawal raises the epoch of the session, which refuses requests with an older one.
+#[tokio::test]
+async fn behind_a_long_way_requests_that_are_given_up_leave_nothing_and_refuse_no_other() {
+    let (direct, _proxy, url) = behind(2);
+    let (one, user) = (client(&url, LONG).await, connection(&direct).await);
+    let give_up = async || {
+        let abandoned: Vec<_> = (0..16).map(|number| acquiring(&one, &format!("job/{number}"))).collect();
+        tokio::task::yield_now().await;
+        abandoned.iter().for_each(tokio::task::JoinHandle::abort);
+    };
+    any::cycles(&one, 64, 10, 20, give_up).await;
+    let places = "SELECT count(*) FROM fencelock.place";
+    until("no place is left", async || user.query_one(places, &[]).await.unwrap().get::<_, i64>(0) == 0).await;
 }
 
 #[tokio::test]
 async fn while_a_transaction_keeps_one_bucket_tasks_of_other_names_get_their_locks() {
-    let (url, _) = database();
-    let (one, mut user) = (client(&url, 6_000).await, connection(&url).await);
-    let transaction = user.transaction().await.unwrap();
-    transaction.execute(BUCKET, &[&"stuck"]).await.unwrap();
-    any::others_get_their_locks(&one, "stuck", async || transaction.rollback().await.unwrap()).await;
+    for each_way_ms in [0, 2] {
+        let (direct, _proxy, url) = behind(each_way_ms);
+        let (one, mut user) = (client(&url, 6_000).await, connection(&direct).await);
+        let transaction = user.transaction().await.unwrap();
+        transaction.execute(BUCKET, &[&"stuck"]).await.unwrap();
+        any::others_get_their_locks(&one, "stuck", async || transaction.rollback().await.unwrap()).await;
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Requests of a session that arrive while a call of its connection is on its way. They gather, and go together in a single call with a
+//! Requests of a session that arrive while calls of its connection are on their way. They gather, and go together in a single call with a
 //! single commit.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 
 use super::call::Param;
+use crate::error::Result;
 use crate::queue::Claim;
 use crate::store::PlaceId;
 
@@ -51,30 +52,31 @@ impl Request {
     }
 }
 
-/// The gathered requests of one connection. An answer is the numbers that a function returns.
-pub(crate) type Batches = Gathering<Request, crate::error::Result<Vec<i64>>>;
+/// The numbers that a function returns.
+pub(crate) type Answer = Result<Vec<i64>>;
 
 /// A request, and the channel of its answer. A request whose caller is gone is not sent.
-pub(crate) type Gathered<R, A> = (R, oneshot::Sender<A>);
-pub(crate) type Receiver<R, A> = mpsc::UnboundedReceiver<Gathered<R, A>>;
+pub(crate) type Gathered = (Request, oneshot::Sender<Answer>);
+pub(crate) type Receiver = mpsc::UnboundedReceiver<Gathered>;
 
-pub(crate) struct Gathering<R, A> {
-    queue: mpsc::UnboundedSender<Gathered<R, A>>,
+/// The gathered requests of one connection.
+pub(crate) struct Batches {
+    queue: mpsc::UnboundedSender<Gathered>,
     /// Until a task takes it, no request gathers.
-    receiver: Mutex<Option<Receiver<R, A>>>,
+    receiver: Mutex<Option<Receiver>>,
 }
 
-impl<R, A> Default for Gathering<R, A> {
+impl Default for Batches {
     fn default() -> Self {
         let (queue, receiver) = mpsc::unbounded_channel();
         Self { queue, receiver: Mutex::new(Some(receiver)) }
     }
 }
 
-impl<R, A> Gathering<R, A> {
+impl Batches {
     /// Hands a request to the task that sends. Returns the receiver of the answer, which fails if the connection ends before, or the
     /// request if no task sends on this connection.
-    pub(crate) fn hand_over(&self, request: R) -> Result<oneshot::Receiver<A>, R> {
+    pub(crate) fn hand_over(&self, request: Request) -> Result<oneshot::Receiver<Answer>, Request> {
         if self.receiver.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
             return Err(request);
         }
@@ -83,62 +85,98 @@ impl<R, A> Gathering<R, A> {
     }
 
     /// From here on requests gather, until the receiver is dropped.
-    pub(crate) fn receiver(&self) -> Option<Receiver<R, A>> {
+    pub(crate) fn receiver(&self) -> Option<Receiver> {
         self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// Waits for requests. Returns the oldest ones whose callers still wait: several if they arrived while the task sent others.
-pub(crate) async fn next<R, A>(gathered: &mut Receiver<R, A>) -> Option<Vec<Gathered<R, A>>> {
-    let mut batch = Vec::new();
-    let count = gathered.recv_many(&mut batch, MOST).await;
-    batch.retain(|(_, answer)| !answer.is_closed());
-    (count > 0).then_some(batch)
+/// Waits for requests, and adds the oldest ones to `gathered`. Returns whether the connection still takes requests.
+pub(crate) async fn gather(receiver: &mut Receiver, gathered: &mut Vec<Gathered>) -> bool {
+    let count = receiver.recv_many(gathered, MOST - gathered.len()).await;
+    gathered.retain(|(_, answer)| !answer.is_closed());
+    count > 0
+}
+
+/// Whether `gathered` requests go now, while `calls` with `sent` requests are on their way and `most` calls may be. A further call carries
+/// its share of all these requests: otherwise the first ones would fill every call, and the others would wait for an answer.
+pub(crate) fn is_due(gathered: usize, sent: usize, calls: usize, most: usize) -> bool {
+    gathered > 0 && (calls == 0 || calls < most && gathered * (most - 1) >= sent)
 }
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt as _;
+    use futures_util::FutureExt;
 
     use super::*;
+    use crate::name::Name;
+    use crate::store::RequestId;
 
-    fn gathered(gathering: &Gathering<u32, u32>, request: u32) -> oneshot::Receiver<u32> {
-        gathering.hand_over(request).unwrap_or_else(|_| panic!("request {request} goes alone"))
+    fn gathered(batches: &Batches, number: u64) -> oneshot::Receiver<Answer> {
+        let place = PlaceId { name: Name::new("job").unwrap(), request: RequestId { client: 1, number } };
+        let refused = |_| panic!("request {number} goes alone");
+        batches.hand_over(Request { place, kind: RequestKind::Withdraw }).unwrap_or_else(refused)
     }
 
-    fn sent(receiver: &mut Receiver<u32, u32>) -> Vec<u32> {
-        let batch = next(receiver).now_or_never().unwrap().unwrap();
-        let answer = |(request, caller): Gathered<u32, u32>| caller.send(request + 100).map(|()| request).unwrap();
+    /// The numbers of the requests that go together, each of which is answered by its number.
+    fn sent(receiver: &mut Receiver) -> Vec<u64> {
+        let mut batch = Vec::new();
+        assert!(gather(receiver, &mut batch).now_or_never().unwrap());
+        let answer = |(Request { place, .. }, caller): Gathered| {
+            let number = place.request.number;
+            caller.send(Ok(vec![number.cast_signed()])).map(|()| number).unwrap()
+        };
         batch.into_iter().map(answer).collect()
     }
 
     #[test]
     fn a_request_alone_goes_at_once_and_requests_that_arrive_meanwhile_go_together_oldest_first() {
-        let gathering = Gathering::default();
-        assert_eq!(gathering.hand_over(0).unwrap_err(), 0, "no task sends yet");
-        let mut receiver = gathering.receiver().unwrap();
-        let alone = gathered(&gathering, 1);
+        let batches = Batches::default();
+        let mut receiver = batches.receiver().unwrap();
+        let alone = gathered(&batches, 1);
         assert_eq!(sent(&mut receiver), [1]);
-        assert_eq!(alone.now_or_never(), Some(Ok(101)));
-        let mut waiting: Vec<_> = (2..71).map(|request| gathered(&gathering, request)).collect();
+        assert_eq!(alone.now_or_never().unwrap().unwrap().unwrap(), [1]);
+        let mut waiting: Vec<_> = (2..71).map(|request| gathered(&batches, request)).collect();
         assert_eq!(sent(&mut receiver), (2..66).collect::<Vec<_>>());
-        assert_eq!(waiting[0].try_recv(), Ok(102));
+        assert_eq!(waiting[0].try_recv().unwrap().unwrap(), [2]);
         assert_eq!(sent(&mut receiver), [66, 67, 68, 69, 70]);
-        assert!(next(&mut receiver).now_or_never().is_none());
+        assert!(gather(&mut receiver, &mut Vec::new()).now_or_never().is_none());
+    }
+
+    #[test]
+    fn a_request_goes_alone_before_and_after_requests_gather() {
+        let batches = Batches::default();
+        let request = || {
+            let place = PlaceId { name: Name::new("job").unwrap(), request: RequestId { client: 1, number: 7 } };
+            Request { place, kind: RequestKind::Withdraw }
+        };
+        assert!(batches.hand_over(request()).is_err(), "no task sends yet");
+        drop(batches.receiver());
+        assert!(batches.hand_over(request()).is_err_and(|request| request.place.request.number == 7));
     }
 
     #[test]
     fn a_request_whose_caller_is_gone_is_not_sent_and_requests_that_gathered_fail_with_the_connection() {
-        let gathering = Gathering::default();
-        let mut receiver = gathering.receiver().unwrap();
-        drop(gathered(&gathering, 1));
-        let _kept = gathered(&gathering, 2);
+        let batches = Batches::default();
+        let mut receiver = batches.receiver().unwrap();
+        drop(gathered(&batches, 1));
+        let _kept = gathered(&batches, 2);
         assert_eq!(sent(&mut receiver), [2]);
-        drop(gathered(&gathering, 3));
+        drop(gathered(&batches, 3));
         assert!(sent(&mut receiver).is_empty());
-        let mut waiting = gathered(&gathering, 4);
+        let mut waiting = gathered(&batches, 4);
         drop(receiver);
-        assert_eq!(waiting.try_recv(), Err(oneshot::error::TryRecvError::Closed));
-        assert_eq!(gathering.hand_over(5).unwrap_err(), 5);
+        assert_eq!(waiting.try_recv().unwrap_err(), oneshot::error::TryRecvError::Closed);
+    }
+
+    #[test]
+    fn with_one_call_at_once_requests_wait_for_its_answer_and_with_four_each_carries_a_quarter() {
+        assert!(is_due(1, 0, 0, 1) && !is_due(0, 0, 0, 1) && !is_due(64, 1, 1, 1));
+        for (gathered, sent, calls, expected) in
+            [(1, 3, 3, true), (15, 48, 3, false), (16, 48, 3, true), (64, 3, 4, false)]
+        {
+            assert_eq!(is_due(gathered, sent, calls, 4), expected, "{gathered} while {sent} are on their way");
+        }
+        // A full batch does not wait for other requests.
+        assert!((1..4).all(|calls| is_due(MOST, calls * MOST, calls, calls + 1)));
     }
 }

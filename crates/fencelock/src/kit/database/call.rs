@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::future::Future;
+use std::sync::OnceLock;
 
 use super::batch::Batches;
 use crate::error::{Error, ErrorKind, Result};
@@ -128,12 +129,22 @@ pub(crate) fn strange(operation: &'static str) -> Error {
     Error::new(ErrorKind::Layout, operation, message).outcome_unknown()
 }
 
+#[derive(Default)]
+pub(crate) struct ConnectionState {
+    /// The number of the connection within its link, from 1; 0 for a connection of no link.
+    pub(crate) number: u64,
+    /// Set once the connection has found the schema.
+    pub(crate) schema: OnceLock<()>,
+    pub(crate) batches: Batches,
+}
+
 pub(crate) trait Calls: Send + Sync + 'static {
-    fn number(&self) -> u64;
+    fn state(&self) -> &ConnectionState;
 
-    fn batches(&self) -> &Batches;
-
-    fn has_schema(&self) -> bool;
+    /// How many batches may be on their way at once, for a connection that runs calls in the order in which they are sent.
+    fn calls_at_once(&self) -> usize {
+        1
+    }
 
     fn call(
         &self,

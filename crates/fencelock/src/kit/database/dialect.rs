@@ -14,8 +14,6 @@ use crate::kit::served::PlacesByName;
 use crate::name::Name;
 use crate::store::{Capability, Opening, Outline, PlaceId, RequestId};
 
-pub(crate) type Call<'a> = (&'static str, Vec<Param<'a>>);
-
 pub(crate) fn units<D: Dialect>(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos() / D::UNIT.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -32,6 +30,8 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
     const BREAK: &'static str;
     /// The column of `unknown` with the number of a place.
     const UNKNOWN_SEQ: usize;
+    /// The parameters of `leave` behind the number of the place. They have the call wait for no transaction.
+    const LEAVE: &'static [Param<'static>];
     /// The error message of a grant whose row a transaction keeps.
     const KEPT: &'static str;
 
@@ -49,9 +49,6 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
         opening: Option<&Opening>,
     ) -> impl Future<Output = Result<Arc<Self::Connection>>> + Send;
 
-    /// The call that gives up a place: the grant or waiter `seq`, or every present place of the request.
-    fn leave<'a>(request: Vec<Param<'a>>, seq: Option<u64>) -> Call<'a>;
-
     fn batch(requests: &[Request]) -> Vec<Param<'_>>;
 
     fn batched(row: &Row) -> Option<Vec<Vec<i64>>>;
@@ -67,8 +64,8 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
         Error::new(ErrorKind::Unreachable, operation, Self::KEPT).with("name", name).retryable()
     }
 
-    fn in_vain(_operation: &'static str, _name: &Name, error: Error) -> Error {
-        error
+    fn in_vain(operation: &'static str, name: &Name, error: Error) -> Error {
+        if error.kind() == ErrorKind::Busy { Self::kept(operation, name).with("cause", error) } else { error }
     }
 
     /// Takes the list of the session's places that the request granted, and their numbers, out of the answer.

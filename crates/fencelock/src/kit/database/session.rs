@@ -2,17 +2,22 @@
 //! it until its end. [`Dialect`] has the differences between databases.
 
 use std::collections::HashSet;
+use std::future::poll_fn;
+use std::mem;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
+use futures_util::StreamExt as _;
 use futures_util::future;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
-use super::batch::{MOST, Receiver, Request, RequestKind, next};
+use super::batch::{Gathered, MOST, Receiver, Request, RequestKind, gather, is_due};
 use super::call::{Calls, Param, Row, strange};
-use super::dialect::{Call, Dialect, units};
+use super::dialect::{Dialect, units};
 use super::{Chores, User};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::bucket::{bucket_of, first_to_clear};
@@ -199,7 +204,7 @@ impl<D: Dialect> FairSession<D> {
         connection: &D::Connection,
         operation: &'static str,
         names: Vec<&Name>,
-        (function, params): Call<'_>,
+        (function, params): (&'static str, Vec<Param<'_>>),
     ) -> Result<Row> {
         let mut unread = UnreadGrants { places: &self.places, names };
         let mut row = connection.ask(operation, function, params).await?;
@@ -217,7 +222,7 @@ impl<D: Dialect> FairSession<D> {
                 return self.ask_alone(&*self.apart().await?, &request).await;
             }
         }
-        match connection.batches().hand_over(request) {
+        match connection.state().batches.hand_over(request) {
             Err(request) => self.ask_alone(connection, &request).await,
             Ok(answer) => answer.await.unwrap_or_else(|_| {
                 let message = "the connection was lost before the answer came";
@@ -246,8 +251,10 @@ impl<D: Dialect> FairSession<D> {
                 connection.ask("enter", "enter", params).await.map(|row| row.numbers())
             }
             RequestKind::Leave(seq) => {
-                let call = D::leave(self.request(&request.place), seq);
-                self.ask_and_tell(connection, "leave", vec![name], call).await.map(|row| row.numbers())
+                let mut params = self.request(&request.place);
+                params.push(seq.into());
+                params.extend_from_slice(D::LEAVE);
+                self.ask_and_tell(connection, "leave", vec![name], ("leave", params)).await.map(|row| row.numbers())
             }
             RequestKind::Withdraw => {
                 self.ask_together(connection, std::slice::from_ref(request)).await.map(|answers| answers.concat())
@@ -269,37 +276,61 @@ impl<D: Dialect> FairSession<D> {
         D::batched(&row).filter(|answers| answers.len() == requests.len()).ok_or_else(|| row.strange())
     }
 
-    /// Sends gathered requests, until the connection ends. If the server refused a batch, it changed nothing, and each request is sent
-    /// again by itself: each then has its own answer.
-    async fn send_gathered(&self, connection: Weak<D::Connection>, mut receiver: Receiver<Request, Result<Vec<i64>>>) {
-        while let Some(gathered) = next(&mut receiver).await {
-            let Some(connection) = connection.upgrade() else { return };
-            let (mut requests, callers): (Vec<_>, Vec<_>) = gathered.into_iter().unzip();
-            let all = if requests.len() > 1 { Some(self.ask_together(&connection, &requests).await) } else { None };
-            for (at, (request, caller)) in
-                requests.iter_mut().zip(callers).enumerate().filter(|(_, (_, to))| !to.is_closed())
-            {
-                let answer = match &all {
-                    Some(Ok(answers)) => Ok(answers[at].clone()),
-                    // An earlier request of the batch waited in vain for this bucket.
-                    Some(Err(error)) if error.outcome() == Outcome::Unknown || self.is_stuck(request) => {
-                        Err(error.again())
-                    }
-                    _ => {
-                        if let RequestKind::Enter { again, .. } = &mut request.kind {
-                            *again |= all.is_some();
-                        }
-                        self.ask_alone(&connection, request).await
-                    }
-                };
-                if let (RequestKind::Withdraw, Ok(answer)) = (&request.kind, &answer) {
-                    // The next call has the new epoch.
-                    departed(answer).into_iter().for_each(|left| self.places.raise(left.epoch));
-                }
-                // The caller may have gone meanwhile.
-                let _ = caller.send(answer);
+    /// Sends gathered requests, until the connection ends: several calls at once if the way to the server is long. A call is sent when it is
+    /// polled first, so the server receives the calls in the order of their requests.
+    async fn send_gathered(&self, connection: Weak<D::Connection>, mut receiver: Receiver) {
+        let (mut calls, mut gathered, mut sent, mut most) = (FuturesUnordered::new(), Vec::new(), 0, 1);
+        loop {
+            tokio::select! {
+                biased;
+                Some(answered) = calls.next() => sent -= answered,
+                true = gather(&mut receiver, &mut gathered), if calls.len() < most && gathered.len() < MOST => {}
+                else => return,
+            }
+            if !is_due(gathered.len(), sent, calls.len(), most) {
+                continue;
+            }
+            let (Some(connection), batch) = (connection.upgrade(), mem::take(&mut gathered)) else { return };
+            // The answer to a withdrawal has the epoch that later requests need.
+            let withdraws = batch.iter().any(|(request, _)| matches!(request.kind, RequestKind::Withdraw));
+            most = if withdraws { 1 } else { connection.calls_at_once() };
+            sent += batch.len();
+            let mut call = Box::pin(self.send_batch(connection, batch));
+            match poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await {
+                Poll::Ready(answered) => sent -= answered,
+                Poll::Pending => calls.push(call),
             }
         }
+    }
+
+    /// Sends requests together, and returns their number. If the server refused the call, it changed nothing, and each request is sent again
+    /// by itself: each then has its own answer.
+    async fn send_batch(&self, connection: Arc<D::Connection>, batch: Vec<Gathered>) -> usize {
+        let (mut requests, callers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let all = if requests.len() > 1 { Some(self.ask_together(&connection, &requests).await) } else { None };
+        for (at, (request, caller)) in
+            requests.iter_mut().zip(callers).enumerate().filter(|(_, (_, to))| !to.is_closed())
+        {
+            let answer = match &all {
+                Some(Ok(answers)) => Ok(answers[at].clone()),
+                Some(Err(error)) if error.outcome() == Outcome::Unknown => Err(error.again()),
+                // Another request waited in vain for this bucket.
+                Some(Err(error)) if error.kind() == ErrorKind::Busy && self.is_stuck(request) => Err(error.again()),
+                _ => {
+                    if let RequestKind::Enter { again, .. } = &mut request.kind {
+                        *again |= all.is_some();
+                    }
+                    self.ask_alone(&connection, request).await
+                }
+            };
+            if let (RequestKind::Withdraw, Ok(answer)) = (&request.kind, &answer) {
+                // The next call has the new epoch.
+                departed(answer).into_iter().for_each(|left| self.places.raise(left.epoch));
+            }
+            // The caller may have gone meanwhile.
+            let _ = caller.send(answer);
+        }
+        requests.len()
     }
 
     /// Gives up a place. Returns the new epoch after a withdrawal, and whether the place was there.
@@ -326,7 +357,7 @@ impl<D: Dialect> FairSession<D> {
                 }
             }
         };
-        let (listen, gathered) = (D::listen(self, connection), connection.batches().receiver());
+        let (listen, gathered) = (D::listen(self, connection), connection.state().batches.receiver());
         let (main, session) = (Arc::downgrade(connection), Arc::clone(self));
         let send = async move {
             if let Some(gathered) = gathered {
@@ -416,7 +447,7 @@ impl<D: Dialect> User<D::Connection> for FairSession<D> {
     fn greet(self: Arc<Self>, connection: Arc<D::Connection>) -> BoxFuture<'static, Result<Option<Chores>>> {
         Box::pin(async move {
             self.open_or_resume(&connection).await?;
-            self.places.connected(connection.number());
+            self.places.connected(connection.state().number);
             if self.places.is_waiting() {
                 D::hear(&self, &connection, 0, None).await;
             }

@@ -64,7 +64,7 @@ impl<D: Dialect> Server for DatabaseStore<D> {
     }
 
     fn is_unused(&self, connection: &D::Connection) -> bool {
-        !connection.has_schema()
+        connection.state().schema.get().is_none()
     }
 
     /// The page comes in portions: a contender that leaves or arrives meanwhile may be shown or not.
@@ -134,7 +134,7 @@ impl<D: Dialect> Server for DatabaseStore<D> {
 
     async fn write_note(&self, connection: &D::Connection, order: &NoteOrder) -> Result<bool> {
         // No grant of ours is without a token, and no grant is there before the tables.
-        let Some(token) = order.grant.token.filter(|_| connection.has_schema()) else { return Ok(false) };
+        let Some(token) = order.grant.token.filter(|_| !self.is_unused(connection)) else { return Ok(false) };
         let mut params = grant(&order.grant.place, token);
         params.extend([order.value.as_deref().into(), order.ttl.map(units::<D>).into()]);
         // There is no answer for a grant without a session.
@@ -142,7 +142,7 @@ impl<D: Dialect> Server for DatabaseStore<D> {
     }
 
     async fn note(&self, connection: &D::Connection, name: &Name) -> Result<NoteRead> {
-        if !connection.has_schema() {
+        if self.is_unused(connection) {
             let row = D::now(connection).await?;
             return Ok(NoteRead { note: None, now: moment(&row, 0)? });
         }

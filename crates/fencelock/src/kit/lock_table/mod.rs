@@ -5,6 +5,7 @@ mod fit;
 mod holder;
 mod rows;
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use hmac_sha256::Hash;
@@ -12,6 +13,7 @@ use hmac_sha256::Hash;
 pub(crate) use self::fit::{Column, Fit, Words};
 use self::holder::request;
 pub(crate) use self::rows::{Rows, store};
+use super::database::call::strange;
 use super::database::url::Bad;
 use super::try_again::WAKE_BOUND;
 use crate::error::{Error, Result};
@@ -117,6 +119,23 @@ pub(crate) struct LockTable {
     pub(crate) columns: Vec<String>,
     /// The time zone of the times that other programs write without a zone.
     pub(crate) zone: Option<String>,
+}
+
+/// A lock table. The statements are there once a connection has found the table.
+#[derive(Debug)]
+pub(crate) struct KnownTable<S> {
+    pub(crate) of: LockTable,
+    pub(crate) statements: OnceLock<S>,
+}
+
+impl<S> KnownTable<S> {
+    pub(crate) fn new(of: LockTable) -> Self {
+        Self { of, statements: OnceLock::new() }
+    }
+
+    pub(crate) fn known(&self, operation: &'static str) -> Result<&S> {
+        self.statements.get().ok_or_else(|| strange(operation))
+    }
 }
 
 impl LockTable {

@@ -86,7 +86,7 @@ async fn hear(session: &MysqlSession, main: &Weak<Connection>) -> Result<()> {
     }
     let mut mark = -1;
     loop {
-        let Some(pillow) = main.upgrade().map(|main| pillow(session, main.number)) else { return Ok(()) };
+        let Some(pillow) = main.upgrade().map(|main| pillow(session, main.state.number)) else { return Ok(()) };
         let seconds = if mark < 0 { 0 } else { SLEEP.as_secs() };
         let arguments = vec![(*number).into(), mark.into(), pillow.into(), seconds.into()];
         let rung = ear.sleep(arguments).await?;
@@ -124,7 +124,7 @@ async fn hear(session: &MysqlSession, main: &Weak<Connection>) -> Result<()> {
 
 async fn may_ring(session: &MysqlSession, ear: &Connection, main: &Weak<Connection>) -> Result<bool> {
     let Some(main) = main.upgrade() else { return Ok(true) };
-    for (connection, name) in [(ear, &session.bell), (&*main, &pillow(session, main.number))] {
+    for (connection, name) in [(ear, &session.bell), (&*main, &pillow(session, main.state.number))] {
         match connection.simple("listen", &format!("SELECT GET_LOCK('{name}', 0)")).await {
             Ok(rows) if rows.first().and_then(|row| column("listen", row, 0).ok()) == Some(Some(1)) => {}
             // An older connection of the session holds the lock, until the server notices its end.

@@ -15,8 +15,7 @@ use tokio::task::AbortHandle;
 use super::fault::{cut_short, fault, fault_of, not_sent, panicked, too_large};
 use super::url::Config;
 use crate::error::Result;
-use crate::kit::database::batch::Batches;
-use crate::kit::database::call::{self, Calls, Cell, Param};
+use crate::kit::database::call::{self, Calls, Cell, ConnectionState, Param};
 use crate::kit::database::{Chores, User};
 use crate::kit::fault::Meaning;
 use crate::store::Tasks;
@@ -43,11 +42,9 @@ pub(super) struct Connection {
     jobs: mpsc::UnboundedSender<Query>,
     ended: Arc<AtomicBool>,
     task: AbortHandle,
-    has_schema: AtomicBool,
     /// The largest request: after a larger one the server ends the connection.
     pub(super) largest: AtomicU64,
-    pub(super) number: u64,
-    batches: Batches,
+    pub(super) state: ConnectionState,
 }
 
 impl Connection {
@@ -73,16 +70,12 @@ impl Connection {
         let ended = Arc::new(AtomicBool::new(false));
         let end = EndGuard { ended: Arc::clone(&ended), user, number };
         let task = tasks.spawn(drive(wire, receiver, started, end, clock, silence));
-        let (has_schema, largest, batches) = (AtomicBool::new(false), AtomicU64::new(u64::MAX), Batches::default());
-        Ok((Self { jobs, ended, task, has_schema, largest, number, batches }, chores))
+        let state = ConnectionState { number, ..ConnectionState::default() };
+        Ok((Self { jobs, ended, task, largest: AtomicU64::new(u64::MAX), state }, chores))
     }
 
     pub(super) fn is_alive(&self) -> bool {
         !self.ended.load(Ordering::Acquire)
-    }
-
-    pub(super) fn found_schema(&self) {
-        self.has_schema.store(true, Ordering::Release);
     }
 
     pub(super) async fn simple(&self, operation: &'static str, sql: &str) -> Result<Vec<Row>> {
@@ -153,16 +146,8 @@ impl Connection {
 const LISTING: [&str; 3] = ["show", "names", "breaks"];
 
 impl Calls for Connection {
-    fn number(&self) -> u64 {
-        self.number
-    }
-
-    fn has_schema(&self) -> bool {
-        self.has_schema.load(Ordering::Acquire)
-    }
-
-    fn batches(&self) -> &Batches {
-        &self.batches
+    fn state(&self) -> &ConnectionState {
+        &self.state
     }
 
     /// Repeats a request that the server undid in favour of another one: the request changed nothing. An answer without a row means that a

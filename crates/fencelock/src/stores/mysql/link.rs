@@ -8,7 +8,6 @@ use futures_util::{StreamExt, stream};
 
 use super::connection::Connection;
 use super::layout::layout_and_config;
-use super::session::MysqlSession;
 use super::setup::{meet, our_schema};
 use super::url::Config;
 use crate::ask::{AskedServer, Questions};
@@ -34,13 +33,7 @@ pub(super) struct Dialler {
     tasks: Option<Tasks>,
 }
 
-pub(super) fn link(config: &Arc<Config>, session: Option<Arc<MysqlSession>>) -> Arc<Link> {
-    let Some(session) = session else { return dialler(config, Arc::new(NoUser), None).link() };
-    let user = Arc::clone(&session) as Arc<dyn User<Connection>>;
-    dialler(config, user, Some(&session.opening)).link()
-}
-
-fn dialler(config: &Arc<Config>, user: Arc<dyn User<Connection>>, opening: Option<&Opening>) -> Dialler {
+pub(super) fn dialler(config: &Arc<Config>, user: Arc<dyn User<Connection>>, opening: Option<&Opening>) -> Dialler {
     let Bounds { clock, patience, silence, tasks } = Bounds::of(opening);
     let (config, waits, only_looks) = (Arc::clone(config), silence * 3 / 4, opening.is_none());
     Dialler { config, clock, patience, silence, waits, user, only_looks, needs_schema: true, tasks }
@@ -125,7 +118,7 @@ impl Dial for Dialler {
 }
 
 impl Dialler {
-    fn link(self) -> Arc<Link> {
+    pub(super) fn link(self) -> Arc<Link> {
         let (clock, patience) = (Arc::clone(&self.clock), self.patience);
         Reconnect::new(self, clock, patience)
     }
@@ -136,7 +129,8 @@ impl Dialler {
             Connection::open(&self.config, user, number, clock, self.silence, tasks, !self.needs_schema).await?;
         meet(&connection, self.only_looks, self.waits).await?;
         if self.needs_schema && our_schema(&connection, &self.config, self.only_looks).await? {
-            connection.found_schema();
+            // A connection looks for the schema once.
+            let _ = connection.state.schema.set(());
         }
         let connection = Arc::new(connection);
         if let Some(started) = Arc::clone(&self.user).greet(Arc::clone(&connection)).await? {

@@ -8,14 +8,14 @@ use super::CAPABILITY;
 use super::bell::{POLL, ServerBell, listen};
 use super::connection::{Connection, column};
 use super::fault::cut_short;
-use super::link::{Dialler, Link, apart, link};
+use super::link::{Dialler, Link, apart, dialler};
 use super::url::Config;
 use crate::error::Result;
-use crate::kit::database::Chores;
 use crate::kit::database::batch::{Request, RequestKind};
 use crate::kit::database::call::{Calls, Cell, Param, Row, strange};
-use crate::kit::database::dialect::{Call, Dialect};
+use crate::kit::database::dialect::Dialect;
 use crate::kit::database::session::{Departed, FairSession, departed};
+use crate::kit::database::{Chores, NoUser, User};
 use crate::kit::served::PlacesByName;
 use crate::name::Name;
 use crate::store::{Capability, Opening, Outline, PlaceId, RequestId};
@@ -44,19 +44,17 @@ impl Dialect for Dialler {
     const SHOWN_PER_CALL: usize = 1024;
     const BREAK: &'static str = "break";
     const UNKNOWN_SEQ: usize = 3;
+    const LEAVE: &'static [Param<'static>] = &[];
     const KEPT: &'static str = "another transaction keeps the row of this grant, which cannot end before it; information_schema.innodb_trx shows it";
 
     fn link(config: &Arc<Config>, session: Option<Arc<MysqlSession>>) -> Arc<Link> {
-        link(config, session)
+        let Some(session) = session else { return dialler(config, Arc::new(NoUser), None).link() };
+        let user = Arc::clone(&session) as Arc<dyn User<Connection>>;
+        dialler(config, user, Some(&session.opening)).link()
     }
 
     async fn apart(config: &Arc<Config>, opening: Option<&Opening>) -> Result<Arc<Connection>> {
         apart(config, opening).await
-    }
-
-    fn leave<'a>(mut request: Vec<Param<'a>>, seq: Option<u64>) -> Call<'a> {
-        request.push(seq.into());
-        ("leave", request)
     }
 
     fn batch(requests: &[Request]) -> Vec<Param<'_>> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -21,17 +21,18 @@ use super::setup::{DIRECT, called};
 use super::url::Address;
 use crate::error::Result;
 use crate::kit::database::User;
-use crate::kit::database::batch::Batches;
-use crate::kit::database::call::{self, Calls, Cell, Param};
+use crate::kit::database::call::{self, Calls, Cell, ConnectionState, Param};
 use crate::store::Tasks;
 use crate::time::Clock;
 
 type Function = (String, Vec<Type>, Option<Statement>);
 
-#[derive(Default)]
 struct Traffic {
+    clock: Arc<dyn Clock>,
     waiting: Arc<()>,
     answers: AtomicUsize,
+    /// The shortest time from a request to its answer, in nanoseconds: that of the way, for some requests take the server no time.
+    way: AtomicU64,
 }
 
 pub(super) struct Connection {
@@ -42,11 +43,9 @@ pub(super) struct Connection {
     pooled: Mutex<Option<String>>,
     traffic: Arc<Traffic>,
     tasks: Mutex<Vec<AbortHandle>>,
-    /// The number of the connection within its link, from 1; 0 for a connection of no link.
-    pub(super) number: u64,
     /// Whether the server notifies this connection of grants.
     ear: tokio::sync::Mutex<bool>,
-    batches: Batches,
+    state: ConnectionState,
 }
 
 impl Connection {
@@ -65,8 +64,9 @@ impl Connection {
             settings.connect_raw(stream, NoTls).await.map_err(|error| fault("connect", &error).with("server", &shown))
         };
         let (client, wire) = dial(config, server, &*by.clock, greet).await?;
-        let traffic = Arc::new(Traffic::default());
-        let silence = given_up(Arc::clone(&traffic), Arc::clone(&by.clock), by.silence);
+        let (clock, waiting, answers) = (Arc::clone(&by.clock), Arc::default(), AtomicUsize::new(0));
+        let traffic = Arc::new(Traffic { clock, waiting, answers, way: AtomicU64::new(u64::MAX) });
+        let silence = given_up(Arc::clone(&traffic), by.silence);
         let end = End { user: Arc::clone(&by.user), number, server: shown };
         let task = tasks.spawn(drive(end, wire, silence));
         Ok(Arc::new(Self {
@@ -75,9 +75,8 @@ impl Connection {
             pooled: Mutex::default(),
             traffic,
             tasks: Mutex::new(vec![task]),
-            number,
             ear: tokio::sync::Mutex::default(),
-            batches: Batches::default(),
+            state: ConnectionState { number, ..ConnectionState::default() },
         }))
     }
 
@@ -95,9 +94,11 @@ impl Connection {
 
     /// Waits for an answer, and counts it. A caller that gives up before counts none.
     async fn answered<T>(&self, answer: impl Future<Output = T>) -> T {
-        let _waiting = Arc::clone(&self.traffic.waiting);
+        let Traffic { clock, waiting, answers, way } = &*self.traffic;
+        let (_waiting, sent) = (Arc::clone(waiting), clock.now());
         let answer = answer.await;
-        self.traffic.answers.fetch_add(1, Ordering::Relaxed);
+        answers.fetch_add(1, Ordering::Relaxed);
+        way.fetch_min(clock.now().as_nanos() - sent.as_nanos(), Ordering::Relaxed);
         answer
     }
 
@@ -164,6 +165,7 @@ impl Connection {
         let prepared = self.answered(future::try_join_all(prepared)).await.map_err(|error| fault("connect", &error))?;
         // Prepared once, when the connection is made.
         let _ = self.functions.set(prepared.into_iter().collect());
+        let _ = self.state.schema.set(());
         Ok(())
     }
 
@@ -210,16 +212,14 @@ fn type_of(name: &str) -> Type {
 }
 
 impl Calls for Connection {
-    fn number(&self) -> u64 {
-        self.number
+    fn state(&self) -> &ConnectionState {
+        &self.state
     }
 
-    fn has_schema(&self) -> bool {
-        self.functions.get().is_some()
-    }
-
-    fn batches(&self) -> &Batches {
-        &self.batches
+    /// Adds a call for each millisecond of the way. A pooler promises no order of transactions.
+    fn calls_at_once(&self) -> usize {
+        let further = self.traffic.way.load(Ordering::Relaxed) / 1_000_000;
+        if self.pooled().is_some() { 1 } else { 1 + further.min(3) as usize }
     }
 
     async fn call(
@@ -338,10 +338,10 @@ impl Drop for End {
     }
 }
 
-async fn given_up(traffic: Arc<Traffic>, clock: Arc<dyn Clock>, patience: Duration) {
+async fn given_up(traffic: Arc<Traffic>, patience: Duration) {
     let (mut quiet, mut before) = (0, 0);
     loop {
-        clock.sleep_until(clock.now().after(patience / 2)).await;
+        traffic.clock.sleep_until(traffic.clock.now().after(patience / 2)).await;
         let answers = traffic.answers.load(Ordering::Relaxed);
         let is_quiet = Arc::strong_count(&traffic.waiting) > 1 && answers == before;
         quiet = if is_quiet { quiet + 1 } else { 0 };

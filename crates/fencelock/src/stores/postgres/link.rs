@@ -8,7 +8,6 @@ use futures_core::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 
 use super::connection::Connection;
-use super::session::PostgresSession;
 use super::setup::{literal, meet, our_schema};
 use super::tables::{ROW_TIMEOUT, layout_and_config};
 use super::url::{Address, Config};
@@ -47,16 +46,7 @@ pub(super) struct Dialler {
     tasks: Option<Tasks>,
 }
 
-pub(super) fn link(config: &Arc<Config>, session: Option<Arc<PostgresSession>>) -> Arc<Link> {
-    let purpose = if session.is_some() { Purpose::Locks } else { Purpose::Looks };
-    let mut dialler = dialler(config, purpose, session.as_deref().map(|session| &session.opening));
-    if let Some(session) = session {
-        dialler.user = session;
-    }
-    dialler.link()
-}
-
-fn dialler(config: &Arc<Config>, purpose: Purpose, opening: Option<&Opening>) -> Dialler {
+pub(super) fn dialler(config: &Arc<Config>, purpose: Purpose, opening: Option<&Opening>) -> Dialler {
     let Bounds { clock, patience, silence, tasks } = Bounds::of(opening);
     let (silence, lock_timeout) = match purpose {
         Purpose::Locks | Purpose::Looks => (silence, silence / 2),
@@ -142,7 +132,7 @@ impl Dial for Dialler {
 }
 
 impl Dialler {
-    fn link(self) -> Arc<Link> {
+    pub(super) fn link(self) -> Arc<Link> {
         let (clock, patience) = (Arc::clone(&self.clock), self.patience);
         Reconnect::new(self, clock, patience)
     }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::CAPABILITY;
 use super::connection::Connection;
-use super::link::{Dialler, Link, Purpose, apart, link};
+use super::link::{Dialler, Link, Purpose, apart, dialler};
 use super::url::Config;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::kit::database::batch::Request;
 use crate::kit::database::call::{Cell, Param, Row, strange};
-use crate::kit::database::dialect::{Call, Dialect};
+use crate::kit::database::dialect::Dialect;
 use crate::kit::database::session::FairSession;
 use crate::kit::served::PlacesByName;
 use crate::name::Name;
@@ -32,6 +32,7 @@ impl Dialect for Dialler {
     const SHOWN_PER_CALL: usize = usize::MAX;
     const BREAK: &'static str = "break_grant";
     const UNKNOWN_SEQ: usize = 0;
+    const LEAVE: &'static [Param<'static>] = &[Param::Flag(false)];
     const KEPT: &'static str =
         "a transaction holds this grant, which cannot end before it (`hold`); pg_stat_activity shows it";
 
@@ -46,16 +47,16 @@ impl Dialect for Dialler {
     }
 
     fn link(config: &Arc<Config>, session: Option<Arc<PostgresSession>>) -> Arc<Link> {
-        link(config, session)
+        let purpose = if session.is_some() { Purpose::Locks } else { Purpose::Looks };
+        let mut dialler = dialler(config, purpose, session.as_deref().map(|session| &session.opening));
+        if let Some(session) = session {
+            dialler.user = session;
+        }
+        dialler.link()
     }
 
     async fn apart(config: &Arc<Config>, opening: Option<&Opening>) -> Result<Arc<Connection>> {
         apart(config, Purpose::Patience, opening).await
-    }
-
-    fn leave<'a>(mut request: Vec<Param<'a>>, seq: Option<u64>) -> Call<'a> {
-        request.extend([seq.into(), false.into()]);
-        ("leave", request)
     }
 
     fn batch(requests: &[Request]) -> Vec<Param<'_>> {
@@ -80,10 +81,6 @@ impl Dialect for Dialler {
             Ok(answer) => Ok(answer == 1),
             Err(error) => Err(Self::in_vain("leave", &place.name, error)),
         }
-    }
-
-    fn in_vain(operation: &'static str, name: &Name, error: Error) -> Error {
-        if error.kind() == ErrorKind::Busy { Self::kept(operation, name).with("cause", error) } else { error }
     }
 
     fn take_granted(row: &mut Row) -> Result<Vec<(RequestId, u64)>> {

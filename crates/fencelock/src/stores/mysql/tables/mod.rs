@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use mysql_async::{Row, Value};
 
-use self::table::Statements;
 pub(super) use self::table::Table;
 use super::connection::{Connection, QueryAnswer, column};
 use super::fault::cut_short;
@@ -74,10 +73,6 @@ struct FoundRow {
 }
 
 impl Table {
-    fn known(&self, operation: &'static str) -> Result<&Statements> {
-        self.statements.get().ok_or_else(|| strange(operation))
-    }
-
     async fn look(&self, connection: &Connection, operation: &'static str, key: &str) -> Result<Option<FoundRow>> {
         let rows = connection.run(operation, &self.known(operation)?.look, vec![key.into()], &meant).await?.rows;
         let Some(row) = rows.first() else { return Ok(None) };

@@ -1,23 +1,17 @@
 //! A lock table of others: its statements, and the check of an existing table.
 
-use std::sync::OnceLock;
-
 use mysql_async::Row;
 
 use super::super::connection::{Connection, column};
 use super::meant;
 use crate::error::{ErrorKind, Result};
 use crate::kit::database::call::strange;
-use crate::kit::lock_table::{Column, Fit, LockTable, TableKind, Words};
+use crate::kit::lock_table::{Column, Fit, KnownTable, TableKind, Words};
+
+pub(in super::super) type Table = KnownTable<Statements>;
 
 #[derive(Debug)]
-pub(in super::super) struct Table {
-    pub(super) of: LockTable,
-    pub(super) statements: OnceLock<Statements>,
-}
-
-#[derive(Debug)]
-pub(super) struct Statements {
+pub(in super::super) struct Statements {
     pub(super) look: String,
     pub(super) insert: String,
     pub(super) update: String,
@@ -68,10 +62,6 @@ fn read(row: &Row, indexes: &[(String, String, Option<i64>)]) -> Result<Column> 
 }
 
 impl Table {
-    pub(in super::super) fn new(of: LockTable) -> Self {
-        Self { of, statements: OnceLock::new() }
-    }
-
     pub(in super::super) fn ddl(&self) -> String {
         let tutorial = ["varbinary(512)", "varchar(64)", "timestamp(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)"];
         let shedlock = ["varchar(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "varchar(255)", "datetime(3)"];

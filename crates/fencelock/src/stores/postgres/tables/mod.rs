@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tokio_postgres::types::{ToSql, Type};
 
-use self::table::Statements;
 pub(super) use self::table::Table;
 pub(super) use self::url::layout_and_config;
 use super::connection::{Connection, value};
@@ -64,12 +63,6 @@ fn meant(code: &str) -> Option<Meaning> {
 
 fn is_others_turn(error: &Error) -> bool {
     error.context().any(|(key, code)| key == "sqlstate" && matches!(code, "55P03" | "40001" | "40P01"))
-}
-
-impl Table {
-    fn known(&self, operation: &'static str) -> Result<&Statements> {
-        self.statements.get().ok_or_else(|| strange(operation))
-    }
 }
 
 impl Rows for Table {

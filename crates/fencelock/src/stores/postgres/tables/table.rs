@@ -1,7 +1,5 @@
 //! A lock table of others: its statements, and the check of an existing table.
 
-use std::sync::OnceLock;
-
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -9,16 +7,12 @@ use super::super::connection::Connection;
 use super::super::setup::literal;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::call::strange;
-use crate::kit::lock_table::{Column, Fit, LockTable, TableKind, Words};
+use crate::kit::lock_table::{Column, Fit, KnownTable, TableKind, Words};
+
+pub(in super::super) type Table = KnownTable<Statements>;
 
 #[derive(Debug)]
-pub(in super::super) struct Table {
-    pub(super) of: LockTable,
-    pub(super) statements: OnceLock<Statements>,
-}
-
-#[derive(Debug)]
-pub(super) struct Statements {
+pub(in super::super) struct Statements {
     table: String,
     pub(super) take: String,
     pub(super) renew: String,
@@ -65,10 +59,6 @@ fn read(row: &Row) -> Result<Column, tokio_postgres::Error> {
 }
 
 impl Table {
-    pub(in super::super) fn new(of: LockTable) -> Self {
-        Self { of, statements: OnceLock::new() }
-    }
-
     pub(in super::super) fn ddl(&self) -> String {
         let tutorial = ["varchar(512)", "varchar(64)", "timestamp with time zone NOT NULL"];
         WORDS.ddl(&self.of, tutorial, ["varchar(64)", "varchar(255)", "timestamp"], ";\n")
