@@ -11,6 +11,7 @@ use crate::engine::io::{Io, Spawner};
 use crate::engine::observe::{Observer, Observers};
 use crate::engine::options::{Retry, Timing, TimingOptions, URL_OPTIONS};
 use crate::error::{Error, ErrorKind, Result};
+use crate::kit::session_state::random_number;
 use crate::name::Name;
 use crate::primitives::{Mutex, RwLock, Semaphore, StickyLocks};
 use crate::store::secret::Secret;
@@ -509,9 +510,7 @@ impl fmt::Debug for ClientBuilder {
 }
 
 fn owner(opaque: bool) -> Result<Owner> {
-    let client = getrandom::u64().map_err(|error| {
-        Error::new(ErrorKind::Exhausted, "connect", "no random numbers").caused_by(error.to_string())
-    })?;
+    let client = random_number()?;
     if opaque {
         return Ok(Owner::new(client, "", 0));
     }

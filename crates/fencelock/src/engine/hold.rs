@@ -140,10 +140,7 @@ impl Hold {
         let (hold, clock, over) = (Arc::downgrade(self), Arc::clone(&self.engine.clock), self.lost().clone());
         let at_the_latest = deadline.after(self.engine.timing.margin);
         self.engine.spawner.spawn(async move {
-            tokio::select! {
-                () = clock.sleep_until(deadline) => {}
-                () = over.cancelled() => {}
-            }
+            over.run_until_cancelled(clock.sleep_until(deadline)).await;
             let Some(strong) = hold.upgrade() else { return };
             strong.lose(Loss::HeldTooLong);
             // A release that failed has left its guard, and the place, to its holder.

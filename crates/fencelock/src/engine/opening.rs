@@ -191,9 +191,9 @@ impl Engine {
                 // Clients that lost a store together must not return to it together.
                 false => spread(self.timing.ttl),
             };
-            tokio::select! {
-                () = self.closed.cancelled() => return,
-                () = self.clock.sleep_until(self.clock.now().after(pause)) => {}
+            let pause = self.clock.sleep_until(self.clock.now().after(pause));
+            if self.closed.run_until_cancelled(pause).await.is_none() {
+                return;
             }
             match self.session().await {
                 Ok(_) => return,

@@ -1,7 +1,7 @@
 //! The session of a client: how long it is certain, and which places depend on it.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry as Slot;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Slot;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,7 +40,8 @@ pub(crate) struct Live {
     pub(super) used: Arc<AtomicBool>,
     over: OnceLock<Loss>,
     ended: CancellationToken,
-    places: Mutex<HashMap<RequestId, Tracked>>,
+    /// In the order of the requests, so that a simulation can repeat the order of their news.
+    places: Mutex<BTreeMap<RequestId, Tracked>>,
 }
 
 /// A place that renewals confirm.
@@ -117,7 +118,7 @@ impl Live {
             used: Arc::default(),
             over: OnceLock::new(),
             ended: CancellationToken::new(),
-            places: Mutex::new(HashMap::new()),
+            places: Mutex::default(),
         })
     }
 
@@ -184,7 +185,7 @@ impl Live {
         self.over.get().copied().unwrap_or(Loss::Expired)
     }
 
-    fn places(&self) -> MutexGuard<'_, HashMap<RequestId, Tracked>> {
+    fn places(&self) -> MutexGuard<'_, BTreeMap<RequestId, Tracked>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -26,8 +26,7 @@ pub(crate) fn pause(shortest: Duration, longest: Duration, failures: u32) -> Dur
 /// Up to a quarter less than `pause`.
 pub(crate) fn spread(pause: Duration) -> Duration {
     let most = u64::try_from(pause.as_nanos() / 4).unwrap_or(u64::MAX);
-    let random = getrandom::u64().unwrap_or_default();
-    pause.saturating_sub(Duration::from_nanos(random.checked_rem(most).unwrap_or(0)))
+    pause.saturating_sub(Duration::from_nanos(super::chance().checked_rem(most).unwrap_or(0)))
 }
 
 #[cfg(test)]

@@ -14,14 +14,11 @@ impl Hold {
     /// After an error the place has the one claim or the other.
     pub(crate) async fn lighten(self: &Arc<Self>, claim: Claim) -> Result<()> {
         checks::lighter(self.claim, claim)?;
-        tokio::select! {
-            biased;
-            lightened = self.lighten_patiently(claim) => lightened,
-            () = self.lost().cancelled() => Err(match self.cause() {
-                Some(loss) => self.lost_before(loss),
-                None => self.released_before(),
-            }),
-        }
+        let lightened = self.lost().run_until_cancelled(self.lighten_patiently(claim)).await;
+        lightened.unwrap_or_else(|| match self.cause() {
+            Some(loss) => Err(self.lost_before(loss)),
+            None => Err(self.released_before()),
+        })
     }
 
     async fn lighten_patiently(self: &Arc<Self>, claim: Claim) -> Result<()> {

@@ -44,8 +44,8 @@ pub(crate) struct Places {
 
 #[derive(Default)]
 struct Inner {
-    slots: HashMap<RequestId, Arc<PlaceSlot>>,
-    waiting: HashMap<RequestId, Arc<PlaceSlot>>,
+    slots: BTreeMap<RequestId, Arc<PlaceSlot>>,
+    waiting: BTreeMap<RequestId, Arc<PlaceSlot>>,
     /// Broken grants, by place and number. The server repeats them until the session acknowledges them.
     broken: Vec<(PlaceId, u64)>,
     /// The time of the next look at a waiting place, if one is planned.

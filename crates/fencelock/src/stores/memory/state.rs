@@ -1,6 +1,6 @@
 //! The content of the store: queues and sessions, changed under one lock, by the store's clock.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -22,7 +22,7 @@ pub(super) struct StoreState {
     clock: Arc<dyn Clock>,
     queues: HashMap<Name, StoredQueue>,
     /// The sessions that live.
-    sessions: HashMap<u64, SessionRecord>,
+    sessions: BTreeMap<u64, SessionRecord>,
     held: Vec<HeldRequest>,
     last_number: u64,
     /// The number of the newest session or trap.
@@ -81,7 +81,7 @@ impl StoreState {
         Self {
             clock,
             queues: HashMap::new(),
-            sessions: HashMap::new(),
+            sessions: BTreeMap::new(),
             held: Vec::new(),
             last_number: 0,
             last_id: 0,
@@ -121,9 +121,8 @@ impl StoreState {
     }
 
     fn expire(&mut self, which: impl Fn(&SessionRecord) -> bool) {
-        let mut expired: Vec<u64> =
+        let expired: Vec<u64> =
             self.sessions.iter().filter(|(_, record)| which(record)).map(|(number, _)| *number).collect();
-        expired.sort_unstable();
         expired.into_iter().for_each(|session| self.end(session, Loss::Expired));
     }
 
