@@ -20,6 +20,7 @@ mod history_planted;
 mod judge;
 mod processes_file;
 mod scenes_file;
+mod simulation;
 
 /// The deep tier allows no slack beyond the declared capability.
 const SLACK: std::time::Duration = std::time::Duration::ZERO;

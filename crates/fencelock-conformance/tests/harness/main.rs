@@ -1,5 +1,5 @@
 //! The judges of locks are judged: the checker of histories, the resource that objects, and the laws by stores that break
-//! them.
+//! them. And a simulation plays clusters of clients.
 
 mod history_differential;
 mod history_log;
@@ -7,6 +7,8 @@ mod history_planted;
 mod ledger;
 mod mutants;
 mod resource;
+mod sim;
+mod simulation;
 mod tiers;
 
 /// In the deep tier another judge looks at the planted histories, too.

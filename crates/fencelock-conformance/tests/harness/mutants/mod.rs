@@ -1,6 +1,6 @@
 //! A store that breaks one law fails at least the test named for it: the suite does not pass with every store.
 
-mod mutant;
+pub(crate) mod mutant;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

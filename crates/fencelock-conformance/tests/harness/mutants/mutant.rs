@@ -100,18 +100,22 @@ impl Mutant {
         let shared = Shared { flaw, names, departures, requests, stands_still, is_inline: AtomicBool::new(false) };
         Self { sound: MemoryFixture::default(), shared: Arc::new(shared) }
     }
+
+    /// A process's way to `sound`, with the flaw.
+    pub(crate) fn around(&self, sound: Arc<dyn Store>) -> Arc<dyn Store> {
+        let mut capability = sound.capability().clone();
+        if self.shared.flaw == Flaw::ClaimsNoTokens {
+            capability.tokens = Tokens::None;
+        }
+        Arc::new(MutantStore { sound, capability, shared: Arc::clone(&self.shared) })
+    }
 }
 
 impl Fixture for Mutant {
     fn process(&self) -> BoxFuture<'_, Result<Process>> {
         Box::pin(async {
-            let Process { store: sound, faults } = self.sound.process().await?;
-            let mut capability = sound.capability().clone();
-            if self.shared.flaw == Flaw::ClaimsNoTokens {
-                capability.tokens = Tokens::None;
-            }
-            let store = Arc::new(MutantStore { sound, capability, shared: Arc::clone(&self.shared) });
-            Ok(Process { store, faults })
+            let Process { store, faults } = self.sound.process().await?;
+            Ok(Process { store: self.around(store), faults })
         })
     }
 

@@ -1,0 +1,185 @@
+//! The faults of a run, which the seed draws: faults of the way to the store, of processes, and of the store itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fencelock::memory::{MemoryStore, Operation};
+use fencelock::store::{Page, PlaceId};
+use fencelock::{Client, Io};
+
+use super::World;
+use super::hosts::HostId;
+
+/// The longest ttl of a run, and some slack: by then a holder has noticed that its lease ended early.
+const NOTICED: Duration = Duration::from_secs(11);
+
+const OPERATIONS: [Operation; 9] = [
+    Operation::Open,
+    Operation::Enter,
+    Operation::Withdraw,
+    Operation::Renew,
+    Operation::Lighten,
+    Operation::Watch,
+    Operation::Leave,
+    Operation::Contention,
+    Operation::Other,
+];
+
+/// A process, and its way to the store.
+#[derive(Clone)]
+pub(crate) struct Member {
+    pub(crate) host: HostId,
+    pub(crate) store: MemoryStore,
+}
+
+impl Member {
+    /// Ends all faults.
+    pub(crate) fn heal(&self, world: &World) {
+        world.orders.resume(self.host);
+        self.store.slow_renewals(Duration::ZERO);
+        self.store.heal();
+    }
+}
+
+/// Draws a fault again and again. Faults overlap.
+pub(crate) async fn faults(world: Arc<World>, mut rng: fastrand::Rng) {
+    let store = world.store.another_process();
+    let client = Client::builder().io(Io::CurrentRuntime).connect_store(store).await.expect("no fault is on this way");
+    // Half of the runs have only faults that excuse no pair of believers.
+    let has_lapses = rng.bool();
+    let every = rng.u64(1_000..20_000);
+    loop {
+        world.pass(Duration::from_millis(rng.u64(..every))).await;
+        let fault = Fault { world: Arc::clone(&world), client: client.clone(), rng: rng.fork() };
+        let kind = rng.usize(..if has_lapses { 12 } else { 8 });
+        tokio::spawn(fault.strike(kind));
+    }
+}
+
+struct Fault {
+    world: Arc<World>,
+    client: Client,
+    rng: fastrand::Rng,
+}
+
+impl Fault {
+    async fn strike(mut self, kind: usize) {
+        let members = self.world.members();
+        let member = members[self.rng.usize(..members.len())].clone();
+        match kind {
+            0 => self.stop(&member).await,
+            1 => self.cut(&[member], "is cut off").await,
+            2 => self.cut(&members, "are cut off together").await,
+            3 => self.crash(&member),
+            4 => self.lose_answers(&member),
+            5 | 6 => self.delay(&member).await,
+            7 => self.slow_renewals(&member).await,
+            8 => self.end_sessions(&[member]),
+            9 => self.end_sessions(&members),
+            10 => self.take_a_grant(true).await,
+            _ => self.take_a_grant(false).await,
+        }
+    }
+
+    /// Up to two and a half of the longest ttls; short times are as likely as long ones.
+    fn time(&mut self) -> Duration {
+        let most = [300, 3_000, 25_000][self.rng.usize(..3)];
+        Duration::from_millis(self.rng.u64(1..most))
+    }
+
+    fn note(&self, what: &str, member: &Member) {
+        self.world.record().fault(&format!("process {} {what}", member.host));
+    }
+
+    /// The process stands still, as one that is stopped or swapped out, and continues.
+    async fn stop(&mut self, member: &Member) {
+        self.note("stands still", member);
+        self.world.orders.stop(member.host);
+        let time = self.time();
+        self.world.pass(time).await;
+        self.note("continues", member);
+        self.world.orders.resume(member.host);
+    }
+
+    async fn cut(&mut self, members: &[Member], what: &str) {
+        for member in members {
+            self.note(what, member);
+            member.store.partition();
+        }
+        let time = self.time();
+        self.world.pass(time).await;
+        for member in members {
+            self.note("is reachable", member);
+            member.store.heal();
+        }
+    }
+
+    /// The process ends without a word; another one starts.
+    fn crash(&mut self, member: &Member) {
+        self.note("crashes", member);
+        member.store.crash();
+        self.world.orders.kill(member.host);
+        self.world.replace(member.host, self.rng.fork());
+    }
+
+    fn lose_answers(&mut self, member: &Member) {
+        for _ in 0..self.rng.usize(1..6) {
+            let operation = OPERATIONS[self.rng.usize(..OPERATIONS.len())];
+            self.note(&format!("gets no answer to {operation:?}"), member);
+            member.store.lose_next_reply(operation);
+        }
+    }
+
+    /// Requests arrive late, in another order, or never.
+    async fn delay(&mut self, member: &Member) {
+        let mut delays = tokio::task::JoinSet::new();
+        for _ in 0..self.rng.usize(1..12) {
+            let operation = OPERATIONS[self.rng.usize(..OPERATIONS.len())];
+            let (time, arrives) = (self.time() / 4, self.rng.usize(..4) > 0);
+            let (late, world) = (member.store.delay_next(operation), Arc::clone(&self.world));
+            delays.spawn(async move {
+                late.caught().await;
+                world.pass(time).await;
+                let has_effect = arrives && late.release();
+                world.record().fault(&format!("{operation:?} was held back, took effect: {has_effect}"));
+            });
+        }
+        // A trap that has caught nothing by then is taken back.
+        tokio::select! {
+            biased;
+            () = async { while delays.join_next().await.is_some() {} } => {}
+            () = self.world.pass(Duration::from_secs(30)) => {}
+        }
+    }
+
+    async fn slow_renewals(&mut self, member: &Member) {
+        let time = self.time() / 4;
+        self.note(&format!("renews {time:?} late"), member);
+        member.store.slow_renewals(time);
+        let time = self.time();
+        self.world.pass(time).await;
+        member.store.slow_renewals(Duration::ZERO);
+    }
+
+    /// The store forgets the sessions: all of them when it starts again without its memory.
+    fn end_sessions(&mut self, members: &[Member]) {
+        for member in members {
+            let line = format!("the store ends the sessions of process {}", member.host);
+            self.world.record().lapse(&line, NOTICED);
+            member.store.expire_sessions();
+        }
+    }
+
+    /// An operator breaks a grant, or a program deletes it.
+    async fn take_a_grant(&mut self, is_break: bool) {
+        let lock = &self.world.locks[self.rng.usize(..self.world.locks.len())];
+        let Ok(queue) = self.client.queue_page(&lock.name, Page::ALL).await else { return };
+        let Some(holder) = queue.contenders.first().filter(|first| first.grant.is_some()) else { return };
+        self.world.record().lapse(&format!("the first grant of {} is taken", lock.name), NOTICED);
+        if is_break {
+            let _ = self.client.break_grant(&lock.name, holder, "the seed says so").await;
+        } else {
+            self.world.store.remove(&PlaceId { name: queue.name.clone(), request: holder.id });
+        }
+    }
+}

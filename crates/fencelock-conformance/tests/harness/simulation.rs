@@ -1,0 +1,61 @@
+//! The simulation in the gate: a few seeds, and wrong stores that its judge must notice.
+
+use std::time::Duration;
+
+use crate::mutants::mutant::{Flaw, Mutant};
+use crate::sim::{Wrap, play, sound};
+
+/// The runs of one test.
+const RUNS: u64 = 24;
+
+fn seeds() -> impl Iterator<Item = u64> {
+    let first = fencelock_conformance::seed();
+    (0..RUNS).map(move |number| first.wrapping_add(number))
+}
+
+#[test]
+fn the_same_seed_plays_the_same_run() {
+    for seed in seeds().take(4) {
+        let (one, again) = (play(seed, sound()), play(seed, sound()));
+        let differs = one.trace.lines().zip(again.trace.lines()).position(|(one, again)| one != again);
+        assert_eq!(one.trace.len(), again.trace.len(), "seed {seed}, line {differs:?}");
+        assert_eq!(differs, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn clusters_of_clients_keep_the_laws_under_the_faults_of_every_seed() {
+    let (mut sections, mut faults, mut time) = (0, 0, Duration::ZERO);
+    for seed in seeds() {
+        let played = play(seed, sound());
+        played.expect_sound();
+        sections += played.sections;
+        faults += played.faults;
+        time += played.time;
+    }
+    println!("{sections} sections, {faults} faults in {time:?} of virtual time");
+    assert!(sections > 100 * RUNS as usize && faults > 10 * RUNS, "runs without work or faults show nothing");
+}
+
+fn flawed(flaw: Flaw) -> Wrap {
+    let mutant = Mutant::new(flaw);
+    Box::new(move |store| mutant.around(store))
+}
+
+#[test]
+fn a_store_that_breaks_a_law_is_noticed_by_the_judge_of_the_simulation() {
+    let flaws = [
+        (Flaw::GrantsTwice, "Exclusion"),
+        (Flaw::ForgetsRenewals, "Exclusion"),
+        (Flaw::OnlyMutexesExclude, "Sharing"),
+        (Flaw::ReusesTokens, "TokensRise"),
+        (Flaw::RejoinsAtTheTail, "Order"),
+        (Flaw::ForgetsDepartures, "wait without end"),
+        (Flaw::NeverExpires, "wait without end"),
+        (Flaw::IgnoresWithdrawals, "wait without end"),
+    ];
+    for (flaw, fault) in flaws {
+        let is_noticed = |seed| play(seed, flawed(flaw)).wrong.iter().any(|wrong| wrong.contains(fault));
+        assert!(seeds().any(is_noticed), "{flaw:?} was not noticed as {fault}");
+    }
+}
