@@ -1,6 +1,8 @@
 //! Tests that break servers, judge real time or load the machine: `cargo xtask deep`.
 
 mod mysql;
+#[path = "../patience/mod.rs"]
+mod patience;
 mod policies;
 mod postgres;
 mod redis;

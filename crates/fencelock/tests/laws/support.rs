@@ -1,6 +1,6 @@
 //! Helpers of the law tests: a store in memory, clients on one thread, a clock that the test owns.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, unused_imports, unused_macros, reason = "each test file uses its own part")]
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};

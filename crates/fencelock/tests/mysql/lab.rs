@@ -1,8 +1,5 @@
 //! Helpers of these tests.
 
-#[path = "../patience/mod.rs"]
-mod patience;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,7 +9,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
 use tokio::task::JoinSet;
 
-pub(crate) use self::patience::*;
+pub(crate) use crate::patience::*;
 
 /// A database of this test's own on the server that all share.
 pub(crate) fn database() -> String {

@@ -11,6 +11,8 @@ mod kills;
 mod lab;
 mod limits;
 mod notes;
+#[path = "../patience/mod.rs"]
+mod patience;
 #[path = "../refused/mod.rs"]
 mod refused;
 mod rights;

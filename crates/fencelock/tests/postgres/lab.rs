@@ -1,13 +1,10 @@
 //! Helpers of these tests.
 
-#[path = "../patience/mod.rs"]
-mod patience;
-
 use fencelock_testbed::postgres::{KIND, Server, Settings};
 use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
 
-pub(crate) use self::patience::*;
+pub(crate) use crate::patience::*;
 
 /// A database of this test's own on the server that all share: its URL, and what `psql` takes.
 pub(crate) fn database() -> (String, String) {

@@ -9,6 +9,8 @@ mod hold;
 mod lab;
 mod memory;
 mod notes;
+#[path = "../patience/mod.rs"]
+mod patience;
 mod planted;
 mod pooled;
 #[path = "../refused/mod.rs"]

@@ -1,8 +1,5 @@
 //! Helpers of these tests: clients of ours, ways to break the server under them, and patience.
 
-#[path = "../patience/mod.rs"]
-mod patience;
-
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -10,7 +7,7 @@ use fencelock::observe::{Event, Observer};
 use fencelock::{Client, Error, Guard, Loss};
 use fencelock_testbed::redis::{Server, Settings};
 
-pub(crate) use self::patience::*;
+pub(crate) use crate::patience::*;
 
 /// A server of this test's own.
 pub(crate) fn server(settings: Settings) -> Server {

@@ -43,6 +43,8 @@ mod looking;
 mod masters;
 mod multi;
 mod passwords;
+#[path = "../patience/mod.rs"]
+mod patience;
 mod plain;
 mod redisson;
 mod redisson_shared;

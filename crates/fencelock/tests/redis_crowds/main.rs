@@ -3,6 +3,8 @@
 #[path = "../redis/lab.rs"]
 #[allow(dead_code, reason = "another test binary uses the rest")]
 mod lab;
+#[path = "../patience/mod.rs"]
+mod patience;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

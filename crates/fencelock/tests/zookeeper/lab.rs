@@ -1,8 +1,5 @@
 //! Helpers of these tests: clients of ours, and hands that create and delete nodes as other clients do.
 
-#[path = "../patience/mod.rs"]
-mod patience;
-
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -15,7 +12,7 @@ use fencelock_zookeeper::{Acl, CreateMode};
 use futures_util::future;
 use tokio::task::JoinHandle;
 
-pub(crate) use self::patience::*;
+pub(crate) use crate::patience::*;
 
 /// Between two looks of a loop that waits for a state.
 pub(crate) async fn pause() {

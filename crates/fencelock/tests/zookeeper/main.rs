@@ -35,6 +35,8 @@ mod late;
 #[path = "../wakes/mod.rs"]
 mod line;
 mod notes;
+#[path = "../patience/mod.rs"]
+mod patience;
 mod reach;
 #[path = "../refused/mod.rs"]
 mod refused;
