@@ -10,8 +10,10 @@ use fencelock::{Client, Io};
 use super::World;
 use super::hosts::HostId;
 
-/// The longest ttl of a run, and some slack: by then a holder has noticed that its lease ended early.
-const NOTICED: Duration = Duration::from_secs(11);
+/// The longest ttl of a run, and some slack: by then a holder has noticed that its lease ended early, whatever else happens.
+const NOTICED_LATE: Duration = Duration::from_secs(11);
+/// The time in which a holder notices that, where no other fault delays the news.
+const NOTICED_SOON: Duration = Duration::from_millis(10);
 
 const OPERATIONS: [Operation; 9] = [
     Operation::Open,
@@ -45,14 +47,17 @@ impl Member {
 pub(crate) async fn faults(world: Arc<World>, mut rng: fastrand::Rng) {
     let store = world.store.another_process();
     let client = Client::builder().io(Io::CurrentRuntime).connect_store(store).await.expect("no fault is on this way");
-    // Half of the runs have only faults that excuse no pair of believers.
-    let has_lapses = rng.bool();
+    // Half of the runs have only faults that excuse no pair of believers; a quarter has only the others.
+    let (kinds, noticed) = match rng.usize(..4) {
+        0 => (0..13, NOTICED_LATE),
+        1 => (9..13, NOTICED_SOON),
+        _ => (0..9, NOTICED_LATE),
+    };
     let every = rng.u64(1_000..20_000);
     loop {
         world.pass(Duration::from_millis(rng.u64(..every))).await;
-        let fault = Fault { world: Arc::clone(&world), client: client.clone(), rng: rng.fork() };
-        let kind = rng.usize(..if has_lapses { 12 } else { 8 });
-        tokio::spawn(fault.strike(kind));
+        let fault = Fault { world: Arc::clone(&world), client: client.clone(), rng: rng.fork(), noticed };
+        tokio::spawn(fault.strike(rng.usize(kinds.clone())));
     }
 }
 
@@ -60,6 +65,8 @@ struct Fault {
     world: Arc<World>,
     client: Client,
     rng: fastrand::Rng,
+    /// The time in which a holder notices that its lease ended early.
+    noticed: Duration,
 }
 
 impl Fault {
@@ -74,9 +81,10 @@ impl Fault {
             4 => self.lose_answers(&member),
             5 | 6 => self.delay(&member).await,
             7 => self.slow_renewals(&member).await,
-            8 => self.end_sessions(&[member]),
-            9 => self.end_sessions(&members),
-            10 => self.take_a_grant(true).await,
+            8 => self.answer_late(&member).await,
+            9 => self.end_sessions(&[member]),
+            10 => self.end_sessions(&members),
+            11 => self.take_a_grant(true).await,
             _ => self.take_a_grant(false).await,
         }
     }
@@ -152,6 +160,24 @@ impl Fault {
         }
     }
 
+    /// An answer arrives late, and the process is cut off then. Until the answer arrives, the process stands still.
+    async fn answer_late(&mut self, member: &Member) {
+        let operation = [Operation::Renew, Operation::Renew, Operation::Enter, Operation::Leave][self.rng.usize(..4)];
+        let request = member.store.delay_next(operation);
+        tokio::select! {
+            biased;
+            () = request.caught() => {}
+            () = self.world.pass(Duration::from_secs(30)) => return,
+        }
+        self.note(&format!("gets its answer to {operation:?} late"), member);
+        self.world.orders.stop(member.host);
+        request.release();
+        let time = self.time() / 3;
+        self.world.pass(time).await;
+        self.world.orders.resume(member.host);
+        self.cut(std::slice::from_ref(member), "is cut off").await;
+    }
+
     async fn slow_renewals(&mut self, member: &Member) {
         let time = self.time() / 4;
         self.note(&format!("renews {time:?} late"), member);
@@ -165,7 +191,7 @@ impl Fault {
     fn end_sessions(&mut self, members: &[Member]) {
         for member in members {
             let line = format!("the store ends the sessions of process {}", member.host);
-            self.world.record().lapse(&line, NOTICED);
+            self.world.record().lapse(&line, self.noticed);
             member.store.expire_sessions();
         }
     }
@@ -175,7 +201,7 @@ impl Fault {
         let lock = &self.world.locks[self.rng.usize(..self.world.locks.len())];
         let Ok(queue) = self.client.queue_page(&lock.name, Page::ALL).await else { return };
         let Some(holder) = queue.contenders.first().filter(|first| first.grant.is_some()) else { return };
-        self.world.record().lapse(&format!("the first grant of {} is taken", lock.name), NOTICED);
+        self.world.record().lapse(&format!("the first grant of {} is taken", lock.name), self.noticed);
         if is_break {
             let _ = self.client.break_grant(&lock.name, holder, "the seed says so").await;
         } else {
