@@ -338,10 +338,11 @@ impl Places {
         self.lock().broken.retain(|grant| !grants.contains(grant));
     }
 
-    /// The waiting places to look at now, by name, or the time of the next look. With `all`, every known standing may be out of date.
+    /// The waiting places to look at now, by name; with `all`, every one. Otherwise the time of the next look. A message makes a place due again.
     pub(crate) fn due(&self, now: Moment, all: bool) -> Result<HashMap<Name, Vec<RequestId>>, Moment> {
         let mut inner = self.lock();
-        let names = by_name(inner.waiting.values().filter(|slot| all || slot.lock().due <= now));
+        let asked = inner.waiting.values().filter(|slot| all || slot.lock().due <= now);
+        let names = by_name(asked.inspect(|slot| slot.lock().due = Moment::NEVER));
         let next = inner.waiting.values().map(|slot| slot.lock().due).min().unwrap_or(Moment::NEVER);
         inner.planned = names.is_empty().then_some(next);
         if names.is_empty() { Err(next) } else { Ok(names) }
@@ -388,7 +389,7 @@ impl Places {
                     // A message may have arrived since.
                     if matches!(state.place_state, PlaceState::Waiting { seq, .. } if seq == known) {
                         state.place_state = PlaceState::Waiting { seq: known, ahead };
-                        state.due = due;
+                        state.due = if state.due == Moment::NEVER { due } else { state.due };
                     }
                     false
                 });

@@ -38,9 +38,8 @@ pub(crate) async fn repair<C: Send + Sync>(
             }
             Ok(names) => {
                 let Some(connection) = connection.upgrade() else { return };
-                if look_at(&*connection, &places, &*clock, names, &look).await {
-                    all = false;
-                } else {
+                all = !look_at(&*connection, &places, &*clock, names, &look).await;
+                if all {
                     // The connection is at its end, or the server refuses for a while.
                     drop(connection);
                     clock.sleep_until(clock.now().after(REPAIR)).await;

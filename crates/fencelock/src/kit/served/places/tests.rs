@@ -104,7 +104,21 @@ fn whoever_is_due_is_looked_at_and_then_again_at_the_boundary_or_after_the_repai
         let looked = Looked { look_in, places: vec![Seen::Waiting(7, None)] };
         bed.places.looked(&asked, Some(vec![looked]), now);
         assert_eq!(bed.places.due(now, false), Err(next));
+        assert_eq!(bed.places.due(repair, false).unwrap().len(), 1);
     }
+}
+
+#[test]
+fn a_place_that_a_message_makes_due_while_a_look_is_under_way_is_looked_at_again() {
+    let bed = Bed::new();
+    let slot = bed.begin(1);
+    let (now, name) = (Moment::from_nanos(10), Name::new("job").unwrap());
+    bed.places.waits(&slot, 7, AHEAD, now);
+    let asked: Vec<_> = bed.places.due(now, false).unwrap().into_iter().collect();
+    bed.places.look_at(&name);
+    let looked = Looked { look_in: None, places: vec![Seen::Waiting(7, None)] };
+    bed.places.looked(&asked, Some(vec![looked]), now);
+    assert_eq!(bed.places.due(now, false).unwrap(), asked.into_iter().collect());
 }
 
 #[test]
