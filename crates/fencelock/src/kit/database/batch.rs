@@ -92,15 +92,15 @@ impl Batches {
 
 /// Waits for requests, and adds the oldest ones to `gathered`. Returns whether the connection still takes requests.
 pub(crate) async fn gather(receiver: &mut Receiver, gathered: &mut Vec<Gathered>) -> bool {
-    let count = receiver.recv_many(gathered, MOST - gathered.len()).await;
-    gathered.retain(|(_, answer)| !answer.is_closed());
-    count > 0
+    receiver.recv_many(gathered, MOST - gathered.len()).await > 0
 }
 
 /// Whether `gathered` requests go now, while `calls` with `sent` requests are on their way and `most` calls may be. A further call carries
 /// its share of all these requests: otherwise the first ones would fill every call, and the others would wait for an answer.
-pub(crate) fn is_due(gathered: usize, sent: usize, calls: usize, most: usize) -> bool {
-    gathered > 0 && (calls == 0 || calls < most && gathered * (most - 1) >= sent)
+/// A request whose caller is gone leaves: sent after its withdrawal, its place would have no owner.
+pub(crate) fn is_due(gathered: &mut Vec<Gathered>, sent: usize, calls: usize, most: usize) -> bool {
+    gathered.retain(|(_, answer)| !answer.is_closed());
+    !gathered.is_empty() && (calls == 0 || calls < most && gathered.len() * (most - 1) >= sent)
 }
 
 #[cfg(test)]
@@ -121,6 +121,7 @@ mod tests {
     fn sent(receiver: &mut Receiver) -> Vec<u64> {
         let mut batch = Vec::new();
         assert!(gather(receiver, &mut batch).now_or_never().unwrap());
+        assert_eq!(is_due(&mut batch, 0, 0, 1), !batch.is_empty());
         let answer = |(Request { place, .. }, caller): Gathered| {
             let number = place.request.number;
             caller.send(Ok(vec![number.cast_signed()])).map(|()| number).unwrap()
@@ -170,6 +171,14 @@ mod tests {
 
     #[test]
     fn with_one_call_at_once_requests_wait_for_its_answer_and_with_four_each_carries_a_quarter() {
+        let batches = Batches::default();
+        let mut receiver = batches.receiver().unwrap();
+        let mut is_due = |count: u64, sent, calls, most| {
+            let (mut batch, callers) = (Vec::new(), (0..count).map(|number| gathered(&batches, number)));
+            let callers: Vec<_> = callers.collect();
+            assert_eq!(gather(&mut receiver, &mut batch).now_or_never().is_some(), !callers.is_empty());
+            is_due(&mut batch, sent, calls, most)
+        };
         assert!(is_due(1, 0, 0, 1) && !is_due(0, 0, 0, 1) && !is_due(64, 1, 1, 1));
         for (gathered, sent, calls, expected) in
             [(1, 3, 3, true), (15, 48, 3, false), (16, 48, 3, true), (64, 3, 4, false)]
@@ -177,6 +186,18 @@ mod tests {
             assert_eq!(is_due(gathered, sent, calls, 4), expected, "{gathered} while {sent} are on their way");
         }
         // A full batch does not wait for other requests.
-        assert!((1..4).all(|calls| is_due(MOST, calls * MOST, calls, calls + 1)));
+        assert!((1..4).all(|calls| is_due(MOST as u64, calls * MOST, calls, calls + 1)));
+    }
+
+    #[test]
+    fn a_request_whose_caller_leaves_while_it_waits_for_a_call_is_not_sent_after_its_withdrawal() {
+        let batches = Batches::default();
+        let (mut receiver, mut waiting) = (batches.receiver().unwrap(), Vec::new());
+        let (gone, _kept) = (gathered(&batches, 1), gathered(&batches, 2));
+        assert!(gather(&mut receiver, &mut waiting).now_or_never().unwrap());
+        assert!(!is_due(&mut waiting, 64, 1, 2), "the batch is too small for a call of its own");
+        drop(gone);
+        assert!(is_due(&mut waiting, 0, 0, 2));
+        assert_eq!(waiting.iter().map(|(request, _)| request.place.request.number).collect::<Vec<_>>(), [2]);
     }
 }

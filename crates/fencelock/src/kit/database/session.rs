@@ -287,7 +287,7 @@ impl<D: Dialect> FairSession<D> {
                 true = gather(&mut receiver, &mut gathered), if calls.len() < most && gathered.len() < MOST => {}
                 else => return,
             }
-            if !is_due(gathered.len(), sent, calls.len(), most) {
+            if !is_due(&mut gathered, sent, calls.len(), most) {
                 continue;
             }
             let (Some(connection), batch) = (connection.upgrade(), mem::take(&mut gathered)) else { return };
