@@ -65,6 +65,8 @@ pub(super) struct Watched {
     pub(super) range_end: Vec<u8>,
     /// The number that the place is granted with once the key is deleted; `None` if that takes a look.
     pub(super) grants: Option<u64>,
+    /// The revision of the read that found the key.
+    pub(super) revision: i64,
 }
 
 /// The requests for the stream of watches, until there is one.
@@ -208,14 +210,15 @@ impl Connection {
         let _ = self.to_watch.send(WatchRequest { request_union: Some(request) });
     }
 
-    /// Has a waiting place watch a key, or a range of keys, after `revision`.
-    pub(super) fn watch(&self, watched: Watched, revision: i64) {
+    /// Has a waiting place watch a key, or a range of keys, from now on: etcd sends events of the past up to 100 ms late.
+    pub(super) fn watch(&self, watched: Watched) {
         let id = watched.place.request.number.cast_signed();
-        if self.watched().get(&id) != Some(&watched) {
+        let is_same = |known: &Watched| known.key == watched.key && known.range_end == watched.range_end;
+        if !self.watched().get(&id).is_some_and(is_same) {
             self.unwatch(watched.place.request);
-            self.create_watch(id, watched.key.clone(), watched.range_end.clone(), revision);
-            self.watched().insert(id, watched);
+            self.create_watch(id, watched.key.clone(), watched.range_end.clone(), -1);
         }
+        self.watched().insert(id, watched);
     }
 
     /// Ends the watch of a place.
@@ -226,12 +229,16 @@ impl Connection {
         Some(watched)
     }
 
-    /// The watch that fired, which has ended; `None` for an event of an earlier watch of that place.
+    /// The watch that fired, and ended, or that began after changes unseen by its read; `None` for an event of an earlier watch of the place.
     pub(super) fn fired(&self, answer: &WatchResponse) -> Option<Watched> {
-        let Watched { key, range_end, place, .. } = self.watched().get(&answer.watch_id)?.clone();
-        let is_meant = |event: &KeyEvent| !range_end.is_empty() || event.kv.as_ref().is_some_and(|kv| kv.key == key);
+        let watched = self.watched().get(&answer.watch_id)?.clone();
+        if answer.created && answer.header.unwrap_or_default().revision > watched.revision {
+            return Some(Watched { grants: None, ..watched });
+        }
+        let (key, is_range) = (&watched.key, !watched.range_end.is_empty());
+        let is_meant = |event: &KeyEvent| is_range || event.kv.as_ref().is_some_and(|kv| kv.key == *key);
         let is_news = if answer.canceled { answer.compact_revision > 0 } else { answer.events.iter().any(is_meant) };
-        if is_news { self.unwatch(place.request) } else { None }
+        if is_news { self.unwatch(watched.place.request) } else { None }
     }
 }
 
@@ -359,8 +366,15 @@ mod tests {
         let (connection, compacted) = watched(WatchResponse { compact_revision: 9, ..canceled.clone() }).await;
         let (request, compacted) = (RequestId { client: 1, number: 7 }, compacted.unwrap());
         let place = PlaceId { name: Name::new("job").unwrap(), request };
-        let watched = Watched { place, key: b"key".to_vec(), range_end: Vec::new(), grants: Some(5) };
-        connection.watch(watched.clone(), 1);
+        let (key, range_end, grants) = (b"key".to_vec(), Vec::new(), Some(5));
+        let watched = Watched { place, key, range_end, grants, revision: 8 };
+        connection.watch(watched.clone());
+        let begun = |revision| {
+            let header = Some(ResponseHeader { revision, ..ResponseHeader::default() });
+            connection.fired(&WatchResponse { watch_id: 7, created: true, header, ..WatchResponse::default() })
+        };
+        // A change before the watch may be the one that lets the place in: the watch continues, and the place looks.
+        assert_eq!([begun(8), begun(9)], [None, Some(Watched { grants: None, ..watched.clone() })]);
         assert_eq!(connection.fired(&canceled), None);
         assert_eq!(connection.fired(&compacted), Some(watched));
         assert_eq!(connection.fired(&compacted), None);

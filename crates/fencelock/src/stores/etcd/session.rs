@@ -12,8 +12,8 @@ use super::dial::Dialler;
 use super::keys::{Keys, QueueKey, value};
 use super::ops::{all, delete, end_of, has_version, is_there, made_in, newest, one, put, read};
 use super::proto::{
-    KeyEvent, KeyValue, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, PutRequest, RangeResponse,
-    RequestOp, TxnRequest, WatchResponse,
+    KeyEvent, KeyValue, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, PutRequest, RangeRequest,
+    RangeResponse, RequestOp, TxnRequest, WatchResponse,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::served::{Broken, Enter, Look, Looked, Places, PlacesByName, Seen, Served, Withdrawn, repair};
@@ -22,7 +22,7 @@ use crate::queue::view::{granted_of, hears_behind, judge};
 use crate::queue::{Admission, Claim, Hear};
 use crate::store::{Ahead, Break, Entry, Loss, Opening, PlaceId, RequestId};
 
-/// An event can arrive before the place that it concerns is known to wait. The place looks once, soon after joining.
+/// An event can arrive before its place is known to wait. The place looks once, soon after joining.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 /// etcd's bound is 128 operations in a transaction.
 const OPS: usize = 64;
@@ -74,8 +74,7 @@ impl EtcdSession {
         let before = term().await?;
         let is_alive = connection.ask(operation, LeaseKeepAliveRequest { id: self.lease() }).await?.ttl > 0;
         if is_alive && term().await? != before {
-            let message = "etcd elected a leader meanwhile";
-            return Err(Error::new(ErrorKind::Unreachable, operation, message).retryable());
+            return Err(Error::new(ErrorKind::Unreachable, operation, "etcd elected a leader meanwhile").retryable());
         }
         Ok(is_alive)
     }
@@ -104,13 +103,10 @@ impl EtcdSession {
         let (weak, session) = (Arc::downgrade(connection), Arc::clone(&self));
         let look = async move |connection: &Connection, asked: &PlacesByName| session.look(connection, asked).await;
         let repair = repair(weak.clone(), Arc::clone(&self.places), Arc::clone(&self.opening.clock), look);
-        let received = move |answer| {
-            weak.upgrade().iter().for_each(|connection| self.received(connection, &answer));
-        };
-        let watching = connection.keep_watching(requests, received);
+        let received = move |answer| weak.upgrade().iter().for_each(|it| self.received(it, &answer));
         // Both run in one task: no event is handled between the last answer to a look and what the look changes. No event may be missed, so
         // the connection ends with the stream.
-        Ok(future::select(repair.boxed(), watching.boxed()).map(drop).boxed())
+        Ok(future::select(repair.boxed(), connection.keep_watching(requests, received).boxed()).map(drop).boxed())
     }
 
     /// Returns the epoch, and the revision that wrote the session's key.
@@ -126,11 +122,10 @@ impl EtcdSession {
 
     /// The same; `None` if the session has ended.
     async fn resume(&self, connection: &Connection) -> Result<Option<(u64, i64)>> {
-        const RESUME: &str = "resume session";
         let txn =
             TxnRequest { compare: vec![is_there(self.key())], success: self.raise_epoch().into(), failure: Vec::new() };
-        let is_alive = self.keep_alive(connection, RESUME).await?;
-        let mut resumed = connection.ask(RESUME, txn).await?;
+        let is_alive = self.keep_alive(connection, "resume session").await?;
+        let mut resumed = connection.ask("resume session", txn).await?;
         let key = resumed.key(1).filter(|_| is_alive);
         Ok(key.map(|key| (key.version.cast_unsigned(), resumed.revision())))
     }
@@ -164,13 +159,11 @@ impl EtcdSession {
     }
 
     fn received(&self, connection: &Connection, answer: &WatchResponse) {
-        let is_deleted = |key: Option<&[u8]>| {
-            let is_meant = |event: &KeyEvent| event.kv.as_ref().is_some_and(|kv| key.is_none_or(|key| kv.key == key));
-            answer.events.iter().any(|event| event.r#type == DELETED && is_meant(event))
-        };
+        let deleted = |event: &&KeyEvent| event.r#type == DELETED;
+        let mut deleted = answer.events.iter().filter(deleted).filter_map(|event| event.kv.as_ref());
         if answer.watch_id != SESSION_WATCH {
             let Some(Watched { place, grants, .. }) = connection.fired(answer) else { return };
-            match grants.filter(|_| is_deleted(None)) {
+            match grants.filter(|_| deleted.next().is_some()) {
                 Some(grant) => self.places.receive_grant(place.request, grant),
                 // Compacted, or changed: a look says how the place stands.
                 None => self.places.look_at(&place.name),
@@ -180,7 +173,7 @@ impl EtcdSession {
         if answer.canceled {
             connection.close();
         }
-        if is_deleted(Some(&self.key())) && !self.closes.load(Ordering::Acquire) {
+        if deleted.any(|kv| kv.key == self.key()) && !self.closes.load(Ordering::Acquire) {
             self.places.end(Loss::Expired);
         }
         answer.events.iter().filter_map(|event| event.kv.as_ref()).for_each(|kv| self.broken(kv));
@@ -218,7 +211,7 @@ impl EtcdSession {
                 (queue.clone(), end_of(&queue), None)
             }
         };
-        connection.watch(Watched { place: place.clone(), key, range_end, grants }, line.revision);
+        connection.watch(Watched { place: place.clone(), key, range_end, grants, revision: line.revision });
         Some(judged)
     }
 
@@ -293,8 +286,18 @@ impl Served for EtcdSession {
         connection.unwatch(place.request);
         let key = self.keys.place(self.lease(), place);
         let compare = seq.map(|seq| made_in(key.clone(), seq)).into_iter().collect();
-        let txn = TxnRequest { compare, success: vec![delete(key)], failure: Vec::new() };
-        Ok(connection.ask("leave", txn).await?.has_deleted(0))
+        // A place of this session at the front is granted here, sooner than by its watch.
+        let front = || read(RangeRequest { limit: 1, ..all(self.keys.queue(place.name.as_str())) });
+        let success = [delete(key)].into_iter().chain(self.places.is_waiting().then(front)).collect();
+        let txn = TxnRequest { compare, success, failure: Vec::new() };
+        let mut answer = connection.ask("leave", txn).await?;
+        for front in self.keys.contenders(&place.name, answer.range(1).unwrap_or_default().kvs) {
+            if let Some(request) = front.request.filter(|request| self.places.seq(*request) == Some(front.seq)) {
+                connection.unwatch(request);
+                self.places.receive_grant(request, front.seq);
+            }
+        }
+        Ok(answer.has_deleted(0))
     }
 
     async fn lighten(&self, connection: &Connection, place: &PlaceId, seq: u64, claim: Claim) -> Result<bool> {
@@ -329,8 +332,7 @@ impl Served for EtcdSession {
     async fn waited_for(&self, connection: &Connection, grants: &[PlaceId]) -> Result<Vec<RequestId>> {
         let mut found = Vec::new();
         for grants in grants.chunks(OPS) {
-            let newest = |place: &PlaceId| read(newest(self.keys.queue(place.name.as_str())));
-            let success = grants.iter().map(newest).collect();
+            let success = grants.iter().map(|place| read(newest(self.keys.queue(place.name.as_str())))).collect();
             let mut answer = connection.ask("look", TxnRequest { success, ..TxnRequest::default() }).await?;
             for (at, place) in grants.iter().enumerate() {
                 found.extend((answer.made_in(at) > self.places.seq(place.request)).then_some(place.request));
