@@ -19,7 +19,9 @@ pub(crate) struct Mysql {
 
 impl Mysql {
     pub(crate) fn start() -> Result<Self> {
-        let server = Server::start(Settings::default().with("--max-connections=3000")).context("no MariaDB")?;
+        // A peer that prepares each statement anew closes none.
+        let settings = Settings::default().with("--max-connections=3000").with("--max-prepared-stmt-count=1000000");
+        let server = Server::start(settings).context("no MariaDB")?;
         let mut site = Self { server, asked: AtomicU64::new(0), each: 0 };
         let before = site.status("Questions")?;
         site.each = site.status("Questions")? - before;
