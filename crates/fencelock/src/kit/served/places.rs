@@ -338,11 +338,11 @@ impl Places {
         self.lock().broken.retain(|grant| !grants.contains(grant));
     }
 
-    /// The waiting places to look at now, by name; with `all`, every one. Otherwise the time of the next look. A message makes a place due again.
+    /// The waiting places to look at now, by name; with `all`, every one. Otherwise the time of the next look. A look without an answer is repeated.
     pub(crate) fn due(&self, now: Moment, all: bool) -> Result<HashMap<Name, Vec<RequestId>>, Moment> {
         let mut inner = self.lock();
         let asked = inner.waiting.values().filter(|slot| all || slot.lock().due <= now);
-        let names = by_name(asked.inspect(|slot| slot.lock().due = Moment::NEVER));
+        let names = by_name(asked.inspect(|slot| slot.lock().due = now.after(REPAIR)));
         let next = inner.waiting.values().map(|slot| slot.lock().due).min().unwrap_or(Moment::NEVER);
         inner.planned = names.is_empty().then_some(next);
         if names.is_empty() { Err(next) } else { Ok(names) }
@@ -355,13 +355,6 @@ impl Places {
         slots.for_each(|slot| slot.lock().due = Moment::ORIGIN);
         drop(inner);
         self.session.bell.notify_one();
-    }
-
-    /// A look at these places failed; the next one is at `due`.
-    pub(crate) fn put_off(&self, asked: &[(Name, Vec<RequestId>)], due: Moment) {
-        let inner = self.lock();
-        let slots = asked.iter().flat_map(|(_, ids)| ids).filter_map(|id| inner.waiting.get(id));
-        slots.for_each(|slot| slot.lock().due = due);
     }
 
     /// Takes in a look at the places `asked`, whose answer arrived at `at`.
@@ -389,7 +382,7 @@ impl Places {
                     // A message may have arrived since.
                     if matches!(state.place_state, PlaceState::Waiting { seq, .. } if seq == known) {
                         state.place_state = PlaceState::Waiting { seq: known, ahead };
-                        state.due = if state.due == Moment::NEVER { due } else { state.due };
+                        state.due = state.due.min(due);
                     }
                     false
                 });

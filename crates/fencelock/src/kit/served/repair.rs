@@ -38,8 +38,9 @@ pub(crate) async fn repair<C: Send + Sync>(
             }
             Ok(names) => {
                 let Some(connection) = connection.upgrade() else { return };
-                all = !look_at(&*connection, &places, &*clock, names, &look).await;
-                if all {
+                if look_at(&*connection, &places, &*clock, names, &look).await {
+                    all = false;
+                } else {
                     // The connection is at its end, or the server refuses for a while.
                     drop(connection);
                     clock.sleep_until(clock.now().after(REPAIR)).await;
@@ -68,7 +69,6 @@ async fn look_at<C>(
             Err(_) if request.len() > 1 => requests.extend(request.into_iter().map(|name| vec![name])),
             Err(error) => {
                 tracing::warn!(%error, name = ?request.first().map(|(name, _)| name), "places could not be looked at");
-                places.put_off(&request, clock.now().after(REPAIR));
             }
         }
     }
