@@ -33,8 +33,9 @@ fn clusters_of_clients_keep_the_laws_under_the_faults_of_every_seed() {
         faults += played.faults;
         time += played.time;
     }
+    let first = fencelock_conformance::seed();
     println!("{sections} sections, {faults} faults in {time:?} of virtual time");
-    assert!(sections > 100 * RUNS as usize && faults > 10 * RUNS, "runs without work or faults show nothing");
+    assert!(sections > 100 * RUNS as usize && faults > 10 * RUNS, "runs from seed {first} on without work or faults");
 }
 
 fn flawed(flaw: Flaw) -> Wrap {
@@ -56,6 +57,7 @@ fn a_store_that_breaks_a_law_is_noticed_by_the_judge_of_the_simulation() {
     ];
     for (flaw, fault) in flaws {
         let is_noticed = |seed| play(seed, flawed(flaw)).wrong.iter().any(|wrong| wrong.contains(fault));
-        assert!(seeds().any(is_noticed), "{flaw:?} was not noticed as {fault}");
+        // Fixed seeds: few of them may miss a flaw.
+        assert!((1..=RUNS).any(is_noticed), "{flaw:?} was not noticed as {fault}");
     }
 }

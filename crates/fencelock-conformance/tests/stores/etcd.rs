@@ -99,37 +99,6 @@ async fn a_revoked_lease_is_a_loss_and_so_is_a_deleted_key() {
 }
 
 #[tokio::test]
-async fn a_lock_passes_within_a_client_by_the_answer_to_the_release() {
-    let server = Server::start(&[]).unwrap();
-    let client = Client::connect(&format!("etcd://{}/locks?ttl_ms=60000", server.address())).await.unwrap();
-    let job = client.mutex("job").unwrap();
-    let reads = || server.requests_for("Range").unwrap();
-    // A waiter also reads the queue every two seconds, so a hand-over may have such a read.
-    let passes = async {
-        loop {
-            let first = job.acquire().await.unwrap();
-            let mut waiting = Vec::new();
-            for queued in [2, 3] {
-                let job = job.clone();
-                waiting.push(tokio::spawn(async move { job.acquire().await.unwrap() }));
-                is_queued(&client, queued).await;
-            }
-            first.release().await.unwrap();
-            let second = waiting.remove(0).await.unwrap();
-            let before = reads();
-            second.release().await.unwrap();
-            let third = waiting.remove(0).await.unwrap();
-            let read = reads() - before;
-            third.release().await.unwrap();
-            if read == 0 {
-                return;
-            }
-        }
-    };
-    tokio::time::timeout(PATIENCE, passes).await.expect("a release without a read of the queue");
-}
-
-#[tokio::test]
 async fn a_waiter_is_granted_after_a_compaction_and_a_restart_of_the_server() {
     let server = Server::start(&[]).unwrap();
     let connect = async || Client::connect(&format!("etcd://{}/locks?ttl_ms=60000", server.address())).await.unwrap();
