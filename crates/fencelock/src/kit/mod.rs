@@ -44,11 +44,3 @@ pub(crate) mod tls;
 pub(crate) mod try_again;
 #[cfg(feature = "file")]
 pub(crate) mod waking_lock;
-
-/// A number for the length of a pause. With `test-util`, a simulation seeds it, and repeats its run.
-pub(crate) fn chance() -> u64 {
-    #[cfg(feature = "test-util")]
-    return fastrand::u64(..);
-    #[cfg(not(feature = "test-util"))]
-    getrandom::u64().unwrap_or_default()
-}

@@ -23,10 +23,10 @@ pub(crate) fn pause(shortest: Duration, longest: Duration, failures: u32) -> Dur
     spread(doubled.min(longest))
 }
 
-/// Up to a quarter less than `pause`.
+/// Up to a quarter less than `pause`. A simulation seeds the random numbers, and repeats its run.
 pub(crate) fn spread(pause: Duration) -> Duration {
     let most = u64::try_from(pause.as_nanos() / 4).unwrap_or(u64::MAX);
-    pause.saturating_sub(Duration::from_nanos(super::chance().checked_rem(most).unwrap_or(0)))
+    pause.saturating_sub(Duration::from_nanos(fastrand::u64(..=most)))
 }
 
 #[cfg(test)]

@@ -95,12 +95,13 @@ pub(crate) async fn gather(receiver: &mut Receiver, gathered: &mut Vec<Gathered>
     receiver.recv_many(gathered, MOST - gathered.len()).await > 0
 }
 
-/// Whether `gathered` requests go now, while `calls` with `sent` requests are on their way and `most` calls may be. A further call carries
-/// its share of all these requests: otherwise the first ones would fill every call, and the others would wait for an answer.
-/// A request whose caller is gone leaves: sent after its withdrawal, its place would have no owner.
-pub(crate) fn is_due(gathered: &mut Vec<Gathered>, sent: usize, calls: usize, most: usize) -> bool {
+/// Takes the gathered requests if they go now: `calls` with `sent` requests are on their way, and at most `most` calls may be. A further call
+/// carries its share of all these requests: otherwise the first ones would fill every call, and the others would wait for an answer.
+/// A request whose caller is gone is dropped: sent after its withdrawal, its place would have no owner.
+pub(crate) fn take_due(gathered: &mut Vec<Gathered>, sent: usize, calls: usize, most: usize) -> Option<Vec<Gathered>> {
     gathered.retain(|(_, answer)| !answer.is_closed());
-    !gathered.is_empty() && (calls == 0 || calls < most && gathered.len() * (most - 1) >= sent)
+    let is_due = !gathered.is_empty() && (calls == 0 || calls < most && gathered.len() * (most - 1) >= sent);
+    is_due.then(|| std::mem::take(gathered))
 }
 
 #[cfg(test)]
@@ -121,7 +122,7 @@ mod tests {
     fn sent(receiver: &mut Receiver) -> Vec<u64> {
         let mut batch = Vec::new();
         assert!(gather(receiver, &mut batch).now_or_never().unwrap());
-        assert_eq!(is_due(&mut batch, 0, 0, 1), !batch.is_empty());
+        let batch = take_due(&mut batch, 0, 0, 1).unwrap_or_default();
         let answer = |(Request { place, .. }, caller): Gathered| {
             let number = place.request.number;
             caller.send(Ok(vec![number.cast_signed()])).map(|()| number).unwrap()
@@ -177,7 +178,7 @@ mod tests {
             let (mut batch, callers) = (Vec::new(), (0..count).map(|number| gathered(&batches, number)));
             let callers: Vec<_> = callers.collect();
             assert_eq!(gather(&mut receiver, &mut batch).now_or_never().is_some(), !callers.is_empty());
-            is_due(&mut batch, sent, calls, most)
+            take_due(&mut batch, sent, calls, most).is_some()
         };
         assert!(is_due(1, 0, 0, 1) && !is_due(0, 0, 0, 1) && !is_due(64, 1, 1, 1));
         for (gathered, sent, calls, expected) in
@@ -195,9 +196,9 @@ mod tests {
         let (mut receiver, mut waiting) = (batches.receiver().unwrap(), Vec::new());
         let (gone, _kept) = (gathered(&batches, 1), gathered(&batches, 2));
         assert!(gather(&mut receiver, &mut waiting).now_or_never().unwrap());
-        assert!(!is_due(&mut waiting, 64, 1, 2), "the batch is too small for a call of its own");
+        assert!(take_due(&mut waiting, 64, 1, 2).is_none(), "the batch is too small for a call of its own");
         drop(gone);
-        assert!(is_due(&mut waiting, 0, 0, 2));
-        assert_eq!(waiting.iter().map(|(request, _)| request.place.request.number).collect::<Vec<_>>(), [2]);
+        let batch = take_due(&mut waiting, 0, 0, 2).unwrap();
+        assert_eq!(batch.iter().map(|(request, _)| request.place.request.number).collect::<Vec<_>>(), [2]);
     }
 }

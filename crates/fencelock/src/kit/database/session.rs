@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::future::poll_fn;
-use std::mem;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
@@ -15,7 +14,7 @@ use futures_util::future;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 
-use super::batch::{Gathered, MOST, Receiver, Request, RequestKind, gather, is_due};
+use super::batch::{Gathered, MOST, Receiver, Request, RequestKind, gather, take_due};
 use super::call::{Calls, Param, Row, strange};
 use super::dialect::{Dialect, units};
 use super::{Chores, User};
@@ -287,10 +286,8 @@ impl<D: Dialect> FairSession<D> {
                 true = gather(&mut receiver, &mut gathered), if calls.len() < most && gathered.len() < MOST => {}
                 else => return,
             }
-            if !is_due(&mut gathered, sent, calls.len(), most) {
-                continue;
-            }
-            let (Some(connection), batch) = (connection.upgrade(), mem::take(&mut gathered)) else { return };
+            let Some(batch) = take_due(&mut gathered, sent, calls.len(), most) else { continue };
+            let Some(connection) = connection.upgrade() else { return };
             // The answer to a withdrawal has the epoch that later requests need.
             let withdraws = batch.iter().any(|(request, _)| matches!(request.kind, RequestKind::Withdraw));
             most = if withdraws { 1 } else { connection.calls_at_once() };

@@ -69,7 +69,7 @@ impl Trying {
     /// The pause of the first of a line before its next try. `left` is the rest of the lock's lease.
     fn pause_of(&self, left: Option<Duration>) -> Duration {
         let most = u64::try_from(2 * self.pause.as_millis()).unwrap_or(u64::MAX).max(1);
-        let pause = self.pause + Duration::from_millis(super::chance() % most);
+        let pause = self.pause + Duration::from_millis(fastrand::u64(..most));
         left.map_or(pause, |left| pause.min(left + AFTER_THE_END + pause / 8))
     }
 
