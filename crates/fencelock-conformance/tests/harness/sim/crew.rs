@@ -100,10 +100,14 @@ pub(crate) async fn process(world: Arc<World>, store: MemoryStore, number: u32, 
             world.record().fail(panic.to_string());
         }
     }
+    world.running.fetch_sub(1, Ordering::Relaxed);
+    // An idle client has no place, although its session lives.
+    while !world.is_closing.load(Ordering::Relaxed) {
+        world.pass(Duration::from_secs(1)).await;
+    }
     if let Err(error) = client.close().await {
         world.bear(&error);
     }
-    world.running.fetch_sub(1, Ordering::Relaxed);
 }
 
 impl World {

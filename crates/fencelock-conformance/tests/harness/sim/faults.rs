@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencelock::memory::{MemoryStore, Operation};
-use fencelock::store::{Page, PlaceId};
-use fencelock::{Client, Io};
+use fencelock::store::{Contender, Page, PlaceId};
+use fencelock::{Client, FencingToken, Io};
 
 use super::World;
 use super::hosts::HostId;
@@ -47,10 +47,11 @@ impl Member {
 pub(crate) async fn faults(world: Arc<World>, mut rng: fastrand::Rng) {
     let store = world.store.another_process();
     let client = Client::builder().io(Io::CurrentRuntime).connect_store(store).await.expect("no fault is on this way");
-    // Half of the runs have only faults that excuse no pair of believers; a quarter has only the others.
-    let (kinds, noticed) = match rng.usize(..4) {
-        0 => (0..13, NOTICED_LATE),
-        1 => (9..13, NOTICED_SOON),
+    // Half of the runs have only faults that excuse no pair of believers; three in eight have only the others.
+    let (kinds, noticed) = match rng.usize(..8) {
+        0 => (0..15, NOTICED_LATE),
+        1 | 2 => (9..13, NOTICED_SOON),
+        3 => (13..15, NOTICED_LATE),
         _ => (0..9, NOTICED_LATE),
     };
     let every = rng.u64(1_000..20_000);
@@ -84,8 +85,8 @@ impl Fault {
             8 => self.answer_late(&member).await,
             9 => self.end_sessions(&[member]),
             10 => self.end_sessions(&members),
-            11 => self.take_a_grant(true).await,
-            _ => self.take_a_grant(false).await,
+            11 | 12 => self.take(kind == 11, false).await,
+            _ => self.take_unanswered(&member, kind == 13).await,
         }
     }
 
@@ -196,16 +197,52 @@ impl Fault {
         }
     }
 
-    /// An operator breaks a grant, or a program deletes it.
-    async fn take_a_grant(&mut self, is_break: bool) {
-        let lock = &self.world.locks[self.rng.usize(..self.world.locks.len())];
-        let Ok(queue) = self.client.queue_page(&lock.name, Page::ALL).await else { return };
-        let Some(holder) = queue.contenders.first().filter(|first| first.grant.is_some()) else { return };
-        self.world.record().lapse(&format!("the first grant of {} is taken", lock.name), self.noticed);
-        if is_break {
-            let _ = self.client.break_grant(&lock.name, holder, "the seed says so").await;
-        } else {
-            self.world.store.remove(&PlaceId { name: queue.name.clone(), request: holder.id });
+    /// An operator breaks a grant, or a program deletes a place: any one, or the newest.
+    async fn take(&mut self, is_break: bool, is_newest: bool) {
+        let mut places = Vec::new();
+        for lock in &self.world.locks {
+            let Ok(queue) = self.client.queue_page(&lock.name, Page::ALL).await else { return };
+            let is_meant = |contender: &Contender| contender.grant.is_some() || !is_break;
+            places.extend(queue.contenders.into_iter().filter(is_meant).map(|contender| (lock, contender)));
         }
+        if places.is_empty() {
+            return;
+        }
+        places.sort_by_key(|(_, contender)| contender.since);
+        let at = if is_newest { places.len() - 1 } else { self.rng.usize(..places.len()) };
+        let (lock, contender) = places.swap_remove(at);
+        let line = format!("request {} for {} is taken", contender.id.number, lock.name);
+        match contender.grant {
+            Some(grant) => {
+                self.world.record().lapse(&line, self.noticed);
+                self.world.record().taken.extend(grant.token.map(FencingToken::to_i64));
+            }
+            None => self.world.record().fault(&line),
+        }
+        if is_break {
+            let _ = self.client.break_grant(&lock.name, &contender, "the seed says so").await;
+        } else {
+            self.world.store.remove(&PlaceId { name: lock.name.parse().unwrap(), request: contender.id });
+        }
+    }
+
+    /// An entry gets no answer, and its place is taken before the process, which stands still, enters again. The news of it arrives with
+    /// another place of the same request.
+    async fn take_unanswered(&mut self, member: &Member, is_break: bool) {
+        let entry = member.store.delay_next(Operation::Enter);
+        tokio::select! {
+            biased;
+            () = entry.caught() => {}
+            () = self.world.pass(Duration::from_secs(30)) => return,
+        }
+        // The second try, some 20 ms later, gets no answer, and the third one waits for 30 ms.
+        member.store.lose_next_reply(Operation::Enter);
+        drop(entry);
+        self.world.pass(Duration::from_millis(25)).await;
+        self.note("stands still behind an entry without an answer", member);
+        self.world.orders.stop(member.host);
+        self.world.pass(Duration::from_millis(100)).await;
+        self.take(is_break, true).await;
+        self.world.orders.resume(member.host);
     }
 }

@@ -24,7 +24,7 @@ use self::record::Record;
 const TROUBLE: Duration = Duration::from_secs(240);
 /// The longest time without faults until every waiter is served.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// The time in which all remains leave the store: longer than every ttl.
+/// The time in which all remains leave the store: longer than every ttl. Idle clients have as much to leave their places.
 const CLEANING: Duration = Duration::from_secs(60);
 
 /// Makes the store of a client, out of its way to the store `memory:`.
@@ -44,10 +44,12 @@ struct World {
     record: Mutex<Record>,
     locks: Vec<Lock>,
     members: Mutex<Vec<Member>>,
-    /// The processes that have not ended.
+    /// The processes that have not ended their work.
     running: AtomicU64,
     /// The tasks end after their present sections.
     is_ending: AtomicBool,
+    /// The processes close their clients.
+    is_closing: AtomicBool,
 }
 
 impl World {
@@ -105,8 +107,9 @@ pub(crate) fn play(seed: u64, wrap: Wrap) -> Played {
     let orders = Arc::clone(hosts.orders());
     let locks = (0..rng.usize(1..=3)).map(|number| Lock::drawn(number, &mut rng)).collect();
     let record = Mutex::new(Record::new(clock.clone(), Arc::clone(&orders)));
-    let (members, running, is_ending) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
-    let world = Arc::new(World { clock, store, wrap, orders, record, locks, members, running, is_ending });
+    let (members, running) = (Mutex::default(), AtomicU64::new(0));
+    let (is_ending, is_closing) = (AtomicBool::new(false), AtomicBool::new(false));
+    let world = Arc::new(World { clock, store, wrap, orders, record, locks, members, running, is_ending, is_closing });
     for _ in 0..rng.usize(2..=6) {
         let member = world.start(rng.fork());
         world.members.lock().unwrap().push(member);
@@ -132,6 +135,12 @@ impl World {
             0 => {}
             left => self.record().fail(format!("{left} processes wait without end: {:?}", self.store.census())),
         }
+        hosts.run(self.clock.now().after(CLEANING), || false)?;
+        match self.store.census().places {
+            0 => {}
+            left => self.record().fail(format!("idle clients leave {left} places behind")),
+        }
+        self.is_closing.store(true, Ordering::Relaxed);
         hosts.run(self.clock.now().after(CLEANING), || false)?;
         match self.store.census() {
             census if census == Census::default() => Ok(()),

@@ -1,6 +1,6 @@
 //! The record of a run: every section with its moments, the fenced resources, and a trace that two runs of one seed share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use fencelock::inspect::Claim;
 use fencelock::memory::VirtualClock;
 use fencelock::time::Clock as _;
-use fencelock::{AnyGuard, WriteGuard};
+use fencelock::{AnyGuard, GuardState, Loss, WriteGuard};
 use fencelock_lab::history::{Answer, Enqueue, History, Lapse, Section, Write};
 
 use super::crew::Place;
@@ -22,12 +22,16 @@ pub(crate) enum Held {
 }
 
 impl Held {
+    fn state(&self) -> GuardState {
+        match self {
+            Self::Writer(guard) => guard.state(),
+            Self::Other(guard) => guard.state(),
+        }
+    }
+
     /// Whether the holder would believe in its lock, if it looked now.
     pub(crate) fn is_believed(&self) -> bool {
-        match self {
-            Self::Writer(guard) => guard.check().is_ok(),
-            Self::Other(guard) => guard.check().is_ok(),
-        }
+        matches!(self.state(), GuardState::Held | GuardState::Suspect)
     }
 
     pub(crate) fn token(&self) -> Option<i64> {
@@ -57,6 +61,8 @@ pub(crate) struct Record {
     fences: BTreeMap<u32, Fence>,
     /// The newest grant of each lock and client: its token, and when its place was taken.
     grants: BTreeMap<(u32, u32), (Option<i64>, Enqueue)>,
+    /// The tokens of the grants that a fault took.
+    pub(crate) taken: BTreeSet<i64>,
     pub(crate) trace: String,
     pub(crate) failures: Vec<String>,
     /// The faults that took effect.
@@ -73,6 +79,7 @@ impl Record {
             inside: BTreeMap::new(),
             fences: BTreeMap::new(),
             grants: BTreeMap::new(),
+            taken: BTreeSet::new(),
             trace: String::new(),
             failures: Vec::new(),
             faults: 0,
@@ -127,21 +134,29 @@ impl Record {
 
     /// Notes a grant, and looks at every other guard: its holder may believe in it at this moment, or not.
     ///
-    /// The sections of one client under one grant of a sticky lock share its place, and its token, which the first of them has.
+    /// The sections of one client under one grant of a sticky lock share its place, and its token, which the first of them has. The client
+    /// keeps no lock for the next section that may be lost.
     pub(crate) fn granted(&mut self, section: usize, held: &Arc<Held>, place: Place<'_>) {
         let token = held.token();
         let at = self.note_of(section, &format!("is granted with {token:?}"));
         let its = &mut self.history.sections[section];
         (its.answer, its.enqueue) = (Answer::Granted { at, token }, place.enqueue);
         let (key, first) = ((its.lock, its.client), (token, its.enqueued()));
-        match self.grants.get(&key) {
+        let is_kept = match self.grants.get(&key) {
             Some((known, enqueue)) if *known == token && place.lock.is_sticky() => {
                 (its.answer, its.enqueue) = (Answer::Granted { at, token: None }, Some(*enqueue));
+                true
             }
-            _ => drop(self.grants.insert(key, first)),
-        }
+            _ => {
+                self.grants.insert(key, first);
+                false
+            }
+        };
         // A grant that ended before its client learned of it has no core.
         its.belief_end = (!held.is_believed()).then_some(at - 1);
+        if is_kept && held.state() != GuardState::Held {
+            self.fail(format!("section {section} has a kept lock that may be lost"));
+        }
         let looked = self.now();
         for (other, guard) in &self.inside {
             if guard.upgrade().is_some_and(|guard| guard.is_believed()) {
@@ -173,9 +188,19 @@ impl Record {
         }
     }
 
+    /// Whether the holder believes in its lock. No news but that of a fault ends a grant alone.
+    fn believes(&mut self, section: usize, held: &Held) -> bool {
+        if let GuardState::Lost(loss @ (Loss::Broken | Loss::Removed)) = held.state()
+            && !held.token().is_some_and(|token| self.taken.contains(&token))
+        {
+            self.fail(format!("section {section} lost a grant that no fault took: {loss}"));
+        }
+        held.is_believed()
+    }
+
     /// The holder looks at its guard.
     pub(crate) fn looks(&mut self, section: usize, held: &Held) {
-        let believes = held.is_believed();
+        let believes = self.believes(section, held);
         let at = self.note_of(section, &format!("believes: {believes}"));
         if believes {
             self.history.sections[section].seen_inside = at;
@@ -184,7 +209,7 @@ impl Record {
 
     /// The section ends; returns whether it still believed in its lock.
     pub(crate) fn leaves(&mut self, section: usize, held: &Held) -> bool {
-        let believes = held.is_believed();
+        let believes = self.believes(section, held);
         let at = self.note_of(section, &format!("leaves, believes: {believes}"));
         self.inside.remove(&section);
         let its = &mut self.history.sections[section];
