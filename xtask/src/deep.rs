@@ -70,7 +70,7 @@ const ROWS: &[Row] = &[
     row("fenced", 5, Tests(FAILURES, 2, &["fenced::"])),
     row("redis-experiments", 5, Tests(FAILURES, 2, &["redis_experiments::"])),
     row("scenes", 10, Tests(FAILURES, 3, &["scenes::"])),
-    row("drills", 20, Tests(FAILURES, 3, &["drills::"])),
+    row("drills", 40, Tests(FAILURES, 1, &["drills::"])),
     row("writers", 5, Tests(FAILURES, 2, &["writers::"])),
     row("zookeeper-edges", 5, Tests(FAILURES, 2, &["zookeeper_edges::"])),
     row("zookeeper-limits", 5, Tests(FAILURES, 2, &["zookeeper_limits::"])),

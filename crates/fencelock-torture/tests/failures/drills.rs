@@ -1,27 +1,39 @@
-//! A hundred workers contend for locks while servers, networks, clocks and workers fail: every fault of the table, on every topology that
-//! can suffer it. `FENCELOCK_SEED=<number>` decides the schedules.
+//! A hundred workers contend for locks while servers, networks, clocks and workers fail: on every topology some faults of the table that it
+//! can suffer. `FENCELOCK_SEED=<number>` decides the faults and the schedules; `cargo xtask ledger` plays the whole table.
 //!
 //! Two workers may believe in their locks at once only where a loss of memory or a jump of the clock lies between their grants, and
 //! resources refuse the older one.
 
+use std::io::Write as _;
 use std::path::Path;
 
 use fencelock_torture::table::{FAULTS, TOPOLOGIES};
 
 use crate::common::{Directory, topology};
 
-fn plays_every_fault_on(name: &str) {
+/// How many faults a run plays on each topology: all of them take a quarter of an hour on some.
+const PLAYED_FAULTS: usize = 5;
+
+fn plays_faults_on(name: &str) {
     let bed = (topology(name).start)().unwrap();
     let seed = fencelock_conformance::seed();
     let worker = Path::new(env!("CARGO_BIN_EXE_fencelock-torture-worker"));
-    for fault in FAULTS {
+    let mut faults: Vec<_> = FAULTS.iter().collect();
+    fastrand::Rng::with_seed(seed).shuffle(&mut faults);
+    let mut played_faults = 0;
+    for fault in faults {
         let logs = Directory::new("drill");
         let again = format!("{name}, {}; again: FENCELOCK_SEED={seed}", fault.name());
         let played = fault.play(&bed, worker, logs.path(), seed).unwrap_or_else(|error| panic!("{error}\n{again}"));
         let Some(played) = played else { continue };
-        println!("{name}: {}", played.verdict);
+        // The test runner shows captured output only when all topologies have ended: a run that is killed before shows these lines.
+        writeln!(std::io::stderr(), "{name}: {}", played.verdict).unwrap();
         assert!(played.verdict.is_clean(), "{}\n{again}", played.verdict);
         assert_eq!(played.shows_nothing(), None, "{}\n{again}", played.verdict);
+        played_faults += 1;
+        if played_faults == PLAYED_FAULTS {
+            break;
+        }
     }
 }
 
@@ -32,7 +44,7 @@ macro_rules! drills {
         $(
             #[test]
             fn $test() {
-                plays_every_fault_on($topology);
+                plays_faults_on($topology);
             }
         )*
     };
