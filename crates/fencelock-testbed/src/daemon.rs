@@ -30,6 +30,11 @@ pub trait Program: fmt::Debug + Send + Sync + Sized {
     /// When the server does not answer.
     fn requests(server: &Daemon<Self>) -> io::Result<u64>;
 
+    /// Where clients connect, unless it is the port of the server.
+    fn front(&self) -> Option<SocketAddr> {
+        None
+    }
+
     /// Ends faults of a server whose process runs.
     fn mend(server: &Daemon<Self>) {
         let _ = server;
@@ -199,7 +204,7 @@ impl<P: Program> Drop for Daemon<P> {
 
 impl<P: Program> Server for Daemon<P> {
     fn address(&self) -> SocketAddr {
-        self.address()
+        self.program.front().unwrap_or_else(|| self.address())
     }
 
     fn processes(&self) -> Vec<u32> {

@@ -83,7 +83,7 @@ impl ZooKeeper {
 
     /// Servers that contradict each other are nothing that a store could make good.
     fn restore_agreement(&self) -> io::Result<()> {
-        if self.ensemble.len() == 1 || self.network.is_some() {
+        if self.ensemble.servers().len() == 1 || self.network.is_some() {
             return Ok(());
         }
         let restored = agreement::restore(&self.ensemble)?;
@@ -109,7 +109,7 @@ fn parent(name: &str) -> String {
 
 impl Bed for ZooKeeper {
     fn servers(&self) -> Vec<&dyn Server> {
-        self.ensemble.servers().map(|server| server as &dyn Server).collect()
+        self.ensemble.servers().iter().map(|server| server as &dyn Server).collect()
     }
 
     fn url(&self, ways: &[SocketAddr], name: &str) -> String {
@@ -138,7 +138,7 @@ impl Bed for ZooKeeper {
     }
 
     fn can(&self, outage: Outage) -> bool {
-        let (count, is_here) = (self.ensemble.len(), self.network.is_none());
+        let (count, is_here) = (self.ensemble.servers().len(), self.network.is_none());
         match outage {
             Outage::FollowerCut | Outage::LeaderCutOff => count > 1,
             Outage::NumbersEnd => count == 1,

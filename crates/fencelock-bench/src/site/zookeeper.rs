@@ -33,7 +33,7 @@ impl ZooKeeper {
 
 impl Site for ZooKeeper {
     fn servers(&self) -> Vec<&dyn fencelock_testbed::Server> {
-        vec![&self.ensemble]
+        vec![self.ensemble.server(0)]
     }
 
     fn describe(&self) -> Result<Option<String>> {

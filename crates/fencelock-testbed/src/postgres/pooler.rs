@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Stdio;
 use std::sync::Mutex;
 
-use super::server::{Server, USER, sql_at};
+use super::server::{USER, sql_at};
 use crate::packages::PGBOUNCER;
 use crate::ports::Port;
 use crate::process::Process;
@@ -83,50 +83,4 @@ fn write_config(directory: &Scratch, runner: Runner, port: u16, upstream: Socket
     );
     fs::write(&file, config)?;
     runner.give(&file)
-}
-
-/// A server, and a pooler in transaction mode before it.
-#[derive(Debug)]
-pub(super) struct Behind(pub(super) Server, Pooler);
-
-impl Behind {
-    /// Few connections of the pooler for many of its clients, so that each transaction may be on another one.
-    pub(super) fn start(server: Server) -> io::Result<Self> {
-        let pooler = Pooler::start(server.address(), "transaction\ndefault_pool_size = 3\nserver_round_robin = 1")?;
-        Ok(Self(server, pooler))
-    }
-}
-
-impl crate::server::Server for Behind {
-    fn address(&self) -> SocketAddr {
-        self.1.address()
-    }
-
-    fn processes(&self) -> Vec<u32> {
-        crate::server::Server::processes(&self.0)
-    }
-
-    fn kill(&self) {
-        self.0.kill();
-    }
-
-    fn pause(&self) {
-        self.0.pause();
-    }
-
-    fn resume(&self) {
-        self.0.resume();
-    }
-
-    fn restart(&self) -> io::Result<()> {
-        crate::server::Server::restart(&self.0)
-    }
-
-    fn heal(&self) -> io::Result<()> {
-        self.0.heal()
-    }
-
-    fn requests(&self) -> io::Result<u64> {
-        crate::server::Server::requests(&self.0)
-    }
 }

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
+use super::pooler::Pooler;
 use super::settings::Settings;
 use super::shared::OWNER;
 use crate::daemon::{Daemon, Program, signal};
@@ -26,6 +27,8 @@ pub(super) const USER: &str = "postgres";
 pub struct Postgres {
     settings: Settings,
     runner: Runner,
+    /// The pooler that clients connect to, if there is one.
+    pub(super) pooler: Option<Pooler>,
 }
 
 impl Program for Postgres {
@@ -42,6 +45,10 @@ impl Program for Postgres {
     fn requests(server: &Server) -> io::Result<u64> {
         let counted = "SELECT sum(xact_commit + xact_rollback)::bigint FROM pg_stat_database";
         server.sql("postgres", counted)?.trim().parse().map_err(io::Error::other)
+    }
+
+    fn front(&self) -> Option<SocketAddr> {
+        self.pooler.as_ref().map(Pooler::address)
     }
 }
 
@@ -91,7 +98,7 @@ impl Server {
             Some(tls) => Some((own_copy(runner, &tls.certificate, &data)?, own_copy(runner, &tls.key, &data)?)),
         };
         let own_clock = settings.own_clock;
-        let server = Self::new(port, own_clock, directory, Postgres { settings, runner })?;
+        let server = Self::new(port, own_clock, directory, Postgres { settings, runner, pooler: None })?;
         let tls = tls.as_ref().map(|(certificate, key)| (&**certificate, &**key));
         let settings = &server.program.settings;
         let config = settings.config(server.port.number(), &sockets.to_string_lossy(), tls);

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
-use super::pooler::Behind;
+use super::pooler::Pooler;
 use super::server::{self, Server};
 use super::settings::Settings;
 use crate::packages::{PGBOUNCER, POSTGRESQL};
@@ -47,7 +47,7 @@ pub static POOLED: Kind = Kind {
     variable: "FENCELOCK_TEST_PGBOUNCER",
     package: PGBOUNCER,
     options: "user=fencelock",
-    start: || Ok(Box::new(Behind::start(quick()?)?)),
+    start: pooled,
     namespace: database,
     shared: OnceLock::new(),
 };
@@ -55,6 +55,14 @@ pub static POOLED: Kind = Kind {
 /// A test has no power cut, and would spend most of its time in waiting for the disk.
 fn start() -> io::Result<Box<dyn crate::server::Server>> {
     Ok(Box::new(quick()?))
+}
+
+/// Few connections of the pooler for many of its clients, so that each transaction may be on another one.
+fn pooled() -> io::Result<Box<dyn crate::server::Server>> {
+    let mut server = quick()?;
+    let mode = "transaction\ndefault_pool_size = 3\nserver_round_robin = 1";
+    server.program.pooler = Some(Pooler::start(server.address(), mode)?);
+    Ok(Box::new(server))
 }
 
 fn quick() -> io::Result<Server> {

@@ -90,16 +90,9 @@ impl Ensemble {
         self.tick_ms
     }
 
-    /// How many servers there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.servers.len()
-    }
-
-    /// Never: there is at least one server.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.servers.is_empty()
+    /// The first server, for an ensemble of one.
+    pub(super) fn into_first(mut self) -> Server {
+        self.servers.remove(0)
     }
 
     /// The server with this number, from 0.
@@ -112,8 +105,9 @@ impl Ensemble {
     }
 
     /// All servers.
-    pub fn servers(&self) -> impl Iterator<Item = &Server> {
-        self.servers.iter()
+    #[must_use]
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
     }
 
     /// The number of the server that says it leads (or is alone), once there is one.
@@ -139,7 +133,7 @@ impl Ensemble {
 
     /// All servers but this one.
     pub fn others(&self, server: usize) -> impl Iterator<Item = usize> {
-        (0..self.len()).filter(move |number| *number != server)
+        (0..self.servers.len()).filter(move |number| *number != server)
     }
 
     /// The way on which `follower` alone reaches `leader`: cutting it leaves everything else connected.

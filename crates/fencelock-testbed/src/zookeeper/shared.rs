@@ -1,16 +1,13 @@
 //! ZooKeeper, as one kind of server among others.
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::ensemble::Ensemble;
-use super::server;
 use super::settings::Settings;
 use crate::packages::ZOOKEEPER;
-use crate::server::{Kind, Server, Shared};
+use crate::server::{Kind, Shared};
 
 /// ZooKeeper: a server alone.
 pub static KIND: Kind = Kind {
@@ -20,7 +17,7 @@ pub static KIND: Kind = Kind {
     package: ZOOKEEPER,
     // The options of `for_all`.
     options: "tick_ms=500",
-    start: || Ok(Box::new(Ensemble::start(for_all())?)),
+    start: || Ok(Box::new(Ensemble::start(for_all())?.into_first())),
     namespace: |_| Ok(parent()),
     shared: OnceLock::new(),
 };
@@ -44,41 +41,6 @@ fn parent() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     format!("/t{started:x}-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
-}
-
-impl Server for Ensemble {
-    fn address(&self) -> SocketAddr {
-        self.server(0).address()
-    }
-
-    fn processes(&self) -> Vec<u32> {
-        self.servers().flat_map(Server::processes).collect()
-    }
-
-    fn kill(&self) {
-        self.servers().for_each(server::Server::kill);
-    }
-
-    fn pause(&self) {
-        self.servers().for_each(server::Server::pause);
-    }
-
-    fn resume(&self) {
-        self.servers().for_each(server::Server::resume);
-    }
-
-    fn restart(&self) -> io::Result<()> {
-        self.servers().try_for_each(server::Server::restart)?;
-        self.wait_until_serving()
-    }
-
-    fn heal(&self) -> io::Result<()> {
-        Self::heal(self)
-    }
-
-    fn requests(&self) -> io::Result<u64> {
-        self.servers().map(|server| server.monitor("zk_packets_received")).sum()
-    }
 }
 
 #[cfg(test)]

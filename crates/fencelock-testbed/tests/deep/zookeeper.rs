@@ -25,7 +25,7 @@ fn three_servers_have_one_leader_and_choose_another_when_it_is_killed_or_paused(
     let first = ensemble.leader();
     assert_eq!(ensemble.followers().len(), 2);
     ensemble.server(first).kill();
-    assert!(wait_until(PATIENCE, || ensemble.servers().any(|server| server.is_leader())));
+    assert!(wait_until(PATIENCE, || ensemble.servers().iter().any(|server| server.is_leader())));
     let second = ensemble.leader();
     assert_ne!(first, second);
     ensemble.server(first).restart().unwrap();

@@ -64,7 +64,7 @@ fn dissenters(ensemble: &Ensemble) -> io::Result<Vec<usize>> {
     hands.leave().map_err(interrupted)?;
     let mut digests = Vec::new();
     let is_there = wait_until(PATIENCE, || {
-        let all: io::Result<Vec<_>> = ensemble.servers().map(|server| server.digests()).collect();
+        let all: io::Result<Vec<_>> = ensemble.servers().iter().map(|server| server.digests()).collect();
         digests = all.ok().and_then(|all| newest_of_all(&all, since)).unwrap_or_default();
         std::thread::sleep(if digests.is_empty() { PAUSE } else { Duration::ZERO });
         !digests.is_empty()

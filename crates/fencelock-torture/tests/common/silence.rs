@@ -68,7 +68,7 @@ fn fall_silent(ensemble: &Ensemble, network: Option<&Network>, server: usize, wa
 
 /// Idle holders with this ttl and every other default, at different phases of their renewals.
 pub(crate) async fn holders(ensemble: &Ensemble, parent: &str, ttl: Duration) -> Vec<(Client, Guard)> {
-    let servers: Vec<_> = ensemble.servers().map(|server| server.address().to_string()).collect();
+    let servers: Vec<_> = ensemble.servers().iter().map(|server| server.address().to_string()).collect();
     let url = format!("zk://{}{parent}?ttl_ms={}", servers.join(","), ttl.as_millis());
     let mut holders = Vec::new();
     for number in 0..HOLDERS {

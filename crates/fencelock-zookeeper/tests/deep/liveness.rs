@@ -124,7 +124,7 @@ async fn a_session_outlives_its_leader_and_is_confirmed_by_the_next_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_answer_slowly_do_not_take_the_session_from_each_other_for_ever() {
     let ensemble = Ensemble::start(Settings::ensemble()).unwrap();
-    let proxies: Vec<_> = ensemble.servers().map(|server| Proxy::start(server.address()).unwrap()).collect();
+    let proxies: Vec<_> = ensemble.servers().iter().map(|server| Proxy::start(server.address()).unwrap()).collect();
     // A round trip takes longer than the pause before the next server is dialled.
     proxies.iter().for_each(|proxy| proxy.delay(Duration::from_millis(150)));
     let servers: Vec<_> = proxies.iter().map(|proxy| proxy.address().to_string()).collect();
