@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencelock::Result;
+pub use fencelock::memory::Operation as Request;
 use fencelock::store::Store;
 use fencelock::time::{Clock, SystemClock};
 use futures_core::future::BoxFuture;
@@ -99,18 +100,6 @@ pub trait Faults: Send + Sync {
 pub trait Delayed: Send {
     /// Lets it arrive, and returns once the store has taken or refused it.
     fn release(self: Box<Self>) -> BoxFuture<'static, ()>;
-}
-
-/// A kind of request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Request {
-    /// Joining a queue.
-    Enter,
-    /// Giving up a place.
-    Leave,
-    /// Making a claim lighter.
-    Lighten,
 }
 
 /// No faults except dropped values.

@@ -13,5 +13,5 @@ mod world;
 pub use fixture::{Delayed, Faults, Fixture, NoFaults, Process, Request, let_others_run};
 pub use laws::{Law, Tier, laws};
 pub use memory::MemoryFixture;
-pub use suite::{EXCUSED, Excuse, judge, judge_by, read_excuses, run, run_by, seed, wholes};
+pub use suite::{EXCUSED, Excuse, judge, judge_by, read_excuses, run_by, seed, wholes};
 pub use world::{Fault, Verdict, World};

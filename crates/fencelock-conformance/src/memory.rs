@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencelock::Result;
-use fencelock::memory::{DelayedRequest, MemoryStore, Operation, VirtualClock};
+use fencelock::memory::{DelayedRequest, MemoryStore, VirtualClock};
 use fencelock::time::Clock;
 use futures_core::future::BoxFuture;
 
@@ -63,12 +63,12 @@ impl Faults for MemoryFaults {
     }
 
     fn lose_next_reply(&self, of: Request) -> bool {
-        self.0.lose_next_reply(operation(of));
+        self.0.lose_next_reply(of);
         true
     }
 
     fn delay_next(&self, of: Request) -> Option<Box<dyn Delayed>> {
-        Some(Box::new(self.0.delay_next(operation(of))))
+        Some(Box::new(self.0.delay_next(of)))
     }
 }
 
@@ -76,13 +76,5 @@ impl Delayed for DelayedRequest {
     fn release(self: Box<Self>) -> BoxFuture<'static, ()> {
         DelayedRequest::release(*self);
         Box::pin(async {})
-    }
-}
-
-fn operation(of: Request) -> Operation {
-    match of {
-        Request::Enter => Operation::Enter,
-        Request::Leave => Operation::Leave,
-        Request::Lighten => Operation::Lighten,
     }
 }

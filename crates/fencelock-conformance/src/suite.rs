@@ -62,18 +62,13 @@ pub fn read_excuses(text: &str) -> Result<Vec<Excuse>, String> {
     Ok(file.excused)
 }
 
-/// Tries one law on one empty store, on a runtime of its own. A panic and a hang count as broken.
-pub fn run(law: &Law, fixture: Arc<dyn Fixture>, seed: u64) -> Verdict {
-    run_by(Claim::MUTEX, law, fixture, seed)
-}
-
-/// As [`run`], where the claim that excludes all others is `whole`: a mutex, a writer, or all permits of a semaphore. The claim
-/// changes nothing in laws that are not of exclusive locks.
+/// Tries one law on one empty store, on a runtime of its own. A panic and a hang count as broken. The claim that excludes all others is
+/// `whole`: a mutex, a writer, or all permits of a semaphore. The claim changes nothing in laws that are not of exclusive locks.
 pub fn run_by(whole: Claim, law: &Law, fixture: Arc<dyn Fixture>, seed: u64) -> Verdict {
     let tried = catch_unwind(AssertUnwindSafe(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Fault::Broken(format!("no runtime: {error}")))?;
-        let world = World::of_whole(fixture, seed, whole);
+        let world = World::new(fixture, seed, whole);
         let verdict = runtime.block_on(async { tokio::time::timeout(HANGS, (law.run)(world)).await });
         runtime.shutdown_background();
         verdict.unwrap_or_else(|_| Err(Fault::Broken(format!("it did not end within {HANGS:?}"))))

@@ -16,7 +16,7 @@ use fencelock::store::{
     Session, Standing, Tokens,
 };
 use fencelock::time::{Clock, Moment, SystemClock};
-use fencelock::{Error, Name};
+use fencelock::{Error, FencingToken, Name};
 use futures_core::future::BoxFuture;
 use futures_util::TryStreamExt;
 
@@ -95,14 +95,8 @@ pub struct World {
 }
 
 impl World {
-    /// A world around one empty store.
-    #[must_use]
-    pub fn new(fixture: Arc<dyn Fixture>, seed: u64) -> Self {
-        Self::of_whole(fixture, seed, Claim::MUTEX)
-    }
-
-    /// The same, in which the claim that excludes all others is `whole`.
-    pub(crate) fn of_whole(fixture: Arc<dyn Fixture>, seed: u64, whole: Claim) -> Self {
+    /// A world around one empty store, in which the claim that excludes all others is `whole`.
+    pub(crate) fn new(fixture: Arc<dyn Fixture>, seed: u64, whole: Claim) -> Self {
         Self { fixture, clients: Arc::default(), seed, whole }
     }
 
@@ -139,8 +133,8 @@ impl World {
     async fn client_of(&self, process: Process, ttl: Duration) -> Verdict<Client> {
         match self.whole {
             Claim::MUTEX => {}
-            Claim::WRITER => needs_shared_claims(process.store.capability())?,
-            _ => needs_permits(process.store.capability())?,
+            Claim::WRITER => needs(process.store.capability().shared_claims, NO_SHARED_CLAIMS)?,
+            _ => needs(process.store.capability().permits, NO_PERMITS)?,
         }
         let number = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
         let owner = Owner::new(self.seed ^ number << 32, format!("host-{number}"), 1000);
@@ -253,12 +247,9 @@ impl World {
     }
 }
 
-pub(crate) fn needs_shared_claims(capability: &Capability) -> Verdict {
-    if capability.shared_claims { Ok(()) } else { Err(Fault::Inapplicable(NO_SHARED_CLAIMS.to_owned())) }
-}
-
-pub(crate) fn needs_permits(capability: &Capability) -> Verdict {
-    if capability.permits { Ok(()) } else { Err(Fault::Inapplicable(NO_PERMITS.to_owned())) }
+/// Ends the law as inapplicable unless the store `has` what the law needs.
+pub(crate) fn needs(has: bool, why_not: &str) -> Verdict {
+    if has { Ok(()) } else { Err(Fault::Inapplicable(why_not.to_owned())) }
 }
 
 /// A permit for `weight` of `capacity`.
@@ -378,30 +369,37 @@ impl Client {
 
     /// The conditions for an order of arrival to be demanded.
     pub(crate) fn needs_order(&self) -> Verdict {
-        match self.capability().order {
-            Order::Fifo => Ok(()),
-            _ => Err(Fault::Inapplicable(NO_ORDER.to_owned())),
-        }
+        needs(self.capability().order == Order::Fifo, NO_ORDER)
     }
 
     pub(crate) fn needs_shared_claims(&self) -> Verdict {
-        needs_shared_claims(self.capability())
+        needs(self.capability().shared_claims, NO_SHARED_CLAIMS)
     }
 
     pub(crate) fn needs_permits(&self) -> Verdict {
-        needs_permits(self.capability())
+        needs(self.capability().permits, NO_PERMITS)
     }
 
     pub(crate) fn needs_notes(&self) -> Verdict {
-        if self.capability().notes { Ok(()) } else { Err(Fault::Inapplicable(NO_NOTES.to_owned())) }
+        needs(self.capability().notes, NO_NOTES)
     }
 
     pub(crate) fn needs_tokens(&self) -> Verdict {
-        if self.capability().tokens != Tokens::None {
-            return Ok(());
-        }
-        Err(Fault::Inapplicable(NO_TOKENS.to_owned()))
+        needs(self.capability().tokens != Tokens::None, NO_TOKENS)
     }
+}
+
+/// The grant of `place`, by its own word.
+pub(crate) fn grant_of(place: &dyn Place) -> Verdict<Grant> {
+    match place.standing() {
+        Standing::Granted(grant) => Ok(grant),
+        standing => Err(Fault::Broken(format!("a holder's place is {standing:?}"))),
+    }
+}
+
+/// The token of `place`, if it is granted and has one.
+pub(crate) fn token_of(place: &dyn Place) -> Option<FencingToken> {
+    grant_of(place).ok()?.token
 }
 
 /// Leaves, and demands that the place was still there.

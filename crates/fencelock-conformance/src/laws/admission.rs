@@ -7,7 +7,7 @@ use fencelock::inspect::Claim;
 use fencelock::store::{Entered, Order, Place, Standing};
 use futures_util::future::{Either, select};
 
-use crate::world::{Client, Fault, Verdict, World, demand, name, permits, release};
+use crate::world::{Fault, Verdict, World, demand, name, permits, release};
 
 /// Without a contender ahead there is no wait: the reply of `enter` itself has the grant.
 pub async fn the_first_contender_is_granted_at_once(world: World) -> Verdict {
@@ -244,7 +244,7 @@ pub async fn names_that_differ_never_share_a_queue(world: World) -> Verdict {
         "-rf",
     ];
     let long = [format!("{long}a"), format!("{long}b"), "é".repeat(Name::MAX_BYTES / 2)];
-    let names: Vec<Name> =
+    let mut names: Vec<Name> =
         texts.iter().copied().chain(long.iter().map(String::as_str)).map(name).collect::<Verdict<_>>()?;
     let mut held: Vec<Box<dyn Place>> = Vec::new();
     for name in &names {
@@ -253,14 +253,9 @@ pub async fn names_that_differ_never_share_a_queue(world: World) -> Verdict {
     for (name, place) in names.iter().zip(&held) {
         demand!(client.ids(name).await? == [place.id().request], "the queue of {name:?} is not its own");
     }
-    all_leave(&client, &names, held).await
-}
-
-async fn all_leave(client: &Client, names: &[Name], held: Vec<Box<dyn Place>>) -> Verdict {
     let listed = client.names("").await?;
-    let mut expected = names.to_vec();
-    expected.sort_unstable();
-    demand!(listed.iter().eq(&expected), "the names listed are {listed:?}");
+    names.sort_unstable();
+    demand!(listed.iter().eq(&names), "the names listed are {listed:?}");
     for place in held {
         release(place).await?;
     }

@@ -8,7 +8,7 @@ use fencelock::time::Moment;
 use fencelock::{ErrorKind, Loss, Name};
 use futures_util::StreamExt;
 
-use crate::world::{Client, Fault, PATIENCE, Verdict, World, demand, name, release};
+use crate::world::{Client, Fault, PATIENCE, Verdict, World, demand, name, release, token_of};
 
 /// The grant that is named ends, the next one has a higher token, and nothing ends a later grant: not the same order
 /// again, not another one with the old token, not one for a place that waits, not one under another name.
@@ -28,7 +28,7 @@ pub async fn a_break_ends_the_grant_it_names_and_no_later_one(world: World) -> V
     demand!(evict(&b, &first).await?, "a grant that was there was not broken");
     let told = world.in_time("a wake by a break", b.capability().wake_bound, parked).await;
     demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "after a break the next one was told {told:?}");
-    let tokens = (token(&*held), token(&*waiter));
+    let tokens = (token_of(&*held), token_of(&*waiter));
     demand!(tokens.0.is_none() || tokens.1 > tokens.0, "the tokens around a break are {tokens:?}");
     demand!(evict(&a, &first).await?, "the same order does not find what it did");
     let mut later = first;
@@ -86,12 +86,5 @@ pub(super) async fn evict(by: &Client, order: &Break) -> Verdict<bool> {
             Err(Fault::Inapplicable("the store breaks no grants".to_owned()))
         }
         broken => Ok(broken?),
-    }
-}
-
-fn token(place: &dyn fencelock::store::Place) -> Option<fencelock::FencingToken> {
-    match place.standing() {
-        Standing::Granted(grant) => grant.token,
-        _ => None,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fencelock::store::{Entered, Entry, Left, Standing};
 use fencelock::time::Moment;
 
-use crate::world::{Client, Fault, Verdict, World, demand, insist, name, poll_times, release};
+use crate::world::{Client, Fault, Verdict, World, demand, insist, name, needs, poll_times, release};
 
 /// However often a request is sent, it is one place, with one grant.
 pub async fn the_same_request_finds_the_same_place(world: World) -> Verdict {
@@ -194,9 +194,7 @@ pub async fn a_request_whose_reply_was_lost_is_found_again(world: World) -> Verd
     // A store that connects at the first lock of a name connects here, and so the fault meets the request that it names.
     release(client.hold(&job, world.whole).await?).await?;
     let entry = client.entry(&job, world.whole);
-    if !client.process.faults.lose_next_reply(Enter) {
-        return Err(Fault::Inapplicable("no answer can be lost on the way to this store".to_owned()));
-    }
+    needs(client.process.faults.lose_next_reply(Enter), "no answer can be lost on the way to this store")?;
     let answer = client.session().enter(Arc::new(entry.clone())).await;
     let unknown = answer.is_err_and(|error| error.outcome() == fencelock::Outcome::Unknown);
     demand!(unknown, "an enter whose answer was lost did not say that its outcome is unknown");

@@ -1,12 +1,12 @@
 //! Claims made lighter: the state after a downgrade whose answers are lost, that is dropped, or that has no place.
 
 use fencelock::inspect::Claim;
-use fencelock::store::{Entered, Place, Standing};
+use fencelock::store::{Entered, Place};
 use fencelock::{ErrorKind, Name};
 
 use super::breaks::{evict, order};
 use crate::fixture::Request;
-use crate::world::{Client, Fault, Verdict, World, demand, name, poll_times, release};
+use crate::world::{Client, Fault, Verdict, World, demand, grant_of, name, needs, poll_times, release};
 
 /// A downgrade whose answer was lost is asked for again, and then there is one reader, in its place, with its grant.
 pub async fn a_downgrade_whose_answer_was_lost_is_found_done(world: World) -> Verdict {
@@ -16,9 +16,10 @@ pub async fn a_downgrade_whose_answer_was_lost_is_found_done(world: World) -> Ve
         let mut writer = a.hold(&page, Claim::WRITER).await?;
         let granted = writer.standing();
         for _ in 0..lost {
-            if !a.process.faults.lose_next_reply(Request::Lighten) {
-                return Err(Fault::Inapplicable("no answer can be lost on the way to this store".to_owned()));
-            }
+            needs(
+                a.process.faults.lose_next_reply(Request::Lighten),
+                "no answer can be lost on the way to this store",
+            )?;
         }
         lighten(&mut writer).await?;
         demand!(writer.standing() == granted, "a downgrade made {:?} of {granted:?}", writer.standing());
@@ -114,9 +115,7 @@ async fn is_alone(looks: &Client, page: &Name, place: &dyn Place, claims: &[Clai
     };
     demand!(shown.id == place.id().request, "another place is shown: {shown:?}");
     demand!(claims.contains(&shown.claim), "a claim that may be one of {claims:?} is {}", shown.claim);
-    let Standing::Granted(grant) = place.standing() else {
-        return Err(Fault::Broken(format!("a holder's place is {:?}", place.standing())));
-    };
+    let grant = grant_of(place)?;
     // A grant's own end is known to its holder only.
     let is_shown = shown.grant.is_some_and(|shown| shown.token == grant.token);
     demand!(is_shown, "the grant {grant:?} is shown as {:?}", shown.grant);

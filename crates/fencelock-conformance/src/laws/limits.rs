@@ -11,7 +11,7 @@ use fencelock::{Breaker, BreakerState, Error, ErrorKind, Loss, Mutex, OnOutage};
 use tokio::task::JoinHandle;
 
 use super::primitives::ended;
-use crate::world::{Fault, GLANCE, NO_ORDER, PATIENCE, User, Verdict, World, demand, name};
+use crate::world::{Fault, GLANCE, NO_ORDER, PATIENCE, User, Verdict, World, demand, name, needs};
 
 /// How long a lock may be held here.
 const BRIEFLY: Duration = Duration::from_millis(100);
@@ -52,9 +52,7 @@ pub async fn no_rival_is_granted_beside_what_still_runs_when_its_time_is_up(worl
 /// A client with a limit of waiters is not refused because of waiters that have left.
 pub async fn who_left_is_not_counted_among_the_waiters(world: World) -> Verdict {
     let (holds, leaves, stays) = (world.user().await?, world.user().await?, world.user().await?);
-    if holds.capability().order == Order::None {
-        return Err(Fault::Inapplicable(NO_ORDER.to_owned()));
-    }
+    needs(holds.capability().order == Order::Fifo, NO_ORDER)?;
     let job = name("job")?;
     let held = holds.mutex(&job)?.acquire().await?;
     let wait = |user: &User, most| {

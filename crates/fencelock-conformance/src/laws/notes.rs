@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use fencelock::store::{GrantId, Note, NoteOrder, Place, Standing};
+use fencelock::store::{GrantId, Note, NoteOrder, Place};
 use fencelock::{ErrorKind, Name};
 
-use crate::world::{Client, Verdict, World, demand, name, release};
+use crate::world::{Client, Verdict, World, demand, name, release, token_of};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -84,9 +84,5 @@ async fn read(by: &Client, name: &Name) -> Verdict<Option<String>> {
 }
 
 fn grant(place: &dyn Place) -> GrantId {
-    let token = match place.standing() {
-        Standing::Granted(grant) => grant.token,
-        _ => None,
-    };
-    GrantId { place: place.id(), token }
+    GrantId { place: place.id(), token: token_of(place) }
 }

@@ -22,7 +22,7 @@ use fencelock::inspect::{Claim, Contention};
 use fencelock::{Client, Error, ErrorKind, Loss, Name};
 use tokio::task::JoinHandle;
 
-use crate::world::{Fault, NO_WAITERS, PATIENCE, Verdict, World, demand, name, needs_permits, needs_shared_claims};
+use crate::world::{Fault, NO_PERMITS, NO_SHARED_CLAIMS, NO_WAITERS, PATIENCE, Verdict, World, demand, name, needs};
 
 /// How long the impatient wait at first; nothing depends on what happens in it.
 const IMPATIENCE: Duration = Duration::from_millis(200);
@@ -31,7 +31,7 @@ const IMPATIENCE: Duration = Duration::from_millis(200);
 /// in, and those that come later at once.
 pub async fn a_reader_that_never_leaves_costs_writers_their_patience_and_others_nothing(world: World) -> Verdict {
     let (stays, writes, reads) = (world.user().await?, world.user().await?, world.user().await?);
-    shares(&stays)?;
+    needs(stays.capability().shared_claims, NO_SHARED_CLAIMS)?;
     let page = name("page")?;
     let held = stays.rwlock(&page)?.purpose("for ever").read().await?;
     let (mut was_named, mut patience) = (false, IMPATIENCE);
@@ -64,7 +64,7 @@ pub async fn a_reader_that_never_leaves_costs_writers_their_patience_and_others_
 pub async fn the_limit_of_a_hold_ends_the_wait_for_one_that_never_leaves(world: World) -> Verdict {
     // The lock of a holder that keeps it past its limit is given back by the margin.
     let (stays, waits) = (world.user_with(|options| options.margin(IMPATIENCE)).await?, world.user().await?);
-    shares(&stays)?;
+    needs(stays.capability().shared_claims, NO_SHARED_CLAIMS)?;
     let page = name("page")?;
     let held = stays.rwlock(&page)?.max_hold(IMPATIENCE).read().await?;
     let writer = waits.rwlock(&page)?;
@@ -77,7 +77,7 @@ pub async fn the_limit_of_a_hold_ends_the_wait_for_one_that_never_leaves(world: 
 /// A try for a reader, a writer or a permit that is not free names the holder, and leaves nothing.
 pub async fn whoever_only_tries_is_told_who_holds_and_leaves_nothing(world: World) -> Verdict {
     let (holds, tries) = (world.user().await?, world.user().await?);
-    needs_permits(&holds.capability())?;
+    needs(holds.capability().permits, NO_PERMITS)?;
     let (page, seats) = (name("page")?, name("seats")?);
     let writer = holds.rwlock(&page)?.write().await?;
     let all = holds.semaphore(&seats, 3)?.permits(2).acquire().await?;
@@ -104,7 +104,7 @@ pub async fn whoever_only_tries_is_told_who_holds_and_leaves_nothing(world: Worl
 /// A downgrade keeps its place and its token, lets readers in and no writer; where the writer was entered again it is refused.
 pub async fn a_downgrade_keeps_its_token_and_is_refused_while_the_writer_was_entered_again(world: World) -> Verdict {
     let (holds, other) = (world.user().await?, world.user().await?);
-    shares(&holds)?;
+    needs(holds.capability().shared_claims, NO_SHARED_CLAIMS)?;
     let page = name("page")?;
     let writing = holds.rwlock(&page)?.write().await?;
     let (token, again) = (writing.token(), writing.reenter()?);
@@ -134,7 +134,7 @@ pub async fn a_downgrade_keeps_its_token_and_is_refused_while_the_writer_was_ent
 /// and leaves nothing; afterwards it is not. No permits, and more than there are, are refused at once.
 pub async fn a_name_is_one_kind_of_lock_at_a_time(world: World) -> Verdict {
     let (holds, tries) = (world.user().await?, world.user().await?);
-    needs_permits(&holds.capability())?;
+    needs(holds.capability().permits, NO_PERMITS)?;
     let seats = tries.semaphore("none", 3)?;
     let (none, too_many) = (seats.clone().permits(0).acquire().await, seats.permits(4).acquire().await);
     for refused in [tries.semaphore("none", 0).err(), none.err(), too_many.err()] {
@@ -173,9 +173,7 @@ pub async fn a_name_is_one_kind_of_lock_at_a_time(world: World) -> Verdict {
 /// is broken.
 pub async fn a_section_behind_a_lent_guard_is_notified_of_its_break(world: World) -> Verdict {
     let (holds, other) = (world.user().await?, world.user().await?);
-    if holds.capability().waiters == Waiters::Unseen {
-        return Err(Fault::Inapplicable(NO_WAITERS.to_owned()));
-    }
+    needs(holds.capability().waiters != Waiters::Unseen, NO_WAITERS)?;
     let page = name("page")?;
     let lock = holds.mutex(&page)?.sticky(Duration::from_secs(60));
     let lent = lock.run(async |guard| guard).await?;
@@ -229,10 +227,6 @@ impl Kind {
             }
         })
     }
-}
-
-fn shares(client: &Client) -> Verdict {
-    needs_shared_claims(&client.capability())
 }
 
 /// The outcome of a task that has to end.

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use fencelock::inspect::Claim;
-use fencelock::store::{Place, Standing};
+use fencelock::store::Place;
 use fencelock::{FencingToken, Name};
 
-use crate::world::{Client, Fault, Verdict, World, demand, name, release};
+use crate::world::{Client, Verdict, World, demand, name, release, token_of};
 
 /// Every grant of one name has a higher token than the one before it, whichever process it goes to.
 pub async fn tokens_rise_with_every_grant(world: World) -> Verdict {
@@ -49,10 +49,7 @@ async fn cycle(client: &Client, job: &Name, claim: Claim, last: &mut Option<Fenc
 }
 
 fn rise(last: &mut Option<FencingToken>, held: &dyn Place) -> Verdict {
-    let Standing::Granted(grant) = held.standing() else {
-        return Err(Fault::Broken("a held place does not say that it is granted".to_owned()));
-    };
-    let token = grant.token;
+    let token = token_of(held);
     demand!(token.is_some(), "a grant has no token");
     demand!(token > *last, "the token {token:?} came after {last:?}");
     *last = token;

@@ -7,7 +7,7 @@ use fencelock::inspect::Claim;
 use fencelock::store::{Ahead, Entry, Liveness, Order, Page, Place, RequestId, Standing, Tokens};
 use fencelock::time::Moment;
 
-use crate::world::{Client, Verdict, World, demand, name, release};
+use crate::world::{Client, Verdict, World, demand, grant_of, name, release};
 
 /// The queue shows all its contenders, in order, with owner, claim, purpose and grant.
 pub async fn the_queue_tells_who_holds_and_who_waits(world: World) -> Verdict {
@@ -16,9 +16,7 @@ pub async fn the_queue_tells_who_holds_and_who_waits(world: World) -> Verdict {
     let first = Entry { purpose: Some(long), ..a.entry(&job, world.whole) };
     let second = Entry { purpose: Some("later".into()), ..b.entry(&job, world.whole) };
     let (held, waiting) = (a.place(&first).await?, b.place(&second).await?);
-    let Standing::Granted(grant) = held.standing() else {
-        return Err(crate::Fault::Broken("the first contender is not granted".to_owned()));
-    };
+    let grant = grant_of(&*held)?;
     if let Standing::Waiting(Some(ahead)) = waiting.standing() {
         demand!(ahead == Ahead::new(1, 0), "behind one holder {ahead:?} are ahead");
     }

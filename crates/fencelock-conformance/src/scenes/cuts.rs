@@ -1,8 +1,8 @@
 //! The network between a holder and its store.
 
-use fencelock::{GuardState, Loss};
+use fencelock::Loss;
 
-use super::{LONG, LOOK_AGAIN, Stage, mutex, now, pass, release, rival, until_contenders};
+use super::{LONG, Stage, is_kept_for, mutex, now, pass, release, rival, until_contenders};
 use fencelock_lab::Outage;
 
 pub(super) fn a_client_cut_for_less_than_its_session_keeps_its_lock(stage: &Stage) {
@@ -16,18 +16,7 @@ pub(super) fn a_client_cut_for_less_than_its_session_keeps_its_lock(stage: &Stag
         stage.strike(Outage::WorkerCut, 0, 0);
         pass(stage.site.ttl() / 6).await;
         stage.heal();
-        let healed = now();
-        while now().since(healed) < stage.site.ttl() * 2 {
-            guard.check().unwrap();
-            pass(LOOK_AGAIN).await;
-        }
-        assert_eq!(guard.state(), GuardState::Held);
-        assert!(!waiting.is_finished());
-        let token = guard.token();
-        release(guard).await;
-        let (granted, _) = waiting.await.unwrap();
-        assert!(granted.token() > token);
-        release(granted).await;
+        is_kept_for(stage.site.ttl() * 2, guard, waiting).await;
     });
 }
 

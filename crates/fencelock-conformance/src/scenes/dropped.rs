@@ -1,13 +1,13 @@
 //! An acquire that is dropped.
 
-use std::future::poll_fn;
-use std::task::Poll;
 use std::time::Duration;
 
 use fencelock::{Client, Guard, Io};
+use futures_core::future::BoxFuture;
 use tokio::time::timeout;
 
 use super::{PATIENCE, Stage, mutex, release, until_contenders};
+use crate::world::poll_times;
 
 pub(super) fn an_acquire_dropped_at_any_await_leaves_nothing(stage: &Stage) {
     stage.block_on(async {
@@ -56,18 +56,6 @@ async fn on_this_runtime(stage: &Stage) -> Client {
 /// Acquires, and drops the attempt when it is not granted after so many polls.
 async fn acquire_with_polls(client: &Client, polls: usize) -> Option<Guard> {
     let mutex = mutex(client);
-    let mut acquire = Box::pin(mutex.acquire());
-    let mut left = polls;
-    poll_fn(|cx| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match acquire.as_mut().poll(cx) {
-            Poll::Ready(granted) => Poll::Ready(Some(granted.expect("a grant"))),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
+    let mut acquire: BoxFuture<'_, _> = Box::pin(mutex.acquire());
+    poll_times(&mut acquire, polls).await.map(|granted| granted.expect("a grant"))
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencelock::time::{Clock, Moment, SystemClock};
-use fencelock::{Client, Guard, Mutex, Name};
+use fencelock::{Client, Guard, GuardState, Mutex, Name};
 use tokio::task::JoinHandle;
 
 pub use self::holder::holder_main;
@@ -199,6 +199,22 @@ fn rival(client: &Client) -> JoinHandle<(Guard, Moment)> {
         let guard = mutex.acquire().await.expect("a grant for the rival");
         (guard, now())
     })
+}
+
+/// Looks for so long whether `guard` holds the lock, and releases it to the rival that waits.
+async fn is_kept_for(duration: Duration, guard: Guard, waiting: JoinHandle<(Guard, Moment)>) {
+    let start = now();
+    while now().since(start) < duration {
+        guard.check().unwrap();
+        pass(LOOK_AGAIN).await;
+    }
+    assert_eq!(guard.state(), GuardState::Held);
+    assert!(!waiting.is_finished(), "the rival was granted beside a holder");
+    let token = guard.token();
+    release(guard).await;
+    let (granted, _) = waiting.await.unwrap();
+    assert!(granted.token() > token);
+    release(granted).await;
 }
 
 /// Releases the lock, and repeats the release where no answer comes in time: after an outage, or on a busy machine. A release that fails

@@ -1,8 +1,6 @@
 //! Servers that die under a lock that is held.
 
-use fencelock::GuardState;
-
-use super::{LOOK_AGAIN, Stage, mutex, now, pass, release, rival, until_contenders};
+use super::{Stage, is_kept_for, mutex, rival, until_contenders};
 use fencelock_lab::Outage;
 
 /// The length of the two clients' sessions, in sessions of the site: an election, and the way to another server, are to fit
@@ -35,18 +33,7 @@ fn is_held_through(stage: &Stage, outages: &[(Outage, u64)]) {
             stage.heal();
         }
         // A session that the new leader did not take over would end within this time.
-        let healed = now();
-        while now().since(healed) < ttl + ttl / 4 {
-            guard.check().unwrap();
-            pass(LOOK_AGAIN).await;
-        }
-        assert_eq!(guard.state(), GuardState::Held);
-        assert!(!waiting.is_finished(), "the rival was granted beside a holder");
-        let token = guard.token();
-        release(guard).await;
-        let (granted, _) = waiting.await.unwrap();
-        assert!(granted.token() > token);
-        release(granted).await;
+        is_kept_for(ttl + ttl / 4, guard, waiting).await;
         until_contenders(&other, 0).await;
     });
 }
