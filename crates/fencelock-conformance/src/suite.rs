@@ -86,9 +86,6 @@ pub fn judge(store: &str, law: &str, fixture: Arc<dyn Fixture>, excused: &str, s
 
 /// As [`judge`], where the claim that excludes all others is `whole`. A store need not keep laws of capabilities that it
 /// lacks.
-///
-/// # Errors
-/// As [`judge`].
 pub fn judge_by(
     whole: Claim,
     store: &str,

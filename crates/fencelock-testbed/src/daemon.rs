@@ -25,9 +25,6 @@ pub trait Program: fmt::Debug + Send + Sync + Sized {
     fn serves(server: &Daemon<Self>) -> bool;
 
     /// How many requests of clients the server has received.
-    ///
-    /// # Errors
-    /// When the server does not answer.
     fn requests(server: &Daemon<Self>) -> io::Result<u64>;
 
     /// Where clients connect, unless it is the port of the server.
@@ -85,9 +82,6 @@ impl<P: Program> Daemon<P> {
     }
 
     /// Kills the server with all its processes, as `kill -9` does. Repeatable.
-    ///
-    /// # Panics
-    /// When the system refuses to.
     pub fn kill(&self) {
         if let Some(mut process) = self.process().take() {
             // Stopped first, so that it starts no other one meanwhile. The number of a process that has ended may be another's.
@@ -122,9 +116,6 @@ impl<P: Program> Daemon<P> {
     }
 
     /// Starts the server again with what is on its disk, after killing it if it still runs. Does not wait until it serves.
-    ///
-    /// # Errors
-    /// The error of the system.
     pub fn restart(&self) -> io::Result<()> {
         self.kill();
         let mut command = P::command(self);
@@ -139,9 +130,6 @@ impl<P: Program> Daemon<P> {
 
     /// Sets how many seconds its wall clock is off, from now on. The settings `own_clock` give it one.
     ///
-    /// # Errors
-    /// The error of the system.
-    ///
     /// # Panics
     /// When it has no clock of its own.
     pub fn set_clock(&self, seconds: i64) -> io::Result<()> {
@@ -149,9 +137,6 @@ impl<P: Program> Daemon<P> {
     }
 
     /// Ends all faults: a pause, a death, a clock that is off, and [`Program::mend`]. Its data stays.
-    ///
-    /// # Errors
-    /// As [`Self::wait_until_serving`].
     pub fn heal(&self) -> io::Result<()> {
         self.revive()?;
         P::mend(self);

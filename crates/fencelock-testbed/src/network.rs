@@ -100,12 +100,6 @@ impl Network {
     }
 
     /// Runs `work` on a thread in the hub. Threads and processes that it starts are there too.
-    ///
-    /// # Errors
-    /// When the hub cannot be entered.
-    ///
-    /// # Panics
-    /// When `work` does.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         let hub = File::open(format!("/run/netns/{}", self.hub()))?;
         let enter = || {
@@ -116,26 +110,17 @@ impl Network {
     }
 
     /// Drops every packet between two hosts.
-    ///
-    /// # Errors
-    /// What `nft` says.
     pub fn cut(&self, one: usize, other: usize) -> io::Result<()> {
         self.cut_one_way(one, other)?;
         self.cut_one_way(other, one)
     }
 
     /// Drops every packet from one host to another, and none on the way back.
-    ///
-    /// # Errors
-    /// What `nft` says.
     pub fn cut_one_way(&self, from: usize, to: usize) -> io::Result<()> {
         self.drop_packets(From::Host(from), to)
     }
 
     /// Drops every packet that enters or leaves a host. The host still answers requests for its address: nothing says that it is not there.
-    ///
-    /// # Errors
-    /// Errors of `nft`.
     pub fn black_hole(&self, host: usize) -> io::Result<()> {
         self.drop_packets(From::Anywhere, host)
     }
@@ -147,17 +132,11 @@ impl Network {
     }
 
     /// Cuts a host off from all others and the hub.
-    ///
-    /// # Errors
-    /// What `ip` says.
     pub fn pull_cable(&self, host: usize) -> io::Result<()> {
         ip(&["-n", &self.hub(), "link", "set", &format!("v{host}"), "down"])
     }
 
     /// Lets every packet through again.
-    ///
-    /// # Errors
-    /// What `nft` or `ip` says.
     pub fn heal(&self) -> io::Result<()> {
         let mut cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
         cuts.clear();

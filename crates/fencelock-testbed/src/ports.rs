@@ -21,9 +21,6 @@ pub struct Port {
 
 impl Port {
     /// Reserves a free port.
-    ///
-    /// # Errors
-    /// When none is free, or the machine refuses sockets.
     pub fn reserve() -> io::Result<Self> {
         // The numbers that this process has tried. None comes again soon: a client may still be looking for the last server there.
         static TRIED: AtomicU16 = AtomicU16::new(0);

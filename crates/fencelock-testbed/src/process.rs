@@ -21,9 +21,6 @@ pub fn bound(program: impl AsRef<OsStr>) -> Command {
 
 /// Runs `command` from a thread that lives as long as this process: the kernel sends the signal that [`bound`] asks for
 /// when the *thread* ends that started the child, and a test's thread ends early.
-///
-/// # Errors
-/// Whatever the system says.
 pub fn spawn(command: Command) -> io::Result<Child> {
     static KEEPER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
     let keeper = KEEPER.get_or_init(|| {
@@ -48,9 +45,6 @@ pub struct Process(Child);
 
 impl Process {
     /// Starts `command`; see [`spawn`].
-    ///
-    /// # Errors
-    /// Whatever the system says.
     pub fn start(command: Command) -> io::Result<Self> {
         spawn(command).map(Self)
     }
@@ -62,17 +56,11 @@ impl Process {
     }
 
     /// How it ended, if it did.
-    ///
-    /// # Errors
-    /// Whatever the system says.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.0.try_wait()
     }
 
     /// Stops it, as SIGSTOP does, and returns once it is.
-    ///
-    /// # Errors
-    /// Whatever the system says, a process that ended included.
     pub fn pause(&mut self) -> io::Result<()> {
         let pid = Pid::from_child(&self.0);
         kill_process(pid, Signal::STOP)?;
@@ -81,17 +69,11 @@ impl Process {
     }
 
     /// Lets it go on.
-    ///
-    /// # Errors
-    /// Whatever the system says, a process that ended included.
     pub fn resume(&mut self) -> io::Result<()> {
         Ok(kill_process(Pid::from_child(&self.0), Signal::CONT)?)
     }
 
     /// Kills it, as SIGKILL does, and returns once it is gone. Repeatable.
-    ///
-    /// # Errors
-    /// Whatever the system says.
     pub fn kill(&mut self) -> io::Result<()> {
         self.0.kill()?;
         self.0.wait().map(drop)

@@ -30,21 +30,12 @@ pub trait Server: fmt::Debug + Send + Sync {
     fn resume(&self);
 
     /// Starts it again with what it keeps through a crash, and waits until it serves.
-    ///
-    /// # Errors
-    /// When it does not come back.
     fn restart(&self) -> io::Result<()>;
 
     /// Continues it, or starts it again, and waits until it serves.
-    ///
-    /// # Errors
-    /// When it does not come back.
     fn heal(&self) -> io::Result<()>;
 
     /// How many requests of clients it has received; asking counts, too.
-    ///
-    /// # Errors
-    /// When it does not answer.
     fn requests(&self) -> io::Result<u64>;
 }
 
@@ -85,9 +76,6 @@ impl Kind {
     }
 
     /// The server that [`Kind::variable`] names, or one that lives as long as this process.
-    ///
-    /// # Panics
-    /// When it cannot be started.
     pub fn shared(&'static self) -> &'static Shared {
         self.shared.get_or_init(|| match std::env::var(self.variable) {
             Ok(address) => {
@@ -102,9 +90,6 @@ impl Kind {
     }
 
     /// A part of the server at `address` that no other test uses, as its URLs name it: a database, a path.
-    ///
-    /// # Errors
-    /// When the server does not answer.
     pub fn namespace(&self, address: SocketAddr) -> io::Result<String> {
         (self.namespace)(address)
     }

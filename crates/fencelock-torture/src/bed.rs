@@ -30,9 +30,6 @@ pub trait Bed: fmt::Debug + Send + Sync {
     fn url(&self, ways: &[SocketAddr], name: &str) -> String;
 
     /// Makes what the site `name` needs at the servers.
-    ///
-    /// # Errors
-    /// The error of the server.
     fn prepare(&self, name: &str) -> io::Result<()> {
         let _ = name;
         Ok(())
@@ -44,9 +41,6 @@ pub trait Bed: fmt::Debug + Send + Sync {
     }
 
     /// Runs `work` where the servers can be reached.
-    ///
-    /// # Errors
-    /// The error of the system.
     fn inside(&self, work: &mut (dyn FnMut() + Send)) -> io::Result<()> {
         work();
         Ok(())
@@ -68,9 +62,6 @@ pub trait Bed: fmt::Debug + Send + Sync {
     }
 
     /// Cuts a server off from one other server, or from all of them.
-    ///
-    /// # Errors
-    /// The error of the system.
     fn cut_off(&self, server: usize, from: Option<usize>) -> io::Result<()> {
         let _ = (server, from);
         Ok(())
@@ -86,9 +77,6 @@ pub trait Bed: fmt::Debug + Send + Sync {
     }
 
     /// Does what befalls the servers of this store alone.
-    ///
-    /// # Errors
-    /// When this cannot befall them.
     fn strike(&self, site: &Breakable, outage: Outage, random: u64) -> io::Result<()> {
         let _ = (site, random);
         Err(io::Error::new(io::ErrorKind::Unsupported, format!("{outage:?}")))
@@ -111,9 +99,6 @@ pub trait Bed: fmt::Debug + Send + Sync {
     }
 
     /// Mends the servers, and returns once all of them serve. Repeatable.
-    ///
-    /// # Errors
-    /// When a server does not come back.
     fn heal(&self, site: &Breakable) -> io::Result<()> {
         let _ = site;
         self.servers().into_iter().try_for_each(Server::heal)
@@ -148,9 +133,6 @@ struct Past {
 
 impl Breakable {
     /// A site whose locks are kept apart by `name`, with ways for `clients` clients.
-    ///
-    /// # Errors
-    /// Errors of the system and of the servers.
     pub fn new(bed: &Arc<dyn Bed>, name: &str, clients: usize) -> io::Result<Self> {
         let addresses: Vec<SocketAddr> = bed.servers().iter().map(|server| server.address()).collect();
         let ways = Ways::start(if bed.has_proxies() { clients } else { 0 }, &addresses)?;

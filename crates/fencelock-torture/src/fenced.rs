@@ -67,9 +67,6 @@ impl fmt::Display for Outcome {
 }
 
 /// Lets writers write with the checker, or without, until they were stopped so often.
-///
-/// # Errors
-/// Whatever the system says.
 pub fn drill(writer: &Path, kind: Kind, checked: bool, stops: usize, seed: u64) -> io::Result<Outcome> {
     let directory = tempfile::tempdir()?;
     let bed = Bed::start(kind, checked, directory.path())?;

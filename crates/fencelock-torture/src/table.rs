@@ -148,9 +148,6 @@ impl Fault {
     }
 
     /// Lets a hundred workers in four processes contend for locks while this befalls `bed`; `None` where it cannot.
-    ///
-    /// # Errors
-    /// When the machine or the servers refuse.
     pub fn play(&self, bed: &Arc<dyn Bed>, worker: &Path, logs: &Path, seed: u64) -> io::Result<Option<Played>> {
         let mut played = Ok(None);
         bed.inside(&mut || played = self.play_inside(bed, worker, logs, seed))?;

@@ -14,9 +14,6 @@ pub struct Ways {
 
 impl Ways {
     /// Ways for `clients` clients to each of `servers`.
-    ///
-    /// # Errors
-    /// Errors of the system.
     pub fn start(clients: usize, servers: &[SocketAddr]) -> io::Result<Self> {
         let of_client = |_| servers.iter().map(|server| Proxy::start(*server)).collect();
         Ok(Self { servers: servers.to_vec(), clients: (0..clients).map(of_client).collect::<io::Result<_>>()? })

@@ -43,9 +43,6 @@ enum Reached {
 
 impl ZooKeeper {
     /// Servers set up so that sessions as short as [`TTL`] are granted and failures are noticed soon.
-    ///
-    /// # Errors
-    /// When they do not start.
     pub fn start(servers: usize) -> io::Result<Arc<dyn Bed>> {
         let settings = Settings { servers, links: servers > 1, ..Settings::default() };
         // Without digests the data of a server that is alone can be changed by hand.

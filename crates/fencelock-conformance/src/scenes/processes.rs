@@ -20,9 +20,6 @@ pub struct Takeover {
 }
 
 /// Kills a process that holds a lock on `stage` while another one waits for it, and measures when that one is granted.
-///
-/// # Panics
-/// When it is not, or when the store cannot be used.
 #[must_use]
 pub fn takeover(stage: &Stage) -> Takeover {
     stage.block_on(async {

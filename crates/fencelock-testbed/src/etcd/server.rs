@@ -96,18 +96,12 @@ impl Server {
     }
 
     /// Runs `etcdctl`, and returns what it prints.
-    ///
-    /// # Errors
-    /// The words of `etcdctl`.
     pub fn control(&self, arguments: &[&str]) -> io::Result<String> {
         run(control(self.address()).args(arguments))
     }
 
     /// Creates the users `root` (password `top`) and `me` (`s3cret`, with rights on `locks/`), and turns authentication on. `options` go to
     /// `etcdctl`.
-    ///
-    /// # Errors
-    /// The words of `etcdctl`.
     pub fn demand_users(&self, options: &[&str]) -> io::Result<()> {
         let steps = "user add root:top;user add me:s3cret;role add locks;role grant-permission locks readwrite --prefix=true locks/;\
                      user grant-role me locks;user grant-role root root;auth enable";
@@ -123,9 +117,6 @@ impl Server {
     }
 
     /// How many requests of a method the member has received, such as `Authenticate` or `Range`; of every method with an empty name.
-    ///
-    /// # Errors
-    /// When the member does not answer.
     pub fn requests_for(&self, method: &str) -> io::Result<u64> {
         let metrics = get(self.program.about.address(), "/metrics")?;
         let begin = format!("grpc_server_started_total{{grpc_method=\"{method}");

@@ -99,9 +99,6 @@ impl Server {
     }
 
     /// Runs statements as the administrator, and returns what the server's own command prints of them, unadorned.
-    ///
-    /// # Errors
-    /// What the server says.
     pub fn sql(&self, statements: &str) -> io::Result<String> {
         sql_at(self.address(), statements)
     }

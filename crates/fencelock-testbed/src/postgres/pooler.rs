@@ -27,9 +27,6 @@ impl Pooler {
     /// Starts one before the server at `upstream`, in this mode: `session`, `transaction` or `statement`; further lines of its configuration
     /// may follow.
     ///
-    /// # Errors
-    /// When it does not serve.
-    ///
     /// # Panics
     /// When PgBouncer is not installed, with the command that installs it.
     pub fn start(upstream: SocketAddr, mode: &str) -> io::Result<Self> {
@@ -55,17 +52,11 @@ impl Pooler {
     }
 
     /// Runs a command of its console, such as `PAUSE` and `RESUME`.
-    ///
-    /// # Errors
-    /// When it refuses.
     pub fn command(&self, command: &str) -> io::Result<String> {
         sql_at(self.address(), "pgbouncer", command)
     }
 
     /// Has it lead to another server from the next transaction on, as after a failover. Its clients stay connected.
-    ///
-    /// # Errors
-    /// When it refuses.
     pub fn lead_to(&self, upstream: SocketAddr) -> io::Result<()> {
         write_config(&self.directory, Runner::of(USER)?, self.port.number(), upstream, &self.mode)?;
         self.command("RELOAD").map(drop)

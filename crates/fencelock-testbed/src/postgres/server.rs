@@ -122,17 +122,11 @@ impl Server {
     }
 
     /// Runs statements as the superuser, and returns what `psql` prints of them, unadorned.
-    ///
-    /// # Errors
-    /// What the server says.
     pub fn sql(&self, database: &str, statements: &str) -> io::Result<String> {
         sql_at(self.address(), database, statements)
     }
 
     /// Ends it as an immediate shutdown does: without a word, and without anything that was not on disk yet.
-    ///
-    /// # Errors
-    /// When it does not end.
     pub fn stop_immediately(&self) -> io::Result<()> {
         let Some(mut process) = self.process().take() else { return Ok(()) };
         signal(&[process.id()], Signal::QUIT);
@@ -140,9 +134,6 @@ impl Server {
     }
 
     /// Makes a standby take writes from now on.
-    ///
-    /// # Errors
-    /// When it does not.
     pub fn promote(&self) -> io::Result<()> {
         self.sql("postgres", "SELECT pg_promote(true, 60)").map(drop)
     }

@@ -79,9 +79,6 @@ pub const LIMITS: [(&str, &str); 5] = [
 ];
 
 /// The server that all tests share: [`Kind::shared`].
-///
-/// # Panics
-/// When it cannot be started.
 pub fn shared() -> &'static Shared {
     KIND.shared()
 }

@@ -79,18 +79,12 @@ pub struct Proxy {
 
 impl Proxy {
     /// Starts a proxy before `upstream` that lets everything through. No server need listen there yet.
-    ///
-    /// # Errors
-    /// Whatever the system says.
     pub fn start(upstream: SocketAddr) -> io::Result<Self> {
         Self::start_patient(upstream, Duration::ZERO)
     }
 
     /// The same, for clients that take a connection that is made and then reset for the end of a peer, and one that is
     /// refused for a peer that is not there yet: they are kept for up to `patience` until a server listens at `upstream`.
-    ///
-    /// # Errors
-    /// Whatever the system says.
     pub fn start_patient(upstream: SocketAddr, patience: Duration) -> io::Result<Self> {
         let port = Port::reserve()?;
         let listener = TcpListener::bind(port.address())?;

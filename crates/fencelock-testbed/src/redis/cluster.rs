@@ -24,9 +24,6 @@ impl Cluster {
     /// Starts a Cluster of nodes with these settings, with replicas or without, and waits until every node knows all slots. The other nodes
     /// give a node up that is silent for `timeout_ms`.
     ///
-    /// # Errors
-    /// When something does not start.
-    ///
     /// # Panics
     /// When Redis is not installed, with the command that installs it.
     pub fn start(with_replicas: bool, timeout_ms: u32, settings: &Settings) -> io::Result<Self> {
@@ -62,9 +59,6 @@ impl Cluster {
     }
 
     /// Waits until every node that runs knows an owner of each slot, and every replica that runs is in sync.
-    ///
-    /// # Errors
-    /// When that never comes.
     pub fn wait_until_whole(&self) -> io::Result<()> {
         let is_whole = |node: &Server| {
             let is_ok = info(node, "cluster_state").is_some_and(|state| state == "ok");
@@ -95,9 +89,6 @@ impl Cluster {
     }
 
     /// The node that serves a slot, by the vote of the nodes that answer.
-    ///
-    /// # Errors
-    /// When none is named.
     pub fn owner(&self, slot: u16) -> io::Result<&Server> {
         let named: Vec<SocketAddr> = self.nodes.iter().filter_map(|node| owner_by(node, slot).ok()).collect();
         let votes = |address: &SocketAddr| named.iter().filter(|other| *other == address).count();
@@ -107,18 +98,12 @@ impl Cluster {
     }
 
     /// The slot of a key.
-    ///
-    /// # Errors
-    /// When no node answers.
     pub fn slot(&self, key: &str) -> io::Result<u16> {
         let node = self.nodes.iter().find(|node| node.is_running()).ok_or_else(|| io::Error::other("no node runs"))?;
         node.ask(&["CLUSTER", "KEYSLOT", key])?.to_string().parse().map_err(io::Error::other)
     }
 
     /// The slots in which there are keys that begin with `prefix`.
-    ///
-    /// # Errors
-    /// When a node does not answer.
     pub fn slots_in_use(&self, prefix: &str) -> io::Result<Vec<u16>> {
         let mut slots = Vec::new();
         for node in self.nodes.iter().filter(|node| node.is_running()) {
@@ -132,9 +117,6 @@ impl Cluster {
     }
 
     /// Moves a slot with all its keys to another primary, as `redis-cli --cluster reshard` does.
-    ///
-    /// # Errors
-    /// When a node refuses.
     pub fn move_slot(&self, slot: u16, to: &Server) -> io::Result<()> {
         let from = self.owner(slot)?;
         let (slot, to_address) = (slot.to_string(), to.address());
@@ -158,9 +140,6 @@ impl Cluster {
     }
 
     /// Waits until another node than `old` serves this slot.
-    ///
-    /// # Errors
-    /// When that never comes.
     pub fn wait_until_replaced(&self, slot: u16, old: SocketAddr) -> io::Result<()> {
         let is_replaced = || {
             let owner = self.owner(slot).ok().filter(|owner| owner.address() != old);
@@ -174,9 +153,6 @@ impl Cluster {
 }
 
 /// The Cluster that all tests of a process share. No test may break it or move its slots.
-///
-/// # Panics
-/// When it cannot be started.
 pub fn shared_cluster() -> &'static Cluster {
     static SHARED: OnceLock<Cluster> = OnceLock::new();
     SHARED.get_or_init(|| Cluster::start(true, 60_000, &Settings::default()).expect("a Cluster"))

@@ -64,9 +64,6 @@ pub struct Hands(BufReader<TcpStream>);
 
 impl Hands {
     /// Connects; says nothing yet.
-    ///
-    /// # Errors
-    /// When no server listens there.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, ANSWER)?;
         stream.set_nodelay(true)?;
@@ -84,9 +81,6 @@ impl Hands {
     }
 
     /// Asks, and does not wait for the answer.
-    ///
-    /// # Errors
-    /// When the connection is gone.
     pub fn send<A: AsRef<[u8]>>(&mut self, request: &[A]) -> io::Result<()> {
         let mut bytes = format!("*{}\r\n", request.len()).into_bytes();
         for part in request.iter().map(AsRef::as_ref) {
@@ -98,9 +92,6 @@ impl Hands {
     }
 
     /// Waits for the next reply or message of the server, for up to 20 s.
-    ///
-    /// # Errors
-    /// When there is none, or it cannot be read.
     pub fn answer(&mut self) -> io::Result<Reply> {
         let mut line = String::new();
         if self.0.read_line(&mut line)? == 0 {

@@ -124,9 +124,6 @@ impl Server {
     }
 
     /// Restarts the server with an empty disk. Without [`Settings::durable`], [`Daemon::restart`] keeps what `SAVE` wrote last, mostly nothing.
-    ///
-    /// # Errors
-    /// Whatever the system says.
     pub fn restart_empty(&self) -> io::Result<()> {
         self.kill();
         fs::remove_dir_all(self.data())?;
@@ -135,18 +132,12 @@ impl Server {
     }
 
     /// A backup of the server's data.
-    ///
-    /// # Errors
-    /// When it does not write one.
     pub fn backup(&self) -> io::Result<Vec<u8>> {
         self.ask(&["SAVE"])?;
         fs::read(self.data().join("dump.rdb"))
     }
 
     /// Restarts the server with a backup instead of what it has, which must not be [durable](Settings::durable).
-    ///
-    /// # Errors
-    /// Whatever the system says.
     pub fn restore(&self, backup: &[u8]) -> io::Result<()> {
         self.kill();
         fs::write(self.data().join("dump.rdb"), backup)?;
@@ -154,9 +145,6 @@ impl Server {
     }
 
     /// A connection to do things by hand, as the user `default`.
-    ///
-    /// # Errors
-    /// When there is none to be had.
     pub fn hands(&self) -> io::Result<Hands> {
         let mut hands = match &self.program.settings.host {
             None => Hands::connect(self.address())?,

@@ -26,9 +26,6 @@ pub static KIND: Kind = Kind {
 const DATABASES: i64 = 4095;
 
 /// The server that all tests share: [`Kind::shared`].
-///
-/// # Panics
-/// When it cannot be started.
 pub fn shared() -> &'static Shared {
     KIND.shared()
 }

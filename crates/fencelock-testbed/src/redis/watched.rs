@@ -23,9 +23,6 @@ impl Watched {
     /// Starts a primary, so many replicas, all with these settings, and Sentinels with further lines of their configuration. Waits until
     /// a failover can begin.
     ///
-    /// # Errors
-    /// When something does not start.
-    ///
     /// # Panics
     /// When Redis is not installed, with the command that installs it.
     pub fn start(replicas: usize, settings: &Settings, sentinel: &[&str]) -> io::Result<Self> {
@@ -46,9 +43,6 @@ impl Watched {
     }
 
     /// Waits until each Sentinel that answers knows so many replicas in sync, and the other Sentinels.
-    ///
-    /// # Errors
-    /// When that never comes.
     pub fn wait_until_watched(&self, replicas: usize) -> io::Result<()> {
         let knows = |sentinel: &Server, about: &str, number: usize| {
             let answer = sentinel.ask(&["SENTINEL", about, "locks"]);
@@ -77,9 +71,6 @@ impl Watched {
     }
 
     /// The server that most Sentinels name.
-    ///
-    /// # Panics
-    /// When there is none.
     #[must_use]
     pub fn primary(&self) -> &Server {
         let named = self.named().expect("a primary");
@@ -87,9 +78,6 @@ impl Watched {
     }
 
     /// Waits until a Sentinel names another server than the one at this address, and that server says that it is the primary.
-    ///
-    /// # Errors
-    /// When that never comes.
     pub fn wait_until_replaced(&self, old: SocketAddr) -> io::Result<()> {
         let is_promoted = |address: SocketAddr| {
             let promoted = self.servers.iter().find(|server| server.address() == address && address != old);
@@ -101,9 +89,6 @@ impl Watched {
     }
 
     /// A database of the primary that no other test uses, as in `/7`.
-    ///
-    /// # Errors
-    /// When it does not answer.
     pub fn namespace(&self) -> io::Result<String> {
         database(self.named()?)
     }
@@ -113,9 +98,6 @@ impl Watched {
 pub const NO_FAILOVER: &[&str] = &["sentinel down-after-milliseconds locks 3600000"];
 
 /// The servers that all tests share. No test may break them.
-///
-/// # Panics
-/// When they cannot be started.
 pub fn shared_watched() -> &'static Watched {
     static SHARED: OnceLock<Watched> = OnceLock::new();
     SHARED.get_or_init(|| {

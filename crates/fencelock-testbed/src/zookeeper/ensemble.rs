@@ -96,9 +96,6 @@ impl Ensemble {
     }
 
     /// The server with this number, from 0.
-    ///
-    /// # Panics
-    /// When there is none.
     #[must_use]
     pub fn server(&self, number: usize) -> &Server {
         &self.servers[number]
@@ -152,9 +149,6 @@ impl Ensemble {
 
     /// Mends everything: paused servers go on, dead ones are started again, links let everything through. Returns once
     /// every server takes part.
-    ///
-    /// # Errors
-    /// As [`Server::wait_until_serving`].
     pub fn heal(&self) -> io::Result<()> {
         self.heal_links();
         self.servers.iter().try_for_each(Server::revive)?;
@@ -162,9 +156,6 @@ impl Ensemble {
     }
 
     /// Waits until every server takes part.
-    ///
-    /// # Errors
-    /// As [`Server::wait_until_serving`].
     pub fn wait_until_serving(&self) -> io::Result<()> {
         self.servers.iter().try_for_each(Server::wait_until_serving)
     }

@@ -41,9 +41,6 @@ impl Manner {
 }
 
 /// Starts a hostile server, which goes with the process. Its sessions have the number 7, and this timeout.
-///
-/// # Errors
-/// When no port is free.
 pub fn hostile(manner: Manner, timeout_ms: u32) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

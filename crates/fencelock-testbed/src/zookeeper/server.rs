@@ -100,9 +100,6 @@ impl Server {
     }
 
     /// Starts the server again without its data, which it then gets from the others.
-    ///
-    /// # Errors
-    /// Whatever the system says.
     pub fn forget(&self) -> io::Result<()> {
         self.kill();
         fs::remove_dir_all(self.data().join("version-2"))?;
@@ -110,9 +107,6 @@ impl Server {
     }
 
     /// The digests of its data, by the transaction after which each was taken: every 128th has one.
-    ///
-    /// # Errors
-    /// When it does not answer.
     pub fn digests(&self) -> io::Result<BTreeMap<i64, i64>> {
         let answer = self.word("hash")?;
         let digest = |line: &str| {

@@ -23,9 +23,6 @@ pub static KIND: Kind = Kind {
 };
 
 /// The server that all tests share: [`Kind::shared`].
-///
-/// # Panics
-/// When it cannot be started.
 pub fn shared() -> &'static Shared {
     KIND.shared()
 }

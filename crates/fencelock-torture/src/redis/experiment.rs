@@ -76,9 +76,6 @@ const STEP_BACK: i64 = 3600;
 
 impl Experiment {
     /// Runs it so often, with this lock, on servers of each round's own, several rounds at a time.
-    ///
-    /// # Errors
-    /// When servers do not obey, or no client can take a lock that must be free.
     pub fn run(self, lock: Lock, times: usize, at_once: usize) -> io::Result<Findings> {
         let (mut findings, mut left) = (Findings::new(self, lock), times);
         while left > 0 {

@@ -158,9 +158,6 @@ pub struct Drill<'a> {
 
 impl Drill<'_> {
     /// Lets them write until so many faults befell them.
-    ///
-    /// # Errors
-    /// Whatever the system says.
     pub fn run(&self) -> io::Result<Outcome> {
         let ledger = self.database.start()?;
         let done = AtomicUsize::new(0);
