@@ -17,8 +17,8 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::Pid;
 
-use crate::kept_signals::kept;
 use crate::output::{Failure, Outcome, code, not_started};
+use crate::signals::kept;
 
 const VERB: &str = "bound";
 

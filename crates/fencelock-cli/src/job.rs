@@ -15,9 +15,9 @@ use tokio::sync::mpsc;
 
 use crate::die_with_parent;
 use crate::guardian::Guardian;
-use crate::kept_signals::asks_for_an_end;
 use crate::output::{Failure, Outcome, code, not_started, say};
 use crate::processes::{are_all_dead, ignored, is_stopped, is_stopped_but_for_its_leader};
+use crate::signals::asks_for_an_end;
 use crate::terminal::{Terminal, is_orphaned, tell_our_group};
 
 /// How long a command may take to put its screen in order when it is suspended, before it is stopped without being asked.

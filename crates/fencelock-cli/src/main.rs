@@ -6,7 +6,6 @@ mod die_with_parent;
 mod guardian;
 mod job;
 mod keeper;
-mod kept_signals;
 mod libpq;
 mod locks;
 mod nested;

@@ -51,7 +51,7 @@ pub(crate) struct Acquire {
 }
 
 /// The limit of a wait, and its messages.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct Waiting {
     /// Give up after waiting this long (as in 500ms, 30s, 1h 30m); 0 is --try.
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero(), allow_hyphen_values = true)]

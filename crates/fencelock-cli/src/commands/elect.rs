@@ -7,7 +7,6 @@ use fencelock::Name;
 
 use super::StoreArguments;
 use super::acquire::Waiting;
-use super::once::Once;
 use super::run::{Run, Task};
 use crate::arguments;
 use crate::output::{Outcome, code};
@@ -46,20 +45,14 @@ impl Elect {
         // The candidate starts its command whenever it holds the lock.
         let run = Run {
             names: vec![self.name.clone()],
-            shared: false,
-            exclusive: false,
-            permits: None,
             waiting: Waiting { wait: None, at_once: false, busy_exit_code: code::BUSY, quiet: self.quiet },
             connect_wait: self.connect_wait,
-            max_hold: None,
-            hold_at_least: None,
-            once: Once::default(),
-            grace_after_loss: Duration::ZERO,
             // A command that outlives its fencelock would still lead when it should end.
             close: true,
             task: self.task.clone(),
             again: true,
             address: self.address.clone(),
+            ..Run::default()
         };
         run.run(store).await
     }

@@ -28,11 +28,10 @@ use super::supervise::{Ending, Limits, Supervised, certain_until};
 use super::{FAREWELL, SILENCE, StoreArguments, connect, farewell, said_already};
 use crate::arguments::{self, Permits};
 use crate::job::Job;
-use crate::kept_signals::asks_for_an_end;
 use crate::nested::{Around, HELD_VARIABLE, Held, Holder, Mode};
 use crate::output::{Failure, Outcome, chain, code, finish, never_wait, not_started, rounded, say};
 use crate::settings::Chosen;
-use crate::signals::{Signals, code_of, die_of};
+use crate::signals::{Signals, asks_for_an_end, code_of, die_of};
 
 /// A longer wait prints its lock and holders again.
 const SILENCE_LATER: Duration = Duration::from_secs(600);
@@ -52,7 +51,7 @@ const TOKEN_VARIABLE: &str = "FENCELOCK_TOKEN";
 /// command runs in a process group of its own, gets the terminal if there is one, and finds FENCELOCK_NAME, FENCELOCK_TOKEN and
 /// FENCELOCK_HELD in its environment. TERM, INT, HUP, QUIT, USR1, USR2 and WINCH are passed on to its group. A wait that is suspended
 /// gives its place back, and joins anew when it is continued. A lock inside itself is refused, but for --shared under --shared.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Run {
     /// The lock's name: 1 to 512 bytes of UTF-8. Of several (up to 100), the command runs while it holds all of them.
@@ -101,7 +100,7 @@ pub(crate) struct Run {
 }
 
 /// The command of `run` and of `elect`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(super) struct Task {
     /// The purpose of the lock, which other clients can read; by default the command's name.
     #[arg(long, value_name = "TEXT", value_parser = arguments::purpose())]
