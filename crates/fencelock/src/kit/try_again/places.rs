@@ -47,7 +47,7 @@ struct LineSlot {
     name: Name,
     claim: Claim,
     said: Arc<str>,
-    stand: LineState,
+    state: LineState,
     /// Whether a request for this place without an answer yet may take effect.
     asked: bool,
     /// The place is being deleted: a request for it now would take effect after the deletion.
@@ -61,8 +61,8 @@ struct LineSlot {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LineState {
-    /// The caller's own request is under way.
-    Entering,
+    /// The caller's own request was sent and has no answer.
+    Sent,
     Waiting,
     /// A try of the session is under way.
     Trying,
@@ -93,10 +93,10 @@ impl Places {
 
     /// Lines up a request. Returns whether its caller has to ask the server, and whether the request is new: the server may have an older one.
     pub(crate) fn begin(&self, entry: &Entry, said: &str) -> Result<(bool, bool)> {
-        let mut state = self.lock();
-        let PlacesState { slots, lines, contended, .. } = &mut *state;
+        let mut places = self.lock();
+        let PlacesState { slots, lines, contended, .. } = &mut *places;
         if let Some(slot) = slots.get_mut(&entry.id) {
-            return Ok((slot.stand == LineState::Entering, false));
+            return Ok((slot.state == LineState::Sent, false));
         }
         let line = lines.entry(entry.name.clone()).or_default();
         let ahead = line.front().and_then(|id| slots.get(id));
@@ -108,11 +108,11 @@ impl Places {
         if !is_first {
             contended.insert(entry.name.clone());
         }
-        let stand = if is_first { LineState::Entering } else { LineState::Waiting };
+        let state = if is_first { LineState::Sent } else { LineState::Waiting };
         let (name, claim, due) = (entry.name.clone(), entry.claim, Moment::ORIGIN);
         let (said, asked) = (said.into(), is_first);
         let (is_leaving, again, trouble, waker) = (false, false, None, None);
-        slots.insert(entry.id, LineSlot { name, claim, said, stand, asked, is_leaving, due, again, trouble, waker });
+        slots.insert(entry.id, LineSlot { name, claim, said, state, asked, is_leaving, due, again, trouble, waker });
         Ok((is_first, true))
     }
 
@@ -123,16 +123,16 @@ impl Places {
         let mut state = self.lock();
         let PlacesState { slots, contended, .. } = &mut *state;
         let Some(slot) = slots.get_mut(&id) else { return is_granted };
-        if !matches!(slot.stand, LineState::Entering | LineState::Trying) {
+        if !matches!(slot.state, LineState::Sent | LineState::Trying) {
             return false;
         }
         let is_unwanted = is_granted && slot.is_leaving;
         let (is_heard_of, mut left) = (std::mem::take(&mut slot.again), None);
         slot.asked = false;
-        slot.stand = LineState::Waiting;
+        slot.state = LineState::Waiting;
         match tried {
             Ok(Tried::Granted(token)) => {
-                slot.stand = LineState::Granted(Grant { valid_until: Some(valid_until), ..Grant::new(token) });
+                slot.state = LineState::Granted(Grant { valid_until: Some(valid_until), ..Grant::new(token) });
             }
             Ok(Tried::Busy(lives)) => left = lives,
             Ok(Tried::Other(kind)) => slot.trouble = Some(self.trying.other_kind("next", &kind)),
@@ -141,15 +141,15 @@ impl Places {
                 slot.trouble = Some(error);
             }
         }
-        if slot.stand == LineState::Waiting {
+        if slot.state == LineState::Waiting {
             slot.due = if is_heard_of { now } else { now.after(self.trying.pause_of(left)) };
             contended.insert(slot.name.clone());
         }
         // Behind an admitted reader there may be more readers. A lock that was free needs no wake-up.
-        if slot.stand == LineState::Waiting || slot.claim.is_reader() {
+        if slot.state == LineState::Waiting || slot.claim.is_reader() {
             self.session.bell.notify_one();
         }
-        if slot.stand != LineState::Waiting || slot.trouble.is_some() {
+        if slot.state != LineState::Waiting || slot.trouble.is_some() {
             slot.wake();
         }
         is_unwanted
@@ -157,7 +157,7 @@ impl Places {
 
     pub(crate) fn standing(&self, id: RequestId) -> Standing {
         let state = self.lock();
-        match state.slots.get(&id).map(|slot| slot.stand) {
+        match state.slots.get(&id).map(|slot| slot.state) {
             Some(LineState::Granted(grant)) => Standing::Granted(grant),
             Some(LineState::Gone(loss)) => Standing::Lost(loss),
             Some(_) => Standing::Waiting(None),
@@ -174,7 +174,7 @@ impl Places {
             return Poll::Ready(Err(error));
         }
         slot.waker = Some(cx.waker().clone());
-        let waits = matches!(slot.stand, LineState::Waiting | LineState::Trying | LineState::Entering);
+        let waits = matches!(slot.state, LineState::Waiting | LineState::Trying | LineState::Sent);
         if waits && !is_over { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
@@ -210,8 +210,8 @@ impl Places {
         let mut state = self.lock();
         // The new connection has no subscriptions yet.
         state.channels = Channels::default();
-        for slot in state.slots.values_mut().filter(|slot| slot.stand == LineState::Trying) {
-            (slot.stand, slot.due) = (LineState::Waiting, Moment::ORIGIN);
+        for slot in state.slots.values_mut().filter(|slot| slot.state == LineState::Trying) {
+            (slot.state, slot.due) = (LineState::Waiting, Moment::ORIGIN);
         }
         self.session.bell.notify_one();
     }
@@ -224,7 +224,7 @@ impl Places {
     /// The claim of a held place, and its text about the holder.
     pub(crate) fn held_as(&self, id: RequestId) -> Option<(Claim, Arc<str>)> {
         let state = self.lock();
-        let slot = state.slots.get(&id).filter(|slot| matches!(slot.stand, LineState::Granted(_)))?;
+        let slot = state.slots.get(&id).filter(|slot| matches!(slot.state, LineState::Granted(_)))?;
         Some((slot.claim, Arc::clone(&slot.said)))
     }
 
@@ -246,7 +246,7 @@ impl Places {
         let state = self.lock();
         let (mut held, mut gone) = (Vec::new(), Vec::new());
         for place in places {
-            match state.slots.get(&place.request).map(|slot| slot.stand) {
+            match state.slots.get(&place.request).map(|slot| slot.state) {
                 Some(LineState::Granted(_)) => held.push(place),
                 Some(LineState::Gone(_)) | None => gone.push(place),
                 Some(_) => {}
@@ -257,7 +257,7 @@ impl Places {
 
     pub(crate) fn is_valid_until(&self, id: RequestId, end: Moment) {
         if let Some(slot) = self.lock().slots.get_mut(&id)
-            && let LineState::Granted(grant) = &mut slot.stand
+            && let LineState::Granted(grant) = &mut slot.state
         {
             grant.valid_until = grant.valid_until.max(Some(end));
         }
@@ -267,8 +267,8 @@ impl Places {
     pub(crate) fn lost(&self, place: &PlaceId, reason: Option<Arc<str>>) {
         let mut state = self.lock();
         let Some(slot) = state.slots.get_mut(&place.request) else { return };
-        let LineState::Granted(Grant { token, .. }) = slot.stand else { return };
-        slot.stand = LineState::Gone(if reason.is_some() { Loss::Broken } else { Loss::Removed });
+        let LineState::Granted(Grant { token, .. }) = slot.state else { return };
+        slot.state = LineState::Gone(if reason.is_some() { Loss::Broken } else { Loss::Removed });
         slot.wake();
         if state.leave_line(&place.name, place.request) {
             self.session.bell.notify_one();
@@ -282,7 +282,7 @@ impl Places {
     pub(crate) fn close(&self) -> Vec<PlaceId> {
         let mut state = self.lock();
         state.slots.values_mut().for_each(|slot| slot.is_leaving = true);
-        let there = state.slots.iter().filter(|(_, slot)| slot.asked || matches!(slot.stand, LineState::Granted(_)));
+        let there = state.slots.iter().filter(|(_, slot)| slot.asked || matches!(slot.state, LineState::Granted(_)));
         there.map(|(id, slot)| PlaceId { name: slot.name.clone(), request: *id }).collect()
     }
 }

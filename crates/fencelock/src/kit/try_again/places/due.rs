@@ -40,7 +40,7 @@ pub(super) fn asks_at_once(claim: Claim, line: &VecDeque<RequestId>, slots: &Slo
     line.iter().all(|id| {
         let ahead = slots.get(id);
         claim.is_reader()
-            && ahead.is_some_and(|slot| slot.reads() || slot.claim.is_reader() && slot.stand == LineState::Entering)
+            && ahead.is_some_and(|slot| slot.reads() || slot.claim.is_reader() && slot.state == LineState::Sent)
     })
 }
 
@@ -57,7 +57,7 @@ impl Places {
         contended.retain(|name| {
             let Some(line) = lines.get(name) else { return false };
             for id in line.iter().take(askers(line, slots)) {
-                let Some(slot) = slots.get_mut(id).filter(|slot| slot.stand == LineState::Waiting && !slot.is_leaving)
+                let Some(slot) = slots.get_mut(id).filter(|slot| slot.state == LineState::Waiting && !slot.is_leaving)
                 else {
                     continue;
                 };
@@ -71,7 +71,7 @@ impl Places {
                     work.listen.push((name.clone(), slot.claim));
                 }
             }
-            line.iter().any(|id| slots.get(id).is_some_and(|slot| !matches!(slot.stand, LineState::Granted(_))))
+            line.iter().any(|id| slots.get(id).is_some_and(|slot| !matches!(slot.state, LineState::Granted(_))))
         });
         let idle_until = channels.idle(now, &mut work.ignore);
         let is_idle = work.tries.is_empty() && work.listen.is_empty() && work.ignore.is_empty();
@@ -88,7 +88,7 @@ impl PlacesState {
         for id in line.iter().take(askers(line, slots)) {
             let Some(slot) = slots.get_mut(id) else { continue };
             slot.again = true;
-            if slot.stand == LineState::Waiting {
+            if slot.state == LineState::Waiting {
                 (slot.due, waits) = (Moment::ORIGIN, true);
             }
         }
@@ -99,12 +99,12 @@ impl PlacesState {
 impl LineSlot {
     /// Whether this place holds the lock as a reader.
     fn reads(&self) -> bool {
-        self.claim.is_reader() && matches!(self.stand, LineState::Granted(_))
+        self.claim.is_reader() && matches!(self.state, LineState::Granted(_))
     }
 
     /// Begins a try of the session for this place.
     pub(super) fn begin_try(&mut self, request: RequestId) -> Try {
-        (self.stand, self.asked, self.again) = (LineState::Trying, true, false);
+        (self.state, self.asked, self.again) = (LineState::Trying, true, false);
         let place = PlaceId { name: self.name.clone(), request };
         Try { place, claim: self.claim, said: Arc::clone(&self.said) }
     }

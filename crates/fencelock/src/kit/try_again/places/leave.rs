@@ -12,7 +12,7 @@ impl Places {
         let mut state = self.lock();
         let Some(slot) = state.slots.get_mut(&id) else { return true };
         slot.is_leaving = true;
-        slot.asked || matches!(slot.stand, LineState::Granted(_) | LineState::Gone(_))
+        slot.asked || matches!(slot.state, LineState::Granted(_) | LineState::Gone(_))
     }
 
     /// Forgets a place that is not in the server any more.

@@ -30,12 +30,12 @@ impl Places {
         let PlacesState { slots, lines, channels, .. } = &mut *state;
         let line: &VecDeque<_> = lines.get(&place.name)?;
         let held = slots.get(&place.request)?;
-        let is_held = held.claim == Claim::MUTEX && matches!(held.stand, LineState::Granted(_));
+        let is_held = held.claim == Claim::MUTEX && matches!(held.state, LineState::Granted(_));
         if !is_held || line.front() != Some(&place.request) {
             return None;
         }
         let request = *line.get(1)?;
-        let slot = slots.get_mut(&request).filter(|slot| slot.stand == LineState::Waiting && !slot.is_leaving)?;
+        let slot = slots.get_mut(&request).filter(|slot| slot.state == LineState::Waiting && !slot.is_leaving)?;
         let Try { place, claim, said } = slot.begin_try(request);
         let ours = usize::from(channels.has(&place.name, claim));
         Some(Next { places: self, place, said, ours, is_answered: false })
@@ -56,8 +56,8 @@ impl Drop for Next<'_> {
             return;
         }
         let mut state = self.places.lock();
-        if let Some(slot) = state.slots.get_mut(&self.place.request).filter(|slot| slot.stand == LineState::Trying) {
-            (slot.stand, slot.due) = (LineState::Waiting, Moment::ORIGIN);
+        if let Some(slot) = state.slots.get_mut(&self.place.request).filter(|slot| slot.state == LineState::Trying) {
+            (slot.state, slot.due) = (LineState::Waiting, Moment::ORIGIN);
         }
         state.contended.insert(self.place.name.clone());
         self.places.session.bell.notify_one();

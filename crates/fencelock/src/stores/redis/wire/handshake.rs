@@ -25,31 +25,23 @@ pub(crate) type Driver = BoxFuture<'static, ()>;
 /// Receives each message that the server sends unasked.
 pub(crate) type Pushed = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
-/// Connects and greets the server in RESP3, which brings answers and messages on one connection.
+/// Connects, with the TLS handshake if there is one, and greets the server in RESP3, which brings answers and messages on one connection. If a
+/// name has several addresses, the first greeting with an answer wins.
 pub(crate) async fn shake_hands(
     config: &Config,
     pushed: Option<&Pushed>,
     clock: &dyn Clock,
 ) -> Result<(MultiplexedConnection, Driver)> {
-    dial(config, clock, async |stream| greet(stream, config, pushed).await).await
-}
-
-/// Connects, with the TLS handshake if there is one, and calls `greet`, which sends the first requests. If a name has several addresses,
-/// the first greeting with an answer wins.
-async fn dial<T, F: Future<Output = Result<T>>>(
-    config: &Config,
-    clock: &dyn Clock,
-    greet: impl Fn(Box<dyn Bytes>) -> F,
-) -> Result<T> {
     let shown = format!("{config:?}");
     match &config.address {
         Address::Unix(path) => {
             let stream = UnixStream::connect(path).await.map_err(|error| unreachable(&shown, &error))?;
-            greet(Box::new(stream)).await
+            greet(Box::new(stream), config, pushed).await
         }
         Address::Primary(_) | Address::Owner(_) => unreachable!("the server has been found before"),
         Address::Tcp(server) => {
-            let greet = async |stream| greet(encrypted(config.tls.as_ref(), &server.host, stream).await?).await;
+            let greet =
+                async |stream| greet(encrypted(config.tls.as_ref(), &server.host, stream).await?, config, pushed).await;
             config.addresses.dial(server, &shown, clock, greet).await
         }
     }
