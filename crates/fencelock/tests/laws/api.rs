@@ -8,12 +8,11 @@ use fencelock::capability::Capability;
 use fencelock::{Client, ErrorKind, FencingToken, Io, OnOutage};
 
 use crate::rwlock::MutexesOnly;
-use crate::support::{World, ms, on_one_thread, secs};
+use crate::support::{in_world, ms, secs};
 
 #[test]
 fn run_takes_a_body_that_gives_a_value_and_a_body_that_can_fail() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let client = world.process().await.client;
         let lock = client.mutex("a").unwrap();
         assert_eq!(lock.run(async |_| 7).await.unwrap(), 7);
@@ -26,9 +25,7 @@ fn run_takes_a_body_that_gives_a_value_and_a_body_that_can_fail() {
 
 #[test]
 fn an_error_of_a_release_that_is_kept_keeps_no_lock() {
-    on_one_thread(async {
-        let world = World::new();
-        let (process, other) = (world.process().await, world.process().await);
+    in_world(async |world, [process, other]| {
         let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
         process.store.partition();
         // The conversion of `?` in a function that returns `anyhow::Result`.
@@ -45,9 +42,7 @@ fn an_error_of_a_release_that_is_kept_keeps_no_lock() {
 
 #[test]
 fn remaining_is_a_duration_zero_when_nothing_is_left_and_the_longest_where_nothing_ends() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
         assert!(guard.remaining() > secs(8));
         world.clock.advance(secs(9));
@@ -61,8 +56,7 @@ fn remaining_is_a_duration_zero_when_nothing_is_left_and_the_longest_where_nothi
 
 #[test]
 fn a_token_is_a_number_and_a_lock_that_requires_one_is_not_granted_without() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let client = world.process().await.client;
         let stock = client.mutex("stock").unwrap().require_token();
         let early: FencingToken = stock.acquire().await.unwrap().require_token().unwrap();

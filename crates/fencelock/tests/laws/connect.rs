@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::support::{World, beneath, ms, on_one_thread, secs, settle};
+use crate::support::{World, beneath, in_world, ms, on_one_thread, secs, settle};
 use fencelock::memory::{MemoryStore, Operation};
 use fencelock::store::{Opened, Opening, Store};
 use fencelock::{Client, Error, ErrorKind, Health, Io, Name, Result};
@@ -27,8 +27,7 @@ fn connecting(
 
 #[test]
 fn a_client_that_has_time_to_connect_waits_for_its_store() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let (store, client) = connecting(&world, secs(120), |store| store.partition());
         // Longer than a request may take, and longer than an acquire repeats its requests.
         world.advance(secs(90)).await;
@@ -42,8 +41,7 @@ fn a_client_that_has_time_to_connect_waits_for_its_store() {
 
 #[test]
 fn a_client_whose_time_to_connect_is_up_says_what_failed_last() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let (_store, client) = connecting(&world, secs(20), |store| store.partition());
         world.advance(secs(20)).await;
         let error = client.await.unwrap().unwrap_err();
@@ -55,8 +53,7 @@ fn a_client_whose_time_to_connect_is_up_says_what_failed_last() {
 
 #[test]
 fn a_store_that_is_silent_until_the_time_to_connect_is_up_is_named() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let (_store, client) = connecting(&world, secs(1), |store| store.partition());
         world.advance(secs(1)).await;
         let error = client.await.unwrap().unwrap_err();
@@ -67,8 +64,7 @@ fn a_store_that_is_silent_until_the_time_to_connect_is_up_is_named() {
 
 #[test]
 fn a_client_without_time_to_connect_tries_once() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         for limit in [None, Some(Duration::ZERO)] {
             let store = world.store.another_process();
             store.lose_next_reply(Operation::Open);
@@ -86,9 +82,7 @@ fn a_client_without_time_to_connect_tries_once() {
 
 #[test]
 fn callers_that_wait_for_less_than_opening_takes_get_a_session_all_the_same() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let mutex = process.client.mutex("a").unwrap();
         let slow = process.store.delay_next(Operation::Open);
         process.store.expire_sessions();
@@ -107,9 +101,7 @@ fn callers_that_wait_for_less_than_opening_takes_get_a_session_all_the_same() {
 
 #[test]
 fn an_opening_goes_on_wherever_its_callers_are_dropped() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let mutex = process.client.mutex("a").unwrap();
         for polls in 0..4 {
             let slow = process.store.delay_next(Operation::Open);
@@ -192,8 +184,7 @@ impl Store for Opens {
 
 #[test]
 fn a_store_that_panics_is_not_told_as_a_client_that_was_closed() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let process = world.store.another_process();
         let store = Opens::new(process.clone());
         let client = Client::builder().io(Io::CurrentRuntime).connect_store(store.clone()).await.unwrap();
@@ -239,8 +230,7 @@ fn a_store_that_fails_at_once_is_asked_for_a_session_as_seldom_by_a_thousand_as_
 
 #[test]
 fn a_client_without_a_session_asks_for_one_soon_and_then_ever_more_seldom() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let store = Opens::new(world.store.another_process());
         store.refuses.store(true, Ordering::SeqCst);
         let builder = Client::builder().io(Io::CurrentRuntime).connect_timeout(secs(60));
@@ -265,8 +255,7 @@ fn a_client_without_a_session_asks_for_one_soon_and_then_ever_more_seldom() {
 
 #[test]
 fn tries_one_after_the_other_ask_a_store_that_fails_no_oftener_than_its_pauses_allow() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let process = world.store.another_process();
         let store = Opens::new(process.clone());
         let client = Client::builder().io(Io::CurrentRuntime).connect_store(store.clone()).await.unwrap();
@@ -324,9 +313,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 #[test]
 fn a_lost_session_is_opened_again_although_nobody_acquires() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         process.store.partition();
         world.advance(secs(60)).await;
         assert_eq!(process.client.health(), Health::NoSession);
@@ -342,8 +329,7 @@ fn a_lost_session_is_opened_again_although_nobody_acquires() {
 
 #[test]
 fn a_client_whose_session_is_opened_when_needed_opens_none_to_look_and_one_to_acquire() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let store = Opens::new(world.store.another_process());
         let builder = Client::builder().io(Io::CurrentRuntime).session_when_needed(true);
         let client = builder.connect_store(store.clone()).await.unwrap();
@@ -361,8 +347,7 @@ fn a_client_whose_session_is_opened_when_needed_opens_none_to_look_and_one_to_ac
 
 #[test]
 fn names_are_given_once_each_in_byte_order_behind_the_one_before() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let store = Opens::new(world.store.another_process());
         let client = Client::builder().io(Io::CurrentRuntime).connect_store(store).await.unwrap();
         let mut held = Vec::new();

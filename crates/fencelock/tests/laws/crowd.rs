@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::support::{World, beneath, on_one_thread, secs, settle};
+use crate::support::{beneath, in_world, secs, settle};
 use fencelock::memory::{MemoryStore, Operation, VirtualClock};
 use fencelock::store::{Entered, Entry, Opened, Opening, Outline, Page, Queue, RequestId, Session, Store};
 use fencelock::time::Clock;
@@ -49,9 +49,7 @@ impl Store for Counting {
 #[test]
 fn two_thousand_that_give_up_together_look_a_few_times_and_each_is_told_its_position() {
     const CROWD: usize = 2000;
-    on_one_thread(async {
-        let world = World::new();
-        let holder = world.process().await;
+    in_world(async |world, [holder]| {
         let held = holder.client.mutex("a").unwrap().acquire().await.unwrap();
         let store = Counting::new(world.store.another_process());
         let client = Client::builder().io(Io::CurrentRuntime).connect_store(store.clone()).await.unwrap();
@@ -129,9 +127,7 @@ impl Store for Laborious {
 /// A crowd joins a held lock, one after the other, and reaches its limit meanwhile. A look at the queue takes `look`.
 fn joins_until_its_limit(look: Duration) {
     const CROWD: usize = 200;
-    on_one_thread(async {
-        let world = World::new();
-        let holder = world.process().await;
+    in_world(async |world, [holder]| {
         let held = holder.client.mutex("a").unwrap().acquire().await.unwrap();
         let (store, entered) = (world.store.another_process(), Arc::default());
         let (clock, counted) = (world.clock.clone(), Arc::clone(&entered));
@@ -180,9 +176,7 @@ fn a_look_that_is_late_is_no_outage_while_others_of_the_same_session_are_answere
 
 #[test]
 fn a_look_that_hangs_or_panics_blinds_those_who_look_later_for_a_second_at_most() {
-    on_one_thread(async {
-        let world = World::new();
-        let holder = world.process().await;
+    in_world(async |world, [holder]| {
         let _held = holder.client.mutex("a").unwrap().acquire().await.unwrap();
         let process = world.store.another_process();
         let store = Counting::new(process.clone());
@@ -209,9 +203,7 @@ fn a_look_that_hangs_or_panics_blinds_those_who_look_later_for_a_second_at_most(
 
 #[test]
 fn a_try_waits_a_moment_at_most_for_the_name_of_the_holder() {
-    on_one_thread(async {
-        let world = World::new();
-        let holder = world.process().await;
+    in_world(async |world, [holder]| {
         let _held = holder.client.mutex("a").unwrap().acquire().await.unwrap();
         let process = world.process().await;
         for is_try in [true, false] {

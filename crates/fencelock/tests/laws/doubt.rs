@@ -1,15 +1,13 @@
 //! States of doubt: waits of no time, sessions that cannot be opened, doubts that come too late.
 
-use crate::support::{World, ms, on_one_thread, secs, settle};
+use crate::support::{in_world, ms, secs, settle};
 use fencelock::memory::Operation;
 use fencelock::{ErrorKind, GuardState, Loss};
 use futures_util::FutureExt;
 
 #[test]
 fn a_wait_of_no_time_asks_the_store_once_however_it_answers() {
-    on_one_thread(async {
-        let world = World::new();
-        let (process, other) = (world.process().await, world.process().await);
+    in_world(async |world, [process, other]| {
         let lock = process.client.mutex("a").unwrap();
         let late = process.store.delay_next(Operation::Enter);
         let acquiring = tokio::spawn(async move { lock.acquire_within(secs(0)).await });
@@ -26,9 +24,7 @@ fn a_wait_of_no_time_asks_the_store_once_however_it_answers() {
 
 #[test]
 fn a_wait_of_no_time_on_a_silent_store_ends_with_the_request_deadline() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         process.store.partition();
         let lock = process.client.mutex("a").unwrap();
         let acquiring = tokio::spawn(async move { lock.acquire_within(secs(0)).await });
@@ -43,9 +39,7 @@ fn a_wait_of_no_time_on_a_silent_store_ends_with_the_request_deadline() {
 
 #[test]
 fn callers_that_wait_for_one_session_share_its_outcome() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         process.store.partition();
         process.store.expire_sessions();
         world.advance(secs(11)).await;
@@ -61,9 +55,7 @@ fn callers_that_wait_for_one_session_share_its_outcome() {
 
 #[test]
 fn only_a_renewal_sent_after_a_doubt_settles_it() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
         process.store.slow_renewals(secs(3));
         // A renewal is on its way from 2.5 s to 5.5 s; the keeper looks at the clock at 5 s, too.
@@ -80,9 +72,7 @@ fn only_a_renewal_sent_after_a_doubt_settles_it() {
 
 #[test]
 fn a_session_that_is_over_is_closed_and_its_places_are_not_left_one_by_one() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
         let leave = process.store.delay_next(Operation::Leave);
         process.store.expire_sessions();

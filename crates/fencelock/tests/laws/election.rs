@@ -7,7 +7,7 @@ use fencelock::recipes::Leading;
 use fencelock::{ErrorKind, Loss};
 use futures_util::{FutureExt, StreamExt};
 
-use crate::support::{World, on_one_thread, secs, settle};
+use crate::support::{in_world, secs, settle};
 
 fn addresses(seen: &[Option<Leading>]) -> Vec<Option<String>> {
     let text = |leading: &Leading| String::from_utf8_lossy(leading.address.as_deref().unwrap_or_default()).into_owned();
@@ -16,9 +16,7 @@ fn addresses(seen: &[Option<Leading>]) -> Vec<Option<String>> {
 
 #[test]
 fn one_candidate_leads_at_a_time_and_each_term_is_higher_than_the_last() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |world, [one, other]| {
         let first = one.client.election("e").unwrap().campaign().await.unwrap();
         let candidate = other.client.election("e").unwrap();
         assert_eq!(candidate.campaign_within(secs(0)).await.unwrap_err().kind(), ErrorKind::TimedOut);
@@ -36,8 +34,7 @@ fn one_candidate_leads_at_a_time_and_each_term_is_higher_than_the_last() {
 
 #[test]
 fn observers_see_each_leader_with_its_address_and_none_of_a_predecessor() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let (one, other) = (world.process().await.client, world.process().await.client);
         let election = |client: &fencelock::Client| client.election("e").unwrap();
         let mut leaders = Box::pin(election(&other).leaders(secs(1)));
@@ -71,9 +68,7 @@ fn observers_see_each_leader_with_its_address_and_none_of_a_predecessor() {
 
 #[test]
 fn a_leader_whose_renewals_fail_steps_down_while_it_is_still_certain() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |world, [one, other]| {
         let leader = one.client.election("e").unwrap().campaign().await.unwrap();
         assert_eq!(leader.must_step_down().now_or_never(), None);
         world.advance(secs(30)).await;
@@ -94,9 +89,7 @@ fn a_leader_whose_renewals_fail_steps_down_while_it_is_still_certain() {
 
 #[test]
 fn the_body_of_a_leader_is_dropped_when_leadership_is_lost() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |world, [one, other]| {
         let election = one.client.election("e").unwrap();
         let term = election.campaign().await.unwrap().run(async |term| term).await.unwrap();
         assert!(term.is_some());
@@ -117,9 +110,7 @@ fn the_body_of_a_leader_is_dropped_when_leadership_is_lost() {
 
 #[test]
 fn a_candidate_that_cannot_write_its_address_does_not_lead() {
-    on_one_thread(async {
-        let world = World::new();
-        let one = world.process().await;
+    in_world(async |world, [one]| {
         one.store.lose_next_reply(Operation::WriteNote);
         let election = one.client.election("e").unwrap().address("one:1");
         assert!(election.campaign().await.unwrap_err().is_outage());
@@ -132,9 +123,7 @@ fn a_candidate_that_cannot_write_its_address_does_not_lead() {
 
 #[test]
 fn a_leader_that_is_broken_is_told_why() {
-    on_one_thread(async {
-        let world = World::new();
-        let one = world.process().await;
+    in_world(async |_, [one]| {
         let leader = one.client.election("e").unwrap().campaign().await.unwrap();
         let holder = one.client.queue("e").await.unwrap().contenders[0].clone();
         assert!(one.client.break_grant("e", &holder, "stuck").await.unwrap());

@@ -8,7 +8,7 @@ use fencelock::memory::Operation;
 use fencelock::{Client, Error, ErrorKind};
 use futures_util::future::join_all;
 
-use crate::support::{Process, World, on_one_thread, secs, settle};
+use crate::support::{Process, World, inside, secs, settle};
 
 const HOUR: Duration = secs(3600);
 const MINUTE: Duration = secs(60);
@@ -49,8 +49,7 @@ async fn status(client: &Client) -> fencelock::jobs::JobStatus {
 
 #[test]
 fn of_many_who_ask_at_once_one_runs_and_the_others_wait_for_its_end() {
-    on_one_thread(async {
-        let world = at_midnight();
+    inside(at_midnight(), async |world, []| {
         let mut processes = Vec::new();
         for _ in 0..20 {
             processes.push(world.process().await);
@@ -78,8 +77,7 @@ fn of_many_who_ask_at_once_one_runs_and_the_others_wait_for_its_end() {
 
 #[test]
 fn hosts_whose_clocks_are_an_hour_off_run_a_job_once_a_day() {
-    on_one_thread(async {
-        let world = at_midnight();
+    inside(at_midnight(), async |world, []| {
         for schedule in ["daily", "1d", "0 3 * * *"] {
             // Each host is started by its own clock at three, which is up to an hour early or late by the store's.
             let hosts = [-3600, -1800, -1, 0, 2, 600, 3600];
@@ -109,9 +107,7 @@ fn hosts_whose_clocks_are_an_hour_off_run_a_job_once_a_day() {
 
 #[test]
 fn a_host_that_is_a_little_early_one_day_misses_no_slot() {
-    on_one_thread(async {
-        let world = at_midnight();
-        let process = world.process().await;
+    inside(at_midnight(), async |world, [process]| {
         let cron = process.client.job("report", slot("1d").tolerant()).unwrap();
         let mut ran = Vec::new();
         world.clock.jump_wall(24 * HOUR);
@@ -128,9 +124,7 @@ fn a_host_that_is_a_little_early_one_day_misses_no_slot() {
 
 #[test]
 fn a_run_that_dies_is_followed_by_another_one_for_its_slot() {
-    on_one_thread(async {
-        let world = at_midnight();
-        let (one, other) = (world.process().await, world.process().await);
+    inside(at_midnight(), async |world, [one, other]| {
         let first = begun(&job(&one, "daily")).await;
         assert_eq!(status(&other.client).await.last.state, RunState::Running);
         let waits = job(&other, "daily");
@@ -161,9 +155,7 @@ fn a_run_that_dies_is_followed_by_another_one_for_its_slot() {
 
 #[test]
 fn a_run_that_fails_is_the_last_of_its_slot_unless_more_are_allowed() {
-    on_one_thread(async {
-        let world = at_midnight();
-        let process = world.process().await;
+    inside(at_midnight(), async |world, [process]| {
         for retries in 0..3 {
             let job = job(&process, "hourly").retries(retries);
             for attempt in 1..=retries + 1 {
@@ -185,9 +177,7 @@ fn a_run_that_fails_is_the_last_of_its_slot_unless_more_are_allowed() {
 
 #[test]
 fn host_start_duration_and_missed_slots_can_be_seen() {
-    on_one_thread(async {
-        let world = at_midnight();
-        let (one, other) = (world.process().await, world.process().await);
+    inside(at_midnight(), async |world, [one, other]| {
         assert_eq!(other.client.job_status("report").await.unwrap(), None);
         let run = begun(&job(&one, "hourly")).await;
         world.clock.jump_wall(5 * MINUTE);
@@ -207,9 +197,7 @@ fn host_start_duration_and_missed_slots_can_be_seen() {
 
 #[test]
 fn a_run_that_is_longer_than_its_slot_is_never_beside_another_one() {
-    on_one_thread(async {
-        let world = at_midnight();
-        let (one, other) = (world.process().await, world.process().await);
+    inside(at_midnight(), async |world, [one, other]| {
         let long = begun(&job(&one, "hourly")).await;
         let waits = job(&other, "hourly");
         let goes_on = async {
@@ -231,9 +219,7 @@ fn a_run_that_is_longer_than_its_slot_is_never_beside_another_one() {
 
 #[test]
 fn a_job_that_two_hosts_start_just_before_midnight_runs_once_each_evening() {
-    on_one_thread(async {
-        let world = at_midnight();
-        let (one, other) = (world.process().await, world.process().await);
+    inside(at_midnight(), async |world, [one, other]| {
         let of = |process: &Process| process.client.job("report", slot("daily").tolerant()).unwrap();
         world.clock.jump_wall(24 * HOUR - secs(40));
         for day in ["2001-09-10", "2001-09-11", "2001-09-12"] {
@@ -254,9 +240,7 @@ fn a_job_that_two_hosts_start_just_before_midnight_runs_once_each_evening() {
 
 #[test]
 fn a_waiter_takes_over_the_slot_that_it_asked_in_and_leaves_the_next_one_its_run() {
-    on_one_thread(async {
-        let world = at_midnight();
-        let (one, other) = (world.process().await, world.process().await);
+    inside(at_midnight(), async |world, [one, other]| {
         let first = begun(&job(&one, "hourly")).await;
         let waits = job(&other, "hourly");
         let dies = async {
@@ -277,8 +261,7 @@ fn a_waiter_takes_over_the_slot_that_it_asked_in_and_leaves_the_next_one_its_run
 
 #[test]
 fn one_waiter_of_a_host_waits_for_a_slot_and_a_slow_job_fills_no_queue() {
-    on_one_thread(async {
-        let world = at_midnight();
+    inside(at_midnight(), async |world, []| {
         let mut processes = Vec::new();
         for _ in 0..5 {
             processes.push(world.process().await);
@@ -324,9 +307,7 @@ fn one_waiter_of_a_host_waits_for_a_slot_and_a_slow_job_fills_no_queue() {
 
 #[test]
 fn the_jobs_of_a_store_are_listed_with_their_last_runs_and_last_success() {
-    on_one_thread(async {
-        let world = at_midnight();
-        let (one, other) = (world.process().await, world.process().await);
+    inside(at_midnight(), async |world, [one, other]| {
         assert_eq!(other.client.job_names().await.unwrap(), []);
         for name in ["report", "backup", "nightly/mail"] {
             let run = one.client.job(name, slot("hourly")).unwrap().try_begin().await.unwrap();
@@ -363,9 +344,7 @@ fn the_jobs_of_a_store_are_listed_with_their_last_runs_and_last_success() {
 
 #[test]
 fn a_run_that_ends_while_it_is_looked_at_has_not_died() {
-    on_one_thread(async {
-        let world = at_midnight();
-        let (one, other) = (world.process().await, world.process().await);
+    inside(at_midnight(), async |_, [one, other]| {
         let run = begun(&job(&one, "hourly")).await;
         let held_up = other.store.delay_next(Operation::Contention);
         let ends = async {
@@ -380,9 +359,7 @@ fn a_run_that_ends_while_it_is_looked_at_has_not_died() {
 
 #[test]
 fn a_slot_that_began_without_a_run_is_missed_unless_a_run_is_under_way() {
-    on_one_thread(async {
-        let world = at_midnight();
-        let process = world.process().await;
+    inside(at_midnight(), async |world, [process]| {
         let nightly = job(&process, "30 2 * * *");
         world.clock.jump_wall(2 * HOUR + 30 * MINUTE);
         assert!(asks(&nightly).await);
@@ -399,9 +376,7 @@ fn a_slot_that_began_without_a_run_is_missed_unless_a_run_is_under_way() {
 
 #[test]
 fn a_record_from_the_future_is_reported_and_stops_no_other_slot() {
-    on_one_thread(async {
-        let world = at_midnight();
-        let process = world.process().await;
+    inside(at_midnight(), async |_, [process]| {
         let record = async |text: &str| {
             let guard = process.client.mutex("report").unwrap().acquire().await.unwrap();
             guard.write_note(text, None).await.unwrap();
@@ -430,9 +405,7 @@ fn a_record_from_the_future_is_reported_and_stops_no_other_slot() {
 
 #[test]
 fn a_schedule_that_changes_between_releases_repeats_nothing_within_its_slot() {
-    on_one_thread(async {
-        let world = at_midnight();
-        let process = world.process().await;
+    inside(at_midnight(), async |world, [process]| {
         world.clock.jump_wall(14 * HOUR + 30 * MINUTE);
         assert!(asks(&job(&process, "daily")).await);
         assert!(!asks(&job(&process, "hourly")).await, "it ran within this hour");
@@ -453,9 +426,7 @@ fn a_schedule_that_changes_between_releases_repeats_nothing_within_its_slot() {
 
 #[test]
 fn a_slot_that_was_named_runs_once_whatever_order_they_come_in() {
-    on_one_thread(async {
-        let world = at_midnight();
-        let process = world.process().await;
+    inside(at_midnight(), async |_, [process]| {
         let named = |text: &str| process.client.job("report", Slot::named(text).unwrap()).unwrap();
         for (text, runs) in [("2001-09-10", true), ("2001-09-11", true), ("2001-09-10", false), ("2001-09-11", false)] {
             assert_eq!(asks(&named(text)).await, runs, "{text}");
@@ -473,9 +444,7 @@ fn a_slot_that_was_named_runs_once_whatever_order_they_come_in() {
 
 #[test]
 fn a_named_run_that_died_is_followed_although_another_slot_ran_since() {
-    on_one_thread(async {
-        let world = at_midnight();
-        let process = world.process().await;
+    inside(at_midnight(), async |_, [process]| {
         let named = |text: &str| process.client.job("report", Slot::named(text).unwrap()).unwrap();
         drop(begun(&named("2001-09-10")).await);
         settle().await;
@@ -487,9 +456,7 @@ fn a_named_run_that_died_is_followed_although_another_slot_ran_since() {
 
 #[test]
 fn an_end_whose_answer_is_lost_is_told_again() {
-    on_one_thread(async {
-        let world = at_midnight();
-        let process = world.process().await;
+    inside(at_midnight(), async |world, [process]| {
         let run = begun(&job(&process, "daily")).await;
         process.store.lose_next_reply(Operation::WriteNote);
         let (ended, ()) = tokio::join!(run.succeed(), world.advance(secs(5)));
@@ -501,9 +468,7 @@ fn an_end_whose_answer_is_lost_is_told_again() {
 
 #[test]
 fn a_note_that_is_none_of_a_job_is_left_alone() {
-    on_one_thread(async {
-        let world = at_midnight();
-        let process = world.process().await;
+    inside(at_midnight(), async |_, [process]| {
         for note in ["", "10.0.0.7:80", "{\"job\":2,\"new\":true}", "{\"job\":1}"] {
             let guard = process.client.mutex("report").unwrap().acquire().await.unwrap();
             guard.write_note(note, None).await.unwrap();
@@ -519,9 +484,7 @@ fn a_note_that_is_none_of_a_job_is_left_alone() {
 
 #[test]
 fn the_note_is_a_small_text_that_others_can_read() {
-    on_one_thread(async {
-        let world = at_midnight();
-        let process = world.process().await;
+    inside(at_midnight(), async |_, [process]| {
         begun(&job(&process, "daily")).await.fail("exit code 3").await.unwrap();
         let note = process.client.note("report").await.unwrap().note.unwrap();
         let text = r#"{"job":1,"slot":"2001-09-10","slot_start":"2001-09-10T00:00:00Z","schedule":"daily@UTC","state":"failed","detail":"exit code 3","began":"2001-09-10T00:00:00Z","attempt":1,"missed":0}"#;

@@ -9,7 +9,7 @@ use fencelock::{Client, ErrorKind, GuardState, Loss};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 
-use crate::support::{World, ms, on_one_thread, secs, settle};
+use crate::support::{in_world, ms, secs, settle};
 
 fn abc(client: &Client) -> MultiLock {
     client.multi_lock(["c", "a", "b"]).unwrap()
@@ -22,9 +22,7 @@ async fn is_free(client: &Client, name: &str) -> bool {
 
 #[test]
 fn all_are_held_until_they_are_given_back_and_told_in_the_order_of_their_names() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |world, [one, other]| {
         let all = abc(&one.client).purpose("transfer").acquire().await.unwrap();
         assert_eq!(all.guards().iter().map(|guard| guard.name().as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
         assert_eq!((all.state(), all.check().is_ok()), (GuardState::Held, true));
@@ -45,9 +43,7 @@ fn all_are_held_until_they_are_given_back_and_told_in_the_order_of_their_names()
 
 #[test]
 fn one_limit_counts_for_all_together_and_leaves_none() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |world, [one, other]| {
         let [first, last] = [("a", 3), ("c", 100)].map(|(name, held)| {
             let (lock, clock) = (other.client.mutex(name).unwrap().purpose("other"), world.clock.clone());
             tokio::spawn(async move {
@@ -75,9 +71,7 @@ fn one_limit_counts_for_all_together_and_leaves_none() {
 
 #[test]
 fn a_try_takes_none_while_one_is_held() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |world, [one, other]| {
         let held = other.client.mutex("b").unwrap().acquire().await.unwrap();
         assert_eq!(abc(&one.client).try_acquire().await.unwrap_err().kind(), ErrorKind::Busy);
         assert_eq!(abc(&one.client).acquire_within(secs(0)).await.unwrap_err().kind(), ErrorKind::TimedOut);
@@ -89,9 +83,7 @@ fn a_try_takes_none_while_one_is_held() {
 
 #[test]
 fn a_waiter_holds_no_lock_behind_the_one_that_it_waits_for() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |_, [one, other]| {
         let held = other.client.mutex("b").unwrap().acquire().await.unwrap();
         let wait = tokio::spawn({
             let several = abc(&one.client);
@@ -106,8 +98,7 @@ fn a_waiter_holds_no_lock_behind_the_one_that_it_waits_for() {
 
 #[test]
 fn callers_of_any_names_in_any_order_all_come_to_their_end_and_exclude_each_other() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let taken: [Cell<bool>; 6] = Default::default();
         let mut processes = Vec::new();
         for _ in 0..6 {
@@ -148,9 +139,7 @@ fn callers_of_any_names_in_any_order_all_come_to_their_end_and_exclude_each_othe
 
 #[test]
 fn the_loss_of_one_is_the_loss_of_all_and_names_it() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |_, [one, other]| {
         let all = abc(&one.client).acquire().await.unwrap();
         assert_eq!(all.lost().now_or_never(), None);
         let holder = other.client.queue("b").await.unwrap().contenders[0].clone();
@@ -168,9 +157,7 @@ fn the_loss_of_one_is_the_loss_of_all_and_names_it() {
 
 #[test]
 fn a_body_is_dropped_when_one_of_its_locks_is_lost_and_the_others_are_given_back() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |world, [one, other]| {
         assert_eq!(abc(&one.client).run(async |all| all.guards().len()).await.unwrap(), 3);
         world.assert_no_place_is_left().await;
         let lock = abc(&one.client);
@@ -185,9 +172,7 @@ fn a_body_is_dropped_when_one_of_its_locks_is_lost_and_the_others_are_given_back
 
 #[test]
 fn a_lock_that_is_lost_while_others_are_waited_for_ends_the_wait_and_leaves_none() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |world, [one, other]| {
         let held = other.client.mutex("c").unwrap().acquire().await.unwrap();
         let lock = abc(&one.client);
         let wait = tokio::spawn(async move { lock.acquire().await });
@@ -203,9 +188,7 @@ fn a_lock_that_is_lost_while_others_are_waited_for_ends_the_wait_and_leaves_none
 
 #[test]
 fn an_acquire_of_several_that_is_dropped_anywhere_leaves_nothing() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |world, [one, other]| {
         for polls in 0..30 {
             let held = other.client.mutex("b").unwrap().acquire().await.unwrap();
             let several = abc(&one.client);
@@ -223,9 +206,7 @@ fn an_acquire_of_several_that_is_dropped_anywhere_leaves_nothing() {
 
 #[test]
 fn locks_of_two_stores_are_taken_together_and_none_is_while_one_store_is_away() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |world, [one, other]| {
         // Two clients of one clock. Both have the same store, which does not matter here.
         let lock = MultiLock::new([other.client.mutex("b").unwrap(), one.client.mutex("a").unwrap()]).unwrap();
         lock.acquire().await.unwrap().release().await.unwrap();
@@ -241,8 +222,7 @@ fn locks_of_two_stores_are_taken_together_and_none_is_while_one_store_is_away() 
 
 #[test]
 fn none_a_thousand_and_one_and_the_same_name_twice_are_refused() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let client = world.process().await.client;
         let refused = |names: Vec<String>| client.multi_lock(names).unwrap_err();
         for (names, said) in [
@@ -263,9 +243,7 @@ fn none_a_thousand_and_one_and_the_same_name_twice_are_refused() {
 
 #[test]
 fn several_locks_whose_time_was_too_short_for_an_answer_are_no_outage() {
-    on_one_thread(async {
-        let world = World::new();
-        let one = world.process().await;
+    in_world(async |world, [one]| {
         for _ in 0..3 {
             let late = one.store.delay_next(Operation::Enter);
             let several = abc(&one.client);

@@ -4,12 +4,11 @@ use fencelock::inspect::Note;
 use fencelock::memory::Operation;
 use fencelock::{ErrorKind, Outcome};
 
-use crate::support::{World, ms, on_one_thread, secs};
+use crate::support::{in_world, ms, secs};
 
 #[test]
 fn everybody_reads_what_the_holder_wrote_and_how_long_ago_by_the_stores_clock() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let (one, other) = (world.process().await.client, world.process().await.client);
         assert_eq!(other.note("a").await.unwrap().note, None);
         let guard = one.mutex("a").unwrap().acquire().await.unwrap();
@@ -28,9 +27,7 @@ fn everybody_reads_what_the_holder_wrote_and_how_long_ago_by_the_stores_clock() 
 
 #[test]
 fn a_holder_that_lost_the_lock_writes_nothing_and_gets_that_error() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |world, [one, other]| {
         let guard = one.client.mutex("a").unwrap().acquire().await.unwrap();
         let lent = guard.reenter().unwrap();
         guard.write_note("first", None).await.unwrap();
@@ -51,9 +48,7 @@ fn a_holder_that_lost_the_lock_writes_nothing_and_gets_that_error() {
 
 #[test]
 fn a_write_whose_answer_was_lost_says_that_nobody_knows() {
-    on_one_thread(async {
-        let world = World::new();
-        let one = world.process().await;
+    in_world(async |_, [one]| {
         let guard = one.client.mutex("a").unwrap().acquire().await.unwrap();
         one.store.lose_next_reply(Operation::WriteNote);
         let error = guard.write_note("x", None).await.unwrap_err();
@@ -64,8 +59,7 @@ fn a_write_whose_answer_was_lost_says_that_nobody_knows() {
 
 #[test]
 fn a_note_that_is_too_long_or_is_kept_for_no_time_is_refused() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let client = world.process().await.client;
         let guard = client.mutex("a").unwrap().acquire().await.unwrap();
         let longest = [0xff; Note::MAX_BYTES];

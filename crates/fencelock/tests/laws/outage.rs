@@ -12,7 +12,7 @@ use fencelock::{
 };
 use tokio::task::JoinHandle;
 
-use crate::support::{Events, Process, World, ms, on_one_thread, secs, settle};
+use crate::support::{Events, Process, World, in_world, ms, on_one_thread, secs, settle};
 
 /// A process whose client has these options.
 async fn process(world: &World, options: ClientBuilder) -> Process {
@@ -25,6 +25,14 @@ async fn process(world: &World, options: ClientBuilder) -> Process {
 /// A process whose breaker opens at this many failures, for 20 s.
 async fn with_breaker(world: &World, failures: u32) -> Process {
     process(world, Client::builder().breaker(Breaker::default().failures(failures).open_for(secs(20)))).await
+}
+
+/// A process whose store is out of reach and whose breaker is open.
+async fn with_open_breaker(world: &World) -> Process {
+    let process = with_breaker(world, 1).await;
+    process.store.partition();
+    fails(world, &process, "job").await;
+    process
 }
 
 /// Runs `call` to its end, and says how long that took on the virtual clock.
@@ -65,8 +73,7 @@ fn lock_of(process: &Process, policy: OnOutage) -> fencelock::Mutex {
 
 #[test]
 fn a_breaker_opens_after_so_many_failures_and_says_since_when() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let process = with_breaker(&world, 3).await;
         process.store.partition();
         for failures in 0..3 {
@@ -94,8 +101,7 @@ fn a_breaker_opens_after_so_many_failures_and_says_since_when() {
 
 #[test]
 fn an_answer_between_failures_keeps_a_breaker_closed_and_contention_is_an_answer() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let (process, other) = (with_breaker(&world, 2).await, world.process().await);
         let _held = other.client.mutex("job").unwrap().acquire().await.unwrap();
         for _ in 0..3 {
@@ -112,8 +118,7 @@ fn an_answer_between_failures_keeps_a_breaker_closed_and_contention_is_an_answer
 
 #[test]
 fn held_locks_are_renewed_and_given_back_while_the_breaker_is_open() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let (process, other) = (with_breaker(&world, 1).await, world.process().await);
         let guard = process.client.mutex("held").unwrap().acquire().await.unwrap();
         let blocking = other.client.mutex("awaited").unwrap().acquire().await.unwrap();
@@ -148,11 +153,8 @@ fn held_locks_are_renewed_and_given_back_while_the_breaker_is_open() {
 
 #[test]
 fn one_probe_closes_a_breaker_and_the_others_go_on_failing_meanwhile() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = with_breaker(&world, 1).await;
-        process.store.partition();
-        fails(&world, &process, "job").await;
+    in_world(async |world, []| {
+        let process = with_open_breaker(&world).await;
         world.advance(secs(20)).await;
         let lock = process.client.mutex("job").unwrap();
         let probe = tokio::spawn(async move { lock.acquire().await });
@@ -174,11 +176,8 @@ fn one_probe_closes_a_breaker_and_the_others_go_on_failing_meanwhile() {
 
 #[test]
 fn a_probe_that_fails_opens_a_breaker_anew_and_since_when_stays() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = with_breaker(&world, 1).await;
-        process.store.partition();
-        fails(&world, &process, "job").await;
+    in_world(async |world, []| {
+        let process = with_open_breaker(&world).await;
         let opened = process.client.breaker();
         world.advance(secs(20)).await;
         let (error, took) = fails(&world, &process, "job").await;
@@ -191,11 +190,8 @@ fn a_probe_that_fails_opens_a_breaker_anew_and_since_when_stays() {
 
 #[test]
 fn a_probe_that_is_dropped_leaves_the_next_one_to_probe() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = with_breaker(&world, 1).await;
-        process.store.partition();
-        fails(&world, &process, "job").await;
+    in_world(async |world, []| {
+        let process = with_open_breaker(&world).await;
         world.advance(secs(20)).await;
         let lock = process.client.mutex("job").unwrap();
         let probe = tokio::spawn(async move { lock.acquire().await.map(drop) });
@@ -242,8 +238,7 @@ fn a_probe_that_its_caller_does_not_poll_closes_a_breaker_or_opens_it_anew() {
 
 #[test]
 fn a_probe_that_queues_behind_others_closes_a_breaker_before_its_turn() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let (process, other) = (with_breaker(&world, 1).await, world.process().await);
         let held = other.client.mutex("job").unwrap().acquire().await.unwrap();
         process.store.partition();
@@ -262,9 +257,7 @@ fn a_probe_that_queues_behind_others_closes_a_breaker_before_its_turn() {
 
 #[test]
 fn without_a_policy_an_outage_is_an_error() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         process.store.partition();
         assert!(fails(&world, &process, "job").await.0.is_outage());
         assert_eq!((process.client.breaker(), process.events.count("Degraded")), (None, 0));
@@ -273,8 +266,7 @@ fn without_a_policy_an_outage_is_an_error() {
 
 #[test]
 fn a_guard_without_a_lock_excludes_no_client_and_stays_so_when_the_store_comes_back() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let (process, other) = (with_breaker(&world, 1).await, world.process().await);
         let lock = lock_of(&process, OnOutage::RunWithout);
         process.store.partition();
@@ -306,11 +298,8 @@ fn a_guard_without_a_lock_excludes_no_client_and_stays_so_when_the_store_comes_b
 
 #[test]
 fn a_run_without_a_lock_keeps_its_limit_and_its_body_runs() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = with_breaker(&world, 1).await;
-        process.store.partition();
-        fails(&world, &process, "job").await;
+    in_world(async |world, []| {
+        let process = with_open_breaker(&world).await;
         let lock = lock_of(&process, OnOutage::RunWithout);
         assert!(lock.run(|guard| async move { guard.is_degraded() }).await.unwrap());
         let guard = lock.clone().max_hold(secs(2)).acquire().await.unwrap();
@@ -325,8 +314,7 @@ fn a_run_without_a_lock_keeps_its_limit_and_its_body_runs() {
 
 #[test]
 fn a_client_that_degrades_to_another_store_is_excluded_there() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let (local, clock) = MemoryStore::with_virtual_clock();
         let process = with_breaker(&world, 1).await;
         let connect = |store: &MemoryStore| Client::builder().io(Io::CurrentRuntime).connect_store(store.clone());
@@ -357,9 +345,7 @@ fn a_client_that_degrades_to_another_store_is_excluded_there() {
 
 #[test]
 fn a_store_that_cannot_be_degraded_to_is_refused_with_words() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |_, [process]| {
         let refused = |acquired: Result<fencelock::Guard>| acquired.map(drop).unwrap_err();
         let error = refused(lock_of(&process, OnOutage::DegradeTo(process.client.clone())).acquire().await);
         assert!(error.kind() == ErrorKind::Config && error.to_string().contains("its own client"), "{error}");
@@ -381,8 +367,7 @@ async fn ends_unanswered(world: &World, process: &Process, limit: Duration) {
 
 #[test]
 fn a_wait_that_is_too_short_for_an_answer_times_out_and_counts_for_no_breaker_and_no_policy() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let (process, other) = (with_breaker(&world, 1).await, world.process().await);
         let held = other.client.mutex("job").unwrap().acquire().await.unwrap();
         for _ in 0..5 {
@@ -400,8 +385,7 @@ fn a_wait_that_is_too_short_for_an_answer_times_out_and_counts_for_no_breaker_an
 
 #[test]
 fn a_silent_store_is_out_of_reach_for_every_wait_once_a_request_deadline_has_passed() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let process = with_breaker(&world, 3).await;
         process.store.partition();
         for _ in 0..10 {
@@ -421,11 +405,8 @@ fn a_silent_store_is_out_of_reach_for_every_wait_once_a_request_deadline_has_pas
 
 #[test]
 fn a_probe_that_was_too_short_for_an_answer_leaves_the_next_one_to_probe() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = with_breaker(&world, 1).await;
-        process.store.partition();
-        fails(&world, &process, "job").await;
+    in_world(async |world, []| {
+        let process = with_open_breaker(&world).await;
         process.store.heal();
         world.advance(secs(20)).await;
         let late = process.store.delay_next(Operation::Enter);
@@ -439,8 +420,7 @@ fn a_probe_that_was_too_short_for_an_answer_leaves_the_next_one_to_probe() {
 
 #[test]
 fn a_wait_in_which_the_machine_slept_is_no_outage() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let (process, other) = (with_breaker(&world, 1).await, world.process().await);
         let held = other.client.mutex("job").unwrap().acquire().await.unwrap();
         let lock = lock_of(&process, OnOutage::RunWithout);
@@ -459,8 +439,7 @@ fn a_wait_in_which_the_machine_slept_is_no_outage() {
 
 #[test]
 fn a_place_that_goes_away_at_the_end_of_a_quiet_wait_is_no_outage() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let options = Client::builder().ttl(secs(30)).request_deadline(ms(500));
         let process = process(&world, options.breaker(Breaker::default().failures(1))).await;
         let held = world.process().await.client.mutex("job").unwrap().acquire().await.unwrap();
@@ -480,8 +459,7 @@ fn a_place_that_goes_away_at_the_end_of_a_quiet_wait_is_no_outage() {
 
 #[test]
 fn an_outage_of_an_hour_ago_says_nothing_of_a_wait_that_is_too_short_for_an_answer() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let options = Client::builder().session_when_needed(true);
         let process = process(&world, options.breaker(Breaker::default().failures(2))).await;
         process.store.partition();

@@ -11,7 +11,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{World, ms, on_one_thread, secs, settle};
+use crate::support::{in_world, ms, on_one_thread, secs, settle};
 use fencelock::inspect::Claim;
 use fencelock::memory::Operation;
 use fencelock::store::{Capability, Contender, Opened, Opening, Page, Queue, RequestId, Store};
@@ -71,9 +71,7 @@ impl Writer {
 
 #[test]
 fn readers_hold_together_and_a_writer_alone() {
-    on_one_thread(async {
-        let world = World::new();
-        let (a, b) = (world.process().await, world.process().await);
+    in_world(async |world, [a, b]| {
         let (hers, his) = (a.client.rwlock("page").unwrap(), b.client.rwlock("page").unwrap());
         let readers = [hers.read().await.unwrap(), his.try_read().await.unwrap(), his.read().await.unwrap()];
         assert_eq!(hers.try_write().await.unwrap_err().kind(), ErrorKind::Busy);
@@ -92,9 +90,7 @@ fn readers_hold_together_and_a_writer_alone() {
 
 #[test]
 fn a_reader_that_comes_behind_a_waiting_writer_waits_for_it() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |_, [process]| {
         let page = process.client.rwlock("page").unwrap();
         let (order, mut served) = tokio::sync::mpsc::unbounded_channel();
         let first = page.read().await.unwrap();
@@ -126,9 +122,7 @@ fn a_reader_that_comes_behind_a_waiting_writer_waits_for_it() {
 
 #[test]
 fn a_reader_that_never_leaves_keeps_writers_waiting_until_they_give_up() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let page = process.client.rwlock("page").unwrap();
         let _stays = page.read().await.unwrap();
         let impatient = page.clone().timeout(secs(5));
@@ -146,9 +140,7 @@ fn a_reader_that_never_leaves_keeps_writers_waiting_until_they_give_up() {
 
 #[test]
 fn the_limit_of_a_hold_frees_writers_of_a_reader_that_never_leaves() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let page = process.client.rwlock("page").unwrap().max_hold(secs(60));
         let stays = page.read().await.unwrap();
         let writing = tokio::spawn(async move { page.write().await });
@@ -162,9 +154,7 @@ fn the_limit_of_a_hold_frees_writers_of_a_reader_that_never_leaves() {
 
 #[test]
 fn a_downgrade_keeps_the_place_lets_in_the_readers_behind_and_not_the_writer() {
-    on_one_thread(async {
-        let world = World::new();
-        let (a, b) = (world.process().await, world.process().await);
+    in_world(async |_, [a, b]| {
         let (hers, his) = (a.client.rwlock("page").unwrap(), b.client.rwlock("page").unwrap());
         let writing = hers.write().await.unwrap();
         let (page, token) = (his.clone(), writing.token());
@@ -191,9 +181,7 @@ fn a_downgrade_keeps_the_place_lets_in_the_readers_behind_and_not_the_writer() {
 
 #[test]
 fn a_downgrade_whose_answers_are_lost_goes_on_until_it_is_certain() {
-    on_one_thread(async {
-        let world = World::new();
-        let (process, other) = (world.process().await, world.process().await);
+    in_world(async |world, [process, other]| {
         let writing = process.client.rwlock("page").unwrap().write().await.unwrap();
         process.store.lose_next_reply(Operation::Lighten);
         process.store.lose_next_reply(Operation::Lighten);
@@ -210,9 +198,7 @@ fn a_downgrade_whose_answers_are_lost_goes_on_until_it_is_certain() {
 
 #[test]
 fn a_downgrade_dropped_half_way_releases_the_lock() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let writing = process.client.rwlock("page").unwrap().write().await.unwrap();
         let late = process.store.delay_next(Operation::Lighten);
         assert!(writing.downgrade().now_or_never().is_none());
@@ -224,9 +210,7 @@ fn a_downgrade_dropped_half_way_releases_the_lock() {
 
 #[test]
 fn a_downgrade_after_a_loss_says_so() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let writing = process.client.rwlock("page").unwrap().write().await.unwrap();
         process.store.expire_sessions();
         settle().await;
@@ -251,9 +235,7 @@ fn a_downgrade_after_a_loss_says_so() {
 
 #[test]
 fn a_writer_that_was_entered_again_is_not_downgraded_behind_its_back() {
-    on_one_thread(async {
-        let world = World::new();
-        let (process, other) = (world.process().await, world.process().await);
+    in_world(async |world, [process, other]| {
         let writing = process.client.rwlock("page").unwrap().write().await.unwrap();
         let again = writing.reenter().unwrap();
         let failed = writing.downgrade_or_keep().await.unwrap_err();
@@ -271,9 +253,7 @@ fn a_writer_that_was_entered_again_is_not_downgraded_behind_its_back() {
 
 #[test]
 fn a_body_may_downgrade_the_guard_that_it_was_lent() {
-    on_one_thread(async {
-        let world = World::new();
-        let (process, other) = (world.process().await, world.process().await);
+    in_world(async |world, [process, other]| {
         let page = other.client.rwlock("page").unwrap();
         let body = |writing: WriteGuard| async move {
             let reading = writing.downgrade().await.unwrap();
@@ -287,9 +267,7 @@ fn a_body_may_downgrade_the_guard_that_it_was_lent() {
 
 #[test]
 fn a_departure_wakes_the_newly_granted_and_one_more_at_most() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |_, [process]| {
         let page = process.client.rwlock("page").unwrap();
         let first = page.write().await.unwrap();
         for number in 0..20 {

@@ -7,7 +7,7 @@ mod edge;
 #[path = "exclusive/guard.rs"]
 mod guard;
 
-use crate::support::{World, ms, on_one_thread, secs, settle};
+use crate::support::{in_world, ms, secs, settle};
 use fencelock::inspect::Claim;
 use fencelock::{Client, ErrorKind, Loss, Result, Semaphore};
 
@@ -21,9 +21,7 @@ const OTHER_KIND: Claim = Claim::READER;
 
 #[test]
 fn no_more_permits_are_held_than_there_are() {
-    on_one_thread(async {
-        let world = World::new();
-        let (a, b) = (world.process().await, world.process().await);
+    in_world(async |world, [a, b]| {
         let (hers, his) = (a.client.semaphore("seats", 3).unwrap(), b.client.semaphore("seats", 3).unwrap());
         let [first, second, third] =
             [hers.acquire().await.unwrap(), his.acquire().await.unwrap(), hers.acquire().await.unwrap()];
@@ -42,9 +40,7 @@ fn no_more_permits_are_held_than_there_are() {
 
 #[test]
 fn few_permits_do_not_slip_past_one_who_waits_for_many() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |_, [process]| {
         let seats = process.client.semaphore("seats", 3).unwrap();
         let held = [seats.acquire().await.unwrap(), seats.acquire().await.unwrap()];
         let three = seats.clone().permits(3);
@@ -64,9 +60,7 @@ fn few_permits_do_not_slip_past_one_who_waits_for_many() {
 
 #[test]
 fn the_permits_of_a_holder_that_dies_come_back() {
-    on_one_thread(async {
-        let world = World::new();
-        let (dying, other) = (world.process().await, world.process().await);
+    in_world(async |world, [dying, other]| {
         let held = dying.client.semaphore("seats", 3).unwrap().permits(2).acquire().await.unwrap();
         let seats = other.client.semaphore("seats", 3).unwrap().permits(3);
         let waiting = tokio::spawn(async move { seats.acquire().await });
@@ -80,9 +74,7 @@ fn the_permits_of_a_holder_that_dies_come_back() {
 
 #[test]
 fn a_holder_that_dies_before_it_hears_of_its_grant_holds_nobody_up_for_longer_than_its_ttl() {
-    on_one_thread(async {
-        let world = World::new();
-        let (holder, dying, last) = (world.process().await, world.process().await, world.process().await);
+    in_world(async |world, [holder, dying, last]| {
         let guard = holder.client.semaphore("seats", 2).unwrap().permits(2).acquire().await.unwrap();
         let waits = |process: &crate::support::Process| {
             let all = process.client.semaphore("seats", 2).unwrap().permits(2);
@@ -102,9 +94,7 @@ fn a_holder_that_dies_before_it_hears_of_its_grant_holds_nobody_up_for_longer_th
 
 #[test]
 fn another_capacity_is_a_conflict_while_somebody_is_queued_and_taken_afterwards() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let of_three = process.client.semaphore("seats", 3).unwrap().permits(2);
         let of_four = process.client.semaphore("seats", 4).unwrap();
         let held = of_three.acquire().await.unwrap();
@@ -122,9 +112,7 @@ fn another_capacity_is_a_conflict_while_somebody_is_queued_and_taken_afterwards(
 
 #[test]
 fn a_name_used_as_another_kind_of_lock_is_a_conflict_that_names_it() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |_, [process]| {
         let (mutex, page) = (process.client.mutex("a").unwrap(), process.client.rwlock("a").unwrap());
         let seats = process.client.semaphore("a", 3).unwrap();
         let held = mutex.acquire().await.unwrap();
@@ -144,9 +132,7 @@ fn a_name_used_as_another_kind_of_lock_is_a_conflict_that_names_it() {
 
 #[test]
 fn a_semaphore_of_one_permit_is_a_mutex() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |_, [process]| {
         let _held = process.client.semaphore("a", 1).unwrap().acquire().await.unwrap();
         assert_eq!(process.client.mutex("a").unwrap().try_acquire().await.unwrap_err().kind(), ErrorKind::Busy);
     });
@@ -154,8 +140,7 @@ fn a_semaphore_of_one_permit_is_a_mutex() {
 
 #[test]
 fn no_permits_and_more_than_there_are_are_refused() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let client = world.process().await.client;
         for capacity in [0, u32::MAX] {
             assert_eq!(client.semaphore("seats", capacity).unwrap_err().kind(), ErrorKind::Config, "{capacity}");
@@ -176,9 +161,7 @@ fn no_permits_and_more_than_there_are_are_refused() {
 
 #[test]
 fn a_wait_limit_ends_the_wait_and_leaves_nothing() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let seats = process.client.semaphore("seats", 2).unwrap();
         let _held = seats.clone().permits(2).acquire().await.unwrap();
         let late = seats.clone();
@@ -195,9 +178,7 @@ fn a_wait_limit_ends_the_wait_and_leaves_nothing() {
 
 #[test]
 fn a_departure_wakes_the_newly_granted_and_one_more_at_most() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |_, [process]| {
         let seats = process.client.semaphore("seats", 4).unwrap();
         let whole = seats.clone().permits(4).acquire().await.unwrap();
         let counts = [3, 1, 2, 1, 1, 4, 2, 2];

@@ -9,7 +9,7 @@ use fencelock::{Client, ErrorKind, Guard, GuardState, Loss, Mutex};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 
-use crate::support::{Process, World, ms, on_one_thread, secs, settle};
+use crate::support::{Process, World, in_world, ms, on_one_thread, secs, settle};
 
 #[cfg(feature = "file")]
 #[path = "../sticky/mod.rs"]
@@ -31,9 +31,7 @@ async fn section(lock: &Mutex) -> u64 {
 
 #[test]
 fn a_kept_lock_is_taken_again_without_the_store_by_every_handle_of_its_client() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |world, [one, other]| {
         let token = section(&sticky(&one.client)).await;
         one.store.partition();
         assert_eq!(section(&sticky(&one.client)).await, token);
@@ -55,9 +53,7 @@ fn a_kept_lock_is_taken_again_without_the_store_by_every_handle_of_its_client() 
 
 #[test]
 fn a_sticky_lock_is_kept_from_the_last_release_on_and_then_given_up() {
-    on_one_thread(async {
-        let world = World::new();
-        let one = world.process().await;
+    in_world(async |world, [one]| {
         let lock = sticky(&one.client);
         let token = section(&lock).await;
         world.advance(secs(4)).await;
@@ -76,9 +72,7 @@ fn a_sticky_lock_is_kept_from_the_last_release_on_and_then_given_up() {
 
 #[test]
 fn a_waiter_elsewhere_gets_a_kept_lock_at_once() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |world, [one, other]| {
         let token = section(&sticky(&one.client)).await;
         settle().await;
         let plain = other.client.mutex("job").unwrap();
@@ -98,9 +92,7 @@ fn a_waiter_elsewhere_gets_a_kept_lock_at_once() {
 
 #[test]
 fn tasks_of_one_client_take_turns_and_starve_nobody_elsewhere() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |_, [one, other]| {
         let (order, is_over) = (Rc::new(RefCell::new(Vec::new())), Rc::new(RefCell::new(false)));
         let tasks = (0..10).map(|number| {
             let (lock, order, is_over) = (sticky(&one.client), Rc::clone(&order), Rc::clone(&is_over));
@@ -136,9 +128,7 @@ fn tasks_of_one_client_take_turns_and_starve_nobody_elsewhere() {
 
 #[test]
 fn a_client_that_waited_goes_back_to_the_queue_in_time_though_word_of_others_is_late() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |_, [one, other]| {
         let plain = other.client.mutex("job").unwrap();
         let held = plain.acquire().await.unwrap();
         let lock = sticky(&one.client);
@@ -173,9 +163,7 @@ fn a_client_that_waited_goes_back_to_the_queue_in_time_though_word_of_others_is_
 
 #[test]
 fn a_kept_lock_that_was_lost_is_not_reused() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |world, [one, other]| {
         let lock = sticky(&one.client);
         let first = section(&lock).await;
         one.store.expire_sessions();
@@ -204,9 +192,7 @@ fn a_kept_lock_that_was_lost_is_not_reused() {
 
 #[test]
 fn a_break_ends_the_grant_while_it_is_kept_and_in_a_later_section() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |_, [one, other]| {
         let lock = sticky(&one.client);
         let first = section(&lock).await;
         let holder = other.client.queue("job").await.unwrap().contenders.remove(0);
@@ -231,9 +217,7 @@ fn a_break_ends_the_grant_while_it_is_kept_and_in_a_later_section() {
 
 #[test]
 fn a_client_that_is_closed_or_dropped_keeps_nothing() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, two) = (world.process().await, world.process().await);
+    in_world(async |world, [one, two]| {
         let lock = sticky(&one.client);
         section(&lock).await;
         one.client.close().await.unwrap();
@@ -249,9 +233,7 @@ fn a_client_that_is_closed_or_dropped_keeps_nothing() {
 
 #[test]
 fn each_section_has_its_own_limit_and_a_lost_one_its_cause() {
-    on_one_thread(async {
-        let world = World::new();
-        let one = world.process().await;
+    in_world(async |world, [one]| {
         let lock = sticky(&one.client).max_hold(secs(2));
         let first = section(&lock).await;
         world.advance(secs(3)).await;
@@ -268,9 +250,7 @@ fn each_section_has_its_own_limit_and_a_lost_one_its_cause() {
 
 #[test]
 fn a_guard_that_was_given_back_says_so_though_the_place_goes_on() {
-    on_one_thread(async {
-        let world = World::new();
-        let one = world.process().await;
+    in_world(async |_, [one]| {
         let lock = sticky(&one.client);
         let lent = lock.run(|guard| async move { guard }).await.unwrap();
         assert_eq!(lent.state(), GuardState::Released);
@@ -444,9 +424,7 @@ fn each_section_is_notified_before_it_believes_beside_a_rival_whatever_its_body_
 
 #[test]
 fn a_wait_for_a_turn_in_vain_names_the_holder_and_leaves_nothing() {
-    on_one_thread(async {
-        let world = World::new();
-        let one = world.process().await;
+    in_world(async |world, [one]| {
         let lock = sticky(&one.client);
         let guard = lock.acquire().await.unwrap();
         let in_vain = lock.clone();
@@ -469,9 +447,7 @@ fn a_wait_for_a_turn_in_vain_names_the_holder_and_leaves_nothing() {
 
 #[test]
 fn a_wait_for_a_turn_with_a_limit_ends_in_time_although_its_caller_does_not_poll_it() {
-    on_one_thread(async {
-        let world = World::new();
-        let one = world.process().await;
+    in_world(async |world, [one]| {
         let lock = sticky(&one.client);
         let guard = lock.acquire().await.unwrap();
         let mut idle = std::pin::pin!(lock.acquire_within(secs(3)));
@@ -487,9 +463,7 @@ fn a_wait_for_a_turn_with_a_limit_ends_in_time_although_its_caller_does_not_poll
 
 #[test]
 fn a_lost_answer_to_who_waits_costs_nobody_the_lock() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |world, [one, other]| {
         one.store.lose_next_reply(Operation::Watch);
         section(&sticky(&one.client)).await;
         settle().await;
@@ -515,9 +489,7 @@ fn a_store_whose_queue_is_looked_at_gives_a_sticky_lock_to_who_waits_elsewhere()
 
 #[test]
 fn readers_are_refused_by_a_kept_lock_as_by_a_held_one() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |world, [one, other]| {
         section(&sticky(&one.client)).await;
         let readers = other.client.rwlock("job").unwrap();
         assert_eq!(readers.read().await.unwrap_err().kind(), ErrorKind::Conflict);
@@ -528,9 +500,7 @@ fn readers_are_refused_by_a_kept_lock_as_by_a_held_one() {
 
 #[test]
 fn an_outage_is_told_to_all_tasks_and_not_to_one_after_the_other() {
-    on_one_thread(async {
-        let world = World::new();
-        let one = world.process().await;
+    in_world(async |world, [one]| {
         one.store.partition();
         let tasks: Vec<_> = (0..10)
             .map(|_| sticky(&one.client))

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::support::{World, beneath, ms, on_one_thread, pass, secs, settle};
+use crate::support::{beneath, in_world, ms, on_one_thread, pass, secs, settle};
 use fencelock::inspect::Claim;
-use fencelock::memory::MemoryStore;
+use fencelock::memory::{MemoryStore, VirtualClock};
 use fencelock::observe::{Event, Observer};
 use fencelock::store::{
     Entered, Entry, Left, Opened, Opening, Place, PlaceId, PlaceList, Renewal, RequestId, Session, Standing, Store,
@@ -63,6 +63,16 @@ impl Stubborn {
         let (over, asked) = (Arc::default(), Arc::default());
         Arc::new(Self { store: store.another_process(), opened: AtomicU32::new(0), asked, how, over })
     }
+}
+
+/// Runs `test` on a runtime of one thread, with a client of such a store and the clock of both.
+fn on_stubborn(how: How, test: impl AsyncFnOnce(Arc<Stubborn>, Client, VirtualClock)) {
+    on_one_thread(async {
+        let (store, clock) = MemoryStore::with_virtual_clock();
+        let stubborn = Stubborn::new(&store, how);
+        let client = Client::builder().io(Io::CurrentRuntime).connect_store(stubborn.clone()).await.unwrap();
+        test(stubborn, client, clock).await;
+    });
 }
 
 struct StubbornSession(Arc<dyn Session>, How, Arc<AtomicBool>, Arc<AtomicU32>);
@@ -188,10 +198,7 @@ const LAG: Duration = Duration::from_millis(3_333);
 
 #[test]
 fn a_request_that_finds_its_session_over_asks_for_the_cause_and_all_guards_are_notified() {
-    on_one_thread(async {
-        let (store, _clock) = MemoryStore::with_virtual_clock();
-        let stubborn = Stubborn::new(&store, How::TellsOnlyWhoAsks);
-        let client = Client::builder().io(Io::CurrentRuntime).connect_store(stubborn.clone()).await.unwrap();
+    on_stubborn(How::TellsOnlyWhoAsks, async |stubborn, client, _| {
         let held = client.mutex("a").unwrap().acquire().await.unwrap();
         stubborn.over.store(true, Ordering::SeqCst);
         let other = client.mutex("b").unwrap().acquire().await.unwrap();
@@ -203,10 +210,7 @@ fn a_request_that_finds_its_session_over_asks_for_the_cause_and_all_guards_are_n
 
 #[test]
 fn an_acquire_whose_every_session_is_over_at_once_pauses_and_gives_up() {
-    on_one_thread(async {
-        let (store, clock) = MemoryStore::with_virtual_clock();
-        let stubborn = Stubborn::new(&store, How::NeverIn);
-        let client = Client::builder().io(Io::CurrentRuntime).connect_store(stubborn.clone()).await.unwrap();
+    on_stubborn(How::NeverIn, async |stubborn, client, clock| {
         stubborn.store.expire_sessions();
         settle().await;
         let lock = client.mutex("a").unwrap();
@@ -214,16 +218,13 @@ fn an_acquire_whose_every_session_is_over_at_once_pauses_and_gives_up() {
         pass(&clock, secs(40)).await;
         assert_eq!(acquiring.await.unwrap().unwrap_err().kind(), ErrorKind::Lost);
         client.close().await.unwrap();
-        assert_eq!(store.census(), Default::default());
+        assert_eq!(stubborn.store.census(), Default::default());
     });
 }
 
 #[test]
 fn an_acquire_whose_every_place_is_taken_out_at_once_pauses_and_gives_up() {
-    on_one_thread(async {
-        let (store, clock) = MemoryStore::with_virtual_clock();
-        let stubborn = Stubborn::new(&store, How::Evicts);
-        let client = Client::builder().io(Io::CurrentRuntime).connect_store(stubborn.clone()).await.unwrap();
+    on_stubborn(How::Evicts, async |stubborn, client, clock| {
         let lock = client.mutex("a").unwrap();
         let acquiring = tokio::spawn(async move { lock.acquire().await });
         settle().await;
@@ -234,22 +235,19 @@ fn an_acquire_whose_every_place_is_taken_out_at_once_pauses_and_gives_up() {
         let entered = stubborn.asked.load(Ordering::SeqCst);
         assert!(entered < 60, "entered {entered} times in 30 s");
         client.close().await.unwrap();
-        assert_eq!(store.census(), Default::default());
+        assert_eq!(stubborn.store.census(), Default::default());
     });
 }
 
 #[test]
 fn a_request_that_was_never_answered_is_taken_back_whatever_became_of_its_place() {
-    on_one_thread(async {
-        let (store, clock) = MemoryStore::with_virtual_clock();
-        let stubborn = Stubborn::new(&store, How::BreaksUnanswered);
-        let client = Client::builder().io(Io::CurrentRuntime).connect_store(stubborn.clone()).await.unwrap();
+    on_stubborn(How::BreaksUnanswered, async |stubborn, client, clock| {
         let lock = client.mutex("a").unwrap();
         let acquiring = tokio::spawn(async move { lock.acquire().await });
         pass(&clock, secs(5)).await;
         assert!(acquiring.is_finished(), "it waits behind its own place");
         let guard = acquiring.await.unwrap().unwrap();
-        assert_eq!(store.census().places, 1);
+        assert_eq!(stubborn.store.census().places, 1);
         guard.release().await.unwrap();
         client.close().await.unwrap();
     });
@@ -257,10 +255,7 @@ fn a_request_that_was_never_answered_is_taken_back_whatever_became_of_its_place(
 
 #[test]
 fn an_acquire_whose_request_fails_since_its_session_is_over_goes_on_with_the_next_one() {
-    on_one_thread(async {
-        let (store, _clock) = MemoryStore::with_virtual_clock();
-        let stubborn = Stubborn::new(&store, How::ClosedOnceOver);
-        let client = Client::builder().io(Io::CurrentRuntime).connect_store(stubborn.clone()).await.unwrap();
+    on_stubborn(How::ClosedOnceOver, async |stubborn, client, _| {
         let lock = client.mutex("a").unwrap();
         let acquiring = tokio::spawn(async move { lock.acquire().await });
         settle().await;
@@ -273,10 +268,7 @@ fn an_acquire_whose_request_fails_since_its_session_is_over_goes_on_with_the_nex
 
 #[test]
 fn closing_ends_although_the_close_of_a_refused_session_is_never_answered() {
-    on_one_thread(async {
-        let (store, clock) = MemoryStore::with_virtual_clock();
-        let stubborn = Stubborn::new(&store, How::BriefAndSilent);
-        let client = Client::builder().io(Io::CurrentRuntime).connect_store(stubborn.clone()).await.unwrap();
+    on_stubborn(How::BriefAndSilent, async |stubborn, client, clock| {
         stubborn.store.expire_sessions();
         settle().await;
         assert_eq!(client.mutex("a").unwrap().acquire().await.unwrap_err().kind(), ErrorKind::Config);
@@ -314,8 +306,7 @@ fn nothing_remains_certain_once_the_session_is_over() {
             }
         }
     }
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let store = world.store.another_process();
         let looker = Arc::new(Looker(Default::default(), Default::default()));
         let options = Client::builder().io(Io::CurrentRuntime).observer(Arc::clone(&looker) as Arc<dyn Observer>);
@@ -344,10 +335,7 @@ fn a_retry_without_pauses_is_refused() {
 
 #[test]
 fn renewals_that_prove_only_the_past_come_in_their_time_and_raise_no_doubt() {
-    on_one_thread(async {
-        let (store, clock) = MemoryStore::with_virtual_clock();
-        let stubborn = Stubborn::new(&store, How::ProvesThePast);
-        let client = Client::builder().io(Io::CurrentRuntime).connect_store(stubborn.clone()).await.unwrap();
+    on_stubborn(How::ProvesThePast, async |stubborn, client, clock| {
         let guard = client.mutex("a").unwrap().acquire().await.unwrap();
         for _ in 0..600 {
             pass(&clock, ms(100)).await;
@@ -368,10 +356,7 @@ fn renewals_that_prove_only_the_past_come_in_their_time_and_raise_no_doubt() {
 #[test]
 fn an_acquire_without_a_last_reply_fails_with_an_earlier_error_of_the_store() {
     for is_try in [true, false] {
-        on_one_thread(async move {
-            let (store, clock) = MemoryStore::with_virtual_clock();
-            let stubborn = Stubborn::new(&store, How::SaysWhyOnce);
-            let client = Client::builder().io(Io::CurrentRuntime).connect_store(stubborn.clone()).await.unwrap();
+        on_stubborn(How::SaysWhyOnce, async |stubborn, client, clock| {
             let lock = client.mutex("a").unwrap();
             let acquiring = tokio::spawn(async move {
                 match is_try {

@@ -91,6 +91,22 @@ pub(crate) fn on_one_thread(test: impl Future<Output = ()>) {
         .expect("the test waits for what never comes");
 }
 
+/// Runs `test` on a runtime of one thread, in a new world with as many processes as the test takes.
+pub(crate) fn in_world<const N: usize>(test: impl AsyncFnOnce(World, [Process; N])) {
+    inside(World::new(), test);
+}
+
+/// The same in this world.
+pub(crate) fn inside<const N: usize>(world: World, test: impl AsyncFnOnce(World, [Process; N])) {
+    on_one_thread(async {
+        let mut processes = Vec::new();
+        for _ in 0..N {
+            processes.push(world.process().await);
+        }
+        test(world, processes.try_into().ok().unwrap()).await;
+    });
+}
+
 /// Lets tasks run until all of them wait. Here they wait for the virtual clock alone, so that takes a few turns.
 pub(crate) async fn settle() {
     for _ in 0..200 {

@@ -7,13 +7,11 @@ use fencelock::recipes::Passage;
 use fencelock::{Client, Error, ErrorKind, Outcome};
 use futures_util::future::join_all;
 
-use crate::support::{World, ms, on_one_thread, secs, settle};
+use crate::support::{in_world, ms, secs, settle};
 
 #[test]
 fn a_window_lets_a_single_caller_in_until_its_end_although_the_first_is_gone() {
-    on_one_thread(async {
-        let world = World::new();
-        let (one, other) = (world.process().await, world.process().await);
+    in_world(async |world, [one, other]| {
         let window = |client: &Client| client.window("order/1", secs(5)).unwrap();
         let Passage::First { token } = window(&one.client).pass().await.unwrap() else { panic!("nobody was there") };
         let owner = one.client.owner().clone();
@@ -34,8 +32,7 @@ fn a_window_lets_a_single_caller_in_until_its_end_although_the_first_is_gone() {
 
 #[test]
 fn of_many_who_ask_at_once_one_is_let_in() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let mut processes = Vec::new();
         for _ in 0..20 {
             processes.push(world.process().await);
@@ -54,8 +51,7 @@ fn of_many_who_ask_at_once_one_is_let_in() {
 
 #[test]
 fn something_is_made_once_and_again_for_another_version() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let mut processes = Vec::new();
         for _ in 0..20 {
             processes.push(world.process().await);
@@ -82,8 +78,7 @@ fn something_is_made_once_and_again_for_another_version() {
 
 #[test]
 fn a_caller_that_fails_to_make_the_value_keeps_nothing_and_the_next_one_tries() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let (one, other) = (world.process().await.client, world.process().await.client);
         let (one, other) = (one.once("cache", "v1").unwrap(), other.once("cache", "v1").unwrap());
         let fails = one.get_or_make(async || {
@@ -100,8 +95,7 @@ fn a_caller_that_fails_to_make_the_value_keeps_nothing_and_the_next_one_tries() 
 
 #[test]
 fn a_maker_that_loses_the_lock_stops_before_the_next_one_begins() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let (one, other) = (world.process().await.client, world.process().await.client);
         let (first, next) = (one.once("cache", "v1").unwrap(), other.once("cache", "v1").unwrap());
         let made_at_once = Cell::new(0);
@@ -138,8 +132,7 @@ impl Drop for Down<'_> {
 
 #[test]
 fn a_value_that_is_too_long_is_refused() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let client = world.process().await.client;
         for length in [secs(0), secs(u64::MAX)] {
             assert_eq!(client.window("a", length).unwrap_err().kind(), ErrorKind::Config);

@@ -13,12 +13,11 @@ use fencelock::{ErrorKind, Name};
 use futures_util::FutureExt;
 
 use super::{OTHER_KIND, whole};
-use crate::support::{World, ms, on_one_thread, secs, settle};
+use crate::support::{World, in_world, ms, on_one_thread, secs, settle};
 
 #[test]
 fn waiters_are_granted_in_arrival_order() {
-    on_one_thread(async {
-        let world = World::new();
+    in_world(async |world, []| {
         let processes = [world.process().await, world.process().await, world.process().await];
         let first = whole(&processes[0].client, "a").unwrap().acquire().await.unwrap();
         let (order, mut served) = tokio::sync::mpsc::unbounded_channel();
@@ -44,9 +43,7 @@ fn waiters_are_granted_in_arrival_order() {
 
 #[test]
 fn a_lost_reply_to_enter_is_resolved_with_the_same_request() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         process.store.lose_next_reply(Operation::Enter);
         let lock = whole(&process.client, "a").unwrap();
         let acquiring = tokio::spawn(async move { lock.acquire().await });
@@ -60,9 +57,7 @@ fn a_lost_reply_to_enter_is_resolved_with_the_same_request() {
 
 #[test]
 fn a_try_whose_reply_was_lost_is_not_busy_with_itself() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         process.store.lose_next_reply(Operation::Enter);
         let lock = whole(&process.client, "a").unwrap();
         let acquiring = tokio::spawn(async move { lock.try_acquire().await });
@@ -109,9 +104,7 @@ fn an_acquire_dropped_at_any_await_point_leaves_nothing() {
 
 #[test]
 fn an_abandoned_request_that_arrives_later_takes_no_effect() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let late = process.store.delay_next(Operation::Enter);
         let lock = whole(&process.client, "a").unwrap();
         assert!(lock.acquire().now_or_never().is_none());
@@ -123,9 +116,7 @@ fn an_abandoned_request_that_arrives_later_takes_no_effect() {
 
 #[test]
 fn a_wait_that_ends_in_an_outage_is_no_contention() {
-    on_one_thread(async {
-        let world = World::new();
-        let (holder, away) = (world.process().await, world.process().await);
+    in_world(async |world, [holder, away]| {
         let _held = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
         // Cut off before the first request: for longer than a request may take, and for longer than the session lives.
         for limit in [secs(4), secs(5), secs(25)] {
@@ -150,9 +141,7 @@ fn a_wait_that_ends_in_an_outage_is_no_contention() {
 
 #[test]
 fn a_waiter_whose_store_went_silent_reports_an_outage_and_one_whose_store_answers_a_contention() {
-    on_one_thread(async {
-        let world = World::new();
-        let (holder, near, away) = (world.process().await, world.process().await, world.process().await);
+    in_world(async |world, [holder, near, away]| {
         let _held = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
         let waiting = [&near, &away].map(|process| {
             let lock = whole(&process.client, "a").unwrap();
@@ -171,9 +160,7 @@ fn a_waiter_whose_store_went_silent_reports_an_outage_and_one_whose_store_answer
 
 #[test]
 fn nobody_waits_longer_for_want_of_a_name() {
-    on_one_thread(async {
-        let world = World::new();
-        let (holder, other) = (world.process().await, world.process().await);
+    in_world(async |world, [holder, other]| {
         let _held = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
         for limit in [ms(200), secs(3)] {
             let _slow = other.store.delay_next(Operation::Contention);
@@ -190,9 +177,7 @@ fn nobody_waits_longer_for_want_of_a_name() {
 
 #[test]
 fn busy_and_timed_out_acquires_name_the_holder_and_our_position() {
-    on_one_thread(async {
-        let world = World::new();
-        let (holder, other) = (world.process().await, world.process().await);
+    in_world(async |world, [holder, other]| {
         let guard = whole(&holder.client, "a").unwrap().purpose("nightly report").acquire().await.unwrap();
         let lock = whole(&other.client, "a").unwrap();
         let busy = lock.try_acquire().await.unwrap_err();
@@ -226,9 +211,7 @@ fn busy_and_timed_out_acquires_name_the_holder_and_our_position() {
 
 #[test]
 fn more_waiters_than_allowed_are_refused_and_leave_nothing() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let lock = whole(&process.client, "a").unwrap().max_waiters(1);
         let _guard = lock.acquire().await.unwrap();
         let first = tokio::spawn({
@@ -246,9 +229,7 @@ fn more_waiters_than_allowed_are_refused_and_leave_nothing() {
 
 #[test]
 fn a_try_on_an_unreachable_store_ends_within_the_request_deadline() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         process.store.partition();
         let lock = whole(&process.client, "a").unwrap();
         let trying = tokio::spawn(async move { lock.try_acquire().await });
@@ -262,9 +243,7 @@ fn a_try_on_an_unreachable_store_ends_within_the_request_deadline() {
 
 #[test]
 fn a_wait_limit_holds_although_the_store_is_unreachable() {
-    on_one_thread(async {
-        let world = World::new();
-        let (process, other) = (world.process().await, world.process().await);
+    in_world(async |world, [process, other]| {
         let _held = whole(&other.client, "a").unwrap().acquire().await.unwrap();
         let lock = whole(&process.client, "a").unwrap();
         let waiting = tokio::spawn(async move { lock.acquire_within(secs(20)).await });
@@ -279,9 +258,7 @@ fn a_wait_limit_holds_although_the_store_is_unreachable() {
 
 #[test]
 fn a_waiter_whose_session_expires_enters_again_at_the_tail_and_is_served() {
-    on_one_thread(async {
-        let world = World::new();
-        let (holder, unlucky, third) = (world.process().await, world.process().await, world.process().await);
+    in_world(async |world, [holder, unlucky, third]| {
         let guard = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
         let lock = whole(&unlucky.client, "a").unwrap();
         let waiting = tokio::spawn(async move { lock.acquire().await });
@@ -302,9 +279,7 @@ fn a_waiter_whose_session_expires_enters_again_at_the_tail_and_is_served() {
 
 #[test]
 fn a_waiter_survives_a_short_partition_and_keeps_its_place() {
-    on_one_thread(async {
-        let world = World::new();
-        let (holder, waiter, third) = (world.process().await, world.process().await, world.process().await);
+    in_world(async |world, [holder, waiter, third]| {
         let guard = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
         let lock = whole(&waiter.client, "a").unwrap();
         let waiting = tokio::spawn(async move { lock.acquire().await });
@@ -325,9 +300,7 @@ fn a_waiter_survives_a_short_partition_and_keeps_its_place() {
 
 #[test]
 fn another_kind_of_lock_under_the_same_name_is_a_conflict_not_a_grant() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let name = Name::new("a").unwrap();
         let stranger = Owner::new(7, "elsewhere", 1);
         let opened =
@@ -344,9 +317,7 @@ fn another_kind_of_lock_under_the_same_name_is_a_conflict_not_a_grant() {
 
 #[test]
 fn options_out_of_range_are_refused_before_anything_is_sent() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |_, [process]| {
         let lock = whole(&process.client, "a").unwrap();
         for bad in
             [lock.clone().max_hold(secs(0)), lock.clone().purpose("line\nbreak"), lock.clone().purpose("p".repeat(513))]

@@ -12,13 +12,11 @@ use fencelock::{Client, ErrorKind, GuardState, Io, Loss, Name};
 use futures_util::FutureExt;
 
 use super::{OTHER_KIND, whole};
-use crate::support::{World, beneath, ms, on_one_thread, secs, settle};
+use crate::support::{beneath, in_world, ms, on_one_thread, secs, settle};
 
 #[test]
 fn max_hold_counts_from_the_grant_however_long_the_wait_was() {
-    on_one_thread(async {
-        let world = World::new();
-        let (holder, waiter) = (world.process().await, world.process().await);
+    in_world(async |world, [holder, waiter]| {
         let lock = whole(&waiter.client, "a").unwrap().max_hold(secs(30));
         let held = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
         let waiting = tokio::spawn(async move { lock.acquire().await });
@@ -38,9 +36,7 @@ fn max_hold_counts_from_the_grant_however_long_the_wait_was() {
 
 #[test]
 fn max_hold_ends_a_grant_whose_release_failed_although_its_guard_is_kept() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let guard = whole(&process.client, "a").unwrap().max_hold(secs(6)).acquire().await.unwrap();
         process.store.partition();
         let releasing = tokio::spawn(async move { guard.release().await });
@@ -55,9 +51,7 @@ fn max_hold_ends_a_grant_whose_release_failed_although_its_guard_is_kept() {
 
 #[test]
 fn a_request_refused_after_an_unanswered_one_is_still_withdrawn() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let late = process.store.delay_next(Operation::Enter);
         let lock = whole(&process.client, "a").unwrap();
         let acquiring = tokio::spawn(async move { lock.acquire().await });
@@ -80,9 +74,7 @@ fn a_request_refused_after_an_unanswered_one_is_still_withdrawn() {
 
 #[test]
 fn an_acquire_that_finds_its_session_expired_opens_another() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |_, [process]| {
         let lock = whole(&process.client, "a").unwrap();
         let guard = lock.acquire().await.unwrap();
         process.store.expire_sessions();
@@ -94,9 +86,7 @@ fn an_acquire_that_finds_its_session_expired_opens_another() {
 
 #[test]
 fn a_release_dropped_after_it_took_effect_is_no_loss() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         let late = process.store.delay_next(Operation::Leave);
         let mut releasing = Box::pin(guard.release());
@@ -111,9 +101,7 @@ fn a_release_dropped_after_it_took_effect_is_no_loss() {
 
 #[test]
 fn work_under_a_guard_is_told_to_stop_before_the_store_lets_others_in() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let lock = whole(&process.client, "a").unwrap();
         for in_the_open in [true, false] {
             let guard = lock.acquire().await.unwrap();
@@ -135,9 +123,7 @@ fn work_under_a_guard_is_told_to_stop_before_the_store_lets_others_in() {
 
 #[test]
 fn a_body_run_under_a_reentered_guard_leaves_the_lock_to_the_outer_one() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let outer = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         outer.reenter().unwrap().run(|_| async {}).await.unwrap();
         settle().await;

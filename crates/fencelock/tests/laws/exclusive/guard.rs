@@ -11,13 +11,11 @@ use futures_util::FutureExt;
 use tokio::sync::Notify;
 
 use super::whole;
-use crate::support::{Process, World, ms, on_one_thread, secs, settle};
+use crate::support::{Process, World, in_world, ms, secs, settle};
 
 #[test]
 fn a_guard_stays_held_as_long_as_renewals_are_confirmed() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         for _ in 0..20 {
             world.advance(ms(1700)).await;
@@ -31,9 +29,7 @@ fn a_guard_stays_held_as_long_as_renewals_are_confirmed() {
 
 #[test]
 fn certainty_counts_from_before_the_confirmed_request_and_ends_a_margin_early() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let opened = world.clock.now();
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         assert_eq!(guard.remaining(), secs(9));
@@ -46,9 +42,7 @@ fn certainty_counts_from_before_the_confirmed_request_and_ends_a_margin_early() 
 
 #[test]
 fn a_late_renewal_makes_a_guard_suspect_and_its_answer_makes_it_held_again() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         process.store.slow_renewals(secs(3));
         world.advance(ms(4900)).await;
@@ -64,9 +58,7 @@ fn a_late_renewal_makes_a_guard_suspect_and_its_answer_makes_it_held_again() {
 
 #[test]
 fn loss_is_told_before_a_rival_is_granted() {
-    on_one_thread(async {
-        let world = World::new();
-        let (holder, rival) = (world.process().await, world.process().await);
+    in_world(async |world, [holder, rival]| {
         let guard = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
         let lock = whole(&rival.client, "a").unwrap();
         let waiting = tokio::spawn(async move { lock.acquire().await });
@@ -89,9 +81,7 @@ fn loss_is_told_before_a_rival_is_granted() {
 
 #[test]
 fn after_a_pause_the_first_look_at_a_guard_tells_the_loss_although_nothing_ran_meanwhile() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         world.clock.advance(secs(9));
         assert_eq!(guard.remaining(), secs(0));
@@ -102,9 +92,7 @@ fn after_a_pause_the_first_look_at_a_guard_tells_the_loss_although_nothing_ran_m
 
 #[test]
 fn a_loss_is_final_although_the_store_comes_back() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         process.store.partition();
         world.advance(ms(9500)).await;
@@ -121,9 +109,7 @@ fn a_loss_is_final_although_the_store_comes_back() {
 
 #[test]
 fn an_expired_session_and_a_removed_place_are_losses_with_their_cause() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |_, [process]| {
         let lock = whole(&process.client, "a").unwrap();
         let guard = lock.acquire().await.unwrap();
         process.store.expire_sessions();
@@ -140,9 +126,7 @@ fn an_expired_session_and_a_removed_place_are_losses_with_their_cause() {
 
 #[test]
 fn a_jump_of_the_wall_clock_makes_guards_suspect_until_the_session_is_confirmed_anew() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let _guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         world.clock.jump_wall(secs(30));
         world.advance(ms(2600)).await;
@@ -152,9 +136,7 @@ fn a_jump_of_the_wall_clock_makes_guards_suspect_until_the_session_is_confirmed_
 
 #[test]
 fn a_dropped_guard_releases_in_the_background() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         drop(whole(&process.client, "a").unwrap().acquire().await.unwrap());
         world.assert_no_place_is_left().await;
         assert_eq!(process.events.count("Released"), 1);
@@ -179,9 +161,7 @@ async fn release_unanswered<K: Send + Sync + 'static>(
 
 #[test]
 fn a_release_whose_answers_are_lost_is_asked_for_again() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         for _ in 0..5 {
             process.store.lose_next_reply(Operation::Leave);
@@ -197,9 +177,7 @@ fn a_release_whose_answers_are_lost_is_asked_for_again() {
 
 #[test]
 fn a_release_that_failed_can_be_tried_again_and_is_no_loss() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         let failed = release_unanswered(&world, &process, guard).await;
         assert_eq!((failed.kind(), failed.error().outcome()), (ErrorKind::Unreachable, Outcome::Unknown));
@@ -214,9 +192,7 @@ fn a_release_that_failed_can_be_tried_again_and_is_no_loss() {
 
 #[test]
 fn a_release_that_the_session_does_not_outlive_says_that_the_lock_was_lost() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap().into_any();
         process.store.partition();
         let release = async |guard: AnyGuard| {
@@ -236,9 +212,7 @@ fn a_release_that_the_session_does_not_outlive_says_that_the_lock_was_lost() {
 
 #[test]
 fn a_release_retried_after_a_lost_reply_never_ends_a_newer_grant() {
-    on_one_thread(async {
-        let world = World::new();
-        let (first, second) = (world.process().await, world.process().await);
+    in_world(async |world, [first, second]| {
         let guard = whole(&first.client, "a").unwrap().acquire().await.unwrap();
         let guard = release_unanswered(&world, &first, guard).await.into_guard();
         let newer = whole(&second.client, "a").unwrap().try_acquire().await.unwrap();
@@ -251,9 +225,7 @@ fn a_release_retried_after_a_lost_reply_never_ends_a_newer_grant() {
 
 #[test]
 fn a_release_dropped_half_way_goes_on() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         let late = process.store.delay_next(Operation::Leave);
         assert!(guard.release().now_or_never().is_none());
@@ -264,9 +236,7 @@ fn a_release_dropped_half_way_goes_on() {
 
 #[test]
 fn a_body_that_fails_gives_the_lock_back_and_its_error_is_apart_from_the_locks() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let lock = whole(&process.client, "a").unwrap();
         let failed = lock.run(async |_| Err::<(), _>("no stock")).await.unwrap();
         assert_eq!(failed, Err("no stock"));
@@ -284,9 +254,7 @@ fn a_body_that_fails_gives_the_lock_back_and_its_error_is_apart_from_the_locks()
 
 #[test]
 fn a_body_is_dropped_at_its_next_await_when_the_lock_is_lost() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let lock = whole(&process.client, "a").unwrap();
         let (late, store) = (Rc::new(Cell::new(false)), process.store.clone());
         let is_late = Rc::clone(&late);
@@ -306,9 +274,7 @@ fn a_body_is_dropped_at_its_next_await_when_the_lock_is_lost() {
 
 #[test]
 fn a_body_that_ends_or_panics_or_is_dropped_releases_the_lock() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let lock = whole(&process.client, "a").unwrap();
         assert_eq!(lock.run(|guard| async move { guard.check().map(|()| 7) }).await.unwrap().unwrap(), 7);
         world.assert_no_place_is_left().await;
@@ -331,9 +297,7 @@ fn a_body_that_ends_or_panics_or_is_dropped_releases_the_lock() {
 
 #[test]
 fn a_body_that_blocks_past_the_margin_ends_in_an_error() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let clock = world.clock.clone();
         let result = whole(&process.client, "a").unwrap().run(|_| async move { clock.advance(secs(9)) }).await;
         assert_eq!(result.unwrap_err().kind(), ErrorKind::Lost);
@@ -342,9 +306,7 @@ fn a_body_that_blocks_past_the_margin_ends_in_an_error() {
 
 #[test]
 fn max_hold_ends_the_grant_although_the_session_is_renewed() {
-    on_one_thread(async {
-        let world = World::new();
-        let (process, rival) = (world.process().await, world.process().await);
+    in_world(async |world, [process, rival]| {
         let guard = whole(&process.client, "a").unwrap().max_hold(secs(30)).acquire().await.unwrap();
         world.advance(ms(29_900)).await;
         guard.check().unwrap();
@@ -365,9 +327,7 @@ fn max_hold_ends_the_grant_although_the_session_is_renewed() {
 
 #[test]
 fn a_lock_whose_time_is_up_is_handed_on_as_soon_as_the_last_guard_is_gone() {
-    on_one_thread(async {
-        let world = World::new();
-        let (process, rival) = (world.process().await, world.process().await);
+    in_world(async |world, [process, rival]| {
         let guard = whole(&process.client, "a").unwrap().max_hold(secs(30)).acquire().await.unwrap();
         let again = guard.reenter().unwrap();
         let rivals = whole(&rival.client, "a").unwrap();
@@ -387,9 +347,7 @@ fn a_lock_whose_time_is_up_is_handed_on_as_soon_as_the_last_guard_is_gone() {
 
 #[test]
 fn run_returns_once_the_lock_is_given_back() {
-    on_one_thread(async {
-        let world = World::new();
-        let (process, other) = (world.process().await, world.process().await);
+    in_world(async |_, [process, other]| {
         let (lock, others) = (whole(&process.client, "a").unwrap(), whole(&other.client, "a").unwrap());
         for _ in 0..10 {
             assert_eq!(lock.run(async |_| 7).await.unwrap(), 7);
@@ -400,9 +358,7 @@ fn run_returns_once_the_lock_is_given_back() {
 
 #[test]
 fn run_waits_for_the_release_for_as_long_as_a_request_may_take_and_no_longer() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let lock = whole(&process.client, "a").unwrap();
         let (store, started) = (process.store.clone(), world.clock.now());
         let body = async move |_| store.partition();
@@ -420,9 +376,7 @@ fn run_waits_for_the_release_for_as_long_as_a_request_may_take_and_no_longer() {
 
 #[test]
 fn run_says_so_when_the_lock_turns_out_to_be_gone() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let lock = whole(&process.client, "a").unwrap();
         let looks = world.store.another_process();
         let body = async |guard: fencelock::Guard<_>| {
@@ -437,9 +391,7 @@ fn run_says_so_when_the_lock_turns_out_to_be_gone() {
 
 #[test]
 fn reentered_guards_share_one_hold_and_the_last_one_releases() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let outer = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         let inner = outer.reenter().unwrap();
         assert_eq!(inner.token(), outer.token());
@@ -456,9 +408,7 @@ fn reentered_guards_share_one_hold_and_the_last_one_releases() {
 
 #[test]
 fn lost_never_completes_for_a_lock_that_was_released() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |_, [process]| {
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         let told = guard.lost_token();
         guard.release().await.unwrap();
@@ -471,9 +421,7 @@ fn lost_never_completes_for_a_lock_that_was_released() {
 
 #[test]
 fn closing_a_client_tells_its_guards_and_leaves_nothing() {
-    on_one_thread(async {
-        let world = World::new();
-        let process = world.process().await;
+    in_world(async |world, [process]| {
         let lock = whole(&process.client, "a").unwrap();
         let guard = Arc::new(lock.acquire().await.unwrap());
         let (told, watched) = (Arc::new(Notify::new()), Arc::clone(&guard));
@@ -492,9 +440,7 @@ fn closing_a_client_tells_its_guards_and_leaves_nothing() {
 
 #[test]
 fn a_broken_guard_is_told_the_reason_and_the_next_token_is_higher() {
-    on_one_thread(async {
-        let world = World::new();
-        let (holder, rival, other) = (world.process().await, world.process().await, world.process().await);
+    in_world(async |world, [holder, rival, other]| {
         let guard = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
         let lock = whole(&rival.client, "a").unwrap();
         let waiting = tokio::spawn(async move { lock.acquire().await });
@@ -520,9 +466,7 @@ fn a_broken_guard_is_told_the_reason_and_the_next_token_is_higher() {
 
 #[test]
 fn a_release_that_finds_its_grant_broken_says_why() {
-    on_one_thread(async {
-        let world = World::new();
-        let (holder, other) = (world.process().await, world.process().await);
+    in_world(async |_, [holder, other]| {
         let guard = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
         let front = other.client.queue(guard.name()).await.unwrap().contenders[0].clone();
         // The holder is not yet notified: no other task has run.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use fencelock::{Client, Error, ErrorKind, Guard, Io, Mutex, Result};
 use tokio::task::JoinHandle;
 
-use super::validity::{MARGIN, VALID, World, world};
-use crate::support::{ms, on_one_thread, pass, secs, settle};
+use super::validity::{MARGIN, VALID, World, with_leases};
+use crate::support::{ms, pass, secs, settle};
 
 /// Less than the margin, so that no grant is valid when it arrives.
 const TOO_SHORT: Duration = Duration::from_millis(500);
@@ -54,8 +54,7 @@ fn tells_of_lateness_beneath(error: &Error) -> bool {
 
 #[test]
 fn a_store_whose_every_grant_is_told_too_late_is_asked_with_growing_pauses_and_given_up() {
-    on_one_thread(async {
-        let world = world(None).await;
+    with_leases(None, async |world| {
         world.grants_for(TOO_SHORT);
         let acquiring = world.acquire();
         settle().await;
@@ -76,8 +75,7 @@ fn a_store_whose_every_grant_is_told_too_late_is_asked_with_growing_pauses_and_g
 
 #[test]
 fn a_wait_with_a_limit_that_was_granted_too_late_only_ends_as_an_outage_at_its_limit() {
-    on_one_thread(async {
-        let world = world(None).await;
+    with_leases(None, async |world| {
         world.grants_for(TOO_SHORT);
         let acquiring = world.acquire_within(secs(3));
         pass(&world.clock, ms(2_900)).await;
@@ -92,8 +90,7 @@ fn a_wait_with_a_limit_that_was_granted_too_late_only_ends_as_an_outage_at_its_l
 
 #[test]
 fn a_single_try_that_is_granted_too_late_says_so_and_leaves_nothing() {
-    on_one_thread(async {
-        let world = world(None).await;
+    with_leases(None, async |world| {
         for zero in [false, true] {
             let entered = world.entered();
             world.grants_for(TOO_SHORT);
@@ -111,8 +108,7 @@ fn a_single_try_that_is_granted_too_late_says_so_and_leaves_nothing() {
 
 #[test]
 fn a_store_that_is_in_time_again_ends_the_pauses_with_a_lock() {
-    on_one_thread(async {
-        let world = world(None).await;
+    with_leases(None, async |world| {
         world.grants_for(TOO_SHORT);
         let acquiring = world.acquire();
         pass(&world.clock, secs(20)).await;
@@ -126,8 +122,7 @@ fn a_store_that_is_in_time_again_ends_the_pauses_with_a_lock() {
 
 #[test]
 fn two_late_grants_with_a_long_wait_in_between_are_no_outage() {
-    on_one_thread(async {
-        let world = world(None).await;
+    with_leases(None, async |world| {
         let held = world.rival().await.mutex("job").unwrap().acquire().await.unwrap();
         let acquiring = world.acquire();
         settle().await;
@@ -150,8 +145,7 @@ fn two_late_grants_with_a_long_wait_in_between_are_no_outage() {
 
 #[test]
 fn a_wait_that_ends_behind_others_after_a_late_grant_is_contention_and_names_both() {
-    on_one_thread(async {
-        let world = world(None).await;
+    with_leases(None, async |world| {
         let held = world.rival().await.mutex("job").unwrap().acquire().await.unwrap();
         let acquiring = world.acquire_within(secs(5));
         settle().await;

@@ -160,6 +160,11 @@ pub(super) async fn world(ttl: Option<Duration>) -> World {
     world
 }
 
+/// Runs `test` on a runtime of one thread, in a world whose sessions live for `ttl`.
+pub(super) fn with_leases(ttl: Option<Duration>, test: impl AsyncFnOnce(World)) {
+    on_one_thread(async { test(world(ttl).await).await });
+}
+
 impl World {
     /// From now on grants and renewals are valid for that long.
     pub(super) fn grants_for(&self, valid: Duration) {
@@ -178,8 +183,7 @@ impl World {
 
 #[test]
 fn a_hold_ends_with_its_own_validity_and_the_others_stay() {
-    on_one_thread(async {
-        let world = world(None).await;
+    with_leases(None, async |world| {
         let (stuck, renewed) = (world.hold("stuck").await, world.hold("renewed").await);
         assert_eq!(stuck.remaining(), VALID - MARGIN);
         pass(&world.clock, VALID - MARGIN - ms(100)).await;
@@ -201,8 +205,7 @@ fn a_hold_ends_with_its_own_validity_and_the_others_stay() {
 
 #[test]
 fn a_grant_that_ended_in_a_pause_is_lost_at_the_first_question() {
-    on_one_thread(async {
-        let world = world(None).await;
+    with_leases(None, async |world| {
         let (first, second) = (world.hold("first").await, world.hold("second").await);
         world.clock.advance(VALID - MARGIN);
         // No task of ours has run since.
@@ -217,8 +220,7 @@ fn a_grant_that_ended_in_a_pause_is_lost_at_the_first_question() {
 
 #[test]
 fn a_renewal_that_comes_after_the_end_of_a_grant_does_not_bring_it_back() {
-    on_one_thread(async {
-        let world = world(None).await;
+    with_leases(None, async |world| {
         let held = world.hold("late").await;
         world.store.slow_renewals(VALID);
         pass(&world.clock, VALID * 3).await;
@@ -231,8 +233,7 @@ fn a_renewal_that_comes_after_the_end_of_a_grant_does_not_bring_it_back() {
 
 #[test]
 fn a_grant_that_ended_in_a_pause_stays_ended_although_a_renewal_was_answered_meanwhile() {
-    on_one_thread(async {
-        let world = world(None).await;
+    with_leases(None, async |world| {
         let held = world.hold("job").await;
         world.store.slow_renewals(secs(1));
         // A renewal is on its way. After the pause its answer and the end of the grant arrive together.
@@ -265,8 +266,7 @@ fn remaining_is_the_least_of_the_session_the_grant_and_the_limit_of_the_hold() {
 
 #[test]
 fn a_shorter_ttl_that_a_renewal_grants_counts_from_that_renewal_on() {
-    on_one_thread(async {
-        let world = world(Some(secs(10))).await;
+    with_leases(Some(secs(10)), async |world| {
         world.terms.halves.store(true, Ordering::SeqCst);
         let held = world.hold("job").await;
         // Renewed after 2.5 s: from then on the session lives for 5 s, and is renewed as often as that takes.
@@ -282,8 +282,7 @@ fn a_shorter_ttl_that_a_renewal_grants_counts_from_that_renewal_on() {
 
 #[test]
 fn a_grant_whose_end_a_renewal_brings_forward_is_told_lost_at_that_end() {
-    on_one_thread(async {
-        let world = world(None).await;
+    with_leases(None, async |world| {
         let held = world.hold("job").await;
         // Renewed after 2.5 s: from then on it is certain for 2.1 s, and the next renewal would come 0.4 s later.
         world.grants_for(ms(3_100));
@@ -299,8 +298,7 @@ fn a_grant_whose_end_a_renewal_brings_forward_is_told_lost_at_that_end() {
 
 #[test]
 fn a_grant_that_was_over_before_it_was_told_is_given_back() {
-    on_one_thread(async {
-        let world = world(None).await;
+    with_leases(None, async |world| {
         let delayed = world.store.delay_next(fencelock::memory::Operation::Enter);
         let lock = world.client.mutex("brief").unwrap();
         let acquiring = tokio::spawn(async move { lock.acquire().await });
