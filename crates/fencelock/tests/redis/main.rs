@@ -29,6 +29,8 @@
 //! | 2172, 2018, 4818 | several locks taken as one | `two_callers_with_the_names_in_opposite_orders_never_wait_for_each_other`, the laws in `tests/laws/multi.rs`; `a_session_that_is_over_lets_nothing_in_and_is_not_revived` |
 //! | 2224, 4467, 6878 | two tasks of one thread both hold | cannot exist: the holder is a request, no thread; law `the_same_request_finds_the_same_place` |
 
+#[path = "../authority/mod.rs"]
+mod authority;
 mod canary;
 mod cluster;
 mod cuts;

@@ -1,10 +1,11 @@
 //! Several real servers, each behind a network of its own.
 
-use fencelock::{Client, ErrorKind, Guard};
+use fencelock::{Client, ErrorKind};
 use fencelock_testbed::Proxy;
 use fencelock_testbed::redis::{Reply, Server, Settings};
 
-use super::lab::{server, soon, until};
+use super::lab::{server, until};
+pub(crate) use super::theirs::{refused, takes_ours};
 
 /// Masters of the test's own, each behind a network of its own.
 pub(crate) struct Masters {
@@ -59,14 +60,6 @@ impl Masters {
     pub(crate) async fn until_free(&self, key: &str) {
         until(&format!("{key} is at no master"), async || self.having(key) == 0).await;
     }
-}
-
-pub(crate) async fn takes_ours(client: &Client, name: &str) -> Guard {
-    soon(client.mutex(name).unwrap().acquire()).await.unwrap()
-}
-
-pub(crate) async fn refused(client: &Client, name: &str) -> fencelock::Error {
-    soon(client.mutex(name).unwrap().try_acquire()).await.expect_err("it is refused")
 }
 
 /// A try that is refused because the lock is held.

@@ -3,7 +3,7 @@
 use fencelock::{Client, Guard};
 use fencelock_testbed::redis::{Hands, Server, Settings};
 
-use super::lab::{server, soon};
+use super::lab::{client, server, soon};
 
 /// Redisson's steps. -9 stands for the nil that means "taken", and for "not yours".
 pub(crate) const LOCK: &str = "if redis.call('EXISTS',KEYS[1])==0 or redis.call('HEXISTS',KEYS[1],ARGV[1])==1 then \
@@ -29,6 +29,12 @@ pub(crate) fn with_layout(layout: &str) -> (Server, String) {
 
 pub(crate) fn redisson() -> (Server, String) {
     with_layout("redisson")
+}
+
+/// A server of the test's own, and a client with this layout.
+pub(crate) async fn with_client(layout: &str) -> (Server, Client) {
+    let (server, url) = with_layout(layout);
+    (server, client(&url, 60_000).await)
 }
 
 /// The reply of Redisson's lock step with this lease.
@@ -74,16 +80,21 @@ pub(crate) async fn takes_ours(client: &Client, name: &str) -> Guard {
 }
 
 pub(crate) async fn refused(client: &Client, name: &str) -> fencelock::Error {
-    client.mutex(name).unwrap().try_acquire().await.expect_err("it is refused")
+    soon(client.mutex(name).unwrap().try_acquire()).await.expect_err("it is refused")
 }
 
-/// The number of requests of fencelock's clients, without those of the test itself.
-pub(crate) fn requests(server: &Server) -> i64 {
+/// How many of these commands the server was asked for.
+pub(crate) fn calls(server: &Server, commands: &[&str]) -> i64 {
     let stats = server.ask(&["INFO", "commandstats"]).unwrap().to_string();
-    let calls = |command: &str| {
+    let calls = |command: &&str| {
         let line =
             stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls="))?.split(',').next());
         line.map_or(0, |calls| calls.parse::<i64>().unwrap())
     };
-    calls("evalsha") + calls("subscribe") + calls("unsubscribe")
+    commands.iter().map(calls).sum()
+}
+
+/// The number of requests of fencelock's clients, without those of the test itself.
+pub(crate) fn requests(server: &Server) -> i64 {
+    calls(server, &["evalsha", "subscribe", "unsubscribe"])
 }

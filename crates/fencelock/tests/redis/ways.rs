@@ -1,42 +1,17 @@
 //! The ways to a server: TLS, a socket file, a database; and the older protocol, which is refused.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::fs;
 
 use fencelock::ErrorKind;
 use fencelock_testbed::redis::{Role, Settings, Tls};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
+use crate::authority::{authority, certificates, identity};
 use crate::lab::{acquired, acquiring, client, refused, server, taken, until_queued};
-
-type Authority = CertifiedIssuer<'static, KeyPair>;
-
-fn authority() -> Authority {
-    let mut params = CertificateParams::default();
-    // OpenSSL treats a certificate whose issuer has the name of its subject as self-signed.
-    params.distinguished_name.push(DnType::CommonName, "an authority");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-/// Writes `<name>.key` and `<name>.crt`.
-fn identity(authority: &Authority, directory: &Path, name: &str) {
-    let key = KeyPair::generate().unwrap();
-    let chain = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, authority).unwrap().pem();
-    fs::write(directory.join(format!("{name}.key")), key.serialize_pem()).unwrap();
-    fs::write(directory.join(format!("{name}.crt")), chain).unwrap();
-}
 
 #[tokio::test]
 async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
-    let (ours, other, directory) = (authority(), authority(), tempfile::tempdir().unwrap());
+    let directory = certificates();
     let directory = directory.path();
-    identity(&ours, directory, "127.0.0.1");
-    identity(&ours, directory, "client");
-    fs::set_permissions(directory.join("client.key"), Permissions::from_mode(0o600)).unwrap();
-    fs::write(directory.join("ours.pem"), ours.pem()).unwrap();
-    fs::write(directory.join("other.pem"), other.pem()).unwrap();
     let [certificate, key, trusted] = ["127.0.0.1.crt", "127.0.0.1.key", "ours.pem"].map(|file| directory.join(file));
     let settings = Settings { tls: Some(Tls { certificate, key, trusted, asks_clients: true }), ..Settings::default() };
     let server = server(Settings { password: Some("secret".to_owned()), ..settings });
@@ -76,10 +51,8 @@ async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
 
 #[tokio::test]
 async fn a_cluster_is_used_over_tls_alone() {
-    let (ours, directory) = (authority(), tempfile::tempdir().unwrap());
+    let directory = certificates();
     let directory = directory.path();
-    identity(&ours, directory, "127.0.0.1");
-    fs::write(directory.join("ours.pem"), ours.pem()).unwrap();
     let [certificate, key, trusted] = ["127.0.0.1.crt", "127.0.0.1.key", "ours.pem"].map(|file| directory.join(file));
     let tls = Some(Tls { certificate, key, trusted, asks_clients: false });
     let settings = Settings { tls, password: Some("secret".to_owned()), ..Settings::role(Role::ClusterNode) };

@@ -76,8 +76,7 @@ async fn a_release_that_comes_after_the_break_says_why() {
 
 #[tokio::test]
 async fn another_clients_grant_can_be_broken_and_a_waiter_cannot() {
-    let lab = Lab::new().await;
-    let client = lab.client("").await;
+    let (lab, client) = Lab::with_client().await;
     lab.put("job/_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-lock-", CreateMode::EphemeralSequential).await;
     let waits = acquiring(&client, "job");
     lab.until_queued("job", 2).await;
@@ -92,8 +91,7 @@ async fn another_clients_grant_can_be_broken_and_a_waiter_cannot() {
 
 #[tokio::test]
 async fn the_last_hundred_records_of_a_name_are_kept_and_no_name_is_listed_for_them() {
-    let lab = Lab::new().await;
-    let client = lab.client("").await;
+    let (_lab, client) = Lab::with_client().await;
     let mutex = client.mutex("a/job").unwrap();
     for number in 0..103 {
         let guard = mutex.acquire().await.unwrap();
@@ -157,8 +155,7 @@ async fn a_break_takes_no_later_grant_of_a_client_that_uses_one_id_for_all_of_th
 
 #[tokio::test]
 async fn a_break_takes_both_nodes_of_one_grant_and_nothing_else() {
-    let lab = Lab::new().await;
-    let client = lab.client("").await;
+    let (lab, client) = Lab::with_client().await;
     let (id, other) = ("_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae", "_c_0b230995-c2bc-4a6c-98b5-6f506fd9afae");
     let writer = lab.put(&format!("page/{id}-__WRIT__"), CreateMode::EphemeralSequential).await;
     // As Curator from 5.5 on does for a writer that reads as well: another id, the same number.

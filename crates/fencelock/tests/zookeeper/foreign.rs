@@ -20,8 +20,7 @@ const CONTENDERS: [&str; 5] = [
 
 #[tokio::test]
 async fn our_node_is_what_every_family_expects() {
-    let lab = Lab::new().await;
-    let client = lab.client("").await;
+    let (lab, client) = Lab::with_client().await;
     let guard = client.mutex("a/b").unwrap().purpose("nightly").acquire().await.unwrap();
     let [node] = &lab.children("a/b").await[..] else { panic!("one node") };
     let (id, number) = node.strip_prefix("_c_").unwrap().split_once("-lock-").unwrap();
@@ -75,8 +74,7 @@ async fn a_contender_waits_for_smaller_numbers_and_for_no_later_one() {
 
 #[tokio::test]
 async fn strangers_are_passed_over_and_listed() {
-    let lab = Lab::new().await;
-    let client = lab.client("").await;
+    let (lab, client) = Lab::with_client().await;
     for stranger in ["job/x-144-", "job/_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-latch-"] {
         lab.put(stranger, CreateMode::EphemeralSequential).await;
     }
@@ -97,8 +95,7 @@ async fn strangers_are_passed_over_and_listed() {
 
 #[tokio::test]
 async fn a_contender_of_no_session_blocks_and_is_named() {
-    let lab = Lab::new().await;
-    let client = lab.client("").await;
+    let (lab, client) = Lab::with_client().await;
     let left = lab.put("job/lock-", CreateMode::PersistentSequential).await;
     until_refused_by(&lab.path(&left), &client, "job").await;
     assert_eq!(lab.children("job").await.len(), 1);
@@ -110,8 +107,7 @@ async fn a_contender_of_no_session_blocks_and_is_named() {
 
 #[tokio::test]
 async fn another_kind_of_lock_ahead_is_a_conflict_and_nothing_is_left() {
-    let lab = Lab::new().await;
-    let client = lab.client("").await;
+    let (lab, client) = Lab::with_client().await;
     for kind in ["__READ__", "__WRIT__"] {
         let name = format!("job{kind}");
         lab.put(&format!("{name}/_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-{kind}"), CreateMode::EphemeralSequential)
@@ -188,8 +184,7 @@ async fn a_waiter_whose_node_is_deleted_queues_again_and_never_holds_beside_anot
 
 #[tokio::test]
 async fn a_parent_that_goes_away_again_and_again_is_made_again() {
-    let lab = Lab::new().await;
-    let client = lab.client("").await;
+    let (lab, client) = Lab::with_client().await;
     let mutex = client.mutex("a/job").unwrap();
     mutex.acquire().await.unwrap().release().await.unwrap();
     let (hands, paths) = (lab.hands.clone(), [lab.path("a/job"), lab.path("a")]);

@@ -91,8 +91,7 @@ fn is_reader(node: &str) -> bool {
 
 #[tokio::test]
 async fn a_writer_whose_downgrade_was_refused_still_notices_the_end_of_its_node() {
-    let lab = Lab::new().await;
-    let client = lab.client("").await;
+    let (lab, client) = Lab::with_client().await;
     let writer = client.rwlock("page").unwrap().write().await.unwrap();
     let acl = Acl { permissions: Permissions::DELETE, ..Acl::open() };
     let acl = [acl, Acl { permissions: Permissions::READ, ..Acl::open() }];

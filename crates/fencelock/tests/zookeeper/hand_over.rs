@@ -1,14 +1,12 @@
 //! The requests of a hand-over.
 
 use fencelock::{Client, Io, Loss};
-use fencelock_testbed::zookeeper::{Ensemble, Settings};
 
 use crate::lab::{Lab, acquired, acquiring, granted, observed, reading, soon, taking, writing};
 
 /// How many requests one release causes, its own included, with so many waiters.
 async fn requests_of_a_release(options: &str, waiters: usize) -> u64 {
-    let server = Ensemble::start(Settings::default()).unwrap();
-    let lab = Lab::on(server.server(0).address()).await;
+    let (server, lab) = Lab::alone().await;
     let client = lab.client(options).await;
     let mut holder = client.mutex("job").unwrap().acquire().await.unwrap();
     let mut line = Vec::new();
@@ -44,8 +42,7 @@ async fn a_release_grants_one_of_the_same_session_and_asks_for_nothing_however_m
 
 /// The same of permits: three seats, one of which is given up each time.
 async fn requests_of_a_permit(waiters: usize) -> u64 {
-    let server = Ensemble::start(Settings::default()).unwrap();
-    let lab = Lab::on(server.server(0).address()).await;
+    let (server, lab) = Lab::alone().await;
     let client = lab.client("").await;
     let seats = client.semaphore("seats", 3).unwrap();
     let mut held = std::collections::VecDeque::new();
@@ -106,8 +103,7 @@ async fn a_reader_whose_node_is_deleted_while_it_waits_hears_of_it_and_queues_ag
 
 #[tokio::test]
 async fn a_reader_behind_two_writers_is_not_let_in_by_the_end_of_the_nearer_one() {
-    let lab = Lab::new().await;
-    let client = lab.client("").await;
+    let (lab, client) = Lab::with_client().await;
     let first = client.rwlock("page").unwrap().write().await.unwrap();
     let second = writing(&client, "page");
     let nodes = lab.until_queued("page", 2).await;

@@ -139,8 +139,7 @@ async fn another_kind_of_lock_ahead_is_a_conflict_whatever_the_dialect() {
 
 #[tokio::test]
 async fn a_semaphores_limit_is_agreed_while_somebody_queues_and_not_after() {
-    let lab = Lab::new().await;
-    let client = lab.client("").await;
+    let (lab, client) = Lab::with_client().await;
     assert_eq!(client.semaphore("seats", 0).unwrap_err().kind(), ErrorKind::Config);
     for count in [0, 4] {
         let refused = client.semaphore("seats", 3).unwrap().permits(count).acquire().await.unwrap_err();
@@ -174,8 +173,7 @@ async fn both_dialects_have_the_same_semaphores() {
 
 #[tokio::test]
 async fn a_node_of_another_kind_in_the_middle_stops_those_behind_it_only() {
-    let lab = Lab::new().await;
-    let client = lab.client("").await;
+    let (lab, client) = Lab::with_client().await;
     let writer = client.rwlock("page").unwrap().write().await.unwrap();
     let first = reading(&client, "page");
     lab.until_queued("page", 2).await;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fencelock::observe::{Event, Observer};
 use fencelock::{Client, Error, Io, Loss, PermitGuard, ReadGuard, WriteGuard};
-use fencelock_testbed::zookeeper::shared;
+use fencelock_testbed::zookeeper::{Ensemble, Settings, shared};
 use fencelock_zookeeper as wire;
 use fencelock_zookeeper::{Acl, CreateMode};
 use futures_util::future;
@@ -30,6 +30,20 @@ impl Lab {
     /// On the server that all tests share.
     pub(crate) async fn new() -> Self {
         Self::on(shared().address()).await
+    }
+
+    /// On the server that all tests share, with a client of the default layout.
+    pub(crate) async fn with_client() -> (Self, Client) {
+        let lab = Self::new().await;
+        let client = lab.client("").await;
+        (lab, client)
+    }
+
+    /// On a server of the test's own.
+    pub(crate) async fn alone() -> (Ensemble, Self) {
+        let server = Ensemble::start(Settings::default()).unwrap();
+        let lab = Self::on(server.server(0).address()).await;
+        (server, lab)
     }
 
     pub(crate) async fn on(server: SocketAddr) -> Self {

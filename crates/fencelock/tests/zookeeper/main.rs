@@ -23,6 +23,8 @@
 //! | a sequence at its end | `sequence::an_exhausted_sequence_is_refused_and_nothing_is_left` | `a_sequence_number_at_its_end_is_handed_on_as_it_is` |
 
 mod anew;
+#[path = "../authority/mod.rs"]
+mod authority;
 mod breaks;
 mod cuts;
 mod edges;

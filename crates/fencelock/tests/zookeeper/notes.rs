@@ -30,8 +30,7 @@ async fn held(client: &Client) -> Guard {
 
 #[tokio::test]
 async fn a_read_leaves_nothing_and_tells_the_time_of_the_server() {
-    let lab = Lab::new().await;
-    let client = lab.client("").await;
+    let (lab, client) = Lab::with_client().await;
     let first = client.note(&job()).await.unwrap();
     assert!(first.note.is_none() && lab.children("").await.is_empty(), "{first:?}");
     let guard = held(&client).await;
@@ -44,8 +43,7 @@ async fn a_read_leaves_nothing_and_tells_the_time_of_the_server() {
 
 #[tokio::test]
 async fn of_a_note_the_last_version_stays_and_after_its_time_none_even_if_older_ones_were_left() {
-    let lab = Lab::new().await;
-    let client = lab.client("").await;
+    let (lab, client) = Lab::with_client().await;
     let guard = held(&client).await;
     for value in ["one", "two", "three"] {
         guard.write_note(value, None).await.unwrap();

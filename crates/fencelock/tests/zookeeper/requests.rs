@@ -1,7 +1,7 @@
 //! The requests of acquires and releases, as the server counts them.
 
 use fencelock::Client;
-use fencelock_testbed::zookeeper::{Ensemble, Settings};
+use fencelock_testbed::zookeeper::Ensemble;
 use futures_util::future;
 
 use crate::lab::{Lab, soon};
@@ -27,8 +27,7 @@ async fn cycle(client: &Client, count: usize) {
 #[tokio::test]
 async fn short_sections_cost_a_create_a_list_and_a_delete_however_many_run_at_once() {
     const CYCLES: usize = 40;
-    let server = Ensemble::start(Settings::default()).unwrap();
-    let lab = Lab::on(server.server(0).address()).await;
+    let (server, lab) = Lab::alone().await;
     let client = lab.client("").await;
     // Makes the parents.
     cycle(&client, 1).await;
@@ -44,8 +43,7 @@ async fn short_sections_cost_a_create_a_list_and_a_delete_however_many_run_at_on
 #[tokio::test]
 async fn locks_on_new_names_are_taken_in_one_round_trip_each() {
     const LOCKS: u64 = 200;
-    let server = Ensemble::start(Settings::default()).unwrap();
-    let lab = Lab::on(server.server(0).address()).await;
+    let (server, lab) = Lab::alone().await;
     let client = lab.client("").await;
     let before = received(&server);
     let mut held = Vec::new();

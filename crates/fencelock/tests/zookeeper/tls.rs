@@ -1,40 +1,14 @@
 //! Locks over TLS, with certificates from files.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-
 use fencelock::{Client, ErrorKind};
 use fencelock_testbed::zookeeper::{Ensemble, Settings, Tls};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
-type Authority = CertifiedIssuer<'static, KeyPair>;
-
-fn authority() -> Authority {
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-/// Writes `<name>.key`, `<name>.crt`, and both in one file, `<name>.pem`.
-fn identity(authority: &Authority, directory: &Path, name: &str) {
-    let key = KeyPair::generate().unwrap();
-    let chain = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, authority).unwrap().pem();
-    let key = key.serialize_pem();
-    fs::write(directory.join(format!("{name}.pem")), format!("{key}{chain}")).unwrap();
-    fs::write(directory.join(format!("{name}.key")), key).unwrap();
-    fs::write(directory.join(format!("{name}.crt")), chain).unwrap();
-}
+use crate::authority::certificates;
 
 #[tokio::test]
 async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
-    let (ours, other, directory) = (authority(), authority(), tempfile::tempdir().unwrap());
+    let directory = certificates();
     let directory = directory.path();
-    identity(&ours, directory, "127.0.0.1");
-    identity(&ours, directory, "client");
-    fs::set_permissions(directory.join("client.key"), Permissions::from_mode(0o600)).unwrap();
-    fs::write(directory.join("ours.pem"), ours.pem()).unwrap();
-    fs::write(directory.join("other.pem"), other.pem()).unwrap();
     let (identity, trusted) = (directory.join("127.0.0.1.pem"), directory.join("ours.pem"));
     let tls = Some(Tls { identity, trusted, asks_clients: true });
     let server = Ensemble::start(Settings { tls, ..Settings::default() }).unwrap();

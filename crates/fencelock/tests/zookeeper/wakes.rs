@@ -1,7 +1,7 @@
 //! The notifications of departures, by the server's own count.
 
 use fencelock::Client;
-use fencelock_testbed::zookeeper::{Ensemble, Settings};
+use fencelock_testbed::zookeeper::Ensemble;
 use futures_util::future::join_all;
 
 use crate::lab::{Lab, PATIENCE};
@@ -25,8 +25,7 @@ fn notified(server: &Ensemble) -> u64 {
 }
 
 async fn is_sparing(options: &str) {
-    let server = Ensemble::start(Settings::default()).unwrap();
-    let lab = Lab::on(server.server(0).address()).await;
+    let (server, lab) = Lab::alone().await;
     let clients: Vec<Client> = join_all((0..10).map(|_| lab.client(options))).await;
     departures_tell_whom_they_let_in_and_one_more(&clients, || notified(&server), OWN_AND_OLD).await;
     assert!(notified(&server) > 0);

@@ -33,8 +33,7 @@ async fn until_many_queued(lab: &Lab, name: &str, count: usize) -> u64 {
 async fn a_crowd_that_gives_up_at_once_asks_little_and_is_told_who_holds_the_lock_or_nobody() {
     const CROWD: u64 = 200;
     let _room = ROOM.lock().await;
-    let server = Ensemble::start(Settings::default()).unwrap();
-    let lab = Lab::on(server.server(0).address()).await;
+    let (server, lab) = Lab::alone().await;
     let client = lab.client("").await;
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
     let count = || server.server(0).monitor("zk_packets_received").unwrap();
@@ -61,8 +60,7 @@ async fn a_thousand_that_join_at_once_keep_their_places_and_are_granted_in_order
     // The limit of the documents for one client: each contender lists the queue for itself.
     const CROWD: usize = 1000;
     let _room = ROOM.lock().await;
-    let server = Ensemble::start(Settings::default()).unwrap();
-    let lab = Lab::on(server.server(0).address()).await;
+    let (server, lab) = Lab::alone().await;
     // The longest ttl that the servers allow: thousands of tasks delay everything on a busy machine.
     let (client, requeued) = observed(&lab.url("").replace("ttl_ms=60000", "ttl_ms=40000")).await;
     let mutex = client.mutex("job").unwrap();
@@ -99,8 +97,7 @@ async fn the_cost_of_a_failed_acquire_and_a_page_of_the_queue_does_not_depend_on
     const WAITERS: usize = 2000;
     const TIMES: u64 = 10;
     let _room = ROOM.lock().await;
-    let server = Ensemble::start(Settings::default()).unwrap();
-    let lab = Lab::on(server.server(0).address()).await;
+    let (server, lab) = Lab::alone().await;
     let client = lab.client("").await;
     let mutex = client.mutex("job").unwrap();
     let guard = mutex.acquire().await.unwrap();
