@@ -150,6 +150,11 @@ impl Places {
         if let Some(place_state) = settled {
             return self.set(slot, place_state);
         }
+        self.plan(due);
+    }
+
+    /// Wakes the task that looks, if a look is due before the planned one.
+    fn plan(&self, due: Moment) {
         let is_sooner = self.lock().planned.is_some_and(|planned| due < planned);
         if is_sooner {
             self.session.bell.notify_one();
@@ -386,6 +391,8 @@ impl Places {
                     }
                     false
                 });
+                // A look at the server's notification finds the time while the task that looks sleeps.
+                self.plan(due);
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Messages, and their limits.
 
+use futures_util::FutureExt;
+
 use super::*;
 use crate::store::Standing;
 
@@ -139,6 +141,21 @@ fn looks_that_only_repair_come_together_and_a_name_is_looked_at_at_once() {
     assert_eq!(bed.places.due(start, false), Err(start.after(Duration::from_millis(100))));
     bed.places.look_at(&name);
     assert_eq!(bed.places.due(start, false).unwrap()[&name].len(), 4);
+}
+
+#[test]
+fn a_look_that_finds_a_sooner_time_wakes_the_task_that_sleeps_until_a_later_one() {
+    let bed = Bed::new();
+    let slot = bed.begin(1);
+    let (now, asked) = (Moment::from_nanos(10), [(slot.place.name.clone(), vec![slot.place.request])]);
+    bed.places.waits(&slot, 7, AHEAD, due(now, None));
+    assert_eq!(bed.places.due(now, false), Err(due(now, None)));
+    for (look_in, is_woken) in [(REPAIR * 2, false), (REPAIR / 2, true)] {
+        let looked = Looked { look_in: Some(look_in), places: vec![Seen::Waiting(7, None)] };
+        bed.places.looked(&asked, Some(vec![looked]), now);
+        assert_eq!(bed.places.session.bell.notified().now_or_never().is_some(), is_woken, "{look_in:?}");
+    }
+    assert_eq!(bed.places.due(now, false), Err(now.after(REPAIR / 2)));
 }
 
 #[test]
