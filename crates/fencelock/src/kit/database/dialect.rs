@@ -4,21 +4,21 @@ use std::future::{Future, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Chores;
 use super::batch::Request;
 use super::call::{Calls, Param, Row};
+use super::link::Database;
 use super::session::FairSession;
-use super::{Chores, Reach};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::reconnect::Reconnect;
 use crate::kit::served::PlacesByName;
 use crate::name::Name;
-use crate::store::{Capability, Opening, Outline, PlaceId, RequestId};
+use crate::store::{Capability, Outline, PlaceId, RequestId};
 
 pub(crate) fn units<D: Dialect>(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos() / D::UNIT.as_nanos()).unwrap_or(u64::MAX)
 }
 
-pub(crate) trait Dialect: Reach<Connection: Calls> {
+pub(crate) trait Dialect: Database<Connection: Calls> {
     type Ear: Default + Send + Sync;
 
     const CAPABILITY: &'static Capability;
@@ -26,7 +26,8 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
     const LONGEST_TTL: u64;
     /// Whether a note has its time to live, in milliseconds, and not its end.
     const NOTES_SAY_TTL: bool;
-    const SHOWN_PER_CALL: usize;
+    /// The parameters of `show` behind the name. They have the call begin at the front.
+    const SHOW: &'static [Param<'static>];
     const BREAK: &'static str;
     /// The column of `unknown` with the number of a place.
     const UNKNOWN_SEQ: usize;
@@ -39,15 +40,6 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
     fn learned(_session: &FairSession<Self>) -> Option<Arc<Capability>> {
         None
     }
-
-    fn link(config: &Arc<Self::Config>, session: Option<Arc<FairSession<Self>>>) -> Arc<Reconnect<Self>>;
-
-    /// A separate connection for a request that may wait for another program's transaction. On a shared connection all requests behind it
-    /// would wait too.
-    fn apart(
-        config: &Arc<Self::Config>,
-        opening: Option<&Opening>,
-    ) -> impl Future<Output = Result<Arc<Self::Connection>>> + Send;
 
     fn batch(requests: &[Request]) -> Vec<Param<'_>>;
 
@@ -75,9 +67,6 @@ pub(crate) trait Dialect: Reach<Connection: Calls> {
 
     /// The answer to `look`: for each name the time until the next look, and the state of each place. `None` if the session has ended.
     fn looked(rows: &[Row]) -> Result<Option<Vec<i64>>>;
-
-    /// The parameters of `show`: behind the number `after`, up to `limit` contenders after the first `skip`.
-    fn show(name: &Name, after: u64, skip: usize, limit: usize) -> Vec<Param<'_>>;
 
     fn count<'a>(name: &'a Name, mine: &[RequestId]) -> Vec<Param<'a>>;
 

@@ -1,23 +1,21 @@
-//! Code that the stores over databases share: `session.rs` has the session of our own layout, over `call.rs`, `batch.rs` (requests that go
-//! together) and `dialect.rs` (differences), `session_locks.rs` other programs' locks that last as long as a connection.
+//! Code that the stores over databases share: `link.rs` has the connections, `session.rs` the session of our own layout, over `call.rs`,
+//! `batch.rs` (requests that go together) and `dialect.rs` (differences), `session_locks.rs` other programs' locks that last as long as a
+//! connection.
 
 pub(crate) mod batch;
 pub(crate) mod call;
 pub(crate) mod dialect;
+pub(crate) mod link;
 pub(crate) mod session;
 pub(crate) mod session_locks;
 pub(crate) mod store;
 pub(crate) mod url;
 
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 
 use crate::error::Result;
-use crate::kit::reconnect::{Dial, Reconnect};
-use crate::store::Opening;
 
 /// The outcome of a `Schema::migrate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,16 +51,4 @@ impl<C: Send + Sync + 'static> User<C> for NoUser {
     fn greet(self: Arc<Self>, _: Arc<C>) -> BoxFuture<'static, Result<Option<Chores>>> {
         Box::pin(async { Ok(None) })
     }
-}
-
-pub(crate) trait Reach: Dial + Sized {
-    type Config: fmt::Debug + Send + Sync + 'static;
-
-    /// A link for `user`, which only reads if `opening` is `None`. A connection that owes an answer for `silence` is given up.
-    fn reach(
-        config: &Arc<Self::Config>,
-        user: Arc<dyn User<Self::Connection>>,
-        opening: Option<&Opening>,
-        silence: Option<Duration>,
-    ) -> Arc<Reconnect<Self>>;
 }

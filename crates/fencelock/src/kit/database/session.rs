@@ -2,7 +2,7 @@
 //! it until its end. [`Dialect`] has the differences between databases.
 
 use std::collections::HashSet;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use super::batch::{Gathered, MOST, Receiver, Request, RequestKind, gather, take_due};
 use super::call::{Calls, Param, Row, strange};
 use super::dialect::{Dialect, units};
+use super::link::{Dialler, Purpose};
 use super::{Chores, User};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::bucket::{bucket_of, first_to_clear};
@@ -26,7 +27,9 @@ use crate::kit::served::{
 use crate::kit::session_state::random_number;
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Capability, Entry, Liveness, Loss, Opening, Order, Pace, PlaceId, RequestId, Tokens, Waiters};
+use crate::store::{
+    Capability, Entry, Liveness, Loss, Opening, Order, Pace, PlaceId, Presumption, RequestId, Residue, Tokens, Waiters,
+};
 
 const LOOKED_AT: usize = 1024;
 
@@ -39,7 +42,7 @@ pub(crate) const FAIR: Capability = Capability {
     liveness: Liveness::Lease,
     order: Order::Fifo,
     tokens: Tokens::ClockFlooredCounter,
-    presumes: &[],
+    presumes: &[Presumption::CommitsKept, Presumption::ClockSteady],
     shared_claims: true,
     permits: true,
     notes: true,
@@ -48,7 +51,7 @@ pub(crate) const FAIR: Capability = Capability {
     detection_slack: Duration::from_secs(1),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
     same_as: &[],
-    residue: &[],
+    residue: &[Residue::Buckets(4096), Residue::Notes, Residue::BreaksForDays(30), Residue::LeftByCrashed],
     pace: Pace::DEFAULT,
     blocking: false,
 };
@@ -97,7 +100,7 @@ impl<D: Dialect> FairSession<D> {
     }
 
     pub(crate) async fn apart(&self) -> Result<Arc<D::Connection>> {
-        D::apart(&self.config, Some(&self.opening)).await
+        Dialler::<D>::alone(&self.config, Purpose::Patience, Some(&self.opening)).await
     }
 
     /// Opens the session, or resumes it on a new connection. The server then refuses requests that are still on their way on an older one.
@@ -196,17 +199,15 @@ impl<D: Dialect> FairSession<D> {
         Ok(Some(broken))
     }
 
-    /// Calls a function whose answer lists the session's places that it granted. If the answer is lost, the session looks at its waiting places
-    /// of the names.
-    pub(crate) async fn ask_and_tell(
+    /// Awaits the answer of a function that lists the session's places that it granted. If the answer is lost, the session looks at its
+    /// waiting places of the names.
+    pub(crate) async fn read_grants(
         &self,
-        connection: &D::Connection,
-        operation: &'static str,
         names: Vec<&Name>,
-        (function, params): (&'static str, Vec<Param<'_>>),
+        answer: impl Future<Output = Result<Row>>,
     ) -> Result<Row> {
         let mut unread = UnreadGrants { places: &self.places, names };
-        let mut row = connection.ask(operation, function, params).await?;
+        let mut row = answer.await?;
         D::take_granted(&mut row)?.into_iter().for_each(|(place, grant)| self.places.receive_grant(place, grant));
         unread.names.clear();
         Ok(row)
@@ -253,7 +254,7 @@ impl<D: Dialect> FairSession<D> {
                 let mut params = self.request(&request.place);
                 params.push(seq.into());
                 params.extend_from_slice(D::LEAVE);
-                self.ask_and_tell(connection, "leave", vec![name], ("leave", params)).await.map(|row| row.numbers())
+                self.read_grants(vec![name], connection.ask("leave", "leave", params)).await.map(|row| row.numbers())
             }
             RequestKind::Withdraw => {
                 self.ask_together(connection, std::slice::from_ref(request)).await.map(|answers| answers.concat())
@@ -271,7 +272,7 @@ impl<D: Dialect> FairSession<D> {
         let names = requests.iter().map(|request| &request.place.name).collect();
         let mut params = vec![self.session.into(), self.places.epoch().into()];
         params.extend(D::batch(requests));
-        let row = self.ask_and_tell(connection, "batch", names, ("batch", params)).await?;
+        let row = self.read_grants(names, connection.ask("batch", "batch", params)).await?;
         D::batched(&row).filter(|answers| answers.len() == requests.len()).ok_or_else(|| row.strange())
     }
 
@@ -462,7 +463,7 @@ impl<D: Dialect> User<D::Connection> for FairSession<D> {
 }
 
 impl<D: Dialect> Served for FairSession<D> {
-    type Dial = D;
+    type Dial = Dialler<D>;
 
     fn places(&self) -> &Arc<Places> {
         &self.places
@@ -491,7 +492,7 @@ impl<D: Dialect> Served for FairSession<D> {
     async fn lighten(&self, connection: &D::Connection, place: &PlaceId, seq: u64, claim: Claim) -> Result<bool> {
         let mut params = self.request(place);
         params.extend([seq.into(), claim.weight().into()]);
-        let row = self.ask_and_tell(connection, "downgrade", vec![&place.name], ("lighten", params)).await?;
+        let row = self.read_grants(vec![&place.name], connection.ask("downgrade", "lighten", params)).await?;
         match row.signed(0)? {
             found @ 0..=1 => Ok(found == 1),
             _ => Err(D::kept("downgrade", &place.name)),

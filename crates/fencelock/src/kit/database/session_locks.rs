@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use super::{Chores, NoUser, Reach, User};
+use super::link::{Database, Dialler, Link};
+use super::{Chores, NoUser, User};
 use crate::error::{Error, ErrorKind, Outcome, Result};
-use crate::kit::reconnect::{Dial, Reconnect};
 use crate::kit::server::{Events, Server, ServerStore};
 use crate::kit::try_again::{Prolonged, Tried, Try, TryAgainSession, Trying, UnqueuedBackend, WAKE_BOUND, Wire};
 use crate::name::Name;
@@ -43,12 +43,12 @@ pub(crate) fn contender(id: RequestId, who: String, is_granted: bool) -> Contend
     Contender { owner, grant: is_granted.then(|| Grant::new(None)), foreign, ..Contender::new(id, Claim::MUTEX) }
 }
 
-pub(crate) type OnWire<L> = <<L as SessionLocks>::Dial as Dial>::Connection;
+pub(crate) type OnWire<L> = <<L as SessionLocks>::Database as Database>::Connection;
 
 /// `take` is for a free lock; with `is_in_doubt` the session may have the lock already, and a second one would need a second release. `give_up`
 /// returns whether the session had the lock. `watch` notices the end of a connection while a lock is held, for drivers that do not.
 pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
-    type Dial: Reach;
+    type Database: Database;
     type Key: Clone + Eq + Hash + fmt::Debug + Send + Sync;
 
     const KIND: &'static str;
@@ -89,12 +89,12 @@ pub(crate) trait SessionLocks: Send + Sync + Sized + 'static {
     fn names(&self, connection: &OnWire<Self>) -> impl Future<Output = Result<Vec<Name>>> + Send;
 }
 
-pub(crate) fn store<L: SessionLocks>(config: <L::Dial as Reach>::Config, locks: L) -> Arc<dyn Store> {
+pub(crate) fn store<L: SessionLocks>(config: <L::Database as Database>::Config, locks: L) -> Arc<dyn Store> {
     Arc::new(ServerStore::new(Locks { config: Arc::new(config), locks: Arc::new(locks) }))
 }
 
 struct Locks<L: SessionLocks> {
-    config: Arc<<L::Dial as Reach>::Config>,
+    config: Arc<<L::Database as Database>::Config>,
     locks: Arc<L>,
 }
 
@@ -126,7 +126,7 @@ impl<L: SessionLocks> Asking<L> {
 }
 
 impl<L: SessionLocks> UnqueuedBackend for Asking<L> {
-    type Dial = L::Dial;
+    type Dial = Dialler<L::Database>;
 
     fn check(&self, entry: &Entry) -> Result<String> {
         if entry.claim != Claim::MUTEX {
@@ -222,7 +222,7 @@ impl<L: SessionLocks> Server for Locks<L> {
         &self,
         opening: Opening,
         events: Events,
-    ) -> Result<(Arc<TryAgainSession<Asking<L>>>, Arc<Reconnect<L::Dial>>)> {
+    ) -> Result<(Arc<TryAgainSession<Asking<L>>>, Link<L::Database>)> {
         let trying = Trying { pause: Duration::from_millis(100), has_channel: false, passes: false, kind: L::KIND };
         let (locks, taken) = (Arc::clone(&self.locks), Mutex::default());
         let asking = Asking { locks, process: AtomicU64::new(0), taken };
@@ -230,12 +230,12 @@ impl<L: SessionLocks> Server for Locks<L> {
         let user = Arc::new(SessionUser(Arc::clone(&session)));
         // Giving the connection up costs every lock, so that is done only when the locks are over anyway.
         let silence = session.opening.ttl * 2 / 3;
-        let link = L::Dial::reach(&self.config, user, Some(&session.opening), Some(silence));
+        let link = Dialler::<L::Database>::foreign(&self.config, user, Some(&session.opening), Some(silence));
         Ok((session, link))
     }
 
-    fn reader(&self) -> Arc<Reconnect<L::Dial>> {
-        L::Dial::reach(&self.config, Arc::new(NoUser), None, None)
+    fn reader(&self) -> Link<L::Database> {
+        Dialler::<L::Database>::foreign(&self.config, Arc::new(NoUser), None, None)
     }
 
     /// MySQL takes capital letters in the name of a lock for small ones.

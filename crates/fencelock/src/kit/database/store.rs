@@ -4,13 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures_core::future::BoxFuture;
 use futures_util::future;
 
 use super::call::{Calls, Param, Row};
 use super::dialect::{Dialect, units};
+use super::link::{Dialler, Link, Purpose};
 use super::session::FairSession;
+use super::{NoUser, session_locks};
 use crate::error::Result;
-use crate::kit::reconnect::Reconnect;
+use crate::kit::lock_table::{self, Layout};
 use crate::kit::record::{self, Record};
 use crate::kit::served::Places;
 use crate::kit::server::{Events, Server, ServerStore};
@@ -18,14 +21,23 @@ use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{
     Break, Capability, Contender, Foreign, Grant, Note, NoteOrder, NoteRead, Opening, Outline, Owner, Page, PlaceId,
-    Queue, RequestId, Store, Waits,
+    Queue, RequestId, Store, StoreUrl, Waits,
 };
 use crate::token::FencingToken;
 
 const NAMES_PER_CALL: u64 = 500;
 
-pub(crate) fn store<D: Dialect>(config: D::Config) -> Arc<dyn Store> {
-    Arc::new(ServerStore::new(DatabaseStore::<D>(Arc::new(config))))
+/// Opens the store of the layout in the URL.
+pub(crate) fn open<D: Dialect>(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
+    Box::pin(async move {
+        let (layout, config) = D::layout_and_config(url)?;
+        let store: Arc<dyn Store> = match layout {
+            Layout::Fair => Arc::new(ServerStore::new(DatabaseStore::<D>(Arc::new(config)))),
+            Layout::Table(table) => lock_table::store(config, D::Table::from(table)),
+            Layout::Session(keys) => session_locks::store(config, keys),
+        };
+        Ok(store)
+    })
 }
 
 struct DatabaseStore<D: Dialect>(Arc<D::Config>);
@@ -50,42 +62,35 @@ impl<D: Dialect> Server for DatabaseStore<D> {
         D::CAPABILITY
     }
 
-    fn session(&self, opening: Opening, events: Events) -> Result<(Arc<FairSession<D>>, Arc<Reconnect<D>>)> {
+    fn session(&self, opening: Opening, events: Events) -> Result<(Arc<FairSession<D>>, Link<D>)> {
         let session = Arc::new(FairSession::new(&self.0, opening, Places::new(events))?);
-        Ok((Arc::clone(&session), D::link(&self.0, Some(session))))
+        let dialler = Dialler::<D>::new(&self.0, Purpose::Locks, Some(&session.opening));
+        Ok((Arc::clone(&session), dialler.link(session)))
     }
 
     fn learned(&self, session: &FairSession<D>) -> Option<Arc<Capability>> {
         D::learned(session)
     }
 
-    fn reader(&self) -> Arc<Reconnect<D>> {
-        D::link(&self.0, None)
+    fn reader(&self) -> Link<D> {
+        Dialler::<D>::new(&self.0, Purpose::Looks, None).link(Arc::new(NoUser))
     }
 
     fn is_unused(&self, connection: &D::Connection) -> bool {
         connection.state().schema.get().is_none()
     }
 
-    /// The page comes in portions: a contender that leaves or arrives meanwhile may be shown or not.
     async fn queue(&self, connection: &D::Connection, name: &Name, page: Page) -> Result<Queue> {
-        let portion = |after, skip, shown| show::<D>(connection, name, after, skip, page.limit - shown);
-        let (mut rows, outline) =
-            future::try_join(portion(0, page.skip, 0), counts::<D>(connection, name, &[])).await?;
-        let mut contenders: Vec<Contender> = Vec::new();
-        loop {
-            let is_last = rows.len() < D::SHOWN_PER_CALL.min(page.limit - contenders.len());
-            contenders.extend(rows.iter().map(contender).collect::<Result<Vec<_>>>()?);
-            let Some(last) = rows.last().filter(|_| !is_last && contenders.len() < page.limit) else { break };
-            rows = portion(last.number(0)?, 0, contenders.len()).await?;
-        }
+        let shown = show::<D>(connection, name, page.skip, page.limit);
+        let (rows, outline) = future::try_join(shown, counts::<D>(connection, name, &[])).await?;
+        let contenders: Vec<Contender> = rows.iter().map(contender).collect::<Result<_>>()?;
         let Outline { queued, closed, .. } = outline;
         let queued = queued.max(contenders.len());
         Ok(Queue { queued, closed, ..Queue::page_of(name.clone(), contenders, Page::ALL) })
     }
 
     async fn contention(&self, connection: &D::Connection, name: &Name, mine: &[RequestId]) -> Result<Outline> {
-        let head = show::<D>(connection, name, 0, 0, 1);
+        let head = show::<D>(connection, name, 0, 1);
         let (outline, head) = future::try_join(counts::<D>(connection, name, mine), head).await?;
         let holder = head.first().map(contender).transpose()?;
         Ok(Outline { holder, ..outline })
@@ -117,7 +122,7 @@ impl<D: Dialect> Server for DatabaseStore<D> {
         let mut params = grant(&order.place, token);
         params.extend([record.into(), (&*order.reason).into()]);
         let name = &order.place.name;
-        let connection = D::apart(&self.0, None).await?;
+        let connection = Dialler::<D>::alone(&self.0, Purpose::Patience, None).await?;
         let answer =
             connection.ask("break", D::BREAK, params).await.map_err(|error| D::in_vain("break", name, error))?;
         match answer.signed(0)? {
@@ -173,14 +178,10 @@ fn moment(row: &Row, at: usize) -> Result<SystemTime> {
     us.and_then(|us| UNIX_EPOCH.checked_add(Duration::from_micros(us))).ok_or_else(|| row.strange())
 }
 
-async fn show<D: Dialect>(
-    connection: &D::Connection,
-    name: &Name,
-    after: u64,
-    skip: usize,
-    limit: usize,
-) -> Result<Vec<Row>> {
-    connection.call("queue", "show", D::show(name, after, skip, limit.min(D::SHOWN_PER_CALL))).await
+async fn show<D: Dialect>(connection: &D::Connection, name: &Name, skip: usize, limit: usize) -> Result<Vec<Row>> {
+    let count = |number| Param::Signed(i64::try_from(number).unwrap_or(i64::MAX));
+    let first = [Param::from(name.as_str())].into_iter().chain(D::SHOW.iter().cloned());
+    connection.call("queue", "show", first.chain([count(skip), count(limit)]).collect()).await
 }
 
 async fn counts<D: Dialect>(connection: &D::Connection, name: &Name, mine: &[RequestId]) -> Result<Outline> {

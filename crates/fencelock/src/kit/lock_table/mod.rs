@@ -128,11 +128,13 @@ pub(crate) struct KnownTable<S> {
     pub(crate) statements: OnceLock<S>,
 }
 
-impl<S> KnownTable<S> {
-    pub(crate) fn new(of: LockTable) -> Self {
+impl<S> From<LockTable> for KnownTable<S> {
+    fn from(of: LockTable) -> Self {
         Self { of, statements: OnceLock::new() }
     }
+}
 
+impl<S> KnownTable<S> {
     pub(crate) fn known(&self, operation: &'static str) -> Result<&S> {
         self.statements.get().ok_or_else(|| strange(operation))
     }

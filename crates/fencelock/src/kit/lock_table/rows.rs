@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::holder::holder;
 use super::{LockTable, TableKind, shedlock, tutorial};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::database::{Chores, Reach, User};
-use crate::kit::reconnect::{Dial, Reconnect};
+use crate::kit::database::link::{Database, Dialler, Link};
+use crate::kit::database::{Chores, User};
 use crate::kit::server::{Events, Server, ServerStore};
 use crate::kit::try_again::{Prolonged, Tried, Try, TryAgainSession, Trying, UnqueuedBackend, Wire};
 use crate::name::Name;
@@ -23,13 +23,13 @@ const NAMES_PER_CALL: i64 = 1000;
 
 const ONLY_MUTEXES: &str = "a lock table knows mutexes only: readers, writers and permits need `layout=fair`";
 
-pub(crate) type OnWire<R> = <<R as Rows>::Dial as Dial>::Connection;
+pub(crate) type OnWire<R> = <<R as Rows>::Database as Database>::Connection;
 
 /// Requests about rows, each a key and a holder. `take` writes a row for `ttl_ms` if the row is missing, has expired or is this holder's.
 /// `renew` returns for each row that has not expired whether it was renewed, `leave` how many rows were there. `held` returns the holder and
 /// the milliseconds until its end, `None` for a row without an end. `keys` returns whether each is held, at most `most` behind `from`.
 pub(crate) trait Rows: Send + Sync + 'static {
-    type Dial: Reach;
+    type Database: Database;
 
     const STORE: &'static str;
 
@@ -78,7 +78,7 @@ pub(crate) trait Rows: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<(String, bool)>>> + Send;
 }
 
-pub(crate) fn store<R: Rows>(config: <R::Dial as Reach>::Config, table: R) -> Arc<dyn Store> {
+pub(crate) fn store<R: Rows>(config: <R::Database as Database>::Config, table: R) -> Arc<dyn Store> {
     let capability = match table.of().kind {
         TableKind::Tutorial => tutorial(R::STORE),
         TableKind::ShedLock { .. } => shedlock(R::STORE),
@@ -87,7 +87,7 @@ pub(crate) fn store<R: Rows>(config: <R::Dial as Reach>::Config, table: R) -> Ar
 }
 
 struct Tables<R: Rows> {
-    config: Arc<<R::Dial as Reach>::Config>,
+    config: Arc<<R::Database as Database>::Config>,
     table: Arc<R>,
     capability: Capability,
 }
@@ -114,7 +114,7 @@ fn rows(places: &[PlaceId]) -> (Vec<&str>, Vec<String>) {
 }
 
 impl<R: Rows> UnqueuedBackend for Asking<R> {
-    type Dial = R::Dial;
+    type Dial = Dialler<R::Database>;
 
     fn check(&self, entry: &Entry) -> Result<String> {
         if entry.claim != Claim::MUTEX {
@@ -188,16 +188,16 @@ impl<R: Rows> Server for Tables<R> {
         &self,
         opening: Opening,
         events: Events,
-    ) -> Result<(Arc<TryAgainSession<Asking<R>>>, Arc<Reconnect<R::Dial>>)> {
+    ) -> Result<(Arc<TryAgainSession<Asking<R>>>, Link<R::Database>)> {
         let asking = Asking { rows: Arc::clone(&self.table), opening: opening.clone() };
         let session = TryAgainSession::new(asking, opening, TRYING, events);
         let user = Arc::new(SessionUser(Arc::clone(&session)));
-        let link = R::Dial::reach(&self.config, user, Some(&session.opening), None);
+        let link = Dialler::<R::Database>::foreign(&self.config, user, Some(&session.opening), None);
         Ok((session, link))
     }
 
-    fn reader(&self) -> Arc<Reconnect<R::Dial>> {
-        R::Dial::reach(&self.config, Arc::new(Reader(Arc::clone(&self.table))), None, None)
+    fn reader(&self) -> Link<R::Database> {
+        Dialler::<R::Database>::foreign(&self.config, Arc::new(Reader(Arc::clone(&self.table))), None, None)
     }
 
     fn key<'a>(&'a self, store: &'a ServerStore<Self>, name: &'a Name) -> Option<BoxFuture<'a, Result<String>>> {

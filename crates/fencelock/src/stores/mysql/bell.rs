@@ -8,12 +8,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::connection::{Connection, column};
-use super::link::patient;
+use super::link::Mysql;
 use super::session::MysqlSession;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::call::Calls as _;
+use crate::kit::database::link::{Dialler, Purpose};
 use crate::kit::database::session::FairSession;
 use crate::kit::own_places::over;
+use crate::kit::reconnect::Dial as _;
 use crate::kit::served::{REPAIR, portions};
 
 const SLEEP: Duration = Duration::from_secs(20);
@@ -75,7 +77,9 @@ pub(super) async fn listen(session: Arc<MysqlSession>, main: Weak<Connection>) {
 
 async fn hear(session: &MysqlSession, main: &Weak<Connection>) -> Result<()> {
     let FairSession { ear: bell, places, opening, session: number, .. } = session;
-    let ear = patient(&session.config, opening, SLEEP).await?;
+    let mut dialler = Dialler::<Mysql>::new(&session.config, Purpose::Locks, Some(opening));
+    dialler.silence += SLEEP;
+    let ear = dialler.dial(0).await?;
     if !may_ring(session, &ear, main).await? {
         bell.deaf.store(true, Ordering::SeqCst);
         tracing::warn!(

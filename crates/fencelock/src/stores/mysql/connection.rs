@@ -13,9 +13,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use super::fault::{cut_short, fault, fault_of, not_sent, panicked, too_large};
-use super::url::Config;
+use super::link::Mysql;
 use crate::error::Result;
 use crate::kit::database::call::{self, Calls, Cell, ConnectionState, Param};
+use crate::kit::database::link::Dialler;
 use crate::kit::database::{Chores, User};
 use crate::kit::fault::Meaning;
 use crate::store::Tasks;
@@ -48,28 +49,25 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects for `user`; `tasks` drive the connection. A request without an answer for `silence` ends the connection. The returned
-    /// sender starts the chores that it receives.
+    /// Connects; `tasks` drive the connection. A request without an answer for the silence of `by` ends the connection. The returned sender
+    /// starts the chores that it receives.
     pub(super) async fn open(
-        config: &Config,
-        user: Arc<dyn User<Connection>>,
+        by: &Dialler<Mysql>,
         number: u64,
-        clock: Arc<dyn Clock>,
-        silence: Duration,
         tasks: &Tasks,
-        counts_found: bool,
     ) -> Result<(Self, oneshot::Sender<Chores>)> {
+        let (config, silence) = (&by.config, by.silence);
         // The system counts keepalive in whole seconds.
         let options = config.options().await?.tcp_keepalive(Some(silence.max(Duration::from_secs(1))));
-        let options = options.client_found_rows(counts_found);
+        let options = options.client_found_rows(!by.purpose.needs_schema());
         let wire = AssertUnwindSafe(Conn::new(options)).catch_unwind().await;
         let wire = wire.map_err(|said| panicked(&*said).with("server", format_args!("{config:?}")))?;
         let wire = wire.map_err(|error| fault("connect", &error).with("server", format_args!("{config:?}")))?;
         let (jobs, receiver) = mpsc::unbounded_channel();
         let (chores, started) = oneshot::channel();
         let ended = Arc::new(AtomicBool::new(false));
-        let end = EndGuard { ended: Arc::clone(&ended), user, number };
-        let task = tasks.spawn(drive(wire, receiver, started, end, clock, silence));
+        let end = EndGuard { ended: Arc::clone(&ended), user: Arc::clone(&by.user), number };
+        let task = tasks.spawn(drive(wire, receiver, started, end, Arc::clone(&by.clock), silence));
         let state = ConnectionState { number, ..ConnectionState::default() };
         Ok((Self { jobs, ended, task, largest: AtomicU64::new(u64::MAX), state }, chores))
     }

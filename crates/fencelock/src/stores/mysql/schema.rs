@@ -6,14 +6,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::layout::layout_and_config;
-use super::link::bare;
+use super::link::Mysql;
 use super::setup::{account, grants, make, statements};
 use super::tables::{self, Table};
 use super::url::{Config, bad};
 use crate::engine::options::URL_OPTIONS;
 use crate::error::Result;
 use crate::kit::database::Migration;
+use crate::kit::database::link::{Database as _, Dialler, Purpose};
 use crate::store::StoreUrl;
 
 /// The tables and procedures in which a `mysql:` URL keeps its locks, or the lock table of its layout.
@@ -32,9 +32,9 @@ impl Schema {
     pub fn of(url: &str) -> Result<Self> {
         let mut url = StoreUrl::parse(url)?;
         URL_OPTIONS.iter().for_each(|option| drop(url.take(option)));
-        let (layout, config) = layout_and_config(url)?;
+        let (layout, config) = Mysql::layout_and_config(url)?;
         let table = layout.table(bad("named locks need nothing that is made: this is for the other layouts"))?;
-        Ok(Self { config: Arc::new(config), table: table.map(|table| Arc::new(Table::new(table))) })
+        Ok(Self { config: Arc::new(config), table: table.map(|table| Arc::new(Table::from(table))) })
     }
 
     /// The statements that make them, and let these accounts (`user` or `user@host`) use them, for the command `mariadb` or `mysql`.
@@ -59,7 +59,7 @@ impl Schema {
     /// # Panics
     /// Outside of a tokio runtime with I/O and time.
     pub async fn migrate(&self, accounts: &[&str]) -> Result<Migration> {
-        let connection = bare(&self.config).await?;
+        let connection = Dialler::<Mysql>::alone(&self.config, Purpose::Migration, None).await?;
         if let Some(table) = &self.table {
             return tables::make(&connection, table, accounts).await;
         }

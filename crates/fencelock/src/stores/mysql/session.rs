@@ -8,22 +8,21 @@ use super::CAPABILITY;
 use super::bell::{POLL, ServerBell, listen};
 use super::connection::{Connection, column};
 use super::fault::cut_short;
-use super::link::{Dialler, Link, apart, dialler};
-use super::url::Config;
+use super::link::Mysql;
 use crate::error::Result;
+use crate::kit::database::Chores;
 use crate::kit::database::batch::{Request, RequestKind};
 use crate::kit::database::call::{Calls, Cell, Param, Row, strange};
 use crate::kit::database::dialect::Dialect;
 use crate::kit::database::session::{Departed, FairSession, departed};
-use crate::kit::database::{Chores, NoUser, User};
 use crate::kit::served::PlacesByName;
 use crate::name::Name;
-use crate::store::{Capability, Opening, Outline, PlaceId, RequestId};
+use crate::store::{Capability, Outline, PlaceId, RequestId};
 
 /// The most tries of a release that a transaction delays; each follows the end of that transaction.
 const TRIES: usize = 4;
 
-pub(super) type MysqlSession = FairSession<Dialler>;
+pub(super) type MysqlSession = FairSession<Mysql>;
 
 fn granted(listed: &str) -> Option<Vec<(RequestId, u64)>> {
     let place = |place: &str| {
@@ -34,28 +33,18 @@ fn granted(listed: &str) -> Option<Vec<(RequestId, u64)>> {
     listed.split_terminator(',').map(place).collect()
 }
 
-impl Dialect for Dialler {
+impl Dialect for Mysql {
     type Ear = ServerBell;
 
     const CAPABILITY: &'static Capability = &CAPABILITY;
     const UNIT: Duration = Duration::from_micros(1);
     const LONGEST_TTL: u64 = u64::MAX / 8;
     const NOTES_SAY_TTL: bool = false;
-    const SHOWN_PER_CALL: usize = 1024;
+    const SHOW: &'static [Param<'static>] = &[Param::Number(0)];
     const BREAK: &'static str = "break";
     const UNKNOWN_SEQ: usize = 3;
     const LEAVE: &'static [Param<'static>] = &[];
     const KEPT: &'static str = "another transaction keeps the row of this grant, which cannot end before it; information_schema.innodb_trx shows it";
-
-    fn link(config: &Arc<Config>, session: Option<Arc<MysqlSession>>) -> Arc<Link> {
-        let Some(session) = session else { return dialler(config, Arc::new(NoUser), None).link() };
-        let user = Arc::clone(&session) as Arc<dyn User<Connection>>;
-        dialler(config, user, Some(&session.opening)).link()
-    }
-
-    async fn apart(config: &Arc<Config>, opening: Option<&Opening>) -> Result<Arc<Connection>> {
-        apart(config, opening).await
-    }
 
     fn batch(requests: &[Request]) -> Vec<Param<'_>> {
         let requests: Vec<String> = requests.iter().map(json).collect();
@@ -104,10 +93,6 @@ impl Dialect for Dialler {
         let numbers = str::from_utf8(answer).ok().and_then(numbers).ok_or_else(|| strange("look"))?;
         let (alive, numbers) = numbers.split_first().ok_or_else(|| strange("look"))?;
         Ok((*alive != 0).then(|| numbers.to_vec()))
-    }
-
-    fn show(name: &Name, after: u64, skip: usize, limit: usize) -> Vec<Param<'_>> {
-        vec![name.as_str().into(), after.into(), (skip as u64).into(), (limit as u64).into()]
     }
 
     fn count<'a>(name: &'a Name, mine: &[RequestId]) -> Vec<Param<'a>> {

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 
 use mysql_async::{OptsBuilder, SslOpts};
 
+use super::get_lock::Keys;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::HostPort;
 use crate::kit::database::url::{is_encrypted, login};
+use crate::kit::lock_table::Layout;
 use crate::store::StoreUrl;
 use crate::store::secret::Secret;
 use crate::stores::mysql_tls::encrypted;
@@ -122,6 +124,13 @@ fn server(authority: &str, socket: Option<String>) -> Result<Address> {
     }
 }
 
+pub(super) fn layout(url: &mut StoreUrl) -> Result<Layout<Keys>> {
+    let (key, prefix) = (url.take("key"), url.take("prefix"));
+    let stray = key.as_ref().or(prefix.as_ref());
+    let stray = stray.map(|_| "`key` and `prefix` are options of named locks: say `layout=get_lock`");
+    Layout::take(url, bad, "get_lock", stray, || Keys::read(key.as_deref(), prefix))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,6 +188,39 @@ mod tests {
         ] {
             // Only encrypted URLs need the file of authorities.
             assert_eq!(config(url).is_err(), is_encrypted, "{url}");
+        }
+    }
+
+    fn layout_of(options: &str) -> Result<Layout<Keys>> {
+        layout(&mut StoreUrl::parse(&format!("mysql://me@localhost/app?{options}"))?)
+    }
+
+    #[test]
+    fn a_layout_has_the_options_that_are_its_own() {
+        for options in ["", "layout=fair"] {
+            assert!(matches!(layout_of(options), Ok(Layout::Fair)), "{options}");
+        }
+        for options in
+            ["layout=distributed_lock&table=app.Locks&columns=k,v,e&zone=+02:00", "layout=shedlock&zone=SYSTEM"]
+        {
+            assert!(matches!(layout_of(options), Ok(Layout::Table(_))), "{options}");
+        }
+        assert!(matches!(layout_of("layout=get_lock&key=exact&prefix=app_"), Ok(Layout::Session(_))));
+        for options in [
+            "layout=other",
+            "layout=advisory&key=.net",
+            "layout=get_lock",
+            "layout=get_lock&key=exact&table=a",
+            "layout=distributed_lock&key=exact",
+            "layout=shedlock&prefix=a",
+            "key=exact",
+            "table=a",
+            "zone=UTC",
+            "lock_at_least_for_ms=1",
+            "layout=distributed_lock&zone=U'TC",
+        ] {
+            let error = layout_of(options).err().unwrap_or_else(|| panic!("{options}"));
+            assert_eq!(error.kind(), ErrorKind::Config, "{options}");
         }
     }
 }

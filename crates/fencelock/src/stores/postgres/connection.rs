@@ -16,12 +16,13 @@ use tokio_postgres::{AsyncMessage, Client, NoTls, Row, SimpleQueryMessage, Simpl
 
 use super::dial::{Plain, Stream, dial};
 use super::fault::{Own, fault, fault_in};
-use super::link::Dialler;
+use super::link::Postgres;
 use super::setup::{DIRECT, called};
 use super::url::Address;
 use crate::error::Result;
 use crate::kit::database::User;
 use crate::kit::database::call::{self, Calls, Cell, ConnectionState, Param};
+use crate::kit::database::link::Dialler;
 use crate::store::Tasks;
 use crate::time::Clock;
 
@@ -49,7 +50,12 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) async fn open(by: &Dialler, server: &Address, number: u64, tasks: &Tasks) -> Result<Arc<Self>> {
+    pub(super) async fn open(
+        by: &Dialler<Postgres>,
+        server: &Address,
+        number: u64,
+        tasks: &Tasks,
+    ) -> Result<Arc<Self>> {
         let config = &*by.config;
         let mut settings = tokio_postgres::Config::new();
         settings.user(&config.user).dbname(&config.database).application_name(&config.application);

@@ -28,20 +28,13 @@ mod setup;
 mod tables;
 mod url;
 
-use std::sync::Arc;
-
-use futures_core::future::BoxFuture;
-
-use self::link::Dialler;
+use self::link::Postgres;
 pub use self::schema::{HOLD, Schema};
-use self::tables::{Table, layout_and_config};
-use crate::error::Result;
 pub use crate::kit::database::Migration;
 use crate::kit::database::session::FAIR;
-use crate::kit::database::session_locks;
-use crate::kit::database::store::store;
-use crate::kit::lock_table::{self, Layout};
-use crate::store::{Capability, Presumption, Residue, Store, StoreInfo, StoreUrl};
+use crate::kit::database::store::open;
+use crate::kit::lock_table;
+use crate::store::{Capability, StoreInfo};
 
 pub(crate) const INFO: StoreInfo = StoreInfo {
     options: url::OPTIONS,
@@ -51,26 +44,9 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
         ("layout=shedlock", || lock_table::shedlock("postgres")),
         ("layout=advisory&key=.net", || advisory::CAPABILITY.clone()),
     ],
-    open: Some(open),
+    open: Some(open::<Postgres>),
     ask: Some(link::ask),
     ..StoreInfo::OFF
 };
 
-static CAPABILITY: Capability = Capability {
-    store: "postgres",
-    layout: "fencelock postgres fair layout 7",
-    presumes: &[Presumption::CommitsKept, Presumption::ClockSteady],
-    residue: &[Residue::Buckets(4096), Residue::Notes, Residue::BreaksForDays(30), Residue::LeftByCrashed],
-    ..FAIR
-};
-
-fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
-    Box::pin(async move {
-        let (layout, config) = layout_and_config(url)?;
-        Ok(match layout {
-            Layout::Fair => store::<Dialler>(config),
-            Layout::Table(table) => lock_table::store(config, Table::new(table)),
-            Layout::Session(keys) => session_locks::store(config, keys),
-        })
-    })
-}
+static CAPABILITY: Capability = Capability { store: "postgres", layout: "fencelock postgres fair layout 7", ..FAIR };

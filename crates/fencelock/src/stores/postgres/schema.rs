@@ -8,13 +8,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::link::{Purpose, apart};
+use super::link::Postgres;
 use super::setup::{ddl, grants, make};
-use super::tables::{Table, layout_and_config, make as make_table};
+use super::tables::{Table, make as make_table};
 use super::url::{Config, bad};
 use crate::engine::options::URL_OPTIONS;
 use crate::error::Result;
 use crate::kit::database::Migration;
+use crate::kit::database::link::{Database as _, Dialler, Purpose};
 use crate::store::StoreUrl;
 
 /// The statement that makes a grant part of its transaction. The parameters are the lock's name (`text`) and its token (`bigint`,
@@ -40,9 +41,9 @@ impl Schema {
     pub fn of(url: &str) -> Result<Self> {
         let mut url = StoreUrl::parse(url)?;
         URL_OPTIONS.iter().for_each(|option| drop(url.take(option)));
-        let (layout, config) = layout_and_config(url)?;
+        let (layout, config) = Postgres::layout_and_config(url)?;
         let table = layout.table(bad("advisory locks need nothing that is made: this is for the other layouts"))?;
-        let table = table.map(|table| Arc::new(Table::new(table)));
+        let table = table.map(|table| Arc::new(Table::from(table)));
         Ok(Self { config: Arc::new(config), unlogged: false, table })
     }
 
@@ -76,7 +77,7 @@ impl Schema {
     /// # Panics
     /// Outside of a tokio runtime with I/O and time.
     pub async fn migrate(&self, roles: &[&str]) -> Result<Migration> {
-        let connection = apart(&self.config, Purpose::Migration, None).await?;
+        let connection = Dialler::<Postgres>::alone(&self.config, Purpose::Migration, None).await?;
         if let Some(table) = &self.table {
             return make_table(&connection, table, self.unlogged, roles).await;
         }

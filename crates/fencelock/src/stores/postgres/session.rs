@@ -6,30 +6,29 @@ use std::time::Duration;
 
 use super::CAPABILITY;
 use super::connection::Connection;
-use super::link::{Dialler, Link, Purpose, apart, dialler};
-use super::url::Config;
+use super::link::Postgres;
 use crate::error::Result;
 use crate::kit::database::batch::Request;
-use crate::kit::database::call::{Cell, Param, Row, strange};
+use crate::kit::database::call::{Calls, Cell, Param, Row, strange};
 use crate::kit::database::dialect::Dialect;
 use crate::kit::database::session::FairSession;
 use crate::kit::served::PlacesByName;
 use crate::name::Name;
-use crate::store::{Capability, Opening, Outline, PlaceId, RequestId};
+use crate::store::{Capability, Outline, PlaceId, RequestId};
 
 /// How often a session looks that cannot listen.
 const POLL: Duration = Duration::from_millis(50);
 
-pub(super) type PostgresSession = FairSession<Dialler>;
+pub(super) type PostgresSession = FairSession<Postgres>;
 
-impl Dialect for Dialler {
+impl Dialect for Postgres {
     type Ear = ();
 
     const CAPABILITY: &'static Capability = &CAPABILITY;
     const UNIT: Duration = Duration::from_millis(1);
     const LONGEST_TTL: u64 = i32::MAX.unsigned_abs() as u64 * 1000;
     const NOTES_SAY_TTL: bool = true;
-    const SHOWN_PER_CALL: usize = usize::MAX;
+    const SHOW: &'static [Param<'static>] = &[];
     const BREAK: &'static str = "break_grant";
     const UNKNOWN_SEQ: usize = 0;
     const LEAVE: &'static [Param<'static>] = &[Param::Flag(false)];
@@ -44,19 +43,6 @@ impl Dialect for Dialler {
             .pooled
             .load(Ordering::Relaxed)
             .then(|| Arc::new(Capability { layout, wake_bound, ..CAPABILITY.clone() }))
-    }
-
-    fn link(config: &Arc<Config>, session: Option<Arc<PostgresSession>>) -> Arc<Link> {
-        let purpose = if session.is_some() { Purpose::Locks } else { Purpose::Looks };
-        let mut dialler = dialler(config, purpose, session.as_deref().map(|session| &session.opening));
-        if let Some(session) = session {
-            dialler.user = session;
-        }
-        dialler.link()
-    }
-
-    async fn apart(config: &Arc<Config>, opening: Option<&Opening>) -> Result<Arc<Connection>> {
-        apart(config, Purpose::Patience, opening).await
     }
 
     fn batch(requests: &[Request]) -> Vec<Param<'_>> {
@@ -75,7 +61,7 @@ impl Dialect for Dialler {
         let connection = session.apart().await?;
         let mut params = session.request(place);
         params.extend([seq.into(), true.into()]);
-        let answer = session.ask_and_tell(&connection, "leave", vec![&place.name], ("leave", params)).await;
+        let answer = session.read_grants(vec![&place.name], connection.ask("leave", "leave", params)).await;
         match answer.and_then(|row| row.signed(0)) {
             Ok(2) => Err(Self::kept("leave", &place.name)),
             Ok(answer) => Ok(answer == 1),
@@ -106,11 +92,6 @@ impl Dialect for Dialler {
 
     fn looked(rows: &[Row]) -> Result<Option<Vec<i64>>> {
         Ok((!rows.is_empty()).then(|| rows.iter().flat_map(Row::numbers).collect()))
-    }
-
-    fn show(name: &Name, _: u64, skip: usize, limit: usize) -> Vec<Param<'_>> {
-        let count = |number| i64::try_from(number).unwrap_or(i64::MAX).into();
-        vec![name.as_str().into(), count(skip), count(limit)]
     }
 
     fn count<'a>(name: &'a Name, mine: &[RequestId]) -> Vec<Param<'a>> {

@@ -11,7 +11,7 @@ use mysql_async::prelude::FromValue;
 pub(super) use self::key::Keys;
 use super::connection::{Connection, column};
 use super::fault::cut_short;
-use super::link::Dialler;
+use super::link::Mysql;
 use super::setup::is_cluster;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::session_locks::{Asking, SessionLocks, contender, least};
@@ -47,7 +47,7 @@ async fn cell<T: FromValue>(
 }
 
 impl SessionLocks for Keys {
-    type Dial = Dialler;
+    type Database = Mysql;
     type Key = String;
 
     const KIND: &'static str = "named lock";

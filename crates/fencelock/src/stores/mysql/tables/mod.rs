@@ -9,7 +9,7 @@ use mysql_async::{Row, Value};
 pub(super) use self::table::Table;
 use super::connection::{Connection, QueryAnswer, column};
 use super::fault::cut_short;
-use super::link::Dialler;
+use super::link::Mysql;
 use super::setup::account;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::Migration;
@@ -161,7 +161,7 @@ fn text(operation: &'static str, row: &Row) -> Result<String> {
 }
 
 impl Rows for Table {
-    type Dial = Dialler;
+    type Database = Mysql;
 
     const STORE: &'static str = "mysql";
 

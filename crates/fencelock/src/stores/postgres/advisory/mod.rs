@@ -11,7 +11,7 @@ use tokio_postgres::types::FromSql;
 use self::key::Key;
 pub(super) use self::key::Keys;
 use super::connection::{Connection, value};
-use super::link::Dialler;
+use super::link::Postgres;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::call::strange;
 use crate::kit::database::session_locks::{SessionLocks, contender, least};
@@ -64,7 +64,7 @@ fn ends_after(ttl: Duration) -> String {
 }
 
 impl SessionLocks for Keys {
-    type Dial = Dialler;
+    type Database = Postgres;
     type Key = Key;
 
     const KIND: &'static str = "advisory lock";

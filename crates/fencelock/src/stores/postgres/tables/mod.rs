@@ -1,16 +1,14 @@
 //! Lock tables of others, by statements of PostgreSQL (`table.rs`). `kit/lock_table/` has the parts shared by all servers.
 
 mod table;
-mod url;
 
 use std::time::Duration;
 
 use tokio_postgres::types::{ToSql, Type};
 
 pub(super) use self::table::Table;
-pub(super) use self::url::layout_and_config;
 use super::connection::{Connection, value};
-use super::link::Dialler;
+use super::link::Postgres;
 use super::setup::{MAKING, check_grants};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::database::Migration;
@@ -19,9 +17,6 @@ use crate::kit::fault::{Meaning, refused};
 use crate::kit::lock_table::{LockTable, Rows};
 use crate::kit::try_again::Tried;
 use crate::name::Name;
-
-/// How long a statement waits for the row, or the key, of somebody's open transaction: all others of this client wait behind it.
-pub(super) const ROW_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Makes the lock table unless it is there, and lets these roles use it: whether it was made.
 pub(super) async fn make(connection: &Connection, table: &Table, unlogged: bool, roles: &[&str]) -> Result<Migration> {
@@ -66,7 +61,7 @@ fn is_others_turn(error: &Error) -> bool {
 }
 
 impl Rows for Table {
-    type Dial = Dialler;
+    type Database = Postgres;
 
     const STORE: &'static str = "postgres";
 

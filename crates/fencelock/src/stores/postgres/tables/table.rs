@@ -91,7 +91,7 @@ impl Table {
         if let (1, Some(schema)) = (of.name.len(), found_in.or(made_in)) {
             of.name.insert(0, schema);
         }
-        Ok((Self::new(of), is_there))
+        Ok((Self::from(of), is_there))
     }
 
     pub(super) async fn look_at(&self, connection: &Connection, only_looks: bool) -> Result<()> {
