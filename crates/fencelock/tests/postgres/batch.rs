@@ -335,6 +335,36 @@ async fn a_batch_notifies_the_session_that_it_grants_a_lock_after_the_commit() {
     }
 }
 
+/// How often the server ran these functions, on a server that counts calls.
+async fn calls(user: &Client, functions: &str) -> i64 {
+    let asked = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_user_functions WHERE funcname = ANY (string_to_array($1, ' '))";
+    user.query_one(asked, &[&functions]).await.unwrap().get(0)
+}
+
+#[tokio::test]
+async fn releases_call_the_procedure_that_notifies_only_while_other_sessions_wait() {
+    const CYCLES: i64 = 10;
+    let own = server(Settings::default());
+    own.sql("postgres", "ALTER ROLE fencelock SET track_functions = 'all'").unwrap();
+    let (one, other) = (client(&own.url(), LONG).await, client(&own.url(), LONG).await);
+    let user = connection(&own.url()).await;
+    let cycles = async || {
+        for _ in 0..CYCLES {
+            soon(acquire(&one, "free").await.release()).await.unwrap();
+        }
+    };
+    cycles().await;
+    until("the server counted releases", async || calls(&user, "leave_unrung").await == CYCLES).await;
+    assert_eq!(calls(&user, "leave ring").await, 0);
+    let (guard, waiting) = (acquire(&one, "job").await, acquiring(&other, "job"));
+    until_queued(&one, "job", 2).await;
+    soon(guard.release()).await.unwrap();
+    soon(waiting).await.unwrap().unwrap().release().await.unwrap();
+    cycles().await;
+    until("the server counted calls", async || calls(&user, "leave").await == CYCLES).await;
+    assert_eq!(calls(&user, "ring").await, 1);
+}
+
 /// The answer to a release lists grants of the same session, so the client needs neither a notification nor a look.
 #[tokio::test]
 async fn a_lock_passes_within_a_client_without_a_notification() {
@@ -350,12 +380,8 @@ async fn a_lock_passes_within_a_client_without_a_notification() {
     };
     let began = Instant::now();
     join_all((0..10).map(pass)).await;
-    let calls = async |functions: &str| {
-        let asked = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_user_functions WHERE funcname = ANY (string_to_array($1, ' '))";
-        user.query_one(asked, &[&functions]).await.unwrap().get::<_, i64>(0)
-    };
-    until("the server counted releases", async || calls("leave_unrung").await >= ROUNDS).await;
-    let (notified, looks) = (calls("ring notify").await, calls("look").await);
+    until("the server counted releases", async || calls(&user, "leave_unrung").await >= ROUNDS).await;
+    let (notified, looks) = (calls(&user, "ring notify").await, calls(&user, "look").await);
     // Waiters look for lost messages about once a second.
     let most = 20 + 2 * began.elapsed().as_secs() as i64;
     assert!(notified == 0 && looks <= most, "{notified} notifications, {looks} looks");

@@ -45,6 +45,11 @@ pub(crate) trait Dialect: Database<Connection: Calls> {
 
     fn batched(row: &Row) -> Option<Vec<Vec<i64>>>;
 
+    /// Gives up a place by `leave`, or in a way that has the same answer.
+    fn leave(connection: &Self::Connection, params: Vec<Param<'_>>) -> impl Future<Output = Result<Row>> + Send {
+        connection.ask("leave", "leave", params)
+    }
+
     /// Gives up a place once the transaction that keeps its row has ended. Returns whether the place was there.
     fn leave_in_time(
         session: &FairSession<Self>,

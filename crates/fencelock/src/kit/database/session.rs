@@ -254,7 +254,7 @@ impl<D: Dialect> FairSession<D> {
                 let mut params = self.request(&request.place);
                 params.push(seq.into());
                 params.extend_from_slice(D::LEAVE);
-                self.read_grants(vec![name], connection.ask("leave", "leave", params)).await.map(|row| row.numbers())
+                self.read_grants(vec![name], D::leave(connection, params)).await.map(|row| row.numbers())
             }
             RequestKind::Withdraw => {
                 self.ask_together(connection, std::slice::from_ref(request)).await.map(|answers| answers.concat())

@@ -44,6 +44,8 @@ pub(super) struct Connection {
     pooled: Mutex<Option<String>>,
     traffic: Arc<Traffic>,
     tasks: Mutex<Vec<AbortHandle>>,
+    /// How many releases still go by the procedure `leave`, for other sessions waited lately.
+    pub(super) contended: AtomicUsize,
     /// Whether the server notifies this connection of grants.
     ear: tokio::sync::Mutex<bool>,
     state: ConnectionState,
@@ -81,6 +83,7 @@ impl Connection {
             pooled: Mutex::default(),
             traffic,
             tasks: Mutex::new(vec![task]),
+            contended: AtomicUsize::new(0),
             ear: tokio::sync::Mutex::default(),
             state: ConnectionState { number, ..ConnectionState::default() },
         }))

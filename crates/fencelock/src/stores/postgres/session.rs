@@ -19,6 +19,9 @@ use crate::store::{Capability, Outline, PlaceId, RequestId};
 /// How often a session looks that cannot listen.
 const POLL: Duration = Duration::from_millis(50);
 
+/// How many releases go by the procedure after one that granted a lock to another session.
+const CONTENDED: usize = 64;
+
 pub(super) type PostgresSession = FairSession<Postgres>;
 
 impl Dialect for Postgres {
@@ -55,6 +58,33 @@ impl Dialect for Postgres {
 
     fn batched(row: &Row) -> Option<Vec<Vec<i64>>> {
         Some(row.numbers().chunks(3).map(<[i64]>::to_vec).collect())
+    }
+
+    /// A release for which no other session waits needs no procedure, whose call costs the server a seventh of a cycle. Otherwise this client
+    /// notifies the granted sessions, and leaves that to the procedure for the next releases.
+    async fn leave(connection: &Connection, params: Vec<Param<'_>>) -> Result<Row> {
+        let less = |count: usize| count.checked_sub(1);
+        if connection.contended.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
+            return connection.ask("leave", "leave", params).await;
+        }
+        let name = params[1].clone();
+        let row = connection.ask("leave", "leave_unrung", params).await?;
+        let answer = row.numbers();
+        let index = |at: usize| usize::try_from(*answer.get(at)?).ok();
+        let grants = || match &*answer {
+            [_] => Some([&[][..]; 2]),
+            _ => Some([answer.get(3..index(1)?)?, answer.get(index(2)?.checked_sub(1)?..)?]),
+        };
+        let [own, others] = grants().ok_or_else(|| row.strange())?;
+        if !others.is_empty() {
+            connection.contended.store(CONTENDED, Ordering::Relaxed);
+            let rung = vec![Param::List(vec![name]), others.iter().copied().collect()];
+            // Without this notification, the sessions look after a while.
+            if let Err(error) = connection.call("leave", "ring", rung).await {
+                tracing::debug!(%error, "granted sessions could not be notified");
+            }
+        }
+        Ok(Row { operation: "leave", cells: vec![Cell::Number(answer[0]), Cell::Numbers(own.to_vec())] })
     }
 
     async fn leave_in_time(session: &PostgresSession, place: &PlaceId, seq: Option<u64>) -> Result<bool> {
