@@ -40,7 +40,7 @@ pub struct Hold<'a> {
 }
 
 impl<'a> Hold<'a> {
-    /// That of the guard.
+    /// The grant of `guard`.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] for a lock of a store that gives no tokens: its grants are not kept in a database.
@@ -121,7 +121,7 @@ async fn done(query: Query<'static, Postgres, PgArguments>, connection: &mut PgC
     query.execute(connection).await.map(drop).map_err(Error::from)
 }
 
-/// Why a transaction may not go on.
+/// Why a transaction must not continue.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

@@ -44,14 +44,14 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    /// The same, opened by another number of failures.
+    /// Sets how many failures in a row open the breaker.
     #[must_use]
     pub const fn failures(mut self, failures: u32) -> Self {
         self.failures = failures;
         self
     }
 
-    /// The same, open for another time before a probe.
+    /// Sets how long the breaker is open before a probe.
     #[must_use]
     pub const fn open_for(mut self, time: Duration) -> Self {
         self.open_for = time;
@@ -69,7 +69,7 @@ impl Breaker {
     }
 }
 
-/// Where the circuit breaker of a client stands.
+/// The state of a client's circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BreakerState {

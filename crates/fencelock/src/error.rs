@@ -97,7 +97,7 @@ impl Error {
         }))
     }
 
-    /// Adds a fact that helps to find the cause. Never a secret. A fact that is there already is not said twice.
+    /// Adds a fact that helps to find the cause, and never a secret. Adding a fact twice has no effect.
     #[must_use]
     pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Self {
         let fact = (key, value.to_string());
@@ -107,21 +107,21 @@ impl Error {
         self
     }
 
-    /// Says that a retry may help.
+    /// Marks the error as retryable: the same request may succeed later.
     #[must_use]
     pub fn retryable(mut self) -> Self {
         self.0.retryable = true;
         self
     }
 
-    /// Says that the request may have taken effect.
+    /// Marks the outcome as [unknown](Outcome::Unknown): the request may have taken effect.
     #[must_use]
     pub fn outcome_unknown(mut self) -> Self {
         self.0.outcome = Outcome::Unknown;
         self
     }
 
-    /// Names the error underneath.
+    /// Sets the error underneath, as [`source`](std::error::Error::source) returns it.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());

@@ -1,7 +1,17 @@
-//! Distributed locks: a single API for every store, first come first served, fenced, with a warning before a lock is lost.
+//! Distributed locks for Rust programs: mutexes, read-write locks and semaphores over processes and machines.
 //!
 //! *Only one at a time*, over all processes that use the same store and name: stock that must not be oversold, a report that
-//! must run once, an order that must not be sent twice. The store is chosen by URL, and what it cannot promise is refused.
+//! must run once, an order that must not be sent twice. The store is one that you run already: Redis, PostgreSQL, MariaDB, ZooKeeper, etcd
+//! or a directory. A URL chooses it, and a request that the store cannot fulfil is an error. Waiters are served first come, first served,
+//! a holder is notified before its lock can be granted to another client, and each grant has a fencing token.
+//!
+//! - **[The guide]**: ten short pages, for readers who have never locked anything across machines.
+//! - **[The library]**: recipes as whole programs, several stores, outages, metrics, threads.
+//! - **[The stores]**: what each promises, its options and limits, and the clients of other languages that take the same locks.
+//!
+//! [The guide]: https://github.com/fencelock/fencelock/blob/main/docs/guide/README.md
+//! [The library]: https://github.com/fencelock/fencelock/blob/main/docs/library.md
+//! [The stores]: https://github.com/fencelock/fencelock/blob/main/docs/stores.md
 //!
 //! # A first lock
 //!
@@ -10,17 +20,19 @@
 //!
 //! use fencelock::Client;
 //!
-//! # async fn deploy() -> fencelock::Result<()> { Ok(()) }
-//! # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
-//! let client = Client::connect("memory:").await?;
-//! let lock = client.mutex("deploy")?.purpose("release 1.4").timeout(Duration::from_secs(30));
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> fencelock::Result<()> {
+//!     let client = Client::connect("memory:").await?; // for tests; else redis://…, postgres://…, file:///…
+//!     let lock = client.mutex("deploy")?.purpose("release 1.4").timeout(Duration::from_secs(30));
 //!
-//! let guard = lock.acquire().await?;
-//! deploy().await?;
-//! guard.check()?; // still ours? After anything that may have taken long.
-//! guard.release().await?; // or drop it: then the lock is released in the background
-//! client.close().await
-//! # }
+//!     let guard = lock.acquire().await?;
+//!     deploy().await;
+//!     guard.check()?; // still held? After anything that may have taken long
+//!     guard.release().await?; // a dropped guard releases its lock in the background
+//!     client.close().await
+//! }
+//!
+//! async fn deploy() {}
 //! ```
 //!
 //! [`Mutex`], [`RwLock`] and [`Semaphore`] have the same options and the same guard. [`blocking`] has all of it for code that is not async.
@@ -62,7 +74,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # When it does not work out
+//! # Errors and outages
 //!
 //! [`Error`] is the only type of errors: its [kind](Error::kind), whether the request [can have taken effect](Error::outcome), and whether
 //! a [retry](Error::is_retryable) may help. [`Error::is_contention`] says that other clients hold the lock, and [`Error::contention`] names
@@ -84,7 +96,8 @@
 //!
 //! The feature `jobs`, not on by default, brings jobs that run once in each slot in the whole fleet: the module `jobs`.
 //!
-//! All but `postgres` and `mysql` are on by default; switch them off with `default-features = false` and name those that you need.
+//! All stores but `postgres`, `mysql` and `etcd` are on by default; switch them off with `default-features = false` and name those that
+//! you need.
 //! [`Capability`](capability::Capability) has the promises of a store ([`Client::capability`]), and [`capability::stores`] lists the stores
 //! of this build with their options.
 //!

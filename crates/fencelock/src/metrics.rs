@@ -72,14 +72,14 @@ struct Awaited {
 }
 
 impl Metrics {
-    /// Every lock in the class `other`.
+    /// Metrics with a single class, `other`, for all locks. [`Metrics::class`] adds classes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Names that match the [pattern](NamePattern) make one class, which is called like it. Of several patterns the first one that matches
-    /// counts.
+    /// Adds a class for the names that match `pattern` (a [`NamePattern`]), with the pattern as its label. Of several matching patterns the
+    /// first one counts.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for a pattern that is not valid.
@@ -88,15 +88,15 @@ impl Metrics {
         Ok(self)
     }
 
-    /// Names that match no pattern are classes of their own: the first `most` of them that are seen, and all others are the class
-    /// `overflow`. Every reader of the metrics sees the name.
+    /// Makes a class of each name that matches no pattern: of the first `most` such names, and `overflow` for all others. Every reader of
+    /// the metrics sees the names.
     #[must_use]
     pub fn raw_names(mut self, most: usize) -> Self {
         self.most_names = most;
         self
     }
 
-    /// A label that every figure gets.
+    /// Adds a label to every figure.
     #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.push(Label::new(key.into(), value.into()));

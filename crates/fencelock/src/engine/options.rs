@@ -146,21 +146,21 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// The same with another pause after the first failure.
+    /// Sets the pause after the first failure.
     #[must_use]
     pub const fn shortest_pause(mut self, pause: Duration) -> Self {
         self.shortest_pause = pause;
         self
     }
 
-    /// The same with another longest pause.
+    /// Sets the longest pause.
     #[must_use]
     pub const fn longest_pause(mut self, pause: Duration) -> Self {
         self.longest_pause = pause;
         self
     }
 
-    /// The same, giving up after another time.
+    /// Sets after how long without a success an acquire gives up.
     #[must_use]
     pub const fn give_up_after(mut self, time: Duration) -> Self {
         self.give_up_after = time;

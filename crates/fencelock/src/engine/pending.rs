@@ -10,14 +10,14 @@ use super::io;
 /// The clean-ups of all clients of the process.
 static EVERYWHERE: LazyLock<Pending> = LazyLock::new(Pending::default);
 
-/// Waits, for `limit` at most, until no client of the process has a release or another clean-up under way, and returns whether none has. A
-/// program ends its own workers first, for later releases count as well. If a store is unreachable, the client's clean-up lasts as long as
-/// its session may live.
+/// Waits up to `limit` for the releases and the clean-up of all clients of the process, and returns whether all are done.
 ///
-/// For the end of `main`: the drop of a guard or of a client starts its release and waits for nothing, and a client in a `static` is never
-/// dropped. Blocks the thread. Must not be called where releases need this very thread, inside an async runtime with
-/// [`Io::CurrentRuntime`](crate::Io::CurrentRuntime): the call would wait for `limit` in vain. On the library's own threads, in an
-/// observer, `flush` does not wait, and returns at once whether nothing is under way.
+/// Call it at the end of `main`, after the program has ended its own workers: the drop of a guard or of a client starts a release and waits
+/// for nothing, and a client in a `static` is never dropped. If a store is unreachable, the client's clean-up lasts as long as its session
+/// may live.
+///
+/// `flush` blocks the thread. Inside an async runtime with [`Io::CurrentRuntime`](crate::Io::CurrentRuntime) the releases need this very
+/// thread, so `flush` would wait for `limit` in vain. On the library's own threads, in an observer, `flush` returns at once.
 ///
 /// Releases that another thread makes by itself, as uncontended releases on `memory:` and `file:` are, do not count here: a caller that
 /// needs them waits for that thread. Both stores end such a place with its process.

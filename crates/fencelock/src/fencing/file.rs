@@ -18,7 +18,9 @@ use crate::token::FencingToken;
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A file that holders of one lock replace, and that refuses every former holder, at any later time.
+/// A file that is fenced: a write with a token older than the newest is refused.
+///
+/// The holders of one lock replace the file. A former holder's late write fails, however late it comes.
 ///
 /// A register in the same directory, `<file>.fence`, keeps the newest token. A `flock` on the register makes comparison and replacement one
 /// step. A new holder [claims](FencedFile::claim) the file before it reads it: from then on no older holder writes, not even after a pause
@@ -36,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// # let directory = tempfile::tempdir()?;
 /// let report = FencedFile::new(directory.path().join("report.txt"));
 /// let guard = client.mutex("report")?.acquire().await?;
-/// report.claim(guard.token())?; // whoever held the lock before cannot write any more
+/// report.claim(guard.token())?; // from here on no earlier holder can write
 /// report.write(guard.token(), "42 orders")?;
 /// # let late = guard.token();
 /// # guard.release().await?;
@@ -50,7 +52,7 @@ pub struct FencedFile {
 }
 
 impl FencedFile {
-    /// The file at this path, which need not be there yet. Its directory has to be, with room for the register and for the next content.
+    /// The fenced file at `path`. The file need not exist; its directory must, with room for the register and for the next content.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }

@@ -16,7 +16,7 @@ use crate::token::FencingToken;
 /// The header that carries a token, as a decimal number.
 pub const TOKEN_HEADER: HeaderName = HeaderName::from_static("fencelock-token");
 
-/// Stamps each request of a client with the token of a grant: a `tower` layer.
+/// A `tower` layer that adds the token of a grant to each request of an HTTP client.
 #[derive(Debug, Clone)]
 pub struct StampLayer {
     value: HeaderValue,
@@ -62,7 +62,7 @@ impl<S: Service<Request<B>>, B> Service<Request<B>> for Stamp<S> {
     }
 }
 
-/// Refuses requests of late holders of one lock: a `tower` layer for the routes of the resource that the lock protects.
+/// A `tower` layer that refuses requests of late holders of one lock, for the routes of the resource that the lock protects.
 ///
 /// A request without a token gets 428, one whose header is no token 400, and one whose token is older than the newest that was seen 409;
 /// the service does not see them. Every other one is handled with its [`FencingToken`] among its extensions. The first request with a newer
@@ -111,7 +111,7 @@ pub struct FenceLayer {
 }
 
 impl FenceLayer {
-    /// Knows no token yet.
+    /// A layer without a token: the first request sets it.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

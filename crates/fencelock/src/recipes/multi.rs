@@ -43,7 +43,7 @@ pub struct MultiLock {
 }
 
 impl Client {
-    /// The mutexes `names`, of which one gets all or none: 1 to 1,000 names, each once, in any order.
+    /// The mutexes `names` as one lock: an acquire gets all of them or none. 1 to 1,000 names, each once, in any order.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`]; [`ErrorKind::Config`] for no name, more than 1,000, and one that is given twice.

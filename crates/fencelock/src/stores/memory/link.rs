@@ -260,8 +260,8 @@ impl DelayedRequest {
         }
     }
 
-    /// Lets the request arrive now. Says whether it took effect: not when it was withdrawn, its place was left or its
-    /// session ended meanwhile, or when no request had been caught yet.
+    /// Lets the request arrive now, and returns whether the request took effect: not if it was withdrawn, its place was left or its session
+    /// ended meanwhile, or no request had been caught yet.
     pub fn release(self) -> bool {
         self.shared.with(|state, now| state.take_trap(self.trap).map(|effect| effect(state, now)).is_some())
     }

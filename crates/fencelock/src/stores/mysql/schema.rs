@@ -37,7 +37,8 @@ impl Schema {
         Ok(Self { config: Arc::new(config), table: table.map(|table| Arc::new(Table::from(table))) })
     }
 
-    /// The statements that make them, and let these accounts (`user` or `user@host`) use them, for the command `mariadb` or `mysql`.
+    /// The statements that make the tables and procedures and let these accounts (`user` or `user@host`) use them, for the command `mariadb`
+    /// or `mysql`.
     #[must_use]
     pub fn statements(&self, accounts: &[&str]) -> String {
         let database = self.config.database.replace('`', "``");
@@ -50,7 +51,8 @@ impl Schema {
         format!("USE `{database}`\nDELIMITER //\n{}\n//\nDELIMITER ;\n", all.join("\n//\n"))
     }
 
-    /// Makes them unless they are there, and lets these accounts (`user` or `user@host`) use them. After a failure, call it again.
+    /// Makes the tables and procedures where they are missing, and lets these accounts (`user` or `user@host`) use them. After a failure,
+    /// call it again.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) for a user who may not create tables and procedures, or not let others use them,

@@ -54,7 +54,7 @@ impl Schema {
         Self { unlogged: true, ..self }
     }
 
-    /// The statements that make it, and let these roles use it: in the order in which they are to be run, in one transaction.
+    /// The statements that make the schema and let these roles use it, for one transaction, in this order.
     #[must_use]
     pub fn statements(&self, roles: &[&str]) -> String {
         if let Some(table) = &self.table {
