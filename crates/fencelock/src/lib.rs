@@ -7,7 +7,7 @@
 //!
 //! - **[The guide]**: ten short pages, for readers who have never locked anything across machines.
 //! - **[The library]**: recipes as whole programs, several stores, outages, metrics, threads.
-//! - **[The stores]**: what each promises, its options and limits, and the clients of other languages that take the same locks.
+//! - **[The stores]**: the promises of each, its options and limits, and the clients of other languages that take the same locks.
 //!
 //! [The guide]: https://github.com/fencelock/fencelock/blob/main/docs/guide/README.md
 //! [The library]: https://github.com/fencelock/fencelock/blob/main/docs/library.md

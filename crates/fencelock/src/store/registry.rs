@@ -121,17 +121,23 @@ pub(crate) fn known(url: &StoreUrl) -> Result<&'static StoreInfo> {
 /// feature is off, and the errors of the store.
 pub async fn open_url(url: StoreUrl) -> Result<Arc<dyn Store>> {
     let info = known(&url)?;
-    let off = || {
-        let message = "this build has the store's feature switched off";
-        let error = Error::new(ErrorKind::Unsupported, "store URL", message).with("scheme", info.scheme);
-        error.with("feature", info.feature)
-    };
-    info.open.ok_or_else(off)?(url).await
+    info.open.ok_or_else(|| switched_off(info))?(url).await
+}
+
+fn switched_off(info: &StoreInfo) -> Error {
+    let message = "this build lacks the store, whose cargo feature is off; the command `fencelock` has the store with its feature `servers`";
+    Error::new(ErrorKind::Unsupported, "store URL", message).with("scheme", info.scheme).with("feature", info.feature)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_that_the_build_lacks_is_refused_with_the_features_of_the_library_and_of_the_command() {
+        let refused = switched_off(&STORES[0]).to_string();
+        assert!(refused.contains("`servers`") && refused.contains(STORES[0].feature), "{refused}");
+    }
 
     #[test]
     fn a_scheme_that_is_mistyped_is_told_the_known_ones() {

@@ -37,8 +37,7 @@ impl Schema {
         Ok(Self { config: Arc::new(config), table: table.map(|table| Arc::new(Table::from(table))) })
     }
 
-    /// The statements that make the tables and procedures and let these accounts (`user` or `user@host`) use them, for the command `mariadb`
-    /// or `mysql`.
+    /// The SQL that makes tables and procedures, and lets these accounts (`user` or `user@host`) use them, for the command `mariadb`.
     #[must_use]
     pub fn statements(&self, accounts: &[&str]) -> String {
         let database = self.config.database.replace('`', "``");
@@ -51,8 +50,7 @@ impl Schema {
         format!("USE `{database}`\nDELIMITER //\n{}\n//\nDELIMITER ;\n", all.join("\n//\n"))
     }
 
-    /// Makes the tables and procedures where they are missing, and lets these accounts (`user` or `user@host`) use them. After a failure,
-    /// call it again.
+    /// Makes the tables and procedures, and lets these accounts (`user` or `user@host`) use them. After a failure, call it again.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) for a user who may not create tables and procedures, or not let others use them,
