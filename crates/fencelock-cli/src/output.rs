@@ -139,7 +139,7 @@ pub(crate) fn rounded(duration: Duration) -> Duration {
     duration - Duration::from_nanos((duration.subsec_nanos() % 1_000_000).into())
 }
 
-/// Says `message` on stderr. A stderr that cannot be written to is no failure.
+/// Prints `message` on stderr. A stderr that cannot be written to is no failure.
 pub(crate) fn say(message: impl fmt::Display) {
     write(&harmless(&redacted(&message.to_string()), false));
 }

@@ -187,7 +187,7 @@ impl Fleet {
         }
     }
 
-    /// Tells all workers to finish, and waits until they did.
+    /// Orders all workers to finish, and waits until they have.
     pub(super) fn finish(&mut self, patience: Duration) -> io::Result<()> {
         for worker in &mut self.workers {
             // A worker that ended before this order is noticed below.

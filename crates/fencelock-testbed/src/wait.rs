@@ -31,7 +31,7 @@ pub fn wait_for(what: &str, is_so: impl FnMut() -> bool) -> io::Result<()> {
     if wait_until(PATIENCE, is_so) { Ok(()) } else { Err(io::Error::other(format!("it never came that {what}"))) }
 }
 
-/// Says how much of its bound something took, and fails when it was more. The deep tier repeats these lines at its end.
+/// Prints how much of its bound a measured time took, and fails above the bound. The deep tier repeats these lines at its end.
 ///
 /// # Panics
 /// When it took longer than `bound`.

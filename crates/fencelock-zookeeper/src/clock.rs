@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Tells the time since an arbitrary origin. Never goes back.
+/// A clock: the time since an arbitrary origin. Never goes back.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// Now.
     fn now(&self) -> Duration;

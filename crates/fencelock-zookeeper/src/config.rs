@@ -47,7 +47,7 @@ impl fmt::Debug for Auth {
     }
 }
 
-/// Says what the credentials of a scheme are now, or in words why they cannot be had: for [`Config::auth_asked`].
+/// Returns the present credentials of a scheme, or why there are none: for [`Config::auth_asked`].
 pub type AskCredentials = Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<u8>, String>> + Send + Sync>;
 
 /// A shorter silence looks like a busy machine.

@@ -250,7 +250,7 @@ impl Conversation {
         self.place(request, Error::new(ErrorKind::TooLarge, request.frame.op().name(), message).unknown())
     }
 
-    /// Says where the request was sent, and what about.
+    /// Adds the server and the path of the request to an error.
     fn place(&self, request: &Request, error: Error) -> Error {
         let error = error.on_server(self.server.as_str());
         match self.shared.visible(request.frame.path()) {

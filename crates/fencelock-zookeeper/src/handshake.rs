@@ -60,7 +60,7 @@ impl Denial {
     }
 }
 
-/// Says hello, and takes in the answer. Reads not a byte more than that.
+/// Sends the hello and reads its answer, and not a byte more.
 pub(crate) async fn shake(stream: &mut dyn Stream, hello: &Hello, clock: &dyn Clock) -> Result<Welcome, Denial> {
     let frame = request(&hello.ticket, hello.timeout, hello.seen);
     let sent = clock.now();

@@ -160,7 +160,7 @@ impl Acquire {
         Ok((child, held))
     }
 
-    /// Says once that we wait, if we wait for long.
+    /// Prints once that the command waits, after a long wait.
     async fn say_that_it_waits(&self, chosen: &Chosen) {
         if !self.waiting.quiet {
             tokio::time::sleep(SILENCE).await;

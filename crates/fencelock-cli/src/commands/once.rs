@@ -56,7 +56,7 @@ pub(super) async fn begin(job: &Job, at_once: bool) -> fencelock::Result<Begun> 
     if at_once { job.try_begin().await } else { job.begin().await }
 }
 
-/// Says that the slot of `name` has had its run.
+/// Prints that the slot of `name` has had its run.
 pub(super) fn say_that_it_ran(name: &Name, last: &JobRun) {
     // With named slots, the last run may be of another slot.
     let ended = match last.state {

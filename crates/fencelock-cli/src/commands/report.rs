@@ -22,7 +22,7 @@ pub(super) enum Cause {
     HeldTooLong,
 }
 
-/// Says why a command is stopped, or that its lock was lost, once.
+/// Prints once why a command is stopped, or that its lock was lost.
 pub(super) struct EndReport {
     /// Each store's client, and its name for people. A name has a guard in each store.
     stores: Vec<(Client, String)>,
@@ -40,7 +40,7 @@ impl EndReport {
         Self { stores, cause: None, stopped: false, asking: None }
     }
 
-    /// Says that the lock of `guard` ends because of `cause`, and what follows for the command (`then`).
+    /// Prints that the lock of `guard` ends because of `cause`, and the effect on the command (`then`).
     pub(super) fn tell(&mut self, guard: &MultiGuard, cause: Cause, then: &'static str) {
         if self.cause.replace(cause).is_some_and(|before| before.explains(cause)) {
             return;

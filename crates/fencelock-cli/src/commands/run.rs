@@ -380,7 +380,7 @@ impl Run {
         acquired.map_err(|error| self.not_acquired(error, homes))
     }
 
-    /// Says once that the store is not reached, if that takes long, and then nothing any more.
+    /// Prints once that the store is not reached, if that takes long.
     async fn say_that_it_is_not_reached(&self, stores: &[Chosen], limit: Duration) {
         if !self.waiting.quiet {
             tokio::time::sleep(SILENCE).await;
@@ -591,7 +591,7 @@ impl Run {
 /// The outcome of a release.
 type Released = Result<(), GuardError<MultiGuard>>;
 
-/// Says `word` after each of the silences.
+/// Runs `word` after each of the silences.
 async fn after_each(silences: impl Iterator<Item = Duration>, mut word: impl AsyncFnMut()) {
     for silence in silences {
         tokio::time::sleep(silence).await;

@@ -360,7 +360,7 @@ fn an_outage_of_the_store_and_the_end_of_the_server_are_said() {
     browser.shows("health", &["the store cannot be read since"]);
     server.restart().unwrap();
     browser.shows("health", &["the store answers"]);
-    // The server forgot the lock, and the outage is no time that the page watched.
+    // The server forgot the lock. The page marks the outage as a time that it did not watch.
     until("the loss is drawn", || {
         let loss = browser.is("document.querySelector('#lanes .mark')?.title");
         loss.as_str().is_some_and(|loss| loss.contains("ended while the store did not answer")).then_some(())

@@ -100,7 +100,7 @@ pub fn play(name: &str, stage: &Stage) {
     (scene.run)(stage);
 }
 
-/// Says how a scene that failed is played again.
+/// Prints the seed of a failed scene when it is dropped.
 struct Again(u64);
 
 impl Drop for Again {

@@ -1,4 +1,4 @@
-//! A bare connection to a server, to do by hand what a test needs done.
+//! A bare connection to a Redis server, on which a test sends its own commands.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -21,12 +21,12 @@ pub enum Reply {
     Int(i64),
     /// Bytes.
     Bytes(Vec<u8>),
-    /// Several of them.
+    /// An array of replies.
     Array(Vec<Reply>),
 }
 
 impl Reply {
-    /// The number that it is, or is written as.
+    /// The reply as a number, also of a text that is a number.
     #[must_use]
     pub fn number(&self) -> Option<i64> {
         match self {
@@ -58,12 +58,12 @@ impl fmt::Display for Reply {
     }
 }
 
-/// A connection that asks one thing after the other.
+/// A connection with one request at a time.
 #[derive(Debug)]
 pub struct Hands(BufReader<TcpStream>);
 
 impl Hands {
-    /// Connects; says nothing yet.
+    /// Connects, and sends nothing.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, ANSWER)?;
         stream.set_nodelay(true)?;

@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says whether no promise was broken in any file.
+/// Returns whether the files have no broken promise.
 fn add_up(args: &Args) -> io::Result<bool> {
     let rows: Vec<Row> = args.sum.iter().map(|path| read(path)).collect::<io::Result<Vec<_>>>()?.concat();
     let sums = sum(&rows);

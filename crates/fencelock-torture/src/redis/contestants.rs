@@ -179,7 +179,7 @@ impl ByHand {
         nanos(self.start.elapsed()) < self.until.load(Ordering::Acquire)
     }
 
-    /// Says whether there is anything left to keep alive.
+    /// Returns whether there is a lock to keep alive.
     fn extend(&self) -> bool {
         let sent = self.start.elapsed();
         let ttl = TTL.as_millis().to_string();

@@ -76,7 +76,7 @@ impl Frame {
     }
 }
 
-/// Enough for what [`write_path`] writes.
+/// The most bytes that [`write_path`] writes.
 pub(super) fn path_room(chroot: &str, path: &str) -> usize {
     4 + chroot.len() + path.len()
 }

@@ -36,7 +36,7 @@ checks! {
     Warning, |facts| Some(format!("a transaction that may hold a lock does nothing: {}", facts.said("idle")?)),
         "with `hold`, it keeps the lock from every other client, also when its holder is dead", "pg_terminate_backend(process), or a lower limit (the third argument of `hold`)";
     Warning, |facts| Some(format!("the owner of the functions of the locks may not call {}", facts.said("blind")?)),
-        "only its start distinguishes the server from a promoted or restored one: after each start, no client is granted a lock until the longest ttl has passed",
+        "fencelock cannot distinguish a restarted server from a promoted or restored one: after each start, no client is granted a lock until the longest ttl has passed",
         "GRANT EXECUTE ON FUNCTION for it, to the owner of the schema of the locks";
     Note, |facts| Some(format!("idle_session_timeout is {} ms", facts.above_nothing("idle_session_timeout")?)),
         "fencelock switches it off for its own connections; a session of psql that holds a lock is ended by it", "idle_session_timeout = 0 for the roles that hold locks";

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// The time in which all remains leave the store: longer than every ttl. Idle clients have as much to leave their places.
 const CLEANING: Duration = Duration::from_secs(60);
 
-/// Makes the store of a client, out of its way to the store `memory:`.
+/// Wraps the store `memory:` of a client: a test passes a wrong store that the judge must notice.
 pub(crate) type Wrap = Box<dyn Fn(Arc<dyn Store>) -> Arc<dyn Store> + Send + Sync>;
 
 /// The store itself.
@@ -98,7 +98,7 @@ impl Played {
 
 /// Plays a run: first with faults, then without.
 pub(crate) fn play(seed: u64, wrap: Wrap) -> Played {
-    // The pauses between tries of the library are from this source.
+    // The library draws the pauses between its retries from this source.
     fastrand::seed(seed);
     let mut rng = fastrand::Rng::with_seed(seed);
     let (store, clock) = MemoryStore::with_virtual_clock();

@@ -14,7 +14,7 @@ pub(super) fn drawn(home: &LockPath<'_>, number: i64) {
     }
 }
 
-/// Says that the numbers come to their end, if they do.
+/// Logs a warning if the numbers come to their end.
 pub(super) fn warn(home: &LockPath<'_>, number: i64) {
     if number >= LATE {
         tracing::warn!(

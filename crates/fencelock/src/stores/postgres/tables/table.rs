@@ -25,12 +25,12 @@ pub(in super::super) struct Statements {
 }
 
 const NO_TIME: &str = "the column of the end is a timestamp";
-const NO_ZONE: &str = "the column of the end has no time zone, and a session of another zone reads another time: set `zone` to the zone of the other programs' sessions, which roles, databases and drivers may set each for itself";
+const NO_ZONE: &str = "the column of the end has no time zone, and a session of another zone reads another time: set `zone` to the zone of the other programs' sessions, which a role, a database or a driver may have set";
 const SHIFTED: &str = "ShedLock writes UTC into this column, which is a `timestamp` in its table: in a timestamptz each session reads another time";
 const A_ZONE: &str = "the column of the end has a time zone: leave the option `zone` out";
-const UNLOGGED: &str = "the lock table is unlogged: a crash of the server empties it, and whoever held a lock would not hear of it. ALTER TABLE … SET LOGGED changes that";
+const UNLOGGED: &str = "the lock table is unlogged: a crash of the server empties it, without notice to the holders. ALTER TABLE … SET LOGGED changes that";
 const RULE: &str = "a rule of the lock table does something else INSTEAD of a write, so a lock could be granted twice or never end: DROP RULE";
-const NO_RIGHTS: &str = "the user may not do with the lock table what this needs";
+const NO_RIGHTS: &str = "the user lacks rights on the lock table";
 const PLANTED: &str = "the lock table belongs to a role that owns neither its schema nor the database, and its triggers would run with this user's rights: name it with its schema, as in table=app.distributed_lock, if that role is trusted";
 
 const WORDS: Words = Words {
@@ -123,7 +123,7 @@ impl Table {
                 return Err(Error::new(ErrorKind::Config, "connect", message).with("zone", zone));
             }
         }
-        // The same table is met by each connection.
+        // Each connection reads the table, with the same result: the first one counts.
         let _ = self.statements.set(met);
         Ok(())
     }
@@ -168,7 +168,7 @@ impl Table {
         }
     }
 
-    /// Each compares with the clock once it has the row, however long it waited for that.
+    /// Each statement reads the clock after it has locked the row, also after a long wait.
     fn statements(&self, table: String, fit: &Fit<'_>, now: &str) -> Statements {
         let (key_type, holder_type) = (&fit.key.kind, &fit.holder.kind);
         let unit = fit.end.unit().map(|unit| format!(" + interval '{unit} microseconds'")).unwrap_or_default();
