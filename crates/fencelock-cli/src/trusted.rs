@@ -1,7 +1,7 @@
 //! A configuration file is obeyed only if all its writers may command this process anyway.
 //!
-//! The file in the working directory is found by standing there: without this check, every user who can write to a directory
-//! that root passes through decides where root's locks are.
+//! fencelock reads a file in the working directory. Without this check, a user who can write to a directory that root works in would decide
+//! where root's locks are.
 
 use std::fmt;
 use std::fs::{self, Metadata, OpenOptions};

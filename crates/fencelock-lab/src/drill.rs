@@ -69,7 +69,7 @@ impl Drill {
         Self::at(Arc::new(Unbreakable { url: url.to_owned(), ttl: Duration::ZERO }), directory, worker, strategy, seed)
     }
 
-    /// The same at a site that may break.
+    /// A drill at a site that may break.
     #[must_use]
     pub fn at(site: Arc<dyn Site>, directory: &Path, worker: &Path, strategy: Strategy, seed: u64) -> Self {
         Self {

@@ -112,17 +112,16 @@ pub trait Site: fmt::Debug + Send + Sync {
     /// How long places live unrenewed there, as those URLs say.
     fn ttl(&self) -> Duration;
 
-    /// Whether this can befall it.
+    /// Whether the site can have this outage.
     fn can(&self, outage: Outage) -> bool {
         let _ = outage;
         false
     }
 
-    /// Breaks something, and returns once it is broken. `worker` says whose way, for what befalls one worker; `random`
-    /// decides what else is open.
+    /// Breaks something, and returns once it is broken. An outage of one worker breaks the way of `worker`; `random` decides the rest.
     ///
     /// # Errors
-    /// Whatever the system says.
+    /// An error of the system.
     fn strike(&self, outage: Outage, worker: usize, random: u64) -> io::Result<()> {
         let _ = (worker, random);
         Err(io::Error::new(io::ErrorKind::Unsupported, format!("{outage:?} cannot befall this store")))

@@ -22,15 +22,15 @@ pub enum Strategy {
     KillHolders,
     /// Processes are killed that wait and hold nothing.
     KillWaiters,
-    /// Processes are stopped that hold a lock, and go on later.
+    /// Processes that hold a lock are stopped, and continue later.
     StopHolders,
     /// Processes are stopped and continued, or killed, in the middle of whatever they do.
     Everything,
     /// Processes that hold a lock are stopped until their session has certainly ended, and then continue.
     StopHoldersPastTheirSession,
-    /// This befalls the store, and is mended well before a session can end of it.
+    /// The store has this outage, which is mended well before it can end a session.
     Brief(Outage),
-    /// This befalls the store until sessions end that hang on what is broken.
+    /// The store has this outage until the sessions that depend on the broken part have ended.
     Long(Outage),
     /// Everything that the store's site can do and everything above, one at a time, in random order.
     Storm,
@@ -163,7 +163,7 @@ pub struct Toll {
     pub stopped: usize,
     /// Stopped workers that held a lock.
     pub stopped_holders: usize,
-    /// How often what befell the store.
+    /// How often the store had each outage.
     pub outages: BTreeMap<Outage, usize>,
 }
 

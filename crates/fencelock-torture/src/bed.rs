@@ -76,7 +76,7 @@ pub trait Bed: fmt::Debug + Send + Sync {
         Err(io::Error::new(io::ErrorKind::Unsupported, format!("a clock that is {seconds} s off")))
     }
 
-    /// Does what befalls the servers of this store alone.
+    /// Makes an outage that only the servers of this store have.
     fn strike(&self, site: &Breakable, outage: Outage, random: u64) -> io::Result<()> {
         let _ = (site, random);
         Err(io::Error::new(io::ErrorKind::Unsupported, format!("{outage:?}")))

@@ -28,7 +28,7 @@ use fencelock_zookeeper as zk;
 use crate::writers::on_threads;
 
 const TTL: Duration = Duration::from_millis(500);
-/// How long whoever is stopped is so.
+/// How long a writer is stopped.
 const STOP: Duration = Duration::from_millis(1200);
 /// How long a writer dwells between the look at its guard and its write.
 const DWELL: Duration = Duration::from_millis(30);
@@ -66,7 +66,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Lets writers write with the checker, or without, until they were stopped so often.
+/// Lets writers write with the checker, or without, through this number of stops.
 pub fn drill(writer: &Path, kind: Kind, checked: bool, stops: usize, seed: u64) -> io::Result<Outcome> {
     let directory = tempfile::tempdir()?;
     let bed = Bed::start(kind, checked, directory.path())?;

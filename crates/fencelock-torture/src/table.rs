@@ -147,7 +147,7 @@ impl Fault {
         }
     }
 
-    /// Lets a hundred workers in four processes contend for locks while this befalls `bed`; `None` where it cannot.
+    /// Lets a hundred workers in four processes contend for locks while `bed` has this outage; `None` where it cannot.
     pub fn play(&self, bed: &Arc<dyn Bed>, worker: &Path, logs: &Path, seed: u64) -> io::Result<Option<Played>> {
         let mut played = Ok(None);
         bed.inside(&mut || played = self.play_inside(bed, worker, logs, seed))?;

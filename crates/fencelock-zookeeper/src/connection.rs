@@ -195,7 +195,7 @@ impl Connection {
         true
     }
 
-    /// Once closing was asked for and the line is empty, the last request.
+    /// Writes the last request, once closing was asked for and the line is empty.
     fn write_close(&mut self) -> bool {
         let Some(deadline) = self.closing.filter(|_| !self.close_written) else { return false };
         self.close_written = true;

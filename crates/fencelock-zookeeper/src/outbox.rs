@@ -92,7 +92,7 @@ impl Outbox {
         self.lock().closing.is_some()
     }
 
-    /// Why nothing is taken any more, if that is so.
+    /// Why the line takes no more requests, if it is closed.
     pub(crate) fn why_over(&self) -> Option<Error> {
         self.lock().over.clone()
     }

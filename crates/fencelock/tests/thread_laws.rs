@@ -68,7 +68,7 @@ fn a_sticky_lock_needs_no_runtime_of_its_callers() {
     assert!(lock.try_acquire().is_ok());
 }
 
-/// Waits, without ever yielding to the runtime, until something is so.
+/// Waits for a condition, without ever yielding to the runtime.
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let end = Instant::now() + secs(180);
     while !is_so() {

@@ -220,7 +220,7 @@ pub async fn a_withdrawn_request_never_takes_effect(world: World) -> Verdict {
 async fn held_back(world: &World, close: bool) -> Verdict {
     let (client, other) = (world.client().await?, world.client().await?);
     let job = name(if close { "closed" } else { "withdrawn" })?;
-    // A store that connects at the first lock of a name connects here: a connection to come is not held back.
+    // A store that connects at the first lock of a name connects here: a future connection is not held back.
     release(client.hold(&job, world.whole).await?).await?;
     let Some(late) = client.process.faults.delay_next(crate::fixture::Request::Enter) else {
         return Err(Fault::Inapplicable("no request can be held back on the way to this store".to_owned()));

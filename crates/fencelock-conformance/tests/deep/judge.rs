@@ -84,7 +84,7 @@ fn granted(section: &Section) -> u64 {
     if let Answer::Granted { at, .. } = section.answer { at } else { u64::MAX }
 }
 
-/// Plants a second holder, a token that falls, and a late write into what processes logged of one lock.
+/// Plants a second holder, a token that falls, and a late write into the logs of one lock.
 pub(crate) fn plant_faults(logs: &Path) {
     let mut history = read_directory(logs, 0).unwrap();
     judge_again(&history, true);

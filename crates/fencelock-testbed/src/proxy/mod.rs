@@ -83,8 +83,8 @@ impl Proxy {
         Self::start_patient(upstream, Duration::ZERO)
     }
 
-    /// The same, for clients that take a connection that is made and then reset for the end of a peer, and one that is
-    /// refused for a peer that is not there yet: they are kept for up to `patience` until a server listens at `upstream`.
+    /// Starts a proxy that keeps new clients for up to `patience` until a server listens at `upstream`. Some clients retry a refused
+    /// connection, and take one that is accepted and then reset for the end of the server.
     pub fn start_patient(upstream: SocketAddr, patience: Duration) -> io::Result<Self> {
         let port = Port::reserve()?;
         let listener = TcpListener::bind(port.address())?;
@@ -114,14 +114,13 @@ impl Proxy {
         lock(&self.shared.rules).delay = each_way;
     }
 
-    /// Swallows all bytes of this direction, those of connections to come included. A stream that lost bytes is good for
-    /// nothing more: [`Proxy::heal`] resets those connections.
+    /// Swallows all bytes of this direction, also of future connections. A stream that lost bytes is
+    /// useless: [`Proxy::heal`] resets those connections.
     pub fn hole(&self, way: Way) {
         self.set(way, Mode::Swallow, true);
     }
 
-    /// Holds back all bytes of this direction, as a network does that is cut for a while, on every connection and on
-    /// those to come.
+    /// Holds back all bytes of this direction, on present and future connections, as a network that is cut for a while.
     pub fn hold(&self, way: Way) {
         self.set(way, Mode::Hold, true);
     }
@@ -131,7 +130,7 @@ impl Proxy {
         self.set(way, Mode::Hold, false);
     }
 
-    /// Lets go what was held back, in order, also what a client wrote that has closed its connection since.
+    /// Delivers the held bytes in order, also those of a client that has closed its connection since.
     pub fn release(&self) {
         self.set(Way::Both, Mode::Pass, true);
     }
@@ -142,12 +141,12 @@ impl Proxy {
         *lock(&self.shared.cut) = Some(Cut { way, bytes });
     }
 
-    /// Leads the connections to come to another server, as an address does that moves; open connections stay.
+    /// Leads future connections to another server, as an address that moves; open connections stay.
     pub fn lead_to(&self, upstream: SocketAddr) {
         *lock(&self.shared.upstream) = upstream;
     }
 
-    /// Resets every connection to come directly after the accept; open connections stay.
+    /// Resets each future connection directly after the accept; open connections stay.
     pub fn refuse(&self) {
         lock(&self.shared.rules).refuse = true;
     }

@@ -22,7 +22,7 @@ pub static KIND: Kind = Kind {
     shared: OnceLock::new(),
 };
 
-/// The first database counts out those up to this one; the last one of 4,096 is for looking around by hand.
+/// The last database that a test receives. The first one has the counter, and the last of the 4,096 is for looks by hand.
 const DATABASES: i64 = 4095;
 
 /// The server that all tests share: [`Kind::shared`].

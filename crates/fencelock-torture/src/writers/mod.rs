@@ -1,5 +1,5 @@
-//! Writers whose lock is part of their transaction, and such that only look at it before they write, while they are stopped, killed, held
-//! back and cut off.
+//! Writers on a database, while they are stopped, killed, held back and cut off. Their lock is part of their transaction, or they only look
+//! at the guard before they write.
 //!
 //! Each takes the lock, begins a transaction, makes the grant part of it (or asks the guard whether it is still valid), reads a balance,
 //! and writes it back, one higher, with its token. The server's own times of these commits then tell what came of it.
@@ -22,7 +22,7 @@ use fencelock_testbed::{Proxy, Way, wait_for};
 
 /// How long sessions live.
 const TTL: Duration = Duration::from_millis(500);
-/// How long whoever is stopped, held back or cut off is so.
+/// How long a writer is stopped, held back or cut off.
 const OUTAGE: Duration = Duration::from_millis(900);
 
 /// The database that writers lock, and write to.
@@ -144,20 +144,20 @@ pub struct Drill<'a> {
     pub program: &'a Path,
     /// The database.
     pub database: Database,
-    /// How they make sure.
+    /// How a writer makes sure that it holds the lock.
     pub check: Check,
     /// The isolation level of their transactions.
     pub level: &'a str,
-    /// How many there are.
+    /// How many writers there are.
     pub writers: usize,
-    /// How often one of them is hurt, in all.
+    /// How many faults there are, each of one writer.
     pub faults: usize,
-    /// Decides what befalls whom.
+    /// The seed that draws the faults and their writers.
     pub seed: u64,
 }
 
 impl Drill<'_> {
-    /// Lets them write until so many faults befell them.
+    /// Lets the writers write through all faults.
     pub fn run(&self) -> io::Result<Outcome> {
         let ledger = self.database.start()?;
         let done = AtomicUsize::new(0);

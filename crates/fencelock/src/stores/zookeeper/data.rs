@@ -47,12 +47,12 @@ pub(super) fn write(owner: &Owner, entry: &Entry) -> Vec<u8> {
     encode(owner, entry, entry.claim, false, None)
 }
 
-/// The same, of a permit that is granted.
+/// The data of our node for a permit that is granted.
 pub(super) fn granted(owner: &Owner, entry: &Entry) -> Vec<u8> {
     encode(owner, entry, entry.claim, true, None)
 }
 
-/// The same, of a place that was granted by the transaction `grant` and has become lighter.
+/// The data of our node for a place that was granted by the transaction `grant` and has become lighter.
 pub(super) fn lighter(owner: &Owner, entry: &Entry, claim: Claim, grant: u64) -> Vec<u8> {
     encode(owner, entry, claim, false, Some(grant))
 }
