@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns whether no write was late, lost or concurrent with another. Writers that only look may fail.
+/// Says whether no write was late, lost or concurrent with another; of writers that only look, nothing is expected.
 fn write(database: Database, args: &Args) -> io::Result<bool> {
     let check = args.writers;
     let (seed, program) = (args.seed.unwrap_or_else(fencelock_conformance::seed), sibling("fencelock-torture-writer")?);
@@ -78,7 +78,7 @@ fn write(database: Database, args: &Args) -> io::Result<bool> {
     Ok(is_clean)
 }
 
-/// Returns whether fencing held. All other failures are the subject of the experiment.
+/// Says whether fencing held: any other failure is the subject.
 fn experiments(args: &Args) -> io::Result<bool> {
     println!("{HEAD}");
     let mut holds = true;

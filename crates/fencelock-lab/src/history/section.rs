@@ -63,13 +63,13 @@ pub struct Lapse {
     pub over: u64,
     /// All clients know by then of the grants that came before: the lapse has ended, and their answers are read.
     pub by: u64,
-    /// When the belief of those who were granted before has to be over.
+    /// When clients that were granted before must have stopped believing.
     pub believed_until: u64,
 }
 
 impl Lapse {
-    /// Whether it may lie between two grants: `earlier` asked for its place before it was over, and read of its grant soon
-    /// enough for one from before; `later` read of its own after it began.
+    /// Whether the lapse may lie between two grants. `earlier` asked for its place before the end of the lapse, and read of its grant soon
+    /// enough for a grant from before; `later` read of its grant after the lapse began.
     pub(super) fn parts(&self, earlier: &Section, later: &Section) -> bool {
         let (Some((start, end)), Some((later_start, _))) = (earlier.core(), later.core()) else { return false };
         let was_before = earlier.enqueued().called <= self.over && start <= self.by && end <= self.believed_until;

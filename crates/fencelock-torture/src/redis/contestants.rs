@@ -179,7 +179,7 @@ impl ByHand {
         nanos(self.start.elapsed()) < self.until.load(Ordering::Acquire)
     }
 
-    /// Returns whether there is a lock to keep alive.
+    /// Says whether there is anything left to keep alive.
     fn extend(&self) -> bool {
         let sent = self.start.elapsed();
         let ttl = TTL.as_millis().to_string();
