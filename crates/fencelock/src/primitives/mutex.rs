@@ -36,7 +36,7 @@ use crate::queue::Claim;
 /// let guard = nightly.acquire().await?;
 /// assert_eq!(nightly.try_acquire().await.unwrap_err().kind(), ErrorKind::Busy);
 /// guard.release().await?;
-/// nightly.run(|guard| async move { assert!(guard.token().is_some()) }).await?;
+/// nightly.run(async |guard| assert!(guard.token().is_some())).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
@@ -81,9 +81,9 @@ impl Mutex {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
     /// # let client = fencelock::Client::connect("memory:").await?;
     /// let counter = client.mutex("counter")?.sticky(Duration::from_secs(5));
-    /// let token = counter.run(|guard| async move { guard.token() }).await?;
+    /// let token = counter.run(async |guard| guard.token()).await?;
     /// // Nobody else wanted it: this asks the store nothing.
-    /// assert_eq!(counter.run(|guard| async move { guard.token() }).await?, token);
+    /// assert_eq!(counter.run(async |guard| guard.token()).await?, token);
     /// # Ok(()) }
     /// ```
     ///
