@@ -82,7 +82,7 @@ impl Mutex {
     /// # let client = fencelock::Client::connect("memory:").await?;
     /// let counter = client.mutex("counter")?.sticky(Duration::from_secs(5));
     /// let token = counter.run(async |guard| guard.token()).await?;
-    /// // Nobody else wanted it: this asks the store nothing.
+    /// // No other client waits: the second section sends no request.
     /// assert_eq!(counter.run(async |guard| guard.token()).await?, token);
     /// # Ok(()) }
     /// ```
