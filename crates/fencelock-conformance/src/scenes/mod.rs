@@ -90,7 +90,8 @@ pub fn scenes() -> &'static [Scene] {
 
 /// Plays the scene `name`.
 ///
-/// # Panics When the store breaks the promise of the scene, or when the site lacks a fault that the scene needs.
+/// # Panics
+/// When the store breaks the promise of the scene, or when the site lacks a fault that the scene needs.
 pub fn play(name: &str, stage: &Stage) {
     let Some(scene) = scenes().iter().find(|scene| scene.name == name) else { panic!("there is no scene {name}") };
     for need in scene.needs {

@@ -34,7 +34,7 @@ mod watched {
     );
 }
 
-/// In a Cluster, and with the word of a replica.
+/// In a Cluster, and with the acknowledgement of a replica.
 mod clustered {
     fencelock_conformance::suite!("redis in a Cluster", super::fixtures::clustered, only = mutexes, laws = untimed);
 }

@@ -33,7 +33,7 @@ pub(crate) struct Held {
     pub(crate) since: Option<SystemTime>,
 }
 
-/// A grant: the lock, the request, and the token, as a place can be granted anew.
+/// A grant: the lock, the request, and the token, because a place can be granted again.
 type Key = (Arc<str>, Arc<str>, Option<Arc<str>>);
 
 #[derive(Clone)]
@@ -66,7 +66,7 @@ pub(crate) struct Event {
 pub(crate) struct Counts {
     pub(crate) granted: u64,
     pub(crate) ended: u64,
-    /// How many holds were as long as each bound at most, and longer than the one before.
+    /// For each bound, the holds that were at most so long, and longer than the bound before.
     pub(crate) holds: [u64; BOUNDS.len()],
     pub(crate) held: Duration,
 }

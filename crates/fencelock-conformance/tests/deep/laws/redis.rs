@@ -50,7 +50,7 @@ mod watched {
     fencelock_conformance::suite!("redis by way of Sentinels", super::fixtures::watched);
 }
 
-/// In a Cluster, and with the word of a replica.
+/// In a Cluster, and with the acknowledgement of a replica.
 mod clustered {
     fencelock_conformance::suite!("redis in a Cluster", super::fixtures::clustered);
 }

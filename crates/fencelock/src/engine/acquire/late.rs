@@ -22,8 +22,8 @@ impl Acquire {
             .retryable()
     }
 
-    /// Pauses before another entry into the queue. Returns the error for a single try, and once grants have come too late for as long as
-    /// other failures may last. A longer wait before another late grant begins a new streak.
+    /// Pauses before another entry into the queue. Returns the error for a single try, and after `give_up_after` of late grants. A longer
+    /// wait between two late grants starts that time anew.
     pub(super) async fn came_late(&mut self, error: Error) -> Result<()> {
         if !self.wish.queues() {
             return Err(error.with("name", &self.wish.name));

@@ -74,7 +74,7 @@ async fn renewals_that_a_deposed_primary_takes_do_not_prolong_a_lock() {
     let watched = Arc::new(watched(2));
     let only = watched.url("", "").replace(&format!(",{}", watched.sentinels[1].address()), "");
     let only = only.replace(&format!(",{}", watched.sentinels[2].address()), "");
-    // A replica that is not promoted learns late of the promotion: its word alone would count.
+    // A replica that is not promoted learns late of the promotion: otherwise its acknowledgement would count.
     let holder = client(&format!("{only}?min_replicas=2"), 6000).await;
     let rival = client(&watched.url("", ""), 6000).await;
     let guard = holder.mutex("job").unwrap().acquire().await.unwrap();

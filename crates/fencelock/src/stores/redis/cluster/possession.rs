@@ -15,7 +15,7 @@ use crate::kit::address::HostPort;
 use crate::stores::redis::wire::{Address, Config, Connection, Era, Server, is_same_era};
 use crate::time::{Clock, Moment};
 
-/// How often the last owner is asked about another node that serves the slot. Without its word that node is another server.
+/// How often the last owner is asked about another node that serves the slot. Without its answer that node counts as another server.
 const TRIES: u8 = 2;
 
 /// The chain of owners of one slot, as one link has seen it.
@@ -150,7 +150,7 @@ impl Possession {
         connection.end();
     }
 
-    /// Notes that this node, which is `server`, names another owner. The word of the last owner alone is a proof.
+    /// Notes that this node, which is `server`, names another owner. Only the last owner's answer is a proof.
     fn gave(&self, server: &Server, owner: HostPort, served: Moment) {
         // The slot left its new owner before the session had arrived there.
         if self.slot.custody.lock().given.as_ref().is_some_and(|(node, _)| *node == self.node) {

@@ -1,4 +1,4 @@
-//! The search for a server that takes locks, by the word of Sentinels or of the nodes of a Cluster.
+//! The search for a server that takes locks, by the answers of Sentinels or of the nodes of a Cluster.
 
 use std::future::pending;
 use std::sync::{Arc, PoisonError};

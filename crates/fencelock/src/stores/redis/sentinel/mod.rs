@@ -1,4 +1,4 @@
-//! The way to a primary that Sentinels watch, and the word of its replicas. The layouts use neither. `NOTES.md` in this folder has the
+//! The way to a primary that Sentinels watch, and the acknowledgement of its replicas. The layouts use neither. `NOTES.md` in this folder has the
 //! reasons.
 
 mod ask;

@@ -43,7 +43,7 @@ pub(crate) fn needs_replicas(operation: &str) -> bool {
     CONFIRMING.contains(&operation)
 }
 
-/// The second connection to a server, for the word of its replicas.
+/// The second connection to a server, for the acknowledgement of its replicas.
 pub(crate) struct Replicas {
     wire: MultiplexedConnection,
     task: AbortHandle,

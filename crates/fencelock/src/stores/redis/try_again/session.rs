@@ -76,7 +76,7 @@ impl UnqueuedBackend for Asking {
     async fn pass(&self, connection: &Connection, place: &PlaceId, next: &Next<'_>) -> Result<(usize, Option<Tried>)> {
         let Some(call) = self.dialect.pass(place, next, self.opening.ttl) else { return Ok((0, None)) };
         let (left, tried) = connection.run("leave", &call).await?;
-        // A release needs no replica, and the grant of the next one does: without the word, the next one asks again.
+        // The release counts without replicas. The grant to the next place needs their acknowledgement; otherwise that place asks again.
         let counts = tried.is_none() || connection.counts("next").await.is_ok();
         Ok((left, tried.filter(|_| counts)))
     }

@@ -13,7 +13,7 @@ use crate::time::Clock;
 
 const TTL: Duration = Duration::from_secs(9);
 
-/// A store whose sessions end by the word of a test, while the server keeps their places, as after a failover.
+/// A store whose sessions end when a test says so, while the server keeps their places, as after a failover.
 #[derive(Debug, Clone)]
 struct Mortal {
     inner: MemoryStore,
