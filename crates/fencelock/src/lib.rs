@@ -1,17 +1,12 @@
 //! Distributed locks for Rust programs: mutexes, read-write locks and semaphores over processes and machines.
 //!
-//! *Only one at a time*, over all processes that use the same store and name: stock that must not be oversold, a report that
-//! must run once, an order that must not be sent twice. The store is one that you run already: Redis, PostgreSQL, MariaDB, ZooKeeper, etcd
-//! or a directory. A URL chooses it, and a request that the store cannot fulfil is an error. Waiters are served first come, first served,
-//! a holder is notified before its lock can be granted to another client, and each grant has a fencing token.
+//! *Only one at a time*, over all processes that use the same store and name: stock that must not be oversold, a report that must run once.
+//! The store is one that you run already: Redis, PostgreSQL, MariaDB, ZooKeeper, etcd or a directory. A URL chooses it. Waiters are served
+//! first come, first served, a holder is notified before its lock can be granted to another client, and each grant has a fencing token.
 //!
-//! - **[The guide]**: ten short pages, for readers who have never locked anything across machines.
-//! - **[The library]**: recipes as whole programs, several stores, outages, metrics, threads.
-//! - **[The stores]**: the promises of each, its options and limits, and the clients of other languages that take the same locks.
-//!
-//! [The guide]: https://github.com/fencelock/fencelock/blob/main/docs/guide/README.md
-//! [The library]: https://github.com/fencelock/fencelock/blob/main/docs/library.md
-//! [The stores]: https://github.com/fencelock/fencelock/blob/main/docs/stores.md
+//! - **[The guide](https://github.com/fencelock/fencelock/blob/main/docs/guide/README.md)**: ten short pages, for readers who have never locked anything across machines.
+//! - **[The library](https://github.com/fencelock/fencelock/blob/main/docs/library.md)**: recipes as whole programs, several stores, outages, metrics, threads.
+//! - **[The stores](https://github.com/fencelock/fencelock/blob/main/docs/stores.md)**: the promises of each, its options and limits, and the clients of other languages that take the same locks.
 //!
 //! # A first lock
 //!
@@ -96,8 +91,7 @@
 //!
 //! The feature `jobs`, not on by default, brings jobs that run once in each slot in the whole fleet: the module `jobs`.
 //!
-//! All stores but `postgres`, `mysql` and `etcd` are on by default; switch them off with `default-features = false` and name those that
-//! you need.
+//! All stores but `postgres`, `mysql` and `etcd` are on by default; with `default-features = false` you name those that you need.
 //! [`Capability`](capability::Capability) has the promises of a store ([`Client::capability`]), and [`capability::stores`] lists the stores
 //! of this build with their options.
 //!
