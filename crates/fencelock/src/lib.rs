@@ -44,29 +44,15 @@
 //! the highest that it has accepted; [`fencing`] has such checks for files and more.
 //!
 //! ```
-//! use fencelock::{Client, FencingToken};
-//!
-//! struct Table { highest: FencingToken }
-//!
-//! impl Table {
-//!     fn write(&mut self, token: FencingToken) -> Result<(), &'static str> {
-//!         if token < self.highest {
-//!             return Err("a later holder has written already");
-//!         }
-//!         self.highest = token;
-//!         Ok(())
-//!     }
-//! }
-//!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> fencelock::Result<()> {
-//! # let mut table = Table { highest: FencingToken::new(0).unwrap() };
-//! # let client = Client::connect("memory:").await?;
-//! let stock = client.mutex("stock")?.require_token(); // no grant where the store gives none
-//! let early = stock.acquire().await?.require_token()?; // the guard is dropped here: the lock is free again
-//! let late = stock.acquire().await?.require_token()?;
-//! table.write(late).unwrap();
-//! assert!(table.write(early).is_err());
-//! # Ok(()) }
+//! # let client = fencelock::Client::connect("memory:").await?;
+//! let stock = client.mutex("stock")?.require_token(); // no grant where the store gives no tokens
+//! let guard = stock.acquire().await?;
+//! // UPDATE stock SET left_over = left_over - 1, fence = $1 WHERE item = 42 AND fence <= $1
+//! let token: i64 = guard.require_token()?.to_i64(); // if no row changed, a later holder has written already
+//! # assert!(token > 0);
+//! guard.release().await
+//! # }
 //! ```
 //!
 //! # Errors and outages
