@@ -1,7 +1,8 @@
-//! Mutants of the whole: reviewed changes of the library's safety code, each of which the tests that are named for it must notice.
+//! Mutants of the whole: reviewed changes of the library's safety code. Every test that is named for one must notice it.
 //!
 //! The mutants of `fencelock-conformance` are stores that break a law, and show that the laws notice it. A mutant here is the library itself.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,16 +22,18 @@ const LIMIT: Duration = Duration::from_secs(600);
 pub(crate) struct Mutant {
     about: String,
     pub(crate) path: String,
-    /// The arguments of `cargo test`, which must fail.
-    tests: String,
+    /// The arguments of `cargo test`, each of which must fail.
+    tests: Vec<String>,
     before: String,
     after: String,
 }
 
 pub(crate) fn mutants(table: &str) -> impl Iterator<Item = Mutant> {
     table.trim_end().split("\n\n").filter(|block| !block.starts_with('#')).map(|block| {
-        let of = |word: &str| block.lines().filter_map(|line| line.strip_prefix(word)).collect::<Vec<_>>().join("\n");
-        Mutant { about: of("mutant "), path: of("in "), tests: of("test "), before: of("- "), after: of("+ ") }
+        let all = |word: &str| block.lines().filter_map(|line| line.strip_prefix(word)).collect::<Vec<_>>();
+        let of = |word: &str| all(word).join("\n");
+        let tests = all("test ").into_iter().map(str::to_owned).collect();
+        Mutant { about: of("mutant "), path: of("in "), tests, before: of("- "), after: of("+ ") }
     })
 }
 
@@ -43,27 +46,32 @@ impl Mutant {
         }
     }
 
-    fn test(&self, option: &str) -> Command {
-        let mut test = gate::cargo_test();
-        test.args(["--quiet", option]).args(self.tests.split(' ')).current_dir(shell::root().join(COPY));
-        // Clippy would refuse code that a change leaves unused.
-        test.env_remove("RUSTC_WORKSPACE_WRAPPER").env_remove("CARGO_TARGET_DIR");
-        test.envs(gate::seeds()).env("CARGO_INCREMENTAL", "1");
-        test
-    }
-
     /// The tests that notice the change.
     fn noticed(&self) -> Result<String> {
         let file = shell::root().join(COPY).join(&self.path);
         let text = fs::read_to_string(&file).map_err(failed)?;
         fs::write(&file, self.change(&text)?).map_err(failed)?;
-        let built = shell::run(&mut self.test("--no-run"));
-        let tested = built.map(|()| shell::captured(&mut self.test("--no-fail-fast")).0);
+        let noticed = self.tests.iter().map(|tests| failing(tests)).collect::<Result<Vec<_>>>();
         fs::write(&file, text).map_err(failed)?;
-        let tested = tested?;
-        let red = tested.lines().filter_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"));
-        red.map(str::to_owned).reduce(|all, one| all + ", " + &one).ok_or_else(|| "NO TEST FAILED".to_owned())
+        noticed.map(|red| red.join(", "))
     }
+}
+
+fn test(tests: &str, option: &str) -> Command {
+    let mut test = gate::cargo_test();
+    test.args(["--quiet", option]).args(tests.split(' ')).current_dir(shell::root().join(COPY));
+    // Clippy would refuse code that a change leaves unused.
+    test.env_remove("RUSTC_WORKSPACE_WRAPPER").env_remove("CARGO_TARGET_DIR");
+    test.envs(gate::seeds()).env("CARGO_INCREMENTAL", "1");
+    test
+}
+
+/// Which of `tests` fail.
+fn failing(tests: &str) -> Result<String> {
+    shell::run(&mut test(tests, "--no-run"))?;
+    let tested = shell::captured(&mut test(tests, "--no-fail-fast")).0;
+    let red = tested.lines().filter_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"));
+    red.map(str::to_owned).reduce(|all, one| all + ", " + &one).ok_or_else(|| format!("NO TEST FAILED of {tests}"))
 }
 
 fn failed(error: std::io::Error) -> String {
@@ -85,10 +93,12 @@ pub(crate) fn check() -> Result {
         }
     }
     let chosen = std::env::var("FENCELOCK_MUTANT").unwrap_or_default();
-    let is_chosen = |mutant: &Mutant| mutant.about.contains(&chosen) || mutant.tests.contains(&chosen);
+    let is_chosen =
+        |mutant: &Mutant| mutant.about.contains(&chosen) || mutant.tests.iter().any(|tests| tests.contains(&chosen));
     let mutants: Vec<_> = mutants(&shell::read(TABLE)?).filter(is_chosen).collect();
     // A test that fails without the change notices nothing.
-    mutants.iter().try_for_each(|mutant| shell::run(&mut mutant.test("--no-fail-fast")))?;
+    let sound: BTreeSet<_> = mutants.iter().flat_map(|mutant| &mutant.tests).collect();
+    sound.into_iter().try_for_each(|tests| shell::run(&mut test(tests, "--no-fail-fast")))?;
     let mut unnoticed = Vec::new();
     for mutant in &mutants {
         shell::limit(LIMIT);
@@ -110,10 +120,10 @@ mod tests {
 
     #[test]
     fn a_mutant_changes_one_place_and_one_that_finds_none_or_two_is_an_error() {
-        let table =
-            "# why\n\nmutant a guard\nin a/b.rs\ntest --test laws -- c::\n- x\n-     y\n+ z\n\nmutant none\n- x\n+ x\n";
+        let table = "# why\n\nmutant a guard\nin a/b.rs\ntest --test laws -- c::\ntest --lib\n- x\n-     y\n+ z\n\nmutant none\n- x\n+ x\n";
         let mutants: Vec<_> = mutants(table).collect();
         assert_eq!((mutants[0].about.as_str(), mutants[0].path.as_str(), mutants.len()), ("a guard", "a/b.rs", 2));
+        assert_eq!(mutants[0].tests, ["--test laws -- c::", "--lib"]);
         assert_eq!(mutants[0].change("1\nx\n    y\n2\n").unwrap(), "1\nz\n2\n");
         for text in ["x\ny\n", "x\n    y\nx\n    y\n"] {
             mutants[0].change(text).unwrap_err();
