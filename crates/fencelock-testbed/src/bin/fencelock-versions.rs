@@ -44,8 +44,8 @@ const ZOOKEEPER: ServerKind = ServerKind {
         ("zookeeper", &[]),
         ("stores", &["zookeeper::"]),
         ("servers", &["zookeeper::"]),
-        ("failures", &["zookeeper_drills::", "zookeeper_scenes::"]),
-        ("smoke", &["zookeeper::"]),
+        ("failures", &["drills::zookeeper", "scenes::zookeeper"]),
+        ("smoke", &["the_benchmarks_of_the_zookeeper_store"]),
         ("client", &["requests::", "watches::", "reconnect::", "multi::"]),
         ("deep", &["zookeeper::", "reconnect::"]),
     ],
@@ -63,7 +63,7 @@ const REDIS: ServerKind = ServerKind {
         ("redis", &[]),
         ("stores", &["redis::"]),
         ("servers", &["redis::"]),
-        ("failures", &["redis_drills::", "redis_scenes::"]),
+        ("failures", &["drills::redis", "scenes::redis"]),
         ("deep", &["redis::"]),
     ],
 };
@@ -77,7 +77,7 @@ const POSTGRES: ServerKind = ServerKind {
         ("postgres", &[]),
         ("stores", &["postgres::"]),
         ("servers", &["postgres::"]),
-        ("failures", &["postgres_drills::", "postgres_scenes::", "postgres_writers::"]),
+        ("failures", &["drills::postgres", "scenes::postgres", "writers::a_writer_that_holds_its_grant_in_postgresql"]),
         ("deep", &["postgres::"]),
     ],
 };
@@ -287,6 +287,31 @@ mod tests {
         for wrong in [&["consul"][..], &["redis", "3.9.4"], &["redis", "6.2.14", "more"]] {
             let refused = chosen(wrong).unwrap_err();
             assert!(refused.contains(&wrong.join(" ")) && refused.contains("zookeeper 3.5.10"), "{refused}");
+        }
+    }
+
+    /// The text of all files below `folder`.
+    fn text_of(folder: &Path) -> String {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
+        entries
+            .map(|path| if path.is_dir() { text_of(&path) } else { std::fs::read_to_string(path).unwrap() })
+            .collect()
+    }
+
+    #[test]
+    fn each_prefix_begins_the_name_of_a_module_or_a_test_of_its_binary() {
+        let crates: Vec<_> =
+            std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        for (binary, prefixes) in [ZOOKEEPER, REDIS, POSTGRES, ETCD].iter().flat_map(|kind| kind.tests) {
+            let text: String = crates.iter().map(|package| text_of(&package.join("tests").join(binary))).collect();
+            assert!(!text.is_empty(), "{binary}");
+            for prefix in *prefixes {
+                let is_there = prefix
+                    .split("::")
+                    .filter(|part| !part.is_empty())
+                    .all(|part| ["mod ", "fn "].iter().any(|kind| text.contains(&format!("{kind}{part}"))));
+                assert!(is_there, "{binary}: {prefix}");
+            }
         }
     }
 }
