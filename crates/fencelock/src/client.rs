@@ -510,7 +510,7 @@ impl fmt::Debug for ClientBuilder {
 }
 
 fn owner(opaque: bool) -> Result<Owner> {
-    let client = random_number()?;
+    let client = random_number("connect")?;
     if opaque {
         return Ok(Owner::new(client, "", 0));
     }

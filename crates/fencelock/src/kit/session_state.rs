@@ -10,11 +10,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Loss, SessionEvent};
 use crate::time::Moment;
 
-/// The number of a new session.
-pub(crate) fn random_number() -> Result<u64> {
-    getrandom::u64().map_err(|error| {
-        Error::new(ErrorKind::Exhausted, "open session", "no random numbers").caused_by(error.to_string())
-    })
+/// The number of a new session or client.
+pub(crate) fn random_number(operation: &'static str) -> Result<u64> {
+    getrandom::u64()
+        .map_err(|error| Error::new(ErrorKind::Exhausted, operation, "no random numbers").caused_by(error.to_string()))
 }
 
 pub(crate) struct SessionState {

@@ -155,6 +155,42 @@ async fn an_address_that_only_the_nodes_know_is_dialled_where_the_map_says() {
 }
 
 #[tokio::test]
+async fn nodes_that_name_an_address_which_only_they_know_are_reached_by_the_map_that_the_error_proposes() {
+    let node = server(Settings::role(Role::ClusterNode).with("cluster-announce-ip 127.9.9.9"));
+    let (address, inside) = (node.address(), format!("127.9.9.9:{}", node.address().port()));
+    let url = format!("redis+cluster://{address}?min_replicas=0&ttl_ms=");
+    until("the error names the address and the option", async || {
+        let error = refused_within(&format!("{url}6000"), SHORT).await;
+        let cause = format!("{error} {error:?}");
+        assert!(error.kind() != ErrorKind::Denied && error.is_retryable(), "{cause}");
+        cause.contains(&inside) && cause.contains("`map`")
+    })
+    .await;
+    drop(taken(&format!("{url}60000&map={inside}={address}")).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_node_that_wants_another_password_refuses_its_locks_alone_and_the_error_names_it() {
+    let settings = Settings { password: Some("one".to_owned()), ..Settings::default() };
+    let cluster = Cluster::start(false, 100_000_000, &settings).unwrap();
+    let other = &cluster.nodes[2];
+    other.ask(&["CONFIG", "SET", "requirepass", "two"]).unwrap();
+    let client = client(&cluster.url("min_replicas=0").replace("//", "//:one@"), 60_000).await;
+    let (mut granted, mut refused) = (0, 0);
+    for number in 0..24 {
+        match soon(client.mutex(format!("job-{number}")).unwrap().acquire()).await {
+            Ok(_) => granted += 1,
+            Err(error) => {
+                let cause = format!("{error} {error:?}");
+                assert!(error.kind() == ErrorKind::Denied && cause.contains(&other.address().to_string()), "{cause}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(granted > 0 && refused > 0, "{granted} granted, {refused} refused");
+}
+
+#[tokio::test]
 async fn slots_that_no_node_serves_are_an_outage_that_names_the_cause() {
     // Once a slot is missing, the node serves none by default, and all others with this option.
     for (option, slots, said) in [

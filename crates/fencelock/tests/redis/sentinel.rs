@@ -117,6 +117,45 @@ async fn sentinels_have_a_password_of_their_own_and_the_error_says_that_it_is_th
 }
 
 #[tokio::test]
+async fn the_rules_that_the_documents_print_suffice_for_sentinels_and_one_less_is_refused_as_theirs() {
+    let docs = std::fs::read_to_string(format!("{}/../../docs/stores.md", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let rules = docs.split_once("Their user needs `").unwrap().1.split_once('`').unwrap().0;
+    let primary = server(Settings::default());
+    let settings = Settings::role(Role::SentinelOf(primary.address()));
+    let without = |rule: &str| format!("on >two {}", rules.replace(rule, ""));
+    let settings = settings.with_user("all", &without("none")).with_user("blind", &without("+sentinel|master "));
+    let sentinel = server(settings);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("password");
+    std::fs::write(&file, "two").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let url = |user: &str| {
+        let own = format!("sentinel_user={user}&sentinel_password_file={}", file.display());
+        format!("redis+sentinel://{}/locks?min_replicas=0&ttl_ms=60000&{own}", sentinel.address())
+    };
+    drop(taken(&url("all")).await.unwrap());
+    let error = refused(&url("blind")).await;
+    assert!(error.kind() == ErrorKind::Denied && error.to_string().contains("sentinel_user"), "{error}");
+}
+
+#[tokio::test]
+async fn a_replica_that_was_never_in_sync_acknowledges_nothing_and_the_error_says_so() {
+    let primary = server(Settings { password: Some("one".to_owned()), ..Settings::default() });
+    // The replica has no password for the primary.
+    let replica = server(Settings::role(Role::ReplicaOf(primary.address())));
+    let url = format!("redis://:one@{}?min_replicas=", primary.address());
+    until("the error says that no replica has acknowledged", async || {
+        let error = refused_within(&format!("{url}1&ttl_ms=9000"), Duration::from_secs(10)).await;
+        let cause = format!("{error} {error:?}");
+        assert!(error.is_retryable(), "{cause}");
+        cause.contains("min_replicas") && cause.contains("acknowledged 0")
+    })
+    .await;
+    drop(taken(&format!("{url}0")).await.unwrap());
+    assert_eq!(replica.info("master_link_status").unwrap(), "down");
+}
+
+#[tokio::test]
 async fn a_grant_that_no_replica_acknowledges_is_withdrawn_and_holds_up_nobody() {
     let watched = Watched::start(1, &Settings::default(), NO_FAILOVER).unwrap();
     let url = |replicas: u32| watched.url("", &format!("min_replicas={replicas}"));

@@ -50,6 +50,37 @@ async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
 }
 
 #[tokio::test]
+async fn sentinels_and_their_primary_are_asked_over_tls_each_by_itself() {
+    let directory = certificates();
+    let file = |name| directory.path().join(name);
+    let [certificate, key, trusted] = ["127.0.0.1.crt", "127.0.0.1.key", "ours.pem"].map(file);
+    let tls = Some(Tls { certificate, key, trusted, asks_clients: false });
+    let primary = server(Settings { tls: tls.clone(), ..Settings::default() });
+    let sentinel = server(Settings { tls, ..Settings::role(Role::SentinelOf(primary.address())) });
+    let (plain, secure) = (sentinel.address(), sentinel.secure_address().unwrap());
+    // A Sentinel names the port without TLS.
+    let map = format!("&map={}={}", primary.address(), primary.secure_address().unwrap());
+    let url = |scheme: &str, sentinel, options: &str| {
+        let trust = format!("tls_ca={}", file("ours.pem").display());
+        format!("{scheme}+sentinel://{sentinel}/locks?min_replicas=0&ttl_ms=60000&{trust}{options}")
+    };
+    for url in [
+        url("rediss", secure, &map),
+        url("rediss", plain, &format!("&sentinel_tls=off{map}")),
+        url("redis", secure, "&sentinel_tls=on"),
+    ] {
+        let (_client, guard) = taken(&url).await.unwrap_or_else(|error| panic!("{url}: {error:?}"));
+        guard.release().await.unwrap();
+    }
+    let untrusted = url("rediss", secure, &map).replace("ours.pem", "other.pem");
+    for (url, named) in [(untrusted, secure), (url("rediss", plain, &map), plain)] {
+        let error = refused(&url).await;
+        let cause = format!("{error} {error:?}");
+        assert!(error.kind() == ErrorKind::Unreachable && cause.contains(&named.to_string()), "{url}: {cause}");
+    }
+}
+
+#[tokio::test]
 async fn a_cluster_is_used_over_tls_alone() {
     let directory = certificates();
     let directory = directory.path();

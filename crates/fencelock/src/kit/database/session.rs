@@ -75,13 +75,13 @@ pub(crate) struct FairSession<D: Dialect> {
 
 impl<D: Dialect> FairSession<D> {
     pub(crate) fn new(config: &Arc<D::Config>, opening: Opening, places: Places) -> Result<Self> {
-        let session = random_number()?;
+        let session = random_number("open session")?;
         Ok(Self {
             config: Arc::clone(config),
             session,
             opening,
             places: Arc::new(places),
-            bell: format!("fencelock_{:016x}", random_number()?),
+            bell: format!("fencelock_{:016x}", random_number("open session")?),
             ear: D::Ear::default(),
             swept: AtomicU16::new(first_to_clear(session)),
             sweep: Notify::new(),

@@ -284,22 +284,22 @@ impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for On {
 #[cfg(test)]
 mod tests {
     use std::sync::OnceLock;
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime};
 
     use http::HeaderMap;
     use prost::Message as _;
     use tokio::io::DuplexStream;
 
-    use super::super::keys::Keys;
+    use super::super::keys::{Keys, value};
     use super::super::proto::response_op::Response as OpResponse;
     use super::super::session::EtcdSession;
     use super::*;
     use crate::error::Outcome;
-    use crate::kit::served::{Places, Served as _};
+    use crate::kit::served::{Enter, Places, Served as _};
     use crate::name::Name;
     use crate::queue::Claim;
-    use crate::store::{Entry, Opening, Owner};
-    use crate::time::SystemClock;
+    use crate::store::{Entry, Opening, Owner, Standing};
+    use crate::time::{Moment, SystemClock};
 
     /// A member that answers each request with the next message, if it has one, and with the status that ends the answer.
     async fn answer(stream: DuplexStream, answers: Vec<(Vec<u8>, Option<Status>)>) {
@@ -364,8 +364,7 @@ mod tests {
     async fn a_watch_that_a_compaction_canceled_fires_once_and_one_that_its_place_gave_up_does_not() {
         let canceled = WatchResponse { watch_id: 7, canceled: true, ..WatchResponse::default() };
         let (connection, compacted) = watched(WatchResponse { compact_revision: 9, ..canceled.clone() }).await;
-        let (request, compacted) = (RequestId { client: 1, number: 7 }, compacted.unwrap());
-        let place = PlaceId { name: Name::new("job").unwrap(), request };
+        let (place, compacted) = (place(7), compacted.unwrap());
         let (key, range_end, grants) = (b"key".to_vec(), Vec::new(), Some(5));
         let watched = Watched { place, key, range_end, grants, revision: 8 };
         connection.watch(watched.clone());
@@ -391,26 +390,90 @@ mod tests {
         assert!(!is_alive.await.unwrap());
     }
 
-    #[tokio::test]
-    async fn a_try_whose_key_could_not_be_deleted_may_have_left_it_there() {
+    /// A session without places.
+    fn session() -> EtcdSession {
         let keys = Arc::new(Keys { prefix: String::new() });
         let opening = Opening::here(Owner::new(1, "", 0), Duration::from_secs(9), Arc::new(SystemClock)).unwrap();
-        let session = EtcdSession::new(&keys, opening, Places::new(mpsc::unbounded_channel().0));
-        let id = RequestId { client: 1, number: 1 };
-        let entry = Entry { name: Name::new("job").unwrap(), claim: Claim::MUTEX, id, wait: false, purpose: None };
-        let place = PlaceId { name: entry.name.clone(), request: id };
-        let kvs = [(b"job/7f".to_vec(), 1), (keys.place(0, &place), 2)].map(|(key, create_revision)| KeyValue {
-            key,
-            create_revision,
-            ..KeyValue::default()
-        });
-        let queue = RangeResponse { kvs: kvs.into(), ..RangeResponse::default() };
-        let responses = [None, Some(OpResponse::ResponseRange(queue))].map(|response| ResponseOp { response });
-        let joined = TxnResponse { succeeded: true, responses: responses.into(), ..TxnResponse::default() };
+        EtcdSession::new(&keys, opening, Places::new(mpsc::unbounded_channel().0))
+    }
+
+    fn place(number: u64) -> PlaceId {
+        PlaceId { name: Name::new("job").unwrap(), request: RequestId { client: 1, number } }
+    }
+
+    fn entry(number: u64, wait: bool) -> Entry {
+        let PlaceId { name, request: id } = place(number);
+        Entry { name, claim: Claim::MUTEX, id, wait, purpose: None }
+    }
+
+    /// The answer to a transaction whose second operation reads these keys of the queue, each with the revision that made it.
+    fn listed<const N: usize>(keys: [(Vec<u8>, i64); N]) -> (Vec<u8>, Option<Status>) {
+        let kv = |(key, create_revision)| KeyValue { key, create_revision, ..KeyValue::default() };
+        let queue = RangeResponse { kvs: keys.map(kv).into(), ..RangeResponse::default() };
+        let deleted = OpResponse::ResponseDeleteRange(DeleteRangeResponse { deleted: 1, header: None });
+        let responses = [deleted, OpResponse::ResponseRange(queue)];
+        let responses = responses.map(|response| ResponseOp { response: Some(response) }).into();
+        let answer = TxnResponse { succeeded: true, responses, ..TxnResponse::default() };
+        (answer.encode_to_vec(), Some(Status::ok("")))
+    }
+
+    #[tokio::test]
+    async fn the_answer_to_a_release_grants_the_next_place_of_the_session_and_otherwise_the_session_looks() {
+        let session = session();
+        let (places, own) = (&session.places, session.keys.place(0, &place(2)));
+        for (front, is_granted) in [((own.clone(), 2), true), ((own, 3), false), ((b"job/7f".to_vec(), 2), false)] {
+            let [held, waiting] = [1, 2].map(|number| places.begin(&place(number).name, place(number).request, 0).0);
+            places.granted(&held, 1);
+            places.waits(&waiting, 2, None, Moment::NEVER);
+            let (connection, _watches) = connected(vec![listed([front])], || {}).await;
+            assert!(session.leave(&connection, &place(1), Some(1)).await.unwrap());
+            assert_eq!(matches!(waiting.standing(), Standing::Granted(_)), is_granted);
+            assert_eq!(places.due(Moment::ORIGIN, false).is_err(), is_granted);
+            places.left(&held);
+            places.left(&waiting);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_looks_once_a_place_of_it_has_a_lighter_claim() {
+        let (session, writer) = (session(), Entry { claim: Claim::WRITER, ..entry(1, true) });
+        let [held, waiting] =
+            [1, 2].map(|number| session.places.begin(&place(number).name, place(number).request, 0).0);
+        session.places.granted(&held, 1);
+        session.places.waits(&waiting, 2, None, Moment::NEVER);
+        let value = value(&writer, &Owner::new(1, "", 0), SystemTime::UNIX_EPOCH).unwrap();
+        let key = session.keys.place(0, &place(1));
+        let found = RangeResponse {
+            kvs: vec![KeyValue { key, create_revision: 1, value, ..KeyValue::default() }],
+            ..RangeResponse::default()
+        };
+        let found = (found.encode_to_vec(), Some(Status::ok("")));
+        let (connection, _watches) = connected(vec![found, listed([])], || {}).await;
+        assert!(session.lighten(&connection, &place(1), 1, Claim::READER).await.unwrap());
+        assert!(session.places.due(Moment::ORIGIN, false).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_place_behind_one_of_its_session_watches_nothing_and_one_behind_another_session_watches_its_key() {
+        let session = session();
+        let [own, mine] = [1, 2].map(|number| session.keys.place(0, &place(number)));
+        let held = session.places.begin(&place(1).name, place(1).request, 0).0;
+        session.places.granted(&held, 1);
+        for (ahead, is_watched) in [((own.clone(), 1), false), ((own, 9), true), ((b"job/7f".to_vec(), 1), true)] {
+            let (connection, _watches) = connected(vec![listed([ahead, (mine.clone(), 10)])], || {}).await;
+            let entered = session.enter(&connection, &entry(2, true), false).await.unwrap();
+            assert!(matches!(entered, Enter::Waiting { seq: 10, .. }), "{entered:?}");
+            assert_eq!(connection.unwatch(place(2).request).is_some(), is_watched);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_try_whose_key_could_not_be_deleted_may_have_left_it_there() {
+        let session = session();
+        let joined = listed([(b"job/7f".to_vec(), 1), (session.keys.place(0, &place(1)), 2)]);
         let busy = Status::resource_exhausted("etcdserver: too many requests");
-        let answers = vec![(joined.encode_to_vec(), Some(Status::ok(""))), (Vec::new(), Some(busy))];
-        let (connection, _watches) = connected(answers, || {}).await;
-        let error = session.enter(&connection, &entry, false).await.unwrap_err();
+        let (connection, _watches) = connected(vec![joined, (Vec::new(), Some(busy))], || {}).await;
+        let error = session.enter(&connection, &entry(1, false), false).await.unwrap_err();
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::Exhausted, Outcome::Unknown), "{error}");
     }
 }

@@ -64,12 +64,8 @@ impl Dialler {
         let config = &*self.config;
         let encrypted = |stream| encrypted(config.tls.as_ref(), &server.host, stream);
         let stream = config.addresses.dial(server, &config.shown(server), &*self.bounds.clock, encrypted).await?;
-        let greeted = self.greet(stream, server, number).await;
-        if greeted.is_err() {
-            // Another address of the same name may be fit.
-            config.addresses.forget(server);
-        }
-        greeted
+        // Another address of the same name may be fit.
+        self.greet(stream, server, number).await.inspect_err(|_| config.addresses.forget(server))
     }
 
     async fn greet(&self, stream: Box<dyn Bytes>, server: &HostPort, number: u64) -> Result<Arc<Connection>> {

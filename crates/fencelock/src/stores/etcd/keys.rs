@@ -31,8 +31,8 @@ impl Keys {
         format!("{}{name}/{lease:x}-{request}", self.prefix).into_bytes()
     }
 
-    /// Keys that belong to no queue. No name has an empty part, so no key of a queue begins so.
-    fn own(&self, rest: &str) -> Vec<u8> {
+    /// Keys that belong to no queue, of sessions and of records: no name has an empty part, so no key of a queue begins so.
+    pub(super) fn own(&self, rest: &str) -> Vec<u8> {
         format!("{}/fencelock/{rest}", self.prefix).into_bytes()
     }
 
@@ -44,11 +44,6 @@ impl Keys {
     /// The records of broken grants of a session begin with this, and the range from the session's key on has both.
     pub(super) fn records(&self, lease: i64) -> Vec<u8> {
         self.own(&format!("{lease:x}/"))
-    }
-
-    /// The records of every session, and the sessions, begin with this.
-    pub(super) fn all_records(&self) -> Vec<u8> {
-        self.own("")
     }
 
     pub(super) fn record(&self, lease: i64, name: &Name, grant: u64) -> Vec<u8> {
@@ -196,7 +191,7 @@ mod tests {
         let name = Name::new("fencelock/session").unwrap();
         assert!(!keys.queue(name.as_str()).starts_with(b"l//"));
         for own in [keys.session(5), keys.record(5, &name, 7)] {
-            assert!(keys.name(&own).is_none() && own.starts_with(&keys.all_records()));
+            assert!(keys.name(&own).is_none() && own.starts_with(&keys.own("")));
         }
         // The range of a session has its records, and none of another session.
         let range = keys.session(5)..end_of(&keys.records(5));

@@ -38,11 +38,8 @@ pub(super) struct EtcdSession {
     closes: AtomicBool,
 }
 
-/// A queue as one read shows it, front first.
-struct Line {
-    keys: Vec<QueueKey>,
-    revision: i64,
-}
+/// A queue as the read of this revision shows it, front first.
+type Line = (Vec<QueueKey>, i64);
 
 impl EtcdSession {
     pub(super) fn new(keys: &Arc<Keys>, opening: Opening, places: Places) -> Self {
@@ -97,7 +94,7 @@ impl EtcdSession {
         };
         self.places.raise(epoch);
         self.places.session.confirm(sent);
-        self.lose_missing(connection).await?;
+        self.lose_missing(connection, "resume session").await?;
         self.places.connected(connection.number);
         connection.create_watch(SESSION_WATCH, self.key(), end_of(&self.keys.records(self.lease())), revision);
         let (weak, session) = (Arc::downgrade(connection), Arc::clone(&self));
@@ -131,7 +128,7 @@ impl EtcdSession {
     }
 
     /// Marks grants whose keys are gone as broken, where there is a record of it, or removed.
-    async fn lose_missing(&self, connection: &Connection) -> Result<()> {
+    async fn lose_missing(&self, connection: &Connection, operation: &'static str) -> Result<()> {
         let granted = |(name, ids): (Name, Vec<RequestId>)| {
             let place = move |request| PlaceId { name: name.clone(), request };
             ids.into_iter().filter_map(move |id| Some((place(id), self.places.seq(id)?)))
@@ -140,7 +137,7 @@ impl EtcdSession {
         for held in held.chunks(OPS) {
             let keys = held.iter().map(|(place, _)| read(one(self.keys.place(self.lease(), place))));
             let success = keys.chain([read(all(self.keys.records(self.lease())))]).collect();
-            let mut found = connection.ask("renew", TxnRequest { success, ..TxnRequest::default() }).await?;
+            let mut found = connection.ask(operation, TxnRequest { success, ..TxnRequest::default() }).await?;
             found.range(held.len()).unwrap_or_default().kvs.iter().for_each(|kv| self.broken(kv));
             for (at, (place, grant)) in held.iter().enumerate() {
                 // Unless the place was granted anew meanwhile.
@@ -155,6 +152,7 @@ impl EtcdSession {
     /// Reports the break that a key is the record of.
     fn broken(&self, kv: &KeyValue) {
         let Some(Break { place, token: Some(grant), reason, .. }) = self.keys.broken(kv) else { return };
+        self.places.look_at(&place.name);
         self.places.receive_break(Broken { place, grant: grant.get(), reason });
     }
 
@@ -180,22 +178,28 @@ impl EtcdSession {
     }
 
     fn line(&self, name: &Name, listed: RangeResponse) -> Line {
-        let revision = listed.header.unwrap_or_default().revision;
-        Line { keys: self.keys.contenders(name, listed.kvs), revision }
+        (self.keys.contenders(name, listed.kvs), listed.header.unwrap_or_default().revision)
+    }
+
+    /// Whether the key is that of a place that this session keeps.
+    fn is_own(&self, key: &QueueKey) -> bool {
+        key.request.is_some_and(|request| self.places.seq(request) == Some(key.seq))
     }
 
     /// The number of a place, its standing in `line`, and the contenders ahead; `None` if it is not there. A waiting place watches the keys
-    /// that can let it in.
+    /// that can let it in. Behind an own place that excludes it, it needs no watch: the session looks when that one goes.
     fn judge(&self, connection: &Connection, place: &PlaceId, line: &Line) -> Option<(u64, Admission, Ahead)> {
-        let Some(position) = line.keys.iter().position(|key| key.request == Some(place.request)) else {
+        let (keys, revision) = line;
+        let Some(position) = keys.iter().position(|key| key.request == Some(place.request)) else {
             connection.unwatch(place.request);
             return None;
         };
-        let (ahead, mine) = (&line.keys[..position], &line.keys[position]);
+        let (ahead, mine) = (&keys[..position], &keys[position]);
         let claims = ahead.iter().map(|key| key.claim);
         let admission = judge(claims.clone(), mine.claim);
         let judged = (mine.seq, admission, Ahead::of(position, granted_of(claims.clone())));
-        let (key, range_end, grants) = match hears_behind(claims, mine.claim).filter(|_| admission == Admission::Wait) {
+        let waits = admission == Admission::Wait && !ahead.iter().any(|key| key.claim.is_whole() && self.is_own(key));
+        let (key, range_end, grants) = match hears_behind(claims, mine.claim).filter(|_| waits) {
             None => {
                 connection.unwatch(place.request);
                 return Some(judged);
@@ -211,7 +215,7 @@ impl EtcdSession {
                 (queue.clone(), end_of(&queue), None)
             }
         };
-        connection.watch(Watched { place: place.clone(), key, range_end, grants, revision: line.revision });
+        connection.watch(Watched { place: place.clone(), key, range_end, grants, revision: *revision });
         Some(judged)
     }
 
@@ -291,11 +295,14 @@ impl Served for EtcdSession {
         let success = [delete(key)].into_iter().chain(self.places.is_waiting().then(front)).collect();
         let txn = TxnRequest { compare, success, failure: Vec::new() };
         let mut answer = connection.ask("leave", txn).await?;
-        for front in self.keys.contenders(&place.name, answer.range(1).unwrap_or_default().kvs) {
-            if let Some(request) = front.request.filter(|request| self.places.seq(*request) == Some(front.seq)) {
-                connection.unwatch(request);
-                self.places.receive_grant(request, front.seq);
-            }
+        let front = self.keys.contenders(&place.name, answer.range(1).unwrap_or_default().kvs).pop();
+        let front = front.filter(|front| self.is_own(front));
+        if let Some(QueueKey { request: Some(request), seq, .. }) = front {
+            connection.unwatch(request);
+            self.places.receive_grant(request, seq);
+        }
+        if self.places.is_waiting() && !front.is_some_and(|front| front.claim.is_whole()) {
+            self.places.look_at(&place.name);
         }
         Ok(answer.has_deleted(0))
     }
@@ -307,7 +314,9 @@ impl Served for EtcdSession {
         let Some(value) = found.and_then(|found| found.lightened(claim)) else { return Ok(false) };
         let change = PutRequest { key: key.clone(), value, ignore_lease: true, ..PutRequest::default() };
         let txn = TxnRequest { compare: vec![made_in(key, seq)], success: vec![put(change)], failure: Vec::new() };
-        Ok(connection.ask("downgrade", txn).await?.succeeded)
+        let is_lighter = connection.ask("downgrade", txn).await?.succeeded;
+        self.places.look_at(&place.name);
+        Ok(is_lighter)
     }
 
     async fn withdraw(&self, connection: &Connection, place: &PlaceId) -> Result<Withdrawn> {
@@ -316,6 +325,7 @@ impl Served for EtcdSession {
         let success = self.raise_epoch().into_iter().chain([delete]).collect();
         let txn = TxnRequest { compare: vec![is_there(self.key())], success, failure: Vec::new() };
         let mut answer = connection.ask("cancel", txn).await?;
+        self.places.look_at(&place.name);
         let epoch = answer.key(1).map(|session| session.version.cast_unsigned());
         Ok(Withdrawn { epoch, was_there: answer.has_deleted(2) })
     }
@@ -323,7 +333,7 @@ impl Served for EtcdSession {
     async fn renew(&self, connection: &Connection, _known: &[(PlaceId, u64)]) -> Result<bool> {
         let is_alive = self.keep_alive(connection, "renew").await?;
         if is_alive {
-            self.lose_missing(connection).await?;
+            self.lose_missing(connection, "renew").await?;
         }
         Ok(is_alive)
     }

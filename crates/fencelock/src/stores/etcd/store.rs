@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
-use futures_util::{StreamExt, stream};
 
 use super::CAPABILITY;
 use super::connection::Connection;
@@ -39,12 +38,12 @@ pub(super) fn ask(url: StoreUrl, questions: Questions) -> Result<Vec<AskedServer
     let ask = |server: &HostPort| -> AskedServer {
         let (shown, server, tls) = (config.shown(server), server.clone(), tls.clone());
         let answers = async move {
-            let get = |path: &'static &str| {
+            let mut answers = Vec::new();
+            for path in questions {
                 let request = format!("GET {path} HTTP/1.0\r\nHost: {server}\r\n\r\n");
-                let (server, tls) = (&server, tls.as_ref());
-                async move { converse(server, tls, &request).await }
-            };
-            Ok(stream::iter(questions).then(get).collect().await)
+                answers.push(converse(&server, tls.as_ref(), &request).await);
+            }
+            Ok(answers)
         };
         (shown, Box::pin(answers))
     };
@@ -119,7 +118,7 @@ impl Server for Arc<Config> {
         let is_meant = |key: &&QueueKey| key.seq == grant && key.contender().id == place.request;
         let Some(found) = found.iter().find(is_meant) else {
             // The same order may have been given before.
-            let mut written = connection.ask("break", all(keys.all_records())).await?.kvs.into_iter();
+            let mut written = connection.ask("break", all(keys.own(""))).await?.kvs.into_iter();
             return Ok(written.any(|kv| kv.value == value && keys.broken(&kv).is_some_and(|it| it.place == *place)));
         };
         let lease = connection.ask("break", LeaseGrantRequest { ttl: RECORD_TTL, id: 0 }).await?.id;
@@ -133,7 +132,7 @@ impl Server for Arc<Config> {
     }
 
     async fn breaks(&self, connection: &Connection, name: &Name) -> Result<Vec<Break>> {
-        let written = connection.ask("breaks", all(self.keys.all_records())).await?.kvs;
+        let written = connection.ask("breaks", all(self.keys.own(""))).await?.kvs;
         let breaks = written.iter().filter_map(|kv| self.keys.broken(kv));
         Ok(breaks.filter(|broken| broken.place.name == *name).collect())
     }

@@ -68,7 +68,7 @@ impl SessionCore {
         patience: Duration,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>> {
-        let id = random_number()?;
+        let id = random_number("open session")?;
         let name = session_name(id);
         let failed = |errno| fault("open session", format_args!("{}/{SESSIONS}/{name}", directory.path), errno);
         let text = record::text("open session", &Identity::of(owner))?;

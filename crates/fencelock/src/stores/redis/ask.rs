@@ -13,7 +13,7 @@ pub(super) fn ask(config: Config, questions: Questions) -> AskedServer {
     let answers = async move {
         let Bounds { clock, patience, .. } = Bounds::of(None);
         let config = match &config.address {
-            Address::Primary(sentinels) => config.at(sentinels.find(&*clock, patience).await?.server),
+            Address::Primary(sentinels) => config.at(sentinels.dialled(&sentinels.find(&*clock, patience).await?)),
             _ => config,
         };
         let (mut wire, driver) = shake_hands(&config, None, &*clock).await?;

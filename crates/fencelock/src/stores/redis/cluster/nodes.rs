@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use super::possession::Custody;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::HostPort;
-use crate::stores::redis::sentinel::newest;
+use crate::stores::redis::sentinel::{dialled, newest};
 use crate::stores::redis::wire::{Address, Config, Naming, fault, is_unknown_command, shake_hands};
 use crate::time::{Clock, Moment};
 
@@ -74,8 +74,7 @@ impl Nodes {
 
     /// The address to dial for a node that is named so.
     pub(super) fn dialled(&self, named: &HostPort) -> HostPort {
-        let mapped = self.map.iter().find(|(inside, _)| inside == named);
-        mapped.map_or(named, |(_, outside)| outside).clone()
+        dialled(&self.map, named)
     }
 
     /// Asks the nodes, unless another caller did so just now, and reads the newest answer.
@@ -117,7 +116,7 @@ impl fmt::Display for Nodes {
 /// A slot of a Cluster, for one link.
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterSlot {
-    pub(super) nodes: Arc<Nodes>,
+    pub(crate) nodes: Arc<Nodes>,
     number: u16,
     pub(super) custody: Arc<Custody>,
 }
@@ -139,12 +138,6 @@ impl ClusterSlot {
                 .retryable());
         };
         Ok((self.nodes.dialled(&named), named))
-    }
-}
-
-impl fmt::Display for ClusterSlot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.nodes.fmt(f)
     }
 }
 

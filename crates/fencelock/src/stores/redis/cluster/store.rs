@@ -18,38 +18,25 @@ use crate::store::{
 };
 use crate::stores::redis::fair;
 
-/// How many parts there are.
-const PARTS: u16 = 16;
-/// How many slots each part has to itself.
-const SLOTS_OF_A_PART: u16 = 16_384 / PARTS;
-
-/// The slot of a part, and its hash tag: the smallest number with a slot among those of the part. Thus the parts divide the slots evenly, for the
-/// nodes of a Cluster have adjoining slots.
-fn slot_and_tag(part: u16) -> (u16, u32) {
-    let mut tags = (0..).map(|tag: u32| (slot_of(&tag.to_string()), tag));
-    tags.find(|(slot, _)| slot / SLOTS_OF_A_PART == part).expect("every slot has a tag")
-}
-
-/// The checksum by which a Cluster divides keys: CRC-16/XMODEM.
-fn slot_of(tag: &str) -> u16 {
-    let step = |sum: u16| if sum & 0x8000 == 0 { sum << 1 } else { sum << 1 ^ 0x1021 };
-    let add = |sum: u16, byte: u8| (0..8).fold(sum ^ u16::from(byte) << 8, |sum, _| step(sum));
-    tag.bytes().fold(0, add) % 16_384
-}
+/// The hash tag of each part. Another tag would be another lock under the same name.
+const TAGS: [u16; 16] = [10, 3, 61, 43, 11, 2, 60, 42, 12, 1, 63, 41, 13, 0, 62, 40];
+/// The slot of each tag. The slots divide all slots evenly, for the nodes of a Cluster have adjoining slots.
+const SLOTS: [u16; 16] =
+    [247, 1584, 2369, 3937, 4310, 5649, 6496, 8000, 8373, 9842, 10499, 12067, 12436, 13907, 14626, 16130];
 
 pub(super) fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
         let (nodes, min_replicas, prefix) = url::read(url)?;
         let nodes = Arc::new(nodes);
-        let part = |(slot, tag)| fair::new(nodes.way_to(slot, min_replicas), &format!("{prefix}:{{{tag}}}"));
-        let parts: Vec<_> = (0..PARTS).map(slot_and_tag).map(part).collect();
+        let part = |(tag, slot)| fair::new(nodes.way_to(slot, min_replicas), &format!("{prefix}:{{{tag}}}"));
+        let parts: Vec<_> = TAGS.into_iter().zip(SLOTS).map(part).collect();
         Ok(Arc::new(Divided { nodes, parts: parts.into() }) as Arc<dyn Store>)
     })
 }
 
 /// The part that a name belongs to.
 pub(super) fn part_of(name: &Name) -> usize {
-    usize::from(bucket_of(name) / (BUCKETS / PARTS))
+    usize::from(bucket_of(name)) * TAGS.len() / usize::from(BUCKETS)
 }
 
 struct Divided {
@@ -121,20 +108,24 @@ impl Store for Divided {
 mod tests {
     use super::*;
 
+    /// The checksum by which a Cluster divides keys: CRC-16/XMODEM.
+    fn slot_of(tag: &str) -> u16 {
+        let step = |sum: u16| if sum & 0x8000 == 0 { sum << 1 } else { sum << 1 ^ 0x1021 };
+        let add = |sum: u16, byte: u8| (0..8).fold(sum ^ u16::from(byte) << 8, |sum, _| step(sum));
+        tag.bytes().fold(0, add) % 16_384
+    }
+
     #[test]
     fn each_tag_has_its_slot_and_the_slots_divide_all_evenly() {
         assert_eq!(slot_of("123456789"), 12_739);
-        let tags: Vec<_> = (0..PARTS).map(slot_and_tag).collect();
-        // Another tag would be another lock under the same name.
-        let known = [10, 3, 61, 43, 11, 2, 60, 42, 12, 1, 63, 41, 13, 0, 62, 40];
-        assert!(tags.iter().map(|(_, tag)| *tag).eq(known), "{tags:?}");
-        assert!(tags.iter().all(|(slot, tag)| slot_of(&tag.to_string()) == *slot));
+        assert_eq!(TAGS.map(|tag| slot_of(&tag.to_string())), SLOTS);
+        assert!(SLOTS.iter().map(|slot| slot / 1024).eq(0..16), "{SLOTS:?}");
     }
 
     #[test]
     fn every_part_has_names() {
         let names = (0..1000).map(|number| Name::new(format!("n{number}")).unwrap());
         let parts: std::collections::HashSet<_> = names.map(|name| part_of(&name)).collect();
-        assert_eq!(parts.len(), usize::from(PARTS));
+        assert_eq!(parts.len(), TAGS.len());
     }
 }

@@ -74,7 +74,7 @@ impl Server for Fair {
 
     fn session(&self, opening: Opening, events: Events) -> Result<(Arc<FairSession>, Arc<Link>)> {
         let (layout, places) = (Arc::clone(&self.layout), Places::new(events));
-        let session = Arc::new(FairSession::new(layout, random_number()?, opening, places));
+        let session = Arc::new(FairSession::new(layout, random_number("open session")?, opening, places));
         let user = Arc::clone(&session) as Arc<dyn LinkUser>;
         let link = link(&self.config, user, Some(&session.opening));
         Ok((session, link))

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::HostPort;
-use crate::stores::redis::wire::{Config, Pushed, is_unknown_command, shake_hands};
+use crate::stores::redis::wire::{Config, Pushed, is_denied, is_unknown_command, shake_hands};
 use crate::time::Clock;
 
 /// The channels on which a Sentinel says that a replica was promoted, and that the Sentinel names another primary.
@@ -24,8 +24,8 @@ const OTHER_NAME: &str = "the Sentinel watches no primary of this name: write on
 const DENIED: &str = "the Sentinel, and not the primary, refuses the user or the password: `sentinel_user` and `sentinel_password_file` are for Sentinels. docs/stores.md has the rules of such a user";
 
 /// A primary as one Sentinel names it.
-pub(super) struct Named {
-    /// The number of the configuration that says so; 0 where the user may not ask for it.
+pub(crate) struct Named {
+    /// The number of the configuration that says so: a later one has a higher number.
     pub(super) epoch: u64,
     pub(super) server: HostPort,
 }
@@ -105,7 +105,14 @@ async fn answer(wire: &mut MultiplexedConnection, command: &redis::Cmd) -> Redis
 
 async fn named(wire: &mut MultiplexedConnection, name: &str) -> Result<Named> {
     // The number first: the address is as new, or newer.
-    let about = asked(wire, &["MASTER", name]).await.ok().and_then(read::<HashMap<String, Value>>);
+    let about = asked(wire, &["MASTER", name]).await;
+    if let Err(error) = &about
+        && is_denied(error)
+    {
+        // No news would count without the number.
+        return Err(refused(error, NO_SENTINEL));
+    }
+    let about = about.ok().and_then(read::<HashMap<String, Value>>);
     let epoch = about.and_then(|mut about| read(about.remove("config-epoch")?)).unwrap_or(0);
     let address = match asked(wire, &["GET-MASTER-ADDR-BY-NAME", name]).await {
         Ok(address) => address,

@@ -22,6 +22,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The same in a Cluster, which sends no news.
 const AGAIN_IN_A_CLUSTER: Duration = Duration::from_millis(300);
 
+/// The advice where a server that others name gives no answer.
+const MAP: &str = "if only the servers know this address, the option `map` names the one to dial";
+
 impl Dialler {
     /// Connects to the server that is found to take locks. Until then the search begins again, within the time that a connection may take.
     pub(crate) async fn find(&self, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
@@ -32,8 +35,8 @@ impl Dialler {
             let within = self.patience / 2;
             let found = match &self.config.address {
                 Address::Primary(sentinels) => sentinels.find(&*self.clock, within).await.map(|found| {
-                    let moved = sentinels.clone().moved(found.clone(), Arc::clone(&self.clock)).boxed();
-                    (found.server, found.named, moved)
+                    let (server, named) = (sentinels.dialled(&found), found.server.clone());
+                    (server, named, sentinels.clone().moved(found, Arc::clone(&self.clock)).boxed())
                 }),
                 Address::Owner(slot) => {
                     slot.find(&*self.clock, within).await.map(|(server, named)| (server, named, pending().boxed()))
@@ -50,8 +53,9 @@ impl Dialler {
                     };
                     match greeted {
                         Ok(ready) => return Ok(begin(ready, moved)),
-                        Err(error) if named == server => (error, moved),
-                        Err(error) => (error.with("named", named), moved),
+                        Err(error) if named != server => (error.with("named", named), moved),
+                        Err(error) if error.kind() == ErrorKind::Unreachable => (error.with("hint", MAP), moved),
+                        Err(error) => (error, moved),
                     }
                 }
                 Err(error) => (error, pending().boxed()),

@@ -6,7 +6,6 @@ mod find;
 mod replicas;
 mod url;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -28,7 +27,7 @@ const NEXT: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub(crate) struct Sentinels {
     /// The URL without secrets.
-    shown: Arc<str>,
+    pub(crate) shown: Arc<str>,
     /// The name of the primary.
     name: Arc<str>,
     each: Arc<[(HostPort, Config)]>,
@@ -38,37 +37,25 @@ pub(crate) struct Sentinels {
     turn: Arc<AtomicUsize>,
 }
 
-/// A server that Sentinels name.
-#[derive(Debug, Clone)]
-pub(crate) struct Found {
-    /// Where the server is dialled.
-    pub(crate) server: HostPort,
-    /// How the Sentinels name the server.
-    pub(crate) named: HostPort,
-    /// The number of the configuration that names the server: a later one has a higher number.
-    epoch: u64,
-}
-
 impl Sentinels {
-    fn found(&self, Named { epoch, server: named }: Named) -> Found {
-        let mapped = self.map.iter().find(|(inside, _)| *inside == named).map(|(_, outside)| outside.clone());
-        Found { server: mapped.unwrap_or_else(|| named.clone()), named, epoch }
+    /// Where the primary is dialled.
+    pub(crate) fn dialled(&self, named: &Named) -> HostPort {
+        dialled(&self.map, &named.server)
     }
 
     /// Asks all Sentinels within `patience`, and believes the newest configuration. The server's own word for its role is still to be had.
-    pub(crate) async fn find(&self, clock: &dyn Clock, patience: Duration) -> Result<Found> {
+    pub(crate) async fn find(&self, clock: &dyn Clock, patience: Duration) -> Result<Named> {
         let all = self.each.iter().map(|(server, config)| (server, ask(config, &self.name, clock)));
         let words = (&*self.shown, "no Sentinel names the primary", "sentinel", "sentinels");
-        let named = newest(all, |named| named.epoch, (clock, patience), words).await;
-        named.map(|named| self.found(named))
+        newest(all, |named| named.epoch, (clock, patience), words).await
     }
 
     /// Completes once a Sentinel names another primary by a newer configuration.
-    pub(crate) async fn moved(self, found: Found, clock: Arc<dyn Clock>) {
+    pub(crate) async fn moved(self, found: Named, clock: Arc<dyn Clock>) {
         loop {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.each.len();
             let (server, config) = &self.each[turn];
-            let is_other = |named: &Named| named.epoch > found.epoch && named.server != found.named;
+            let is_other = |named: &Named| named.epoch > found.epoch && named.server != found.server;
             match watch(config, &self.name, is_other, &*clock).await {
                 Ok(()) => return,
                 Err(error) => tracing::debug!(%server, %error, "a Sentinel gives no news"),
@@ -78,8 +65,7 @@ impl Sentinels {
     }
 }
 
-impl fmt::Display for Sentinels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
-    }
+/// The address to dial for a server that is named so.
+pub(super) fn dialled(map: &[(HostPort, HostPort)], named: &HostPort) -> HostPort {
+    map.iter().find(|(inside, _)| inside == named).map_or(named, |(_, outside)| outside).clone()
 }

@@ -62,8 +62,11 @@ pub(crate) fn config(mut url: StoreUrl) -> Result<Config> {
     });
     let each: Vec<_> = each.collect::<Result<_>>()?;
     let shown = format!("{}://{}/{name}", url.scheme(), url.authority());
-    if identity.1.is_some() && !is_secure {
-        tracing::warn!(server = shown, "the password is sent in the clear: the scheme is not rediss+sentinel");
+    if identity.1.is_some() && !is_secure || own.1.is_some() && !sentinel_tls {
+        tracing::warn!(
+            server = shown,
+            "a password is sent in the clear: the scheme is not rediss+sentinel, or `sentinel_tls` is off"
+        );
     }
     let turn = Arc::new(AtomicUsize::new(usize::from(std::process::id() as u16)));
     let sentinels = Sentinels { shown: shown.into(), name: name.into(), each: each.into(), map: map.into(), turn };

@@ -147,8 +147,8 @@ impl fmt::Debug for Config {
                 write!(f, "{scheme}://{server}/{}", self.db)
             }
             Address::Unix(path) => write!(f, "redis+unix://{path}?db={}", self.db),
-            Address::Primary(sentinels) => write!(f, "{sentinels}/{}", self.db),
-            Address::Owner(slot) => write!(f, "{slot}"),
+            Address::Primary(sentinels) => write!(f, "{}/{}", sentinels.shown, self.db),
+            Address::Owner(slot) => write!(f, "{}", slot.nodes),
         }
     }
 }
