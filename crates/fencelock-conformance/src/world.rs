@@ -346,7 +346,8 @@ impl Client {
 
     /// The names that start with `prefix`, in byte order.
     pub(crate) async fn names(&self, prefix: &str) -> Verdict<BTreeSet<Name>> {
-        Ok(self.process.store.names(prefix).try_collect::<Vec<_>>().await?.into_iter().flatten().collect())
+        let pages = insist(|| self.process.store.names(prefix).try_collect::<Vec<_>>()).await?;
+        Ok(pages.into_iter().flatten().collect())
     }
 
     pub(crate) async fn renew(&self, places: &[&dyn Place]) -> Verdict<fencelock::store::Renewal> {

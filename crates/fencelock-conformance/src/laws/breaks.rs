@@ -8,7 +8,7 @@ use fencelock::time::Moment;
 use fencelock::{ErrorKind, Loss, Name};
 use futures_util::StreamExt;
 
-use crate::world::{Client, Fault, PATIENCE, Verdict, World, demand, name, release, token_of};
+use crate::world::{Client, Fault, PATIENCE, Verdict, World, demand, insist, name, release, token_of};
 
 /// The grant that is named ends, the next one has a higher token, and nothing ends a later grant: not the same order
 /// again, not another one with the old token, not one for a place that waits, not one under another name.
@@ -59,14 +59,15 @@ pub async fn who_is_broken_is_told_why_and_a_record_is_kept(world: World) -> Ver
     let told = world.within(PATIENCE, a.opened.events.next()).await;
     let expected = fencelock::store::SessionEvent::Broken(order.grant(), order.reason.clone());
     demand!(told == Some(Some(expected)), "who was broken is told {told:?}");
-    let kept = b.process.store.breaks(&page).await?;
+    let kept = insist(|| b.process.store.breaks(&page)).await?;
     let [record] = &kept[..] else {
         return Err(Fault::Broken(format!("of one break these are kept: {kept:?}")));
     };
     let same = (&record.place, record.token, record.claim, &record.by, &record.reason)
         == (&order.place, order.token, order.claim, &order.by, &order.reason);
     demand!(same && record.owner == order.owner, "of {order:?} this is kept: {record:?}");
-    demand!(b.process.store.breaks(&name("other")?).await?.is_empty(), "a break is kept under another name");
+    let other = name("other")?;
+    demand!(insist(|| b.process.store.breaks(&other)).await?.is_empty(), "a break is kept under another name");
     Ok(())
 }
 

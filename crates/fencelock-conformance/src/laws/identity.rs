@@ -152,8 +152,8 @@ pub async fn closing_a_session_ends_its_places_and_no_others(world: World) -> Ve
     let _queued = a.enter(&other, world.whole).await?;
     let mut parked = waiter.next(Moment::NEVER);
     world.park(&mut parked).await?;
-    a.session().close().await?;
-    a.session().close().await?;
+    insist(|| a.session().close()).await?;
+    insist(|| a.session().close()).await?;
     let told = world.in_time("a wake by the end of a session", b.capability().wake_bound, parked).await;
     demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "once the holder closed the waiter was told {told:?}");
     demand!(b.ids(&other).await? == [kept.id().request], "closing left a waiter, or took another's place");

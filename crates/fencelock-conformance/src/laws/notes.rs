@@ -5,7 +5,7 @@ use std::time::Duration;
 use fencelock::store::{GrantId, Note, NoteOrder, Place};
 use fencelock::{ErrorKind, Name};
 
-use crate::world::{Client, Verdict, World, demand, name, release, token_of};
+use crate::world::{Client, Verdict, World, demand, insist, name, release, token_of};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -51,7 +51,7 @@ pub async fn a_note_outlives_its_grant_until_it_is_deleted_or_its_time_is_over(w
     release(b.hold(&job, world.whole).await?).await?;
     a.session().close().await?;
     world.pass(Duration::from_millis(50)).await;
-    let there = b.process.store.note(&job).await?;
+    let there = insist(|| b.process.store.note(&job)).await?;
     let Some(note) = &there.note else { return Err(crate::Fault::Broken(format!("a note is gone: {there:?}"))) };
     demand!(*note.value == bytes, "a note of {} bytes came back as {note:?}", bytes.len());
     demand!((note.token, &note.owner) == (granted.token, &a.owner), "of {granted:?} this is kept: {note:?}");
@@ -79,7 +79,7 @@ async fn write(by: &Client, grant: GrantId, value: Option<&str>) -> Verdict<bool
 }
 
 async fn read(by: &Client, name: &Name) -> Verdict<Option<String>> {
-    let read = by.process.store.note(name).await?;
+    let read = insist(|| by.process.store.note(name)).await?;
     Ok(read.note.and_then(|note| note.text().map(str::to_owned)))
 }
 

@@ -7,7 +7,7 @@ use fencelock::inspect::Claim;
 use fencelock::store::{Ahead, Entry, Liveness, Order, Page, Place, RequestId, Standing, Tokens};
 use fencelock::time::Moment;
 
-use crate::world::{Client, Verdict, World, demand, grant_of, name, release};
+use crate::world::{Client, Verdict, World, demand, grant_of, insist, name, release};
 
 /// The queue shows all its contenders, in order, with owner, claim, purpose and grant.
 pub async fn the_queue_tells_who_holds_and_who_waits(world: World) -> Verdict {
@@ -68,14 +68,14 @@ async fn shows(looks: &Client, job: &Name, ids: &[RequestId], absent: RequestId)
     let all = ids.len();
     for (skip, limit) in [(0, all), (0, 1), (1, 2), (2, usize::MAX), (all, 3), (usize::MAX, 1), (0, 0)] {
         let page = Page { skip, limit };
-        let queue = looks.process.store.queue(job, page).await?;
+        let queue = insist(|| looks.process.store.queue(job, page)).await?;
         let shown: Vec<RequestId> = queue.contenders.iter().map(|contender| contender.id).collect();
         let expected: Vec<RequestId> = page.of(ids.iter().copied()).collect();
         demand!(shown == expected, "{page:?} of {ids:?} shows {shown:?}");
         demand!(queue.queued == all, "of {all} in the queue, {page:?} counts {}", queue.queued);
     }
     let asked: Vec<RequestId> = ids.iter().rev().chain([&absent]).copied().collect();
-    let outline = looks.process.store.contention(job, &asked).await?;
+    let outline = insist(|| looks.process.store.contention(job, &asked)).await?;
     let positions: Vec<Option<usize>> = (1..=all).rev().map(Some).chain([None]).collect();
     demand!(outline.positions == positions, "{asked:?} of {ids:?} stand at {:?}", outline.positions);
     demand!(outline.queued == all, "of {all} in the queue, {} are counted", outline.queued);

@@ -125,7 +125,7 @@ pub async fn open_url(url: StoreUrl) -> Result<Arc<dyn Store>> {
 }
 
 fn switched_off(info: &StoreInfo) -> Error {
-    let message = "this build lacks the store, whose cargo feature is off; the command `fencelock` has the store with its feature `servers`";
+    let message = "this build lacks the store, whose cargo feature is off; the command `fencelock` has the stores on servers with its feature `servers`";
     Error::new(ErrorKind::Unsupported, "store URL", message).with("scheme", info.scheme).with("feature", info.feature)
 }
 

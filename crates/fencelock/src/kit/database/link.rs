@@ -10,7 +10,7 @@ use futures_core::future::BoxFuture;
 use super::session_locks::SessionLocks;
 use super::{NoUser, User};
 use crate::error::{Error, Result};
-use crate::kit::bounds::{Bounds, MOST_PATIENCE};
+use crate::kit::bounds::Bounds;
 use crate::kit::lock_table::{Layout, LockTable, Rows};
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::{Opening, StoreUrl, Tasks};
@@ -26,6 +26,8 @@ pub(crate) trait Database: Send + Sync + Sized + 'static {
 
     /// How long a statement waits for the row, or the key, of another program's transaction: all others of this client wait behind it.
     const ROW_TIMEOUT: Duration;
+    /// The bounds of a migration: how long the connection may owe an answer, and how long a statement waits for a lock.
+    const MIGRATION: (Duration, Duration);
 
     fn layout(url: &mut StoreUrl) -> Result<Layout<Self::Keys>>;
 
@@ -92,8 +94,7 @@ impl<D: Database> Dialler<D> {
             Purpose::Foreign | Purpose::ForeignLooks => (silence, D::ROW_TIMEOUT),
             // A waiting request is silent for less time than its caller waits, so that the caller receives the reason.
             Purpose::Patience => (silence.max(patience) * 2, patience * 3 / 4),
-            // Waits for another client that makes the schema.
-            Purpose::Migration => (MOST_PATIENCE * 6, MOST_PATIENCE / 2),
+            Purpose::Migration => D::MIGRATION,
         };
         let (config, user) = (Arc::clone(config), Arc::new(NoUser));
         Self { config, clock, purpose, patience, silence, waits, user, tasks }

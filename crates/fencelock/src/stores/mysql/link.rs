@@ -38,6 +38,7 @@ impl Database for Mysql {
     type Table = Table;
 
     const ROW_TIMEOUT: Duration = Duration::from_secs(1);
+    const MIGRATION: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(40));
 
     fn layout(url: &mut StoreUrl) -> Result<Layout<Keys>> {
         layout(url)

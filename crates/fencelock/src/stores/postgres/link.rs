@@ -44,6 +44,7 @@ impl Database for Postgres {
     type Table = Table;
 
     const ROW_TIMEOUT: Duration = Duration::from_millis(100);
+    const MIGRATION: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(5));
 
     fn layout(url: &mut StoreUrl) -> Result<Layout<Keys>> {
         layout(url)

@@ -61,10 +61,12 @@ impl Dialect for Postgres {
     }
 
     /// A release for which no other session waits needs no procedure, whose call costs the server a seventh of a cycle. Otherwise this client
-    /// notifies the granted sessions, and leaves that to the procedure for the next releases.
+    /// notifies the granted sessions, and leaves that to the procedure for the next releases. Behind a pooler both calls would be
+    /// transactions of their own, between which the notification can get lost.
     async fn leave(connection: &Connection, params: Vec<Param<'_>>) -> Result<Row> {
         let less = |count: usize| count.checked_sub(1);
-        if connection.contended.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
+        let is_pooled = connection.pooled().is_some();
+        if is_pooled || connection.contended.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
             return connection.ask("leave", "leave", params).await;
         }
         let name = params[1].clone();
@@ -77,11 +79,13 @@ impl Dialect for Postgres {
         };
         let [own, others] = grants().ok_or_else(|| row.strange())?;
         if !others.is_empty() {
-            connection.contended.store(CONTENDED, Ordering::Relaxed);
             let rung = vec![Param::List(vec![name]), others.iter().copied().collect()];
-            // Without this notification, the sessions look after a while.
-            if let Err(error) = connection.call("leave", "ring", rung).await {
-                tracing::debug!(%error, "granted sessions could not be notified");
+            // Without this notification, the sessions look after a while. A procedure whose notification fails would fail the release.
+            match connection.call("leave", "ring", rung).await {
+                Ok(_) => connection.contended.store(CONTENDED, Ordering::Relaxed),
+                Err(error) => {
+                    tracing::warn!(%error, "granted sessions could not be notified: they look within two seconds")
+                }
             }
         }
         Ok(Row { operation: "leave", cells: vec![Cell::Number(answer[0]), Cell::Numbers(own.to_vec())] })

@@ -219,7 +219,11 @@ async fn a_try_at_masters_that_were_started_a_moment_ago_names_each_and_says_whe
     let client = super::lab::client(&masters.url("rejoin_ms=600000"), 4_000).await;
     until("the error names those that do not count", async || {
         // The masters replied, so the try timed out rather than met an outage; the cause names the masters.
-        let error = format!("{:?}", refused(&client, "job").await);
+        let error = refused(&client, "job").await;
+        if error.kind() != ErrorKind::TimedOut {
+            return false;
+        }
+        let error = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         let is_named =
             |address: &SocketAddr| error.contains(&format!("started anew redis://{address}/0: has a vote in "));
         error.contains("rejoin_ms") && masters.proxies.iter().map(Proxy::address).filter(is_named).count() >= 2
