@@ -56,6 +56,11 @@ pub trait Bed: fmt::Debug + Send + Sync {
         can_usually(self.servers().len(), outage)
     }
 
+    /// Whether the layout has readers, writers and permits.
+    fn shares(&self) -> bool {
+        true
+    }
+
     /// Whether a server that is killed forgets all leases.
     fn forgets(&self) -> bool {
         false

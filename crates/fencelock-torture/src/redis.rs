@@ -173,6 +173,10 @@ impl Bed for Several {
         self.all().iter().map(|server| server as &dyn Server).collect()
     }
 
+    fn shares(&self) -> bool {
+        !matches!(self, Self::Masters(_))
+    }
+
     /// Clients come to each server by a proxy, and to the Sentinels, and to nodes that they ask for the others, without one.
     fn url(&self, ways: &[SocketAddr], name: &str) -> String {
         let (options, text) = (format!("prefix={name}&ttl_ms={}", TTL.as_millis()), SocketAddr::to_string);

@@ -156,7 +156,7 @@ impl Fault {
 
     fn play_inside(&self, bed: &Arc<dyn Bed>, worker: &Path, logs: &Path, seed: u64) -> io::Result<Option<Played>> {
         let site = Arc::new(Breakable::new(bed, &site_name(), 5)?);
-        if !self.strategy.is_possible(&*site) {
+        if !self.strategy.is_possible(&*site) || self.uses != Uses::Mutexes && !bed.shares() {
             return Ok(None);
         }
         site.heal()?;

@@ -159,8 +159,10 @@ impl Bed for ZooKeeper {
     fn strike(&self, site: &Breakable, outage: Outage, random: u64) -> io::Result<()> {
         match outage {
             Outage::NumbersEnd => {
+                // A counter of ZooKeeper never falls, so a second strike leaves no number.
+                let few = if self.reached().is_empty() { random } else { 0 };
                 self.reached().push(Reached::NumbersEnd);
-                Self::unseen(site, || limits::end_numbers(&self.ensemble, &parent(&site.name), random))
+                Self::unseen(site, || limits::end_numbers(&self.ensemble, &parent(&site.name), few))
             }
             Outage::QueuesOverflow => {
                 let hands = limits::overflow_queues(&self.ensemble, &parent(&site.name))?;

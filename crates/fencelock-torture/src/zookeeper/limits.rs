@@ -107,6 +107,7 @@ pub(super) fn end_numbers(ensemble: &Ensemble, parent: &str, random: u64) -> io:
 /// Lets the numbers of all queues under `parent` begin anew, once every contender from before their end has left: a later
 /// one is refused.
 pub(super) fn begin_numbers(ensemble: &Ensemble, parent: &str) -> io::Result<()> {
+    set_numbers(ensemble, parent, i32::MAX - 1)?;
     let hands = Hands::new(ensemble)?;
     let is_early = |child: &String| {
         child
@@ -115,19 +116,13 @@ pub(super) fn begin_numbers(ensemble: &Ensemble, parent: &str) -> io::Result<()>
             .and_then(|number| number.parse().ok())
             .is_some_and(|number: i64| number <= LAST_GRANTED.into())
     };
-    let mut failed = Ok(());
-    let early = || -> io::Result<bool> {
-        let queues = hands.locks(parent)?.iter().map(|lock| hands.children(lock)).collect::<io::Result<Vec<_>>>()?;
-        Ok(queues.iter().flatten().any(is_early))
-    };
-    let is_over = wait_until(PATIENCE, || match early() {
-        Ok(early) => !early,
-        Err(error) => {
-            failed = Err(error);
-            true
-        }
+    let mut early = Ok(true);
+    let is_over = wait_until(PATIENCE, || {
+        let locks = hands.locks(parent).and_then(|locks| locks.iter().map(|lock| hands.children(lock)).collect());
+        early = locks.map(|children: Vec<_>| children.iter().flatten().any(is_early));
+        !matches!(early, Ok(true))
     });
-    failed?;
+    early?;
     hands.leave()?;
     match is_over {
         true => set_numbers(ensemble, parent, 0),

@@ -27,7 +27,7 @@ fn plays_faults_on(name: &str) {
         let played = fault.play(&bed, worker, logs.path(), seed).unwrap_or_else(|error| panic!("{error}\n{again}"));
         let Some(played) = played else { continue };
         // The test runner shows captured output only when all topologies have ended: a run that is killed before shows these lines.
-        writeln!(std::io::stderr(), "{name}: {}", played.verdict).unwrap();
+        std::io::stderr().write_all(format!("{name}: {}\n", played.verdict).as_bytes()).unwrap();
         assert!(played.verdict.is_clean(), "{}\n{again}", played.verdict);
         assert_eq!(played.shows_nothing(), None, "{}\n{again}", played.verdict);
         played_faults += 1;
