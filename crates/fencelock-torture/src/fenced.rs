@@ -21,11 +21,11 @@ use fencelock::fencing::{FenceLayer, FencedFile, REDIS_FENCE, TOKEN_HEADER};
 use fencelock::{Client, FencingToken, Guard};
 use fencelock_testbed::process::{Process, bound};
 use fencelock_testbed::redis::{Hands, Reply, Server, Settings};
-use fencelock_testbed::wait_for;
 use fencelock_testbed::zookeeper::{self, Ensemble};
+use fencelock_testbed::{PATIENCE, wait_for};
 use fencelock_zookeeper as zk;
 
-use crate::writers::on_threads;
+use crate::writers::{Fault, on_threads};
 
 const TTL: Duration = Duration::from_millis(500);
 /// How long a writer is stopped.
@@ -33,7 +33,6 @@ const STOP: Duration = Duration::from_millis(1200);
 /// How long a writer dwells between the look at its guard and its write.
 const DWELL: Duration = Duration::from_millis(30);
 const WRITERS: usize = 5;
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The resource that is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,8 +190,6 @@ fn service(list: &Arc<Mutex<String>>) -> Router {
 async fn zookeeper_client(servers: &str) -> zk::Result<zk::Client> {
     Ok(zk::Client::connect(zk::Config::new(servers)?).await?.0)
 }
-
-type Fault = Box<dyn std::error::Error>;
 
 /// The resource of a writer.
 enum Resource {

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use fencelock_torture::redis::experiment::{Experiment, HEAD, Lock};
+use fencelock_torture::redis::experiment::{Experiment, Findings, HEAD, Lock};
+use fencelock_torture::redis::failovers::Replicated;
 use fencelock_torture::writers::{self, Check, Database};
 
 /// Shows what locks cannot promise, and what a resource adds that checks its writers, in counts.
@@ -23,8 +24,14 @@ struct Args {
     /// An event while a Redis lock is held, and its outcome: `docs/redis-what-it-cannot-promise.md`.
     #[arg(long, value_enum, num_args = 1.., value_name = "WHAT")]
     experiment: Vec<Experiment>,
+    /// Several servers that replace their primary by themselves, with fencelock's lock alone.
+    #[arg(long, value_enum)]
+    topology: Option<Replicated>,
+    /// There, how many replicas acknowledge a grant.
+    #[arg(long, num_args = 1.., default_values_t = [0, 1])]
+    min_replicas: Vec<u32>,
     /// The clients whose locks are tried; by default all that are possible.
-    #[arg(long, value_enum, num_args = 1.., value_name = "LOCK")]
+    #[arg(long, value_enum, num_args = 1.., value_name = "LOCK", default_values_t = Lock::value_variants().to_vec())]
     lock: Vec<Lock>,
     /// In PostgreSQL or MariaDB: whether writers make their grant part of their transaction, or only look at it.
     #[arg(long, value_enum, value_name = "CHECK", default_value = "hold")]
@@ -81,12 +88,19 @@ fn write(database: Database, args: &Args) -> io::Result<bool> {
 /// Says whether fencing held: any other failure is the subject.
 fn experiments(args: &Args) -> io::Result<bool> {
     println!("{HEAD}");
-    let mut holds = true;
+    let (mut holds, times) = (true, args.times.get());
+    let mut show = |findings: Findings, is_fenced: bool| {
+        println!("{findings}");
+        holds &= !is_fenced || findings.late_writes() == 0;
+    };
     for experiment in &args.experiment {
-        for lock in experiment.locks().iter().filter(|lock| args.lock.is_empty() || args.lock.contains(lock)) {
-            let findings = experiment.run(*lock, args.times.get(), args.at_once.get())?;
-            println!("{findings}");
-            holds &= !lock.is_fenced() || findings.late_writes() == 0 && findings.tokens_rise();
+        for (topology, replicas) in
+            args.topology.iter().flat_map(|topology| args.min_replicas.iter().map(move |of| (topology, of)))
+        {
+            show(topology.run(*experiment, *replicas, times)?, true);
+        }
+        for lock in args.lock.iter().filter(|lock| args.topology.is_none() && experiment.is_of(**lock)) {
+            show(experiment.run(*lock, times, args.at_once.get())?, lock.is_fenced());
         }
     }
     Ok(holds)

@@ -7,6 +7,7 @@
 
 mod contestants;
 pub mod experiment;
+pub mod failovers;
 mod findings;
 
 use std::io;
@@ -14,8 +15,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fencelock_lab::Outage;
-use fencelock_testbed::redis::{self, Cluster, Reply, Settings, Watched};
-use fencelock_testbed::{Server, wait_for};
+use fencelock_testbed::Server;
+use fencelock_testbed::redis::{self, Cluster, Settings, Watched};
 
 use crate::bed::{Bed, Breakable, TTL, can_usually};
 
@@ -41,36 +42,6 @@ impl One {
         let server = redis::Server::start(Settings { own_clock: is_durable, ..settings(is_durable) })?;
         Ok(Arc::new(Self { server, is_durable }))
     }
-
-    /// For how many milliseconds each session of the site `name` lives without another renewal.
-    fn leases(&self, name: &str) -> io::Result<Vec<(String, i64)>> {
-        let mut hands = self.server.hands()?;
-        let sessions = hands.ask(&["KEYS", &format!("{name}:1:session:*")])?;
-        let sessions = sessions.items().iter().map(Reply::to_string);
-        sessions.map(|session| Ok((session.clone(), hands.ask(&["PTTL", &session])?.number().unwrap_or(0)))).collect()
-    }
-
-    /// Waits until all sessions that were not renewed from now on have ended: the clock cannot lengthen the life of the dead.
-    fn wait_for_the_dead(&self, name: &str) -> io::Result<()> {
-        let mut unrenewed = self.leases(name)?;
-        wait_for("sessions end that are not renewed", || {
-            let Ok(leases) = self.leases(name) else { return false };
-            unrenewed.retain_mut(|(session, lowest)| {
-                let left = leases.iter().find(|(other, _)| other == session).map(|(_, left)| *left);
-                let lives_on = left.is_some_and(|left| left <= *lowest);
-                *lowest = left.unwrap_or(0).min(*lowest);
-                lives_on
-            });
-            unrenewed.is_empty()
-        })
-    }
-
-    /// Waits until no session lives longer than its ttl: some were renewed by a clock that was ahead.
-    fn wait_for_the_clock(&self, name: &str) -> io::Result<()> {
-        let longest = TTL.as_millis().try_into().unwrap_or(i64::MAX);
-        let settled = || self.leases(name).is_ok_and(|leases| leases.iter().all(|(_, left)| *left <= longest));
-        wait_for("no lease is longer than its ttl", settled)
-    }
 }
 
 impl Bed for One {
@@ -94,10 +65,7 @@ impl Bed for One {
         !self.is_durable
     }
 
-    fn set_clock(&self, name: &str, seconds: i64) -> io::Result<()> {
-        if seconds < 0 {
-            self.wait_for_the_dead(name)?;
-        }
+    fn set_clock(&self, _name: &str, seconds: i64) -> io::Result<()> {
         self.server.set_clock(seconds)
     }
 
@@ -116,42 +84,41 @@ impl Bed for One {
         64
     }
 
-    /// Its number alone, which has 15 digits until the year 2217.
+    /// A colon, a number that has 15 digits until the year 2217, and the end of the line: the ends of each, and in the middle.
     fn answer_fields(&self, _name: &str, _lock: &str) -> Vec<u64> {
-        let words = [":", "123456789012345\r\n"];
-        let mut end = 0;
-        let cuts = words.iter().flat_map(|word| {
-            let before = end;
-            end += word.len() as u64;
-            [before + 1, end - 1, end]
-        });
-        [0].into_iter().chain(cuts).collect()
+        vec![0, 1, 2, 17, 18]
     }
 
-    fn heal(&self, site: &Breakable) -> io::Result<()> {
-        self.server.heal()?;
-        self.wait_for_the_clock(&site.name)
+    fn heal(&self, _site: &Breakable) -> io::Result<()> {
+        self.server.heal()
     }
 }
 
-/// Several servers that keep their memory.
+/// The slot of the hash tag under which a Cluster has the lock `job`.
+const SLOT_OF_JOB: u16 = 5649;
+
+/// Several servers that keep their memory, and the options of clients.
 #[derive(Debug)]
 pub(crate) enum Several {
-    /// A primary and two replicas with three Sentinels. Each grant waits for both replicas, so that no failover loses one.
-    Watched(Watched),
-    /// Three primaries of a Cluster, with a replica each that acknowledges each grant.
-    Cluster(Cluster),
+    /// A primary and two replicas with three Sentinels.
+    Watched(Watched, String),
+    /// Three primaries of a Cluster, with a replica each.
+    Cluster(Cluster, String),
     /// Masters for Redlock.
     Masters(Vec<redis::Server>),
 }
 
 impl Several {
+    /// Each grant waits for both replicas, so that no failover loses one.
     pub(crate) fn watched() -> io::Result<Arc<dyn Bed>> {
-        Ok(Arc::new(Self::Watched(Watched::start(2, &settings(true), &[])?)))
+        let options = format!("min_replicas=2&ttl_ms={}", TTL.as_millis());
+        Ok(Arc::new(Self::Watched(Watched::start(2, &settings(true), &[])?, options)))
     }
 
+    /// The replica of each primary acknowledges each grant.
     pub(crate) fn cluster() -> io::Result<Arc<dyn Bed>> {
-        Ok(Arc::new(Self::Cluster(Cluster::start(true, 2000, &settings(true))?)))
+        let options = format!("ttl_ms={}", TTL.as_millis());
+        Ok(Arc::new(Self::Cluster(Cluster::start(true, 2000, &settings(true))?, options)))
     }
 
     pub(crate) fn masters() -> io::Result<Arc<dyn Bed>> {
@@ -161,8 +128,8 @@ impl Several {
 
     fn all(&self) -> &[redis::Server] {
         match self {
-            Self::Watched(watched) => &watched.servers,
-            Self::Cluster(cluster) => &cluster.nodes,
+            Self::Watched(watched, _) => &watched.servers,
+            Self::Cluster(cluster, _) => &cluster.nodes,
             Self::Masters(masters) => masters,
         }
     }
@@ -179,21 +146,21 @@ impl Bed for Several {
 
     /// Clients come to each server by a proxy, and to the Sentinels, and to nodes that they ask for the others, without one.
     fn url(&self, ways: &[SocketAddr], name: &str) -> String {
-        let (options, text) = (format!("prefix={name}&ttl_ms={}", TTL.as_millis()), SocketAddr::to_string);
+        let text = |ways: &[SocketAddr]| ways.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",");
         let map = self.all().iter().zip(ways).map(|(server, way)| format!("{}={way}", server.address()));
         let map = map.collect::<Vec<_>>().join(",");
         match self {
-            Self::Watched(watched) => watched.url("", &format!("{options}&min_replicas=2&map={map}")),
-            Self::Cluster(cluster) => cluster.url(&format!("{options}&map={map}")),
-            Self::Masters(_) => format!("redlock://{}?{options}", ways.iter().map(text).collect::<Vec<_>>().join(",")),
+            Self::Watched(watched, options) => watched.url("", &format!("prefix={name}&{options}&map={map}")),
+            Self::Cluster(cluster, options) => cluster.url(&format!("prefix={name}&{options}&map={map}")),
+            Self::Masters(_) => format!("redlock://{}?prefix={name}&ttl_ms={}", text(ways), TTL.as_millis()),
         }
     }
 
-    /// In a Cluster the owner of a third of the locks.
+    /// In a Cluster the owner of a third of the locks, with the lock `job`.
     fn leader(&self) -> usize {
         let primary = match self {
-            Self::Watched(watched) => watched.primary().address(),
-            Self::Cluster(cluster) => cluster.owner(0).expect("an owner").address(),
+            Self::Watched(watched, _) => watched.primary().address(),
+            Self::Cluster(cluster, _) => cluster.owner(SLOT_OF_JOB).expect("an owner").address(),
             Self::Masters(_) => return 0,
         };
         self.all().iter().position(|server| server.address() == primary).unwrap_or(0)
@@ -202,8 +169,8 @@ impl Bed for Several {
     fn heal(&self, _site: &Breakable) -> io::Result<()> {
         self.servers().into_iter().try_for_each(Server::heal)?;
         match self {
-            Self::Watched(watched) => watched.wait_until_watched(2),
-            Self::Cluster(cluster) => cluster.wait_until_whole(),
+            Self::Watched(watched, _) => watched.wait_until_watched(2),
+            Self::Cluster(cluster, _) => cluster.wait_until_whole(),
             Self::Masters(_) => Ok(()),
         }
     }

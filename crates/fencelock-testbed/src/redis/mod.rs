@@ -12,4 +12,4 @@ pub use hands::{Hands, Reply};
 pub use server::Server;
 pub use settings::{Role, Settings, Tls};
 pub use shared::{KIND, shared};
-pub use watched::{NO_FAILOVER, Watched, shared_watched};
+pub use watched::{NO_FAILOVER, Watched, cut_replicas_off, shared_watched};

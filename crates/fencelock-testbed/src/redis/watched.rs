@@ -94,6 +94,19 @@ impl Watched {
     }
 }
 
+/// Stops the replicas of `primary`, one of these servers, and ends their connections: the system would receive for a process that stands still.
+/// Returns the replicas, which have nothing of what `primary` does from now on.
+///
+/// # Errors
+/// When the primary does not answer.
+pub fn cut_replicas_off<'a>(servers: &'a [Server], primary: &Server) -> io::Result<Vec<&'a Server>> {
+    let port = primary.address().port().to_string();
+    let is_replica = |server: &&Server| server.info("master_port").is_ok_and(|of| of == port);
+    let replicas: Vec<_> = servers.iter().filter(is_replica).collect();
+    replicas.iter().for_each(|replica| replica.pause());
+    primary.ask(&["CLIENT", "KILL", "TYPE", "replica"]).map(|_| replicas)
+}
+
 /// Sentinels with this never replace the primary, however long it stands still on a busy machine.
 pub const NO_FAILOVER: &[&str] = &["sentinel down-after-milliseconds locks 3600000"];
 

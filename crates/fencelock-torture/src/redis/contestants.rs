@@ -3,13 +3,13 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use fencelock::FencingToken;
 use fencelock::blocking::{Client, Guard};
+use fencelock::{ErrorKind, FencingToken};
 use fencelock_testbed::redis::{Hands, Reply};
 
 /// How long leases are.
@@ -41,12 +41,6 @@ pub enum Lock {
 }
 
 impl Lock {
-    /// The locks that one server can hold.
-    pub(super) const OF_ONE: &[Self] = &[Self::Fair, Self::Plain, Self::Redisson, Self::ByHand];
-
-    /// The locks that a quorum of masters can hold.
-    pub(super) const OF_QUORUM: &[Self] = &[Self::Redlock, Self::ByHand];
-
     /// The title where one server holds the lock, or a quorum.
     pub(super) fn title(self, is_of_quorum: bool) -> &'static str {
         match self {
@@ -92,7 +86,9 @@ impl Held {
         let start = Instant::now();
         loop {
             let taken = match &url {
-                Some(url) => ours(url, patience.saturating_sub(start.elapsed())),
+                Some(url) => Client::connect(url)
+                    .map_err(io::Error::other)
+                    .and_then(|client| Self::of(&client, patience.saturating_sub(start.elapsed()))),
                 None => ByHand::take(addresses).map(|held| held.map(Self::ByHand)),
             };
             match taken {
@@ -101,6 +97,15 @@ impl Held {
                 Ok(None) => return Ok(None),
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Takes the lock with this client of fencelock.
+    pub(super) fn of(client: &Client, patience: Duration) -> io::Result<Option<Self>> {
+        match client.mutex("job").and_then(|mutex| mutex.acquire_within(patience)) {
+            Ok(guard) => Ok(Some(Self::Ours(Box::new(guard), client.clone()))),
+            Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Busy) => Ok(None),
+            Err(error) => Err(io::Error::other(error)),
         }
     }
 
@@ -121,34 +126,20 @@ impl Held {
     }
 }
 
-fn ours(url: &str, patience: Duration) -> io::Result<Option<Held>> {
-    let granted = Client::connect(url).and_then(|client| {
-        let guard = client.mutex("job")?.acquire_within(patience)?;
-        Ok(Held::Ours(Box::new(guard), client))
-    });
-    match granted {
-        Ok(held) => Ok(Some(held)),
-        Err(error) if matches!(error.kind(), fencelock::ErrorKind::TimedOut | fencelock::ErrorKind::Busy) => Ok(None),
-        Err(error) => Err(io::Error::other(error)),
-    }
-}
-
 /// A holder of a key with a time to live.
 pub(super) struct ByHand {
     addresses: Vec<SocketAddr>,
     value: String,
-    start: Instant,
-    /// Until when its lease lasts for certain, in nanoseconds from `start`.
-    until: AtomicU64,
+    /// Until when its lease lasts for certain.
+    until: Mutex<Instant>,
 }
 
 impl ByHand {
     fn take(addresses: &[SocketAddr]) -> io::Result<Option<Arc<Self>>> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let value = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let start = Instant::now();
         let ttl = TTL.as_millis().to_string();
-        let held = Self { addresses: addresses.to_vec(), value, start, until: AtomicU64::new(nanos(TTL)) };
+        let held = Self { addresses: addresses.to_vec(), value, until: Mutex::new(Instant::now() + TTL) };
         let (taken, _) = held.votes(&["SET", "job", &held.value, "NX", "PX", &ttl]);
         if taken < held.quorum() {
             held.votes(&["EVAL", DROP, "1", "job", &held.value]);
@@ -176,21 +167,22 @@ impl ByHand {
     }
 
     fn believes(&self) -> bool {
-        nanos(self.start.elapsed()) < self.until.load(Ordering::Acquire)
+        Instant::now() < *self.until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says whether there is anything left to keep alive.
     fn extend(&self) -> bool {
-        let sent = self.start.elapsed();
+        let sent = Instant::now();
         let ttl = TTL.as_millis().to_string();
         let (extended, gone) = self.votes(&["EVAL", EXTEND, "1", "job", &self.value, &ttl]);
+        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
         if extended >= self.quorum() {
-            self.until.store(nanos(sent + TTL), Ordering::Release);
+            *until = sent + TTL;
         } else if gone >= self.quorum() {
-            self.until.store(0, Ordering::Release);
+            *until = sent;
         }
         // Not answered, or refused: an earlier certainty still holds.
-        self.believes()
+        Instant::now() < *until
     }
 }
 
@@ -202,8 +194,4 @@ fn keep_alive(held: &Weak<ByHand>) {
             return;
         }
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -25,8 +25,6 @@ pub enum Experiment {
     FailoverCutOff,
     /// The replica follows, and the primary is killed in the moment of its answer. The address moves.
     FailoverAtOnce,
-    /// The replica has confirmed the lock (`WAIT`). The primary is killed, and the holder receives nothing more.
-    FailoverInStep,
     /// The primary is paused, the replica promoted, and the primary continues, with the holder: both are primaries, until
     /// the old one is made a replica, two ttls after the second grant.
     Split,
@@ -77,22 +75,8 @@ const STEP_BACK: i64 = 3600;
 impl Experiment {
     /// Runs it so often, with this lock, on servers of each round's own, several rounds at a time.
     pub fn run(self, lock: Lock, times: usize, at_once: usize) -> io::Result<Findings> {
-        let (mut findings, mut left) = (Findings::new(self, lock), times);
-        while left > 0 {
-            let rounds: Vec<io::Result<Round>> = thread::scope(|scope| {
-                let running: Vec<_> =
-                    (0..left.min(at_once.max(1))).map(|_| scope.spawn(move || self.round(lock))).collect();
-                running
-                    .into_iter()
-                    .map(|round| round.join().unwrap_or_else(|_| Err(io::Error::other("it panicked"))))
-                    .collect()
-            });
-            left -= rounds.len();
-            for round in rounds {
-                findings.add(round?);
-            }
-        }
-        Ok(findings)
+        let title = lock.title(self.is_of_quorum()).to_owned();
+        Findings::count((self, title), (times, at_once), || self.round(lock))
     }
 
     fn round(self, lock: Lock) -> io::Result<Round> {
@@ -105,61 +89,43 @@ impl Experiment {
         scene.happens(self)?;
         let happened = Instant::now();
         let second = match waiting {
-            Some(waiting) => waiting.join().map_err(|_| io::Error::other("who waited panicked"))?,
+            Some(waiting) => waiting.join().map_err(|_| io::Error::other("the waiting client panicked"))?,
             None => take(),
         };
         let Some(second) = second? else { return Ok(Round::default()) };
-        let granted = Instant::now();
-        let both = first.believes();
-        // The resource knows no other holder of this lock, and takes the newer one's write first.
-        let late_write = accepts(second.token(), first.token());
-        let risen = second.token().zip(first.token()).map(|(second, first)| second > first);
         let mut is_split = self == Self::Split;
-        while first.believes() && granted.elapsed() < LONG {
-            if is_split && granted.elapsed() > TTL * 2 {
-                scene.demote()?;
-                is_split = false;
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-        Ok(Round {
-            waited: Some(granted - happened),
-            both: both.then(|| granted.elapsed()),
-            late_write: Some(late_write),
-            risen,
+        Round::of((&first, &second), (happened.elapsed(), LONG), |since| {
+            let is_late = since > TTL * 2 && std::mem::take(&mut is_split);
+            if is_late { scene.demote() } else { Ok(()) }
         })
     }
 
     /// How long the second one asks: not for ever, where the first one may keep its lock.
     fn patience(self) -> Duration {
-        use Experiment::{
-            ClockBehind, FailoverAtOnce, QuorumClockAhead, QuorumClockOfOne, QuorumRestartEmpty, RestartEverysec,
-        };
         match self {
-            FailoverAtOnce | RestartEverysec | ClockBehind => LONG,
-            QuorumRestartEmpty | QuorumClockAhead | QuorumClockOfOne => LONG,
+            Self::FailoverAtOnce | Self::RestartEverysec | Self::ClockBehind => LONG,
+            Self::QuorumRestartEmpty | Self::QuorumClockAhead | Self::QuorumClockOfOne => LONG,
             _ => PATIENCE,
         }
     }
 
-    /// The locks that it can happen to.
+    /// Whether it can happen to this lock.
     #[must_use]
-    pub fn locks(self) -> &'static [Lock] {
-        if self.is_of_quorum() { Lock::OF_QUORUM } else { Lock::OF_ONE }
+    pub fn is_of(self, lock: Lock) -> bool {
+        lock == Lock::ByHand || self.is_of_quorum() == (lock == Lock::Redlock)
     }
 
     /// Whether a quorum of three masters holds the lock.
-    pub(super) fn is_of_quorum(self) -> bool {
-        use Experiment::{QuorumClockAhead, QuorumClockOfOne, QuorumHolderPaused, QuorumRestartEmpty};
-        matches!(self, QuorumClockAhead | QuorumClockOfOne | QuorumHolderPaused | QuorumRestartEmpty)
+    fn is_of_quorum(self) -> bool {
+        matches!(self, Self::QuorumClockAhead | Self::QuorumClockOfOne)
+            || matches!(self, Self::QuorumHolderPaused | Self::QuorumRestartEmpty)
     }
 
     fn settings(self) -> Settings {
-        use Experiment::{ClockAhead, ClockBehind, ClockBehindRenewed, QuorumClockAhead, QuorumClockOfOne};
-        let own_clock =
-            matches!(self, ClockAhead | ClockBehind | ClockBehindRenewed | QuorumClockAhead | QuorumClockOfOne);
-        let settings = Settings { own_clock, ..Settings::default() };
+        let settings = Settings::default();
         match self {
+            Self::ClockAhead | Self::ClockBehind | Self::ClockBehindRenewed => Settings { own_clock: true, ..settings },
+            Self::QuorumClockAhead | Self::QuorumClockOfOne => Settings { own_clock: true, ..settings },
             Self::SplitGuarded => settings.with("min-replicas-to-write 1").with("min-replicas-max-lag 1"),
             Self::RestartEverysec => settings.with("appendonly yes").with("appendfsync everysec"),
             _ => settings,
@@ -167,15 +133,9 @@ impl Experiment {
     }
 
     fn has_replica(self) -> bool {
-        use Experiment::{FailoverAtOnce, FailoverCutOff, FailoverInStep, FailoverLagging, Split, SplitGuarded};
-        matches!(self, FailoverAtOnce | FailoverCutOff | FailoverInStep | FailoverLagging | Split | SplitGuarded)
+        matches!(self, Self::FailoverAtOnce | Self::FailoverCutOff | Self::FailoverLagging)
+            || matches!(self, Self::Split | Self::SplitGuarded)
     }
-}
-
-/// Whether a resource that has accepted a write with the newer token accepts one with the older, which comes late. A resource
-/// without tokens has nothing to compare.
-fn accepts(newer: Option<i64>, older: Option<i64>) -> bool {
-    newer.zip(older).is_none_or(|(newer, older)| older >= newer)
 }
 
 /// The servers of one round, and the holder's way to them.
@@ -239,18 +199,13 @@ impl Scene {
 
     fn happens(&self, what: Experiment) -> io::Result<()> {
         match what {
-            Experiment::FailoverInStep => {
-                self.way.hold(Way::Both);
-                self.wait_for_the_replica()?;
-                self.fail_over()
-            }
-            Experiment::FailoverCutOff => {
-                self.way.hold(Way::Both);
-                self.fail_over()
-            }
-            Experiment::FailoverLagging | Experiment::FailoverAtOnce => {
+            Experiment::FailoverLagging | Experiment::FailoverCutOff | Experiment::FailoverAtOnce => {
+                if what == Experiment::FailoverCutOff {
+                    self.way.hold(Way::Both);
+                }
                 self.way.lead_to(self.replica()?.address());
-                self.fail_over()
+                self.primary.kill();
+                self.promote()
             }
             Experiment::Split | Experiment::SplitGuarded => {
                 self.primary.pause();
@@ -259,14 +214,13 @@ impl Scene {
                 Ok(())
             }
             Experiment::RestartEmpty
+            | Experiment::RestartCutOff
             | Experiment::RestartSnapshot
             | Experiment::RestartEverysec
             | Experiment::QuorumRestartEmpty => {
-                self.primary.restart()?;
-                self.primary.wait_until_serving()
-            }
-            Experiment::RestartCutOff => {
-                self.way.hold(Way::Both);
+                if what == Experiment::RestartCutOff {
+                    self.way.hold(Way::Both);
+                }
                 self.primary.restart()?;
                 self.primary.wait_until_serving()
             }
@@ -297,8 +251,7 @@ impl Scene {
     /// Takes the server's memory away until no key is left, and gives it back.
     fn evict(&self) -> io::Result<()> {
         let mut hands = self.primary.hands()?;
-        hands.ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"])?;
-        hands.ask(&["CONFIG", "SET", "maxmemory", "1"])?;
+        hands.ask(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random", "maxmemory", "1"])?;
         wait_for("the server is empty", || hands.ask(&["DBSIZE"]).is_ok_and(|keys| keys.number() == Some(0)))?;
         hands.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "0"]).map(drop)
     }
@@ -311,33 +264,11 @@ impl Scene {
 
     /// Whether nobody's time reaches over the step any more.
     fn is_renewed(&self) -> io::Result<bool> {
-        let mut keys = vec![Reply::Bytes(b"job".to_vec())];
-        keys.extend_from_slice(self.primary.ask(&["KEYS", "fencelock:*:session:*"])?.items());
-        let mut hands = self.primary.hands()?;
-        for key in &keys {
-            let Reply::Bytes(key) = key else { continue };
-            let left = hands.ask(&["PTTL".as_bytes(), key])?.number().unwrap_or(0);
-            if i128::from(left) > TTL.as_millis() as i128 {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Waits until the replica has confirmed all that the primary took so far: `WAIT` speaks of its own connection's
-    /// writes alone, so there has to be one.
-    fn wait_for_the_replica(&self) -> io::Result<()> {
-        let mut hands = self.primary.hands()?;
-        hands.ask(&["SET", "ready", "2"])?;
-        match hands.ask(&["WAIT", "1", "10000"])?.number() {
-            Some(1) => Ok(()),
-            waited => Err(io::Error::other(format!("WAIT says {waited:?}"))),
-        }
-    }
-
-    fn fail_over(&self) -> io::Result<()> {
-        self.primary.kill();
-        self.promote()
+        let sessions = self.primary.ask(&["KEYS", "fencelock:*:session:*"])?;
+        let mut keys = sessions.items().iter().map(Reply::to_string).chain(["job".to_owned()]);
+        let left = |key: String| Ok(self.primary.ask(&["PTTL", &key])?.number().unwrap_or(0));
+        let is_short = |left: i64| i128::from(left) <= TTL.as_millis() as i128;
+        keys.try_fold(true, |all, key| left(key).map(|left| all && is_short(left)))
     }
 
     fn promote(&self) -> io::Result<()> {

@@ -1,12 +1,15 @@
 //! The outcome of an experiment, in counts.
 
-use std::fmt;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{fmt, io, thread};
 
 use clap::ValueEnum;
 
-use super::contestants::Lock;
+use super::contestants::Held;
 use super::experiment::Experiment;
+use crate::writers::on_threads;
 
 /// The outcome of a round; nothing where no second client was granted the lock.
 #[derive(Debug, Clone, Copy, Default)]
@@ -15,27 +18,54 @@ pub(super) struct Round {
     pub(super) waited: Option<Duration>,
     /// How long both believed, if both did.
     pub(super) both: Option<Duration>,
-    /// Whether the older one's write was accepted after the newer one's.
-    pub(super) late_write: Option<bool>,
-    /// Whether the second token was higher, where there are any.
+    /// Whether the second token was higher, where there are any. A resource without tokens accepts the older one's write after the newer one's.
     pub(super) risen: Option<bool>,
+}
+
+impl Round {
+    /// The outcome once a second client has the lock, which was granted `waited` after the event. Watches both for `most` at the longest, and runs
+    /// `meanwhile` with the time since the second grant.
+    pub(super) fn of(
+        (first, second): (&Held, &Held),
+        (waited, most): (Duration, Duration),
+        mut meanwhile: impl FnMut(Duration) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let granted = Instant::now();
+        let both = first.believes();
+        let risen = second.token().zip(first.token()).map(|(second, first)| second > first);
+        while first.believes() && granted.elapsed() < most {
+            meanwhile(granted.elapsed())?;
+            thread::sleep(Duration::from_millis(1));
+        }
+        let both = both.then(|| granted.elapsed());
+        Ok(Self { waited: Some(waited), both, risen })
+    }
 }
 
 /// The outcome of an experiment.
 #[derive(Debug, Clone)]
 pub struct Findings {
     experiment: Experiment,
-    lock: Lock,
+    lock: String,
     rounds: Vec<Round>,
 }
 
 impl Findings {
-    pub(super) fn new(experiment: Experiment, lock: Lock) -> Self {
-        Self { experiment, lock, rounds: Vec::new() }
-    }
-
-    pub(super) fn add(&mut self, round: Round) {
-        self.rounds.push(round);
+    /// Counts so many rounds with the lock of this title, several at a time.
+    pub(super) fn count(
+        (experiment, lock): (Experiment, String),
+        (times, at_once): (usize, usize),
+        round: impl Fn() -> io::Result<Round> + Sync,
+    ) -> io::Result<Self> {
+        let (begun, rounds) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        on_threads(at_once, |_| {
+            while begun.fetch_add(1, Ordering::Relaxed) < times {
+                let round = round()?;
+                rounds.lock().unwrap_or_else(PoisonError::into_inner).push(round);
+            }
+            Ok(())
+        })?;
+        Ok(Self { experiment, lock, rounds: rounds.into_inner().unwrap_or_else(PoisonError::into_inner) })
     }
 
     /// In how many rounds two believed in the lock at once.
@@ -53,7 +83,7 @@ impl Findings {
     /// How many writes of the older holder were accepted after one of the newer.
     #[must_use]
     pub fn late_writes(&self) -> usize {
-        self.rounds.iter().filter(|round| round.late_write == Some(true)).count()
+        self.rounds.iter().filter(|round| round.waited.is_some() && round.risen != Some(true)).count()
     }
 
     /// Whether every second token was higher than the first.
@@ -70,8 +100,7 @@ impl fmt::Display for Findings {
         let n = self.second_grants();
         let waited = spread(self.rounds.iter().filter_map(|round| round.waited));
         let both = spread(self.rounds.iter().filter_map(|round| round.both));
-        let lock = self.lock.title(self.experiment.is_of_quorum());
-        write!(f, "| `{name}` | {lock} | {} | {n} | {waited} | ", self.rounds.len())?;
+        write!(f, "| `{name}` | {} | {} | {n} | {waited} | ", self.lock, self.rounds.len())?;
         write!(f, "{} | {both} | {} of {n} |", self.overlaps(), self.late_writes())?;
         if self.tokens_rise() { Ok(()) } else { f.write_str(" A TOKEN FELL") }
     }
@@ -96,15 +125,15 @@ mod tests {
 
     #[test]
     fn a_row_counts_rounds_overlaps_and_late_writes() {
-        let mut findings = Findings::new(Experiment::ClockAhead, Lock::Fair);
+        let (experiment, lock) = (Experiment::ClockAhead, "`fair`".to_owned());
+        let mut findings = Findings { experiment, lock, rounds: vec![Round::default()] };
         let ms = Duration::from_millis;
-        findings.add(Round::default());
-        for (both, accepted) in [(Some(ms(5)), false), (None, true), (Some(ms(7)), false)] {
-            findings.add(Round { waited: Some(ms(3)), both, late_write: Some(accepted), risen: Some(true) });
+        for (both, risen) in [(Some(ms(5)), Some(true)), (None, None), (Some(ms(7)), Some(true))] {
+            findings.rounds.push(Round { waited: Some(ms(3)), both, risen });
         }
         let row = findings.to_string();
         assert_eq!(row, "| `clock-ahead` | `fair` | 4 | 3 | 3 / 3 ms | 2 | 7 / 7 ms | 1 of 3 |");
-        findings.add(Round { risen: Some(false), ..Round::default() });
+        findings.rounds.push(Round { risen: Some(false), ..Round::default() });
         assert!(findings.to_string().ends_with("FELL"));
     }
 }

@@ -248,4 +248,4 @@ async fn pause(token: i64) {
     tokio::time::sleep(Duration::from_millis(u64::from(token as u8 % 16))).await;
 }
 
-type Fault = Box<dyn std::error::Error>;
+pub(crate) type Fault = Box<dyn std::error::Error>;

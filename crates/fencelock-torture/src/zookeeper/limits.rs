@@ -109,13 +109,8 @@ pub(super) fn end_numbers(ensemble: &Ensemble, parent: &str, random: u64) -> io:
 pub(super) fn begin_numbers(ensemble: &Ensemble, parent: &str) -> io::Result<()> {
     set_numbers(ensemble, parent, i32::MAX - 1)?;
     let hands = Hands::new(ensemble)?;
-    let is_early = |child: &String| {
-        child
-            .rsplit('-')
-            .next()
-            .and_then(|number| number.parse().ok())
-            .is_some_and(|number: i64| number <= LAST_GRANTED.into())
-    };
+    let number = |child: &String| child.rsplit('-').next()?.parse::<i64>().ok();
+    let is_early = |child: &String| number(child).is_some_and(|number| number <= LAST_GRANTED.into());
     let mut early = Ok(true);
     let is_over = wait_until(PATIENCE, || {
         let locks = hands.locks(parent).and_then(|locks| locks.iter().map(|lock| hands.children(lock)).collect());

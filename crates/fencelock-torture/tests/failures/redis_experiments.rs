@@ -2,6 +2,7 @@
 //! counts.
 
 use fencelock_torture::redis::experiment::{Experiment, Lock};
+use fencelock_torture::redis::failovers::Replicated;
 
 /// A second one is granted the lock. Whether the first still believes depends on how fast this machine is; whether its write
 /// is refused does not: so it is with ours, and without tokens it is accepted.
@@ -55,4 +56,31 @@ fn a_holder_that_was_renewed_after_the_clock_went_back_and_died_is_followed_when
 fn a_master_that_forgot_what_it_granted_makes_no_second_quorum_while_the_first_one_believes() {
     let findings = Experiment::QuorumRestartEmpty.run(Lock::Redlock, 1, 1).unwrap();
     assert_eq!(findings.overlaps(), 0, "{findings}");
+}
+
+/// Without the word of replicas a failover can lose a grant. With the word of all replicas, none that was granted is lost.
+fn a_failover_loses_no_grant_that_every_replica_has(topology: Replicated, replicas: u32) {
+    let run = |what, min_replicas| {
+        let findings = topology.run(what, min_replicas, 1).unwrap();
+        assert!(findings.late_writes() == 0 && findings.tokens_rise(), "{findings}");
+        findings
+    };
+    let findings = run(Experiment::FailoverCutOff, 0);
+    assert_eq!(findings.second_grants(), 1, "{findings}");
+    let findings = run(Experiment::FailoverCutOff, replicas);
+    assert_eq!(findings.second_grants(), 0, "no replica could acknowledge the first grant: {findings}");
+    for what in [Experiment::FailoverAtOnce, Experiment::Split] {
+        let findings = run(what, replicas);
+        assert_eq!((findings.second_grants(), findings.overlaps()), (1, 0), "{findings}");
+    }
+}
+
+#[test]
+fn a_failover_by_sentinels_loses_no_grant_that_every_replica_has() {
+    a_failover_loses_no_grant_that_every_replica_has(Replicated::Sentinel, 2);
+}
+
+#[test]
+fn a_failover_in_a_cluster_loses_no_grant_that_every_replica_has() {
+    a_failover_loses_no_grant_that_every_replica_has(Replicated::Cluster, 1);
 }
