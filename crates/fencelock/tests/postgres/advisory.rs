@@ -6,7 +6,7 @@ use fencelock::{Client, ErrorKind, Loss};
 use fencelock_testbed::postgres::KIND;
 use fencelock_testbed::{Proxy, Way};
 
-use crate::lab::{LONG, acquire, acquiring, client, connection, database, soon, until, with};
+use crate::lab::{LONG, acquire, acquiring, client, connection, database, refused, soon, until, with};
 use crate::refused::until_refused_by;
 
 /// Tries to take the lock in a session of another client.
@@ -162,7 +162,7 @@ async fn sessions_that_have_and_wait_for_a_lock_are_shown_and_names_as_far_as_ke
 #[tokio::test]
 async fn a_name_without_a_key_is_refused_and_nothing_is_to_be_made() {
     let (url, _) = database();
-    let error = Client::connect(&with(&url, "layout=advisory")).await.unwrap_err();
+    let error = refused(&with(&url, "layout=advisory")).await;
     assert!(error.kind() == ErrorKind::Config && error.to_string().contains("with_advisory_lock"), "{error}");
     assert_eq!(Schema::of(&with(&url, "layout=advisory&key=.net")).unwrap_err().kind(), ErrorKind::Config);
     let client = client(&with(&url, "layout=advisory&key=bigint"), LONG).await;

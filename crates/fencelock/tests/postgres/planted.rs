@@ -4,7 +4,9 @@ use fencelock::postgres::{HOLD, Schema};
 use fencelock::{Client, ErrorKind, Name};
 use fencelock_testbed::postgres::{OWNER, PLANTED, Server, Settings};
 
-use crate::lab::{AS_CLIENTS, acquire, acquiring, client, code, connection, queued, server, soon, until_queued, with};
+use crate::lab::{
+    AS_CLIENTS, acquire, acquiring, client, code, connection, queued, refused, server, soon, until_queued, with,
+};
 
 /// `public` before the server's own schema, and the path that a new database has.
 const PATHS: [&str; 2] = ["public, pg_catalog", "\"$user\", public"];
@@ -93,7 +95,7 @@ async fn a_lock_table_that_another_role_planted_is_used_only_where_its_schema_is
         let url = with(&own.url(), layout);
         let table = Schema::of(&url).unwrap().statements(&[OWNER]);
         own.sql(OWNER, &format!("SET ROLE planter; {table}")).unwrap();
-        let error = Client::connect(&url).await.unwrap_err();
+        let error = refused(&url).await;
         assert!(error.kind() == ErrorKind::Denied && error.to_string().contains("name it with its schema"), "{error}");
         let named = with(&url, &format!("table=public.{}", layout.trim_start_matches("layout=")));
         acquire(&client(&named, 60_000).await, "job").await.release().await.unwrap();

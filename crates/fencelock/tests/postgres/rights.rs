@@ -5,7 +5,8 @@ use fencelock::postgres::{Migration, Schema};
 use fencelock_testbed::postgres::{OWNER, Settings, shared};
 
 use crate::lab::{
-    AS_CLIENTS, acquire, acquiring, client, code, connection, database, queued, server, soon, until, until_queued,
+    AS_CLIENTS, acquire, acquiring, client, code, connection, database, queued, refused, server, soon, until,
+    until_queued,
 };
 
 /// A role of this test's own that may connect, and nothing else.
@@ -30,12 +31,12 @@ async fn a_role_without_rights_is_told_what_it_lacks_and_with_execute_alone_it_l
     let (owner, database) = database();
     let role = role(&database).await;
     let url = owner.replace("fencelock:secret", &format!("{role}:secret"));
-    let error = fencelock::Client::connect(&url).await.unwrap_err();
+    let error = refused(&url).await;
     assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
     assert!(error.to_string().contains("fencelock migrate"), "{error}");
     let schema = Schema::of(&owner).unwrap();
     assert_eq!(schema.migrate(&[]).await.unwrap(), Migration::Made);
-    let error = fencelock::Client::connect(&url).await.unwrap_err();
+    let error = refused(&url).await;
     assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
     assert_eq!(schema.migrate(&[&role]).await.unwrap(), Migration::UpToDate);
     let app = client(&url, 60_000).await;
@@ -169,7 +170,7 @@ async fn a_schema_in_which_others_may_create_things_is_not_filled() {
         .batch_execute("CREATE SCHEMA fencelock; GRANT CREATE ON SCHEMA fencelock TO PUBLIC")
         .await
         .unwrap();
-    let error = fencelock::Client::connect(&url).await.unwrap_err();
+    let error = refused(&url).await;
     assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("others may create"), "{error}");
 }
 

@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fencelock::postgres::{Migration, Schema};
-use fencelock::{Client, ErrorKind, Loss};
+use fencelock::{ErrorKind, Loss};
 
-use crate::lab::{LONG, OFTEN, acquire, acquiring, client, connection, database, soon, until, with};
+use crate::lab::{LONG, OFTEN, acquire, acquiring, client, connection, database, refused, soon, until, with};
 use crate::refused::until_refused_by;
 
 /// The table of ShedLock's documentation.
@@ -124,7 +124,7 @@ async fn a_table_whose_times_would_shift_is_refused_and_migrate_makes_the_one_of
         (TABLE.replace(", PRIMARY KEY (name)", ""), "ADD UNIQUE"),
     ] {
         let (_, layout) = with_table(&changed).await;
-        let error = Client::connect(&layout).await.unwrap_err();
+        let error = refused(&layout).await;
         assert!(error.kind() == ErrorKind::Layout && error.to_string().contains(told), "{changed}: {error}");
     }
     let (url, _) = database();

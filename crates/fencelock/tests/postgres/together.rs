@@ -118,12 +118,13 @@ async fn requests_that_arrive_while_a_call_is_on_its_way_go_in_one_call_that_no_
     let limit = format!("ALTER DATABASE {name} SET statement_timeout = '100ms'");
     connection(&url).await.batch_execute(&limit).await.unwrap();
     let one = any::client_on_this_runtime(&with(&url, &format!("ttl_ms={LONG}"))).await;
-    let (mut user, mut other) = (connection(&url).await, connection(&url).await);
+    let unlimited = with(&url, "options=-c%20statement_timeout%3D0");
+    let (mut user, mut other) = (connection(&unlimited).await, connection(&unlimited).await);
     acquire(&one, "job").await.release().await.unwrap();
     let waits = async |call: &str| {
         let asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fencelock' AND wait_event_type = 'Lock' \
             AND query LIKE $1 AND query_start < clock_timestamp() - interval '300 ms'";
-        let admin = connection(&with(&url, "options=-c%20statement_timeout%3D0")).await;
+        let admin = connection(&unlimited).await;
         until(call, async || admin.query_one(asked, &[&call]).await.unwrap().get::<_, i64>(0) == 1).await;
     };
     let (first, second) = (user.transaction().await.unwrap(), other.transaction().await.unwrap());

@@ -3,7 +3,7 @@
 use fencelock::{Client, ErrorKind, Health, Loss};
 use fencelock_testbed::postgres::{Server, Settings, Tls};
 
-use crate::lab::{acquire, client, queued, server, soon, until, with};
+use crate::lab::{acquire, client, queued, refused, server, soon, until, with};
 
 #[tokio::test]
 async fn a_socket_file_is_a_way_to_the_server() {
@@ -22,7 +22,7 @@ async fn a_password_is_asked_for_and_a_wrong_one_is_told_and_never_shown() {
     let guard = acquire(&client(&own.url(), 60_000).await, "job").await;
     guard.release().await.unwrap();
     for wrong in ["fencelock:hunter2@", "fencelock@"] {
-        let error = Client::connect(&own.url().replace("fencelock:secret@", wrong)).await.unwrap_err();
+        let error = refused(&own.url().replace("fencelock:secret@", wrong)).await;
         assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
     }
@@ -78,6 +78,6 @@ async fn a_server_is_verified_by_its_certificate_and_one_that_does_not_encrypt_i
     assert!(error.to_string().contains("not trusted"), "{error}");
     let plain = server(Settings::default());
     let url = with(&plain.url().replace("127.0.0.1", "localhost"), "sslmode=verify-full&ttl_ms=60000");
-    let error = Client::connect(&with(&url, &format!("tls_ca={}", certificate.display()))).await.unwrap_err();
+    let error = refused(&with(&url, &format!("tls_ca={}", certificate.display()))).await;
     assert!(error.kind() == ErrorKind::Denied && error.to_string().contains("does not encrypt"), "{error}");
 }
