@@ -99,7 +99,7 @@ pub(crate) fn oldest() -> Result {
     let all = ["--package", "fencelock-cli", "--package", "fencelock", "--package", "fencelock-zookeeper"];
     check_on("Cargo.toml", &[&all[..], &["--all-features"]].concat())?;
     // The choice where TLS is left out. Every feature alone is a part of these two.
-    let plain = "file,memory,redis,zookeeper,postgres,mysql";
+    let plain = "file,memory,redis,zookeeper,postgres,mysql,etcd";
     check_on("Cargo.toml", &["--package", "fencelock", "--no-default-features", "--features", plain])?;
     // Its own, which is that of sqlx.
     check_on("crates/fencelock-sqlx/Cargo.toml", &["--package", "fencelock-sqlx", "--all-features"])
