@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The preloaded library; see there.
+/// The source of the preloaded library.
 const SOURCE: &str = include_str!("clock.c");
 
 /// The environment variable with the path of the library's file.

@@ -82,7 +82,7 @@ pub enum Begun {
 pub struct JobStatus {
     /// The last run. A run without end whose process no longer holds the lock is [`RunState::Died`].
     pub last: JobRun,
-    /// Up to four runs before it, the last one first: fewer where the record has no room.
+    /// Up to four earlier runs, the newest first: fewer where the record has no room.
     pub earlier: Vec<EarlierRun>,
     /// When the last run that succeeded ended.
     pub succeeded: Option<SystemTime>,

@@ -97,13 +97,13 @@ pub(super) struct JobRecord {
     pub(super) began: Timestamp,
     pub(super) attempt: u32,
     pub(super) missed: u64,
-    /// Slots that were named and had their run before, the last one last.
+    /// Earlier named slots that had their run, the newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) past: Vec<String>,
     /// When the last success before this run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) succeeded: Option<Timestamp>,
-    /// The runs before this one, the last one first.
+    /// Earlier runs, the newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) runs: Vec<EarlierRun>,
 }

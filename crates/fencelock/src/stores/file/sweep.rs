@@ -45,7 +45,8 @@ impl Directory {
     }
 
     /// Removes some dead sessions: their tickets, and then their files, so that no crash in between leaves a ticket whose session no
-    /// process finds. The search begins anywhere, so that simultaneous openings test others. `false` if more of their tickets are left.
+    /// process finds. The search begins at a random session, so that simultaneous openings test different ones. Returns `false` if tickets
+    /// of the dead are left.
     fn remove_dead(&self) -> rustix::io::Result<bool> {
         let mut sessions = Vec::new();
         platform::list(&self.root.sessions, |name| sessions.extend(parse_hex(name, 16)))?;
