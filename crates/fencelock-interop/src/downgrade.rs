@@ -31,7 +31,7 @@ impl Game<'_> {
         Ok(Played { wake: Some(wake), ..Played::default() })
     }
 
-    /// A contender that must not join a reader gets the lock from it, and not before.
+    /// A contender that excludes readers gets the lock after the reader's release, and not before.
     fn is_kept_out(&mut self, comes: Comes) -> Result<Duration> {
         let lock = self.fresh();
         let held = self.pair.hold(&lock.name)?;
@@ -46,7 +46,7 @@ impl Game<'_> {
         self.pair.hand_over(&held)
     }
 
-    /// Both have it: from the downgrade to the moment that the other one has it.
+    /// The contender shares the lock after the downgrade. Returns the time from the downgrade to its grant.
     fn is_let_in(&mut self, comes: Comes) -> Result<Duration> {
         let lock = self.fresh();
         let held = self.pair.hold(&lock.name)?;

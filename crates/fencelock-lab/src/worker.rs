@@ -128,7 +128,7 @@ struct Shared {
     finish: Arc<AtomicBool>,
 }
 
-/// When the client's one acquire was last known to be in its queue: not before, and by.
+/// When the client's present acquire joined its queue, as events show: at `not_before` at the earliest, at `by` at the latest.
 #[derive(Debug, Default)]
 struct Queued {
     not_before: AtomicU64,
@@ -148,7 +148,7 @@ impl Observer for Queued {
     }
 }
 
-/// Where a section has its place: in which queue, for what, and when it was taken, if it had to wait.
+/// The place of a section: its queue, its claim, and when the place joined the queue, if it had to wait.
 struct Place {
     lock: usize,
     claim: Claim,

@@ -46,7 +46,7 @@ struct Written {
     request: Request,
     /// The time just before the write, on the configured clock.
     sent: Duration,
-    /// The moment that its answer proves, if it is a `sync` for that.
+    /// Of a `sync` that renews: the moment up to which its answer proves the session.
     proves: Option<Duration>,
     /// How many bytes went out on this connection before the request.
     offset: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Conversation {
     pings: VecDeque<Duration>,
     auths: usize,
     set_watches: usize,
-    /// Whether the session may be on another server, which the leader is asked first.
+    /// Whether the session may have moved to another server: the client asks the leader first.
     is_doubted: bool,
     contacts: Contacts,
     /// The newest transaction in an answer.

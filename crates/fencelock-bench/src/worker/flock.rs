@@ -78,7 +78,7 @@ impl Obey for Flock {
     }
 }
 
-/// With a gate: tells that it has the lock, and keeps it until the gate's sender is dropped.
+/// With a gate: reports that it has the lock, and keeps it until the gate's sender is dropped.
 fn once(file: &File, who: u64, gate: Option<Receiver<()>>, held: &Sender<()>) -> Result<Vec<Section>> {
     flock(file, FlockOperation::LockExclusive)?;
     let acquired = now();

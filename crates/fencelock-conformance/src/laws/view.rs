@@ -47,13 +47,13 @@ pub async fn a_queue_is_read_by_pages_and_in_short(world: World) -> Verdict {
     let stranger = a.entry(&job, world.whole).id;
     let ids = |places: &[Box<dyn Place>]| places.iter().map(|place| place.id().request).collect::<Vec<_>>();
     shows(&b, &job, &ids(&places), stranger).await?;
-    // A middle one leaves, the last one, and the holder.
+    // A middle place leaves, then the last one, then the holder.
     for index in [3, 5, 0] {
         let gone = places.remove(index);
         let left = gone.id().request;
         release(gone).await?;
         if index == 0 && b.capability().order == Order::None {
-            // Anybody may be the next.
+            // Any contender may be the next holder.
             break;
         }
         world.granted(&mut places[0]).await?;

@@ -69,7 +69,7 @@ const LONG: Duration = Duration::from_secs(8);
 /// How far the clock jumps, in seconds.
 const JUMP: i64 = 60;
 
-/// How far back it jumps under a holder that is renewed: far beyond all that anybody waits for.
+/// How far back it jumps under a holder that is renewed: far beyond every limit of a wait.
 const STEP_BACK: i64 = 3600;
 
 impl Experiment {

@@ -259,7 +259,7 @@ async fn a_fence_lets_no_older_token_in_whatever_the_order_of_the_writes() {
     assert_eq!(code(user.execute(write, &[&older]).await), "FL002");
     assert_eq!(code(user.execute(write, &[&None::<i64>]).await), "FL002");
     user.execute(write, &[&newer]).await.unwrap();
-    // A trigger that compares nothing refuses nothing, so it is refused.
+    // The trigger of a missing column would let every write pass, so each write fails.
     for argument in ["'tokn'", ""] {
         let trigger = format!(
             "CREATE OR REPLACE TRIGGER fenced BEFORE UPDATE ON stock FOR EACH ROW EXECUTE FUNCTION fencelock.fenced({argument})"

@@ -57,7 +57,7 @@ async fn a_holder_beside_a_counter_that_counts_nothing_is_shown_and_broken() {
     }
 }
 
-/// Allows a user to hear what begins so, besides what it is allowed already.
+/// Lets the user subscribe to these channels, too.
 fn may_hear(server: &Server, channels: &str) -> Reply {
     server.ask(&["ACL", "SETUSER", "deaf", channels]).unwrap()
 }

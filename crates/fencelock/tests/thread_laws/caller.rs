@@ -61,7 +61,7 @@ fn a_wait_that_its_caller_began_goes_on_without_it_and_is_taken_back_with_it() {
     let lock = other.mutex("a").unwrap();
     let mut waits = Box::pin(lock.acquire());
     assert!(waits.as_mut().now_or_never().is_none());
-    // The caller asked by itself, so the place is there before anybody else ran.
+    // The caller's own thread asked, so the place is there before another thread ran.
     assert_eq!(store.census().places, 2);
     drop(waits);
     until_queued(&store, 1);

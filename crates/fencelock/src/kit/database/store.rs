@@ -138,7 +138,7 @@ impl<D: Dialect> Server for DatabaseStore<D> {
     }
 
     async fn write_note(&self, connection: &D::Connection, order: &NoteOrder) -> Result<bool> {
-        // No grant of ours is without a token, and no grant is there before the tables.
+        // Every grant of this layout has a token, and without tables there is no grant.
         let Some(token) = order.grant.token.filter(|_| !self.is_unused(connection)) else { return Ok(false) };
         let mut params = grant(&order.grant.place, token);
         params.extend([order.value.as_deref().into(), order.ttl.map(units::<D>).into()]);
