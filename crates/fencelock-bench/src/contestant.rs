@@ -126,9 +126,10 @@ impl Contestant {
         }
     }
 
-    /// The name in a goal.
+    /// The name in a goal, without the requests that a table names.
     pub(crate) fn short(self) -> &'static str {
-        self.title().trim_start_matches("fencelock, ")
+        let name = self.title().trim_start_matches("fencelock, ").trim_end_matches(", by hand");
+        name.split_once(": ").map_or(name, |(name, _)| name)
     }
 
     /// Whether it is ours.

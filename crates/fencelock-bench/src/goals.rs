@@ -252,7 +252,7 @@ mod tests {
     fn a_goal_is_met_missed_or_not_measured() {
         let file = measured(Current, &[20.0], &[10.0]);
         let whole = verdicts(Some(File), &file, true, true);
-        assert!(whole.contains("÷ floor: the bare system calls of the layout: **2.00** (≤ 1.5)\n"), "{whole}");
+        assert!(whole.contains("÷ floor: **2.00** (≤ 1.5)\n"), "{whole}");
         assert!(whole.contains("÷ Python's `filelock`: not measured (≤ 0.5)\n"), "{whole}");
         assert!(!verdicts(Some(File), &file, false, true).contains("not measured"));
         let mut memory = Measured::default();

@@ -33,7 +33,7 @@ fn the_benchmarks_of_the_file_store_run_and_clean_up() {
             "`flock` of an open file",
             "| 4 processes × 8 on one name |",
             "| 100 of 4 processes, µs |",
-            "- cycle, loopback: `Io::CurrentRuntime` ÷ floor: the bare system calls of the layout: ",
+            "- cycle, loopback: `Io::CurrentRuntime` ÷ floor: ",
         ],
     );
 }
@@ -49,13 +49,13 @@ fn the_benchmarks_of_the_defaults_run_and_clean_up() {
         "defaults",
         &[
             "| `memory:`: cycle, µs ",
-            "- cycle, `file:`: I/O thread ÷ floor: the bare system calls of the layout: ",
-            "÷ floor: the bare scripts",
-            "- cycle, `zk:`, loopback: I/O thread ÷ floor: the bare requests, with a list: ",
+            "- cycle, `file:`: I/O thread ÷ floor: ",
+            "- cycle, `redis:`, loopback: I/O thread ÷ floor: ",
+            "- cycle, `zk:`, loopback: I/O thread ÷ floor: ",
             "| `zk:`, loopback: hand-over, 100 waiters of 2 processes, µs | ",
-            "- cycle, `zk:`, 2 ms each way: I/O thread ÷ floor: the bare requests, with a list: ",
+            "- cycle, `zk:`, 2 ms each way: I/O thread ÷ floor: ",
             "| `zk:`, loopback: 64 tasks on 64 names, /s | ",
-            "- cycle, `postgres:`, loopback: I/O thread ÷ floor: the bare statements: ",
+            "- cycle, `postgres:`, loopback: I/O thread ÷ floor: ",
         ],
     );
 }
@@ -90,7 +90,7 @@ fn the_benchmarks_of_the_redis_store_run() {
             "| floor of `layout=redisson`: the bare scripts |",
             "| fencelock, `Io::CurrentRuntime`, `layout=redisson` |",
             "| cycle, three masters, p50 (p99) | loopback, µs |",
-            "`layout=plain` ÷ floor of `layout=plain`: the bare commands: ",
+            "`layout=plain` ÷ floor of `layout=plain`: ",
         ],
     );
 }
@@ -106,9 +106,9 @@ fn the_benchmarks_of_the_postgres_store_run() {
             "| ShedLock's statements, by hand |",
             "| advisory locks, by hand |",
             "- cycle beside an open transaction: old ÷ fresh, loopback: ",
-            "- server's processor in a cycle, loopback: I/O thread apart ÷ floor: the bare statements: ",
-            "- 64 tasks on 64 names, 2 ms each way: I/O thread ÷ a table with a unique key, by hand: ",
-            "- 8 processes × 8 names each, loopback: I/O thread ÷ a table with a unique key, by hand: ",
+            "- server's processor in a cycle, loopback: I/O thread apart ÷ floor: ",
+            "- 64 tasks on 64 names, 2 ms each way: I/O thread ÷ a table with a unique key: ",
+            "- 8 processes × 8 names each, loopback: I/O thread ÷ a table with a unique key: ",
         ],
     );
 }
@@ -124,8 +124,8 @@ fn the_benchmarks_of_the_mysql_store_run() {
             "| the same, each statement prepared anew |",
             "| ShedLock's statements, by hand |",
             "| named locks (`GET_LOCK`), by hand |",
-            "- server's processor in a cycle, loopback: I/O thread apart ÷ floor: the bare statements: ",
-            "- 8 processes × 8 names each, loopback: I/O thread ÷ a table with a unique key, by hand: ",
+            "- server's processor in a cycle, loopback: I/O thread apart ÷ floor: ",
+            "- 8 processes × 8 names each, loopback: I/O thread ÷ a table with a unique key: ",
             "- deadlocks, 32 tasks on one name, loopback: I/O thread: ",
         ],
     );
@@ -133,7 +133,7 @@ fn the_benchmarks_of_the_mysql_store_run() {
 
 #[test]
 fn the_benchmarks_of_the_etcd_store_run() {
-    let floor = "- cycle, 2 ms each way: `Io::CurrentRuntime` ÷ floor: the bare requests: ";
+    let floor = "- cycle, 2 ms each way: `Io::CurrentRuntime` ÷ floor: ";
     let peer = "- 32 tasks on one name, loopback: I/O thread ÷ clientv3's `Mutex`: ";
     quick("etcd --peers --only cycle --only together", &["; etcd 3.", "; clientv3 v3.", floor, peer]);
 }
