@@ -350,9 +350,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Opens the session when something is acquired, and not before: for a client that reads queues and names, or breaks a grant, and so
-    /// needs none. Such a client writes nothing, so even a store that grants it no locks is enough: a server that cannot save its data, a
-    /// replica, a user without the right to write.
+    /// Opens the session at the first acquire, and not before: for a client that only reads queues and names, or breaks a grant. Without a
+    /// session a client can read from a store that grants it no locks: a server that cannot save its data, a replica, a user without the
+    /// right to write.
     ///
     /// [`ClientBuilder::connect`] sends no request then: the first look shows whether the store is reachable.
     pub fn session_when_needed(mut self, only_when_needed: bool) -> Self {

@@ -197,8 +197,8 @@ impl<K> Guard<K> {
         self.share.hold.reason()
     }
 
-    /// Why the lock can no longer be renewed, or could not until it was lost, where no retry helps with it: a password that was changed,
-    /// a right that was taken away. `None` while renewals succeed, or fail for a passing reason.
+    /// Why the store refuses renewals of the lock and no retry can help: a password that was changed, a right that was taken away. Stays
+    /// after the loss of the lock. `None` while renewals succeed, or fail for a passing reason.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         self.share.hold.refusal().map(|refusal| refusal.to_string())

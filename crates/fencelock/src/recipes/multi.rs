@@ -228,7 +228,7 @@ impl MultiLock {
     }
 }
 
-/// Several held locks that are lost as one: when any of them is.
+/// Several held locks: the loss of one is the loss of all.
 ///
 /// Dropping it releases all of them, each as [`Guard`] does. [`MultiLock`] makes it, and `From` converts a single guard.
 #[must_use = "a guard that is dropped releases its locks"]

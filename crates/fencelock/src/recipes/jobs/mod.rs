@@ -154,15 +154,15 @@ impl Client {
 }
 
 impl Job {
-    /// How many more runs a slot gets after one that failed; none by default. A run that died is not counted as a failure, and always
-    /// followed, but it is one of the attempts: with `retries(1)` a run that fails after one that died is the last.
+    /// How many more runs a slot gets after a failed one; none by default. Another run always follows a run that died, and both count as
+    /// attempts: with `retries(1)`, a run that fails after one that died is the last.
     #[must_use]
     pub fn retries(self, retries: u32) -> Self {
         Self { retries, ..self }
     }
 
     /// Lets one client of this host wait for each slot: a second one gets [`ErrorKind::QueueFull`], also for a later slot than that of a
-    /// waiter whose run has not begun. So a schedule that is faster than its job fills no queue. Others see the slot behind the purpose.
+    /// waiter whose run has not begun. So a schedule that is faster than its job fills no queue. Other clients see the slot behind the purpose.
     /// Clients that hide their [owner](crate::ClientBuilder::opaque_owner) are not counted.
     #[must_use]
     pub fn one_waiter_per_host(self) -> Self {
