@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use fencelock::{Client, Loss};
+use fencelock::Loss;
 use fencelock_testbed::{Proxy, Way};
 
-use crate::lab::{acquired, acquiring, client, queued, soon, until, until_queued, with_ttl};
+use crate::lab::{acquired, acquiring, client, queued, soon, until, until_queued};
 use crate::link::{CUTS, Link, a_message_is_dropped};
 
 #[tokio::test]
@@ -137,7 +137,7 @@ async fn a_message_that_the_server_drops_is_repaired_by_looking() {
 async fn a_release_while_the_way_is_cut_is_made_up_for() {
     let link = Arc::new(Link::new());
     let rival = client(&link.past(), 60_000).await;
-    let holder = Client::connect(&with_ttl(&link.url(), 60_000)).await.unwrap();
+    let holder = client(&link.url(), 60_000).await;
     let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
     let waiting = acquiring(&rival, "job");
     until_queued(&rival, "job", 2).await;

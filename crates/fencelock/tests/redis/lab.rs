@@ -19,9 +19,17 @@ pub(crate) async fn patient(url: &str) -> Result<Client, Error> {
     Client::builder().connect_timeout(PATIENCE).connect(url).await
 }
 
-/// Acquires and holds with a new client, or returns the error.
+/// Acquires and holds with a new client, or returns an error that no other try helps with.
 pub(crate) async fn taken(url: &str) -> Result<(Client, Guard), Error> {
-    taken_within(url, PATIENCE).await
+    let mut last = None;
+    until("another try helps no more", async || {
+        let taken = taken_within(url, PATIENCE).await;
+        let passes = taken.as_ref().is_err_and(Error::is_retryable);
+        last = Some(taken);
+        !passes
+    })
+    .await;
+    last.unwrap()
 }
 
 async fn taken_within(url: &str, limit: Duration) -> Result<(Client, Guard), Error> {

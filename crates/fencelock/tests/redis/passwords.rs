@@ -7,7 +7,8 @@ use fencelock::observe::{Event, Observer};
 use fencelock::{Client, ErrorKind, Guard, Health, Loss};
 use fencelock_testbed::redis::{Server, Settings};
 
-use crate::lab::{PATIENCE, server, soon, until};
+use crate::lab::{PATIENCE, client, patient, server, soon, until};
+use crate::patience;
 
 const RULES: &str = "on >one ~* &* +@all";
 
@@ -48,8 +49,8 @@ async fn a_password_that_is_asked_for_anew_may_change_while_a_lock_is_held() {
     std::fs::write(&file, "").unwrap();
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     std::fs::write(&file, "one\n").unwrap();
-    let options = format!("ttl_ms=60000&password_file={}", file.display());
-    let client = Client::connect(&url(&server, "me", &options)).await.unwrap();
+    let options = format!("password_file={}", file.display());
+    let client = client(&url(&server, "me", &options), 60_000).await;
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
     goes_on(&server, guard, || std::fs::write(&file, "two\n").unwrap()).await;
     client.close().await.unwrap();
@@ -57,7 +58,9 @@ async fn a_password_that_is_asked_for_anew_may_change_while_a_lock_is_held() {
     server.ask(&["ACL", "SETUSER", "me", "resetpass", ">one"]).unwrap();
     let password = Arc::new(Mutex::new("one".to_owned()));
     let asked = Arc::clone(&password);
-    let builder = Client::builder().password(move || Ok::<_, fencelock::Error>(asked.lock().unwrap().clone()));
+    let builder = Client::builder()
+        .connect_timeout(PATIENCE)
+        .password(move || Ok::<_, fencelock::Error>(asked.lock().unwrap().clone()));
     let client = builder.connect(&url(&server, "me", "ttl_ms=60000")).await.unwrap();
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
     goes_on(&server, guard, || "two".clone_into(&mut password.lock().unwrap())).await;
@@ -66,14 +69,14 @@ async fn a_password_that_is_asked_for_anew_may_change_while_a_lock_is_held() {
 #[tokio::test]
 async fn a_file_of_the_password_that_cannot_be_read_or_that_other_users_can_read_is_named() {
     let server = own_server();
-    let error = Client::connect(&url(&server, "me", "password_file=/no/such/file")).await.unwrap_err();
+    let error = patience::refused(&url(&server, "me", "password_file=/no/such/file")).await;
     assert!(error.kind() == ErrorKind::Config && error.to_string().contains("/no/such/file"), "{error:?}");
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, "one\n").unwrap();
     let options = format!("password_file={}", file.path().display());
     for (mode, is_taken) in [(0o640, false), (0o604, false), (0o600, true)] {
         std::fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
-        match Client::connect(&url(&server, "me", &options)).await {
+        match patient(&url(&server, "me", &options)).await {
             Ok(client) => assert!(client.close().await.is_ok() && is_taken, "{mode:o}"),
             Err(error) => assert!(!is_taken && error.to_string().contains("chmod 600"), "{mode:o}: {error:?}"),
         }

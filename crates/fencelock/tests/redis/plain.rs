@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use fencelock::{Client, ErrorKind, Loss, Name};
+use fencelock::{ErrorKind, Loss, Name};
 use fencelock_testbed::redis::{Reply, Server, Settings};
 use fencelock_testbed::{Proxy, Way};
 
-use crate::lab::{PATIENCE, acquired, acquiring, client, server, soon, until, until_waits_in_vain};
+use crate::lab::{PATIENCE, acquired, acquiring, client, patient, server, soon, until, until_waits_in_vain};
 use crate::refused::until_refused_by;
 use crate::theirs::{calls, refused, requests, takes_ours, with_client, with_layout};
 
@@ -295,7 +295,7 @@ async fn a_user_that_may_not_run_scripts_is_denied_before_a_lock_is_taken() {
     let user = ["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-eval", "-evalsha"];
     server.ask(&user).unwrap();
     let url = format!("redis://app:secret@{}?layout=plain", server.address());
-    let error = match soon(Client::connect(&url)).await {
+    let error = match soon(patient(&url)).await {
         Ok(client) => soon(client.mutex("job").unwrap().try_acquire()).await.expect_err("it is denied"),
         Err(error) => error,
     };

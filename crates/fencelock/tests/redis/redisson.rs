@@ -8,7 +8,7 @@ use fencelock::{Client, ErrorKind, Guard, Loss, Name};
 use fencelock_testbed::redis::Reply;
 use fencelock_testbed::{Proxy, Way};
 
-use crate::lab::{acquired, acquiring, client, soon, until, until_waits_in_vain};
+use crate::lab::{acquired, acquiring, client, patient, soon, until, until_waits_in_vain};
 use crate::refused::until_refused_by;
 use crate::theirs::*;
 
@@ -317,7 +317,7 @@ async fn a_user_without_the_rights_for_a_lock_is_denied_before_one_is_taken() {
         let words: Vec<&str> = ["ACL", "SETUSER", name].into_iter().chain(rules.split(' ')).collect();
         server.ask(&words).unwrap();
         let url = format!("redis://{name}:secret@{}?layout=redisson", server.address());
-        let error = match soon(Client::connect(&url)).await {
+        let error = match soon(patient(&url)).await {
             Ok(client) => soon(client.mutex("job").unwrap().try_acquire()).await.expect_err("it is denied"),
             Err(error) => error,
         };

@@ -1,6 +1,6 @@
 //! The layouts of Redisson on a server that refuses something, or holds unexpected values.
 
-use fencelock::{Client, ErrorKind, Name};
+use fencelock::{ErrorKind, Name};
 use fencelock_testbed::redis::{Reply, Server};
 
 use crate::lab::{acquired, acquiring, client, soon, until};
@@ -67,7 +67,7 @@ async fn a_channel_that_was_refused_is_asked_for_again() {
     let (server, _) = redisson();
     server.ask(&["ACL", "SETUSER", "deaf", "on", ">secret", "~*", "+@all", "resetchannels"]).unwrap();
     may_hear(&server, "&redisson_lock__channel:{fencelock:*");
-    let client = Client::connect(&format!("redis://deaf:secret@{}?layout=redisson", server.address())).await.unwrap();
+    let client = client(&format!("redis://deaf:secret@{}?layout=redisson", server.address()), 60_000).await;
     assert_eq!(locks(&server, "job", THREAD, 600_000), TAKEN);
     let waits = acquiring(&client, "job");
     until("it is refused", async || refusals(&server) > 0).await;

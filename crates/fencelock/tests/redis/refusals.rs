@@ -170,8 +170,7 @@ async fn a_layout_of_another_version_is_refused() {
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Layout, false), "{error}");
     assert!(error.to_string().contains("layout 1"), "{error}");
     // Nor is it read.
-    let client = fencelock::Client::connect(&server.url()).await;
-    assert_eq!(client.err().map(|error| error.kind()), Some(ErrorKind::Layout));
+    assert_eq!(crate::patience::refused(&server.url()).await.kind(), ErrorKind::Layout);
 }
 
 /// The rules for a user who may do what is needed and nothing else, as the documents have them.
