@@ -22,9 +22,12 @@ pub(crate) mod wire;
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
+use redis::Value;
 
 use crate::error::Result;
-use crate::store::{Store, StoreInfo, StoreUrl};
+use crate::kit::record::{self, Record};
+use crate::name::Name;
+use crate::store::{Break, Store, StoreInfo, StoreUrl};
 
 /// The registry's entry for this store over TCP.
 pub(crate) const INFO: StoreInfo = StoreInfo {
@@ -50,6 +53,14 @@ pub(crate) const UNIX_INFO: StoreInfo = StoreInfo { options: url::UNIX_OPTIONS, 
 
 /// The primary of several servers, which Sentinels name.
 pub(crate) const SENTINEL_INFO: StoreInfo = StoreInfo { options: sentinel::OPTIONS, ..INFO };
+
+/// The records of breaks of a lock, which every layout keeps in a list; `None` for another answer.
+fn breaks_of(records: &Value, name: &Name) -> Option<Vec<Break>> {
+    let text = |record: &Value| {
+        if let Value::BulkString(text) = record { record::read::<Record>(text)?.order(name) } else { None }
+    };
+    records.as_sequence().map(|records| records.iter().filter_map(text).collect())
+}
 
 fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {

@@ -12,10 +12,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::inspect::Listed;
+use futures_util::future;
+
+use self::fault::nonsense;
+use self::inspect::{Listed, contender};
 use self::layout::{KeySpace, LAYOUT_NAME};
+use self::scripts::{SHOWN_PER_CALL, Swept};
 use self::session::{FairSession, Reader};
+use super::breaks_of;
 use crate::error::Result;
+use crate::kit::record::{self, Identity, Record};
 use crate::kit::served::{Places, REPAIR};
 use crate::kit::server::{Events, Server, ServerStore};
 use crate::kit::session_state::random_number;
@@ -46,6 +52,9 @@ pub(super) static CAPABILITY: Capability = Capability {
     pace: Pace::DEFAULT,
     blocking: false,
 };
+
+/// How many requests for names are in flight concurrently.
+const BATCH: usize = 16;
 
 /// The store on this server, whose keys begin with `prefix`.
 pub(super) fn new(config: Config, prefix: &str) -> Arc<dyn Store> {
@@ -88,31 +97,86 @@ impl Server for Fair {
         link(&self.config, Arc::new(Reader::new(Arc::clone(&self.layout))), None)
     }
 
+    /// A page of a queue, front first, in portions. The server serves other clients in between, so a contender that leaves or arrives meanwhile
+    /// may be shown or not.
     async fn queue(&self, connection: &Connection, name: &Name, page: Page) -> Result<Queue> {
-        inspect::queue(connection, &self.layout, name, page).await
+        let (mut contenders, mut skip, mut after, mut dead) = (Vec::new(), page.skip, None, 0);
+        loop {
+            let wanted = (page.limit - contenders.len()).min(SHOWN_PER_CALL);
+            let shown = connection.run("queue", &scripts::show(&self.layout, name, skip, after, wanted)).await?;
+            (skip, after, dead) = (skip.saturating_sub(shown.skipped), shown.last, dead + shown.dead);
+            contenders.extend(shown.places.into_iter().map(contender));
+            if shown.at_end || contenders.len() == page.limit {
+                let is_whole = shown.at_end && page.skip == 0;
+                let queued = if is_whole { contenders.len() } else { shown.queued.saturating_sub(dead) };
+                let (foreign_locks, strangers) = (Vec::new(), Vec::new());
+                return Ok(Queue { name: name.clone(), contenders, queued, foreign_locks, strangers, closed: None });
+            }
+        }
     }
 
+    /// The outline of a queue: the server looks only at its head and at the requested places.
     async fn contention(&self, connection: &Connection, name: &Name, mine: &[RequestId]) -> Result<Outline> {
-        inspect::contention(connection, &self.layout, name, mine).await
+        let (first, others) = mine.split_at(mine.len().min(SHOWN_PER_CALL));
+        let short = connection.run("contention", &scripts::contention(&self.layout, name, first)).await?;
+        let mut positions = short.positions;
+        for ids in others.chunks(SHOWN_PER_CALL) {
+            positions
+                .extend(connection.run("contention", &scripts::contention(&self.layout, name, ids)).await?.positions);
+        }
+        let holder = short.head.map(contender);
+        Ok(Outline { holder, holders: short.holders, queued: short.queued, positions, closed: None })
     }
 
-    async fn names(&self, connection: &Connection, from: Listed, prefix: &str) -> Result<(Vec<Name>, Option<Listed>)> {
-        inspect::names(connection, &self.layout, from, prefix).await
+    /// Names in some of these buckets, and the parts that are left. Each part has a request in flight, which looks at a bounded number of
+    /// names, living and dead.
+    async fn names(
+        &self,
+        connection: &Connection,
+        Listed(mut unlisted): Listed,
+        prefix: &str,
+    ) -> Result<(Vec<Name>, Option<Listed>)> {
+        let later = unlisted.split_off(unlisted.len().min(BATCH));
+        let calls: Vec<_> =
+            unlisted.iter().map(|part| scripts::names(&self.layout, &part.from, part.upto, prefix)).collect();
+        let listed = future::try_join_all(calls.iter().map(|call| connection.run("names", call))).await?;
+        let mut names = Vec::new();
+        for (part, listed) in unlisted.iter_mut().zip(listed) {
+            names.extend(listed.names);
+            for key in listed.foreign {
+                tracing::warn!(
+                    key,
+                    "This key is not of the type that fencelock writes. Delete it: no lock in it can be taken or listed."
+                );
+            }
+            part.from = Swept { bucket: part.from.bucket + listed.swept.bucket, ..listed.swept };
+        }
+        unlisted.retain(|part| part.from.bucket < part.upto);
+        unlisted.extend(later);
+        Ok((names, (!unlisted.is_empty()).then_some(Listed(unlisted))))
     }
 
     async fn break_grant(&self, connection: &Connection, order: &Break) -> Result<bool> {
-        inspect::break_grant(connection, &self.layout, order).await
+        let record = record::text("break", &Record::of(order))?;
+        // No grant of ours is without a token.
+        let Some(call) = scripts::break_grant(&self.layout, order, &record) else { return Ok(false) };
+        connection.run("break", &call).await
     }
 
     async fn write_note(&self, connection: &Connection, order: &NoteOrder) -> Result<bool> {
-        notes::write(connection, &self.layout, order).await
+        let owner = record::text("note", &Identity::of(&order.owner))?;
+        // No grant of ours is without a token.
+        let Some(call) = scripts::write_note(&self.layout, order, &owner) else { return Ok(false) };
+        connection.run("note", &call).await
     }
 
     async fn note(&self, connection: &Connection, name: &Name) -> Result<NoteRead> {
-        notes::read(connection, &self.layout, name).await
+        let answer = connection.run("note", &scripts::note(&self.layout, name)).await?;
+        notes::read_of(&answer).ok_or_else(|| nonsense("note", &answer))
     }
 
     async fn breaks(&self, connection: &Connection, name: &Name) -> Result<Vec<Break>> {
-        inspect::breaks(connection, &self.layout, name).await
+        let records = connection.command("breaks", &scripts::breaks(&self.layout, name)).await?;
+        breaks_of(&records, name).ok_or_else(|| nonsense("breaks", &records))
     }
 }

@@ -7,27 +7,10 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::fault::nonsense;
-use super::layout::KeySpace;
-use super::scripts::{self, moment};
-use crate::error::Result;
+use super::scripts::moment;
 use crate::kit::record::{self, Identity};
-use crate::name::Name;
-use crate::store::{Note, NoteOrder, NoteRead};
-use crate::stores::redis::wire::Connection;
+use crate::store::{Note, NoteRead};
 use crate::token::FencingToken;
-
-pub(super) async fn write(connection: &Connection, layout: &KeySpace, order: &NoteOrder) -> Result<bool> {
-    let owner = record::text("note", &Identity::of(&order.owner))?;
-    // No grant of ours is without a token.
-    let Some(call) = scripts::write_note(layout, order, &owner) else { return Ok(false) };
-    connection.run("note", &call).await
-}
-
-pub(super) async fn read(connection: &Connection, layout: &KeySpace, name: &Name) -> Result<NoteRead> {
-    let answer = connection.run("note", &scripts::note(layout, name)).await?;
-    read_of(&answer).ok_or_else(|| nonsense("note", &answer))
-}
 
 pub(crate) fn read_of(answer: &Value) -> Option<NoteRead> {
     let Value::Array(items) = answer else { return None };

@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use redis::{Cmd, Value};
 
 pub(super) use self::answers::{InShort, NamesFound, Open, Renewed, Shown, ShownPage, Swept};
-use super::layout::{KeySpace, VERSION, push_hex, push_id};
+use super::layout::{KeySpace, NameKeys, VERSION, push_hex, push_id};
 use crate::error::Result;
 use crate::kit::served::{Enter, HeldIn, Look, Withdrawn};
 use crate::name::Name;
@@ -63,9 +63,7 @@ pub(super) fn version(layout: &KeySpace) -> Cmd {
 /// Opens a new session, or the same one again after a lost answer. Refuses a user who may not run all commands of the scripts.
 pub(super) fn open(layout: &KeySpace, session: u64, ttl: Duration, owner: &Owner) -> Call<Open> {
     let ([bucket, order, breaks], session) = (layout.empty_keys(), layout.session_key(session));
-    let layout_key = layout.layout_key();
-    let keys = [&session, &layout_key, &bucket, &order, &breaks].map(String::as_str);
-    Call::new(&OPEN, &keys, replies::open)
+    Call::new(&OPEN, &[session, layout.layout_key(), bucket, order, breaks], replies::open)
         .arg(VERSION)
         .arg(milliseconds(ttl))
         .arg(owner.host.as_str())
@@ -75,7 +73,7 @@ pub(super) fn open(layout: &KeySpace, session: u64, ttl: Duration, owner: &Owner
 
 /// Resumes a session on another connection. Returns the epoch from now on, or `None` if the session has ended.
 pub(super) fn resume(layout: &KeySpace, session: u64, ttl: Duration) -> Call<Option<u64>> {
-    Call::new(&RESUME, &[&layout.session_key(session)], replies::resumed).arg(milliseconds(ttl))
+    Call::new(&RESUME, &[layout.session_key(session)], replies::resumed).arg(milliseconds(ttl))
 }
 
 /// The most buckets for a call of [`renew`], so that no script takes long.
@@ -92,7 +90,6 @@ pub(super) fn renew(
 ) -> Call<Renewed> {
     let mut keys = vec![layout.session_key(session)];
     keys.extend(buckets.iter().map(|held| layout.bucket_key(held.bucket)));
-    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let call = Call::new(&RENEW, &keys, replies::renewed).arg(milliseconds(ttl));
     let call = buckets.iter().fold(call, |call, held| call.arg(held.lowest));
     acknowledged
@@ -102,7 +99,7 @@ pub(super) fn renew(
 
 /// Joins a queue at its tail, with the epoch that the session had last.
 pub(super) fn enter(layout: &KeySpace, session: u64, epoch: u64, entry: &Entry) -> Call<Enter> {
-    let keys = [&*layout.bucket_key(layout.bucket_of(&entry.name)), &layout.session_key(session)];
+    let keys = [layout.bucket_key(layout.bucket_of(&entry.name)), layout.session_key(session)];
     let mut text = String::with_capacity(64);
     push_id(&mut text, entry.id);
     let call = Call::new(&ENTER, &keys, replies::enter).arg(entry.name.as_str()).arg(text.as_str()).arg(epoch);
@@ -133,7 +130,6 @@ fn places<R>(
         let slot = layout.slot(name);
         keys.extend([slot.bucket_key, slot.queue_key]);
     }
-    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let mut call = Call::new(script, &keys, read).arg(u8::from(flag));
     for (name, ids) in places {
         call = call.arg(name.as_str()).arg(ids.len());
@@ -159,9 +155,10 @@ fn on_name<R>(
     session: u64,
     place: (&Name, RequestId),
 ) -> Call<R> {
-    let slot = layout.slot(place.0);
-    let keys = [&*slot.bucket_key, &slot.queue_key, &layout.session_key(session)];
-    Call::new(script, &keys, read).arg(place.0.as_str()).arg(place.1.to_string())
+    let NameKeys { bucket_key, queue_key, .. } = layout.slot(place.0);
+    Call::new(script, &[bucket_key, queue_key, layout.session_key(session)], read)
+        .arg(place.0.as_str())
+        .arg(place.1.to_string())
 }
 
 /// Replaces the claim of the grant `seq` by a lighter one. Returns whether there is such a grant.
@@ -195,8 +192,7 @@ pub(super) fn leave(layout: &KeySpace, (name, id): (&Name, RequestId), seq: Opti
         beginning.push_str(&seq.to_string());
     }
     beginning.push(' ');
-    let bucket_key = layout.bucket_key(layout.bucket_of(name));
-    Call::new(&LEAVE, &[&bucket_key], replies::yes).arg(name.as_str()).arg(beginning)
+    Call::new(&LEAVE, &[layout.bucket_key(layout.bucket_of(name))], replies::yes).arg(name.as_str()).arg(beginning)
 }
 
 /// Withdraws a request: from now on it has no effect, even if it arrives later.
@@ -209,7 +205,7 @@ pub(super) fn withdraw(layout: &KeySpace, session: u64, place: (&Name, RequestId
 pub(super) fn break_grant(layout: &KeySpace, order: &Break, record: &str) -> Option<Call<bool>> {
     let (name, token) = (&order.place.name, order.token?);
     let slot = layout.slot(name);
-    let keys = [&*slot.bucket_key, &slot.queue_key, &layout.breaks_key(name)];
+    let keys = [slot.bucket_key, slot.queue_key, layout.breaks_key(name)];
     let call = Call::new(&BREAK, &keys, replies::yes)
         .arg(name.as_str())
         .arg(order.place.request.to_string())
@@ -232,7 +228,7 @@ pub(super) fn breaks(layout: &KeySpace, name: &Name) -> Cmd {
 pub(super) fn write_note(layout: &KeySpace, order: &NoteOrder, owner: &str) -> Option<Call<bool>> {
     let (place, token) = (&order.grant.place, order.grant.token?);
     let slot = layout.slot(&place.name);
-    let keys = [&*slot.bucket_key, &slot.queue_key, &layout.note_key(&place.name)];
+    let keys = [slot.bucket_key, slot.queue_key, layout.note_key(&place.name)];
     let call = Call::new(&NOTE_WRITE, &keys, replies::yes)
         .arg(place.name.as_str())
         .arg(place.request.to_string())
@@ -244,7 +240,7 @@ pub(super) fn write_note(layout: &KeySpace, order: &NoteOrder, owner: &str) -> O
 
 /// The note on a lock, and the time.
 pub(super) fn note(layout: &KeySpace, name: &Name) -> Call<Value> {
-    Call::new(&NOTE_READ, &[&layout.note_key(name)], Ok)
+    Call::new(&NOTE_READ, &[layout.note_key(name)], Ok)
 }
 
 /// The most places for a call of [`show`] or [`contention`].
@@ -275,9 +271,8 @@ pub(super) fn contention(layout: &KeySpace, name: &Name, ids: &[RequestId]) -> C
 /// milliseconds, dead ones included.
 pub(super) fn names(layout: &KeySpace, from: &Swept, upto: u16, prefix: &str) -> Call<NamesFound> {
     let (buckets, fields) = SWEPT_PER_CALL;
-    let keys: Vec<String> =
-        (from.bucket..upto.min(from.bucket + buckets)).map(|bucket| layout.bucket_key(bucket)).collect();
-    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let buckets = from.bucket..upto.min(from.bucket + buckets);
+    let keys: Vec<_> = buckets.map(|bucket| layout.bucket_key(bucket)).collect();
     Call::new(&NAMES, &keys, replies::names).arg(prefix).arg(layout.session_prefix()).arg(&from.cursor).arg(fields)
 }
 
@@ -290,7 +285,6 @@ pub(super) fn janitor(layout: &KeySpace, from: &Swept) -> Call<Swept> {
     let upto = crate::kit::bucket::BUCKETS.min(from.bucket + buckets);
     let mut keys = vec![layout.janitor_key()];
     keys.extend((from.bucket..upto).map(|bucket| layout.bucket_key(bucket)));
-    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     Call::new(&JANITOR, &keys, replies::swept).arg(layout.session_prefix()).arg(&from.cursor).arg(fields)
 }
 

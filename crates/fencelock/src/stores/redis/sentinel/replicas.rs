@@ -123,7 +123,7 @@ impl Replicas {
             true if wanted == 0 => round.cmd("PING"),
             true => {
                 let write = Call::<Value>::new(&MARK, &[&self.channel], Ok).arg(KEPT);
-                round.add_command(MARK.load()).add_command(write.command().clone())
+                round.add_command(MARK.load()).add_command(write.command)
             }
             false => round.cmd("PUBLISH").arg(&self.channel).arg(""),
         };

@@ -259,47 +259,47 @@ impl Dialect {
     pub(crate) fn acquire(&self, (name, head): At<'_>, claim: Claim, said: &str, ttl: Duration) -> Call<Tried> {
         let shared = self.scripts.shared.as_ref().filter(|_| claim != Claim::MUTEX);
         let script = shared.map_or(&self.scripts.acquire, |shared| &shared.acquire);
-        let call = call(script, &self.keys(name), tried).arg(head).arg(said).arg(milliseconds(ttl));
+        let call = Call::new(script, &self.keys(name), tried).arg(head).arg(said).arg(milliseconds(ttl));
         if shared.is_none() { call } else { call.arg(if claim.is_reader() { "read" } else { "write" }) }
     }
 
     /// Makes a writer a reader; `None` in a layout without readers. Returns whether the place holds as a reader now.
     pub(crate) fn lighten(&self, place: &PlaceId, said: &str, ttl: Duration) -> Option<Call<bool>> {
         let script = &self.scripts.shared.as_ref()?.lighten;
-        let call = call(script, &self.keys(&place.name), plainly).arg((self.marks.head)(place.request));
+        let call = Call::new(script, &self.keys(&place.name), plainly).arg((self.marks.head)(place.request));
         Some(call.arg(said).arg(milliseconds(ttl)))
     }
 
     /// Returns the indices of the lost locks, in order.
     pub(crate) fn renew(&self, places: Vec<At<'_>>, ttl: Duration) -> Call<Vec<usize>> {
         let keys: Vec<String> = places.iter().map(|(name, _)| self.key(name)).collect();
-        let call = call(&self.scripts.renew, &keys, plainly).arg(milliseconds(ttl));
+        let call = Call::new(&self.scripts.renew, &keys, plainly).arg(milliseconds(ttl));
         places.into_iter().fold(call, |call, (_, head)| call.arg(head))
     }
 
     /// Returns how many of the locks were there.
     pub(crate) fn leave(&self, places: Vec<At<'_>>) -> Call<usize> {
         let keys: Vec<String> = places.iter().flat_map(|(name, _)| self.keys(name)).collect();
-        let call = call(&self.scripts.leave, &keys, plainly);
+        let call = Call::new(&self.scripts.leave, &keys, plainly);
         places.into_iter().fold(call, |call, (_, head)| call.arg(head))
     }
 
     /// Returns how many locks were there, and the grant of the next place, if there is one.
     pub(crate) fn pass(&self, place: &PlaceId, next: &Next<'_>, ttl: Duration) -> Option<Call<(usize, Option<Tried>)>> {
-        let call = call(self.scripts.pass.as_ref()?, &self.keys(&place.name), passed);
+        let call = Call::new(self.scripts.pass.as_ref()?, &self.keys(&place.name), passed);
         let call = call.arg((self.marks.head)(place.request)).arg((self.marks.head)(next.place.request));
         Some(call.arg(&*next.said).arg(milliseconds(ttl)).arg(next.ours))
     }
 
     pub(crate) fn show(&self, name: &Name) -> Call<Found> {
-        call(&self.scripts.show, &self.keys(name), found)
+        Call::new(&self.scripts.show, &self.keys(name), found)
     }
 
     pub(crate) fn end(&self, order: &Break, record: &str) -> Call<bool> {
         let (name, id) = (&order.place.name, order.place.request);
         let mut keys = self.keys(name);
         keys.insert(1, self.records_key(name));
-        call(&self.scripts.end, &keys, plainly)
+        Call::new(&self.scripts.end, &keys, plainly)
             .arg((self.marks.head)(id))
             .arg(format!("{:016x}{:016x}", id.client, id.number))
             .arg(record)
@@ -312,15 +312,11 @@ impl Dialect {
         let escape = |text: &str| {
             text.chars().flat_map(|c| "*?[]\\^".contains(c).then_some('\\').into_iter().chain([c])).collect::<String>()
         };
-        call(&self.scripts.names, &[], plainly)
+        Call::new(&self.scripts.names, &[""; 0], plainly)
             .arg(if cursor.is_empty() { "0" } else { cursor })
             .arg(format!("{}{}*", escape(&self.prefix), escape(prefix)))
             .arg(if self.prefix.is_empty() { self.marks.listed } else { "" })
     }
-}
-
-fn call<R>(script: &'static Script, keys: &[String], read: fn(Value) -> Result<R>) -> Call<R> {
-    Call::new(script, &keys.iter().map(String::as_str).collect::<Vec<_>>(), read)
 }
 
 fn plainly<T: FromRedisValue>(answer: Value) -> Result<T> {

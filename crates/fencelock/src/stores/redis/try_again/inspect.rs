@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use redis::Value;
-
 use super::dialect::{Dialect, Held, Marks, foreign_id, read_said};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::record::{self, Record};
 use crate::name::Name;
 use crate::store::{Break, Contender, Expiry, Foreign, Grant, Owner, PlaceId, Waits};
+use crate::stores::redis::breaks_of;
 use crate::stores::redis::wire::Connection;
 use crate::token::FencingToken;
 
@@ -57,25 +56,15 @@ pub(crate) async fn break_grant(connection: &Connection, dialect: &Dialect, orde
 pub(crate) async fn breaks(connection: &Connection, dialect: &Dialect, name: &Name) -> Result<Vec<Break>> {
     let mut range = redis::cmd("LRANGE");
     range.arg(dialect.records_key(name)).arg(0).arg(-1);
-    let records = match connection.command("breaks", &range).await {
-        Ok(Value::Array(records)) => records,
-        Ok(_) => Vec::new(),
-        Err(error) => no_records(error)?,
-    };
-    let read = |record| match record {
-        Value::BulkString(text) => record::read::<Record>(&text)?.order(name),
-        _ => None,
-    };
-    Ok(records.into_iter().filter_map(read).collect())
-}
-
-/// If the key of the records is no list, no break is recorded, and all other facts of the lock stay readable.
-fn no_records<T>(error: Error) -> Result<Vec<T>> {
-    if error.kind() != ErrorKind::Layout {
-        return Err(error);
+    match connection.command("breaks", &range).await {
+        Ok(records) => Ok(breaks_of(&records, name).unwrap_or_default()),
+        // If the key of the records is no list, no break is recorded, and all other facts of the lock stay readable.
+        Err(error) if error.kind() == ErrorKind::Layout => {
+            tracing::warn!(%error, "Cannot read the records of breaks.");
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error),
     }
-    tracing::warn!(%error, "Cannot read the records of breaks.");
-    Ok(Vec::new())
 }
 
 /// The reason of the break, if a user broke this place.

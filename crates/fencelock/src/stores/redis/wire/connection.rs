@@ -118,14 +118,14 @@ impl Connection {
 
     /// Runs a script. Loads a script that the server forgot, and runs it again.
     pub(crate) async fn run<R>(&self, operation: &'static str, call: &Call<R>) -> Result<R> {
-        let mut answer = self.send(call.command()).await;
+        let mut answer = self.send(&call.command).await;
         if answer.as_ref().is_err_and(is_unknown_script) {
-            self.command(operation, &call.script().load()).await?;
-            answer = self.send(call.command()).await;
+            self.command(operation, &call.script.load()).await?;
+            answer = self.send(&call.command).await;
         }
         let value = answer.map_err(|error| self.fault(operation, &error))?;
         self.counts(operation).await?;
-        call.read(value)
+        (call.read)(value)
     }
 
     /// Sends one command.

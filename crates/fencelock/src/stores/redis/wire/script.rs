@@ -37,39 +37,27 @@ impl fmt::Debug for Script {
 /// A script with its keys and arguments, and the reader of its answer.
 #[derive(Clone)]
 pub(crate) struct Call<R> {
-    script: &'static Script,
-    command: Cmd,
-    read: fn(Value) -> Result<R>,
+    /// The script, to load after a `NOSCRIPT`.
+    pub(crate) script: &'static Script,
+    /// Calls the script by its digest; a server without the script answers `NOSCRIPT`, and changed nothing then.
+    pub(crate) command: Cmd,
+    /// Reads the answer. Another answer than the script's is an error of the kind `Layout`.
+    pub(crate) read: fn(Value) -> Result<R>,
 }
 
 impl<R> Call<R> {
-    pub(crate) fn new(script: &'static Script, keys: &[&str], read: fn(Value) -> Result<R>) -> Self {
+    pub(crate) fn new(script: &'static Script, keys: &[impl AsRef<str>], read: fn(Value) -> Result<R>) -> Self {
         let mut command = Cmd::with_capacity(keys.len() + 8, 256);
-        command.arg("EVALSHA").arg(script.digest.as_str()).arg(keys.len()).arg(keys);
+        command.arg("EVALSHA").arg(script.digest.as_str()).arg(keys.len());
+        for key in keys {
+            command.arg(key.as_ref());
+        }
         Self { script, command, read }
     }
 
     pub(crate) fn arg(mut self, argument: impl redis::ToRedisArgs) -> Self {
         self.command.arg(argument);
         self
-    }
-
-    /// Calls the script by its digest; a server without the script answers `NOSCRIPT`, and changed nothing then.
-    pub(crate) fn command(&self) -> &Cmd {
-        &self.command
-    }
-
-    /// The script, to load after a `NOSCRIPT`.
-    pub(crate) fn script(&self) -> &'static Script {
-        self.script
-    }
-
-    /// Reads the answer.
-    ///
-    /// # Errors
-    /// `Layout` for an answer that no script gives.
-    pub(crate) fn read(&self, answer: Value) -> Result<R> {
-        (self.read)(answer)
     }
 }
 

@@ -15,6 +15,10 @@ fn strange() -> Error {
     Error::new(ErrorKind::Layout, "script", "the server answered what none of these scripts answers").outcome_unknown()
 }
 
+fn read<R>(answer: Value, read: impl FnOnce(Value) -> Option<R>) -> Result<R> {
+    read(answer).ok_or_else(strange)
+}
+
 fn items(value: Value) -> Option<Vec<Value>> {
     match value {
         Value::Array(items) => Some(items),
@@ -54,12 +58,11 @@ fn claim(weight: &Value, capacity: &Value) -> Option<Claim> {
 }
 
 pub(crate) fn open(answer: Value) -> Result<Open> {
-    let read = |answer| match (items(answer)?.as_slice(), ()) {
+    read(answer, |answer| match (items(answer)?.as_slice(), ()) {
         ([kind, epoch], ()) if text(kind)? == "opened" => Some(Open::Opened(number(epoch)?)),
         ([kind, found], ()) if text(kind)? == "layout" => Some(Open::Layout(text(found)?.to_owned())),
         _ => None,
-    };
-    read(answer).ok_or_else(strange)
+    })
 }
 
 pub(crate) fn resumed(answer: Value) -> Result<Option<u64>> {
@@ -80,7 +83,7 @@ pub(crate) fn renewed(answer: Value) -> Result<Renewed> {
         let born = if text(born) == Some("") { None } else { Some(number(born)?) };
         Some(LostBucket { index: number(index)?, born })
     };
-    let read = |answer| {
+    read(answer, |answer| {
         let answer = items(answer)?;
         match answer.as_slice() {
             [Value::Int(0)] => Some(Renewed::Gone),
@@ -90,8 +93,7 @@ pub(crate) fn renewed(answer: Value) -> Result<Renewed> {
             }),
             _ => None,
         }
-    };
-    read(answer).ok_or_else(strange)
+    })
 }
 
 pub(crate) fn enter(answer: Value) -> Result<Enter> {
@@ -99,7 +101,7 @@ pub(crate) fn enter(answer: Value) -> Result<Enter> {
     if let Value::Int(seq) = answer {
         return u64::try_from(seq).map(Enter::Granted).map_err(|_| strange());
     }
-    let read = |answer| {
+    read(answer, |answer| {
         let answer = items(answer)?;
         Some(match (text(answer.first()?)?, &answer[1..]) {
             ("granted", [seq]) => Enter::Granted(number(seq)?),
@@ -113,8 +115,7 @@ pub(crate) fn enter(answer: Value) -> Result<Enter> {
             ("gone", []) => Enter::Gone,
             _ => return None,
         })
-    };
-    read(answer).ok_or_else(strange)
+    })
 }
 
 fn seen(answer: Value) -> Option<Seen> {
@@ -134,13 +135,12 @@ pub(crate) fn look(answer: Value) -> Result<Look> {
         let look_in = look_in(&answer.next()?)?;
         Some(Looked { look_in, places: answer.map(seen).collect::<Option<_>>()? })
     };
-    let read = |answer| {
+    read(answer, |answer| {
         let mut answer = items(answer)?.into_iter();
         let is_alive = number::<u8>(&answer.next()?)? == 1;
         let names = answer.map(looked).collect::<Option<Vec<_>>>()?;
         Some(is_alive.then_some(names))
-    };
-    read(answer).ok_or_else(strange)
+    })
 }
 
 pub(crate) fn yes(answer: Value) -> Result<bool> {
@@ -156,13 +156,13 @@ pub(crate) fn done(answer: Value) -> Result<()> {
 }
 
 pub(crate) fn withdrawn(answer: Value) -> Result<Withdrawn> {
-    let read = |answer| match items(answer)?.as_slice() {
-        [epoch, was_there] if text(epoch) == Some("") => Some((None, number::<u8>(was_there)?)),
-        [epoch, was_there] => Some((Some(number(epoch)?), number(was_there)?)),
+    read(answer, |answer| match items(answer)?.as_slice() {
+        [epoch, was_there] => {
+            let epoch = if text(epoch) == Some("") { None } else { Some(number(epoch)?) };
+            Some(Withdrawn { epoch, was_there: number::<u8>(was_there)? == 1 })
+        }
         _ => None,
-    };
-    let (epoch, was_there) = read(answer).ok_or_else(strange)?;
-    Ok(Withdrawn { epoch, was_there: was_there == 1 })
+    })
 }
 
 fn contender(answer: Value) -> Option<Shown> {
@@ -187,7 +187,7 @@ fn contender(answer: Value) -> Option<Shown> {
 }
 
 pub(crate) fn shown(answer: Value) -> Result<ShownPage> {
-    let read = |answer| {
+    read(answer, |answer| {
         let mut answer = items(answer)?.into_iter();
         let mut next = || number(&answer.next()?);
         let (queued, dead, skipped, at_end) = (next()?, next()?, next()?, next()? == 1);
@@ -197,12 +197,11 @@ pub(crate) fn shown(answer: Value) -> Result<ShownPage> {
         };
         let places = answer.map(contender).collect::<Option<_>>()?;
         Some(ShownPage { queued, dead, skipped, at_end, last, places })
-    };
-    read(answer).ok_or_else(strange)
+    })
 }
 
 pub(crate) fn in_short(answer: Value) -> Result<InShort> {
-    let read = |answer| {
+    read(answer, |answer| {
         let mut answer = items(answer)?;
         let head = match answer.pop_if(|last| matches!(last, Value::Array(_))) {
             Some(head) => Some(contender(head)?),
@@ -216,28 +215,25 @@ pub(crate) fn in_short(answer: Value) -> Result<InShort> {
             positions: positions.iter().map(position).collect::<Option<_>>()?,
             head,
         })
-    };
-    read(answer).ok_or_else(strange)
+    })
 }
 
 pub(crate) fn names(answer: Value) -> Result<NamesFound> {
     // A field that is no name is no lock.
     let name = |value: &Value| Name::new(text(value)?).ok();
     let key = |value: &Value| text(value).map(str::to_owned);
-    let read = |answer| {
+    read(answer, |answer| {
         let mut answer = items(answer)?.into_iter();
         let (bucket, cursor) = (number(&answer.next()?)?, text(&answer.next()?)?.to_owned());
         let names = items(answer.next()?)?.iter().filter_map(name).collect();
         let foreign = items(answer.next()?)?.iter().map(key).collect::<Option<_>>()?;
         Some(NamesFound { swept: Swept { bucket, cursor }, names, foreign })
-    };
-    read(answer).ok_or_else(strange)
+    })
 }
 
 pub(crate) fn swept(answer: Value) -> Result<Swept> {
-    let read = |answer| match items(answer)?.as_slice() {
+    read(answer, |answer| match items(answer)?.as_slice() {
         [through, cursor] => Some(Swept { bucket: number(through)?, cursor: text(cursor)?.to_owned() }),
         _ => None,
-    };
-    read(answer).ok_or_else(strange)
+    })
 }

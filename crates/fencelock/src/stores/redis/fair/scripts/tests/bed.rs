@@ -76,14 +76,14 @@ impl Bed {
     }
 
     pub(super) fn try_run<R>(&mut self, call: Call<R>) -> Result<R, RedisError> {
-        let answer = match self.ask(call.command()) {
+        let answer = match self.ask(&call.command) {
             Err(error) if error.code() == Some("NOSCRIPT") => {
-                self.ask(&call.script().load())?;
-                self.ask(call.command())?
+                self.ask(&call.script.load())?;
+                self.ask(&call.command)?
             }
             answer => answer?,
         };
-        Ok(call.read(answer.clone()).unwrap_or_else(|error| panic!("{call:?}: {answer:?}: {error}")))
+        Ok((call.read)(answer.clone()).unwrap_or_else(|error| panic!("{call:?}: {answer:?}: {error}")))
     }
 
     pub(super) fn run<R>(&mut self, call: Call<R>) -> R {

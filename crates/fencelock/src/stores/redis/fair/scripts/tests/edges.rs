@@ -78,7 +78,7 @@ fn scripts_that_the_server_forgot_are_taught_again() {
     let (id, seq) = bed.hold(session, &name, Claim::MUTEX);
     bed.words(&["SCRIPT", "FLUSH"]);
     let call = leave(&bed.layout.clone(), (&name, id), Some(seq));
-    assert_eq!(bed.ask(call.command()).unwrap_err().code(), Some("NOSCRIPT"));
+    assert_eq!(bed.ask(&call.command).unwrap_err().code(), Some("NOSCRIPT"));
     assert!(bed.run(call));
 }
 
