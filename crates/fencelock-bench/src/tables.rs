@@ -88,27 +88,34 @@ fn table(
     table
 }
 
-/// A row for each place and figure: of each contestant the median, and the least and the most of the rounds.
+/// A row for each figure below its place: of each contestant the median, and the least and the most of several rounds. Goals judge
+/// more figures than these.
 pub(crate) fn defaults(measured: &Measured) -> Table {
     let mut table =
         Table::new(&["figures for users", "nothing set", "`Io::CurrentRuntime`", "floor", "Python's `filelock`"]);
-    let whats = |row: &&Row| {
-        row.contestant == Own
-            && matches!(
-                row.what,
-                What::Cycle | What::HandOver(_) | What::Rate(_) | What::Client | What::Held | What::Waiting
-            )
+    let whats = |row: &&Row| match row.what {
+        What::HandOver(shape) => shape.sessions == 1 && shape.waiters <= 100,
+        what => matches!(what, What::Cycle | What::Rate(_) | What::Held | What::Waiting),
     };
-    for Row { store, network, what, .. } in measured.0.iter().filter(whats) {
+    let mut rows: Vec<_> = measured.0.iter().filter(|row| row.contestant == Own).filter(whats).collect();
+    rows.sort_by_key(|row| (row.store.has_server(), row.store.place(row.network)));
+    let mut last = String::new();
+    for Row { store, network, what, .. } in rows {
+        let place = store.place(*network);
+        if place != last {
+            last.clone_from(&place);
+            table.row([place, String::new(), String::new(), String::new(), String::new()]);
+        }
         let (unit, write) = what.unit();
         let cell = |contestants: &[Contestant]| {
             let row = contestants.iter().find_map(|who| measured.row(*store, *network, *who, *what));
             row.map_or_else(
                 || "–".to_owned(),
                 |row| {
+                    let median = write(row.value());
                     let least = row.rounds.iter().copied().fold(f64::INFINITY, f64::min);
                     let most = row.rounds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                    format!("{} ({}–{})", write(row.value()), write(least), write(most))
+                    if least < most { format!("{median} ({}–{})", write(least), write(most)) } else { median }
                 },
             )
         };
@@ -117,7 +124,7 @@ pub(crate) fn defaults(measured: &Measured) -> Table {
             What::Cycle => [Contestant::floor(*store); 2],
             _ => [Contestant::ZkFloor, Contestant::floor(*store)],
         };
-        let first = format!("{}: {}{unit}", store.place(*network), what.title());
+        let first = format!("{}{unit}", what.title());
         table.row([first, cell(&[Own]), cell(&[Current]), cell(&floors), cell(&[Filelock])]);
     }
     table
