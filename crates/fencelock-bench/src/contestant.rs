@@ -126,10 +126,10 @@ impl Contestant {
         }
     }
 
-    /// The name in a goal, without the requests that a table names.
+    /// The name in a goal, without the requests that a table names, unless the store has two floors.
     pub(crate) fn short(self) -> &'static str {
         let name = self.title().trim_start_matches("fencelock, ").trim_end_matches(", by hand");
-        name.split_once(": ").map_or(name, |(name, _)| name)
+        name.split_once(": ").filter(|(_, of)| !of.contains("list")).map_or(name, |(name, _)| name)
     }
 
     /// Whether it is ours.

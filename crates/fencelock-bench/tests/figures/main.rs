@@ -45,14 +45,14 @@ const ROWS: [Row; 5] = [
     Row {
         title: "`memory:`",
         peer: "none",
-        cycle: users("`memory:`: cycle, µs", false),
-        hand_over: users("`memory:`: hand-over, 100 waiters, µs", false),
+        cycle: users("`memory:` | cycle, µs", false),
+        hand_over: users("`memory:` | hand-over, 100 waiters, µs", false),
     },
     Row {
         title: "`file:`",
         peer: "Python's `filelock`",
-        cycle: users("`file:`: cycle, µs", true),
-        hand_over: users("`file:`: hand-over, 100 waiters, µs", true),
+        cycle: users("`file:` | cycle, µs", true),
+        hand_over: users("`file:` | hand-over, 100 waiters, µs", true),
     },
     Row {
         title: "`redis:`",
@@ -102,7 +102,10 @@ fn figure(text: &str, place: &Place, (label, column): (&str, &str)) -> Result<Op
     let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
     let Some(heads) = rows.next().map(cells) else { return Ok(None) };
     let Some(column) = heads.iter().position(|head| head == column) else { return Ok(None) };
-    let Some(row) = rows.map(cells).find(|row| row[0] == label) else { return Ok(None) };
+    // A row below the row of its store, as in "`file:` | cycle, µs".
+    let (store, label) = label.split_once(" | ").unwrap_or(("", label));
+    let mut rows = rows.map(cells).skip_while(|row| !store.is_empty() && row[0] != store);
+    let Some(row) = rows.find(|row| row[0] == label) else { return Ok(None) };
     Ok(row.get(column).and_then(|cell| cell.split(' ').next()).filter(|median| *median != "–").map(str::to_owned))
 }
 
@@ -190,6 +193,8 @@ fn a_figure_is_found_by_section_table_row_and_column() {
         assert_eq!(figure(TEXT, &place("`x:`"), none).unwrap(), None);
     }
     assert!(figure(TEXT, &place("`y:`"), ("us", "far, µs")).is_err());
+    let below = TEXT.replace("| us |", "| `y:` |  |  |\n| us | 1 | 1 |\n| `x:` |  |  |\n| us |");
+    assert_eq!(figure(&below, &place("`x:`"), ("`x:` | us", "far, µs")).unwrap().as_deref(), Some("10.5"));
 }
 
 #[test]
