@@ -43,7 +43,7 @@ impl Terminal {
         }
     }
 
-    /// Takes it back from `group`; whether that had it.
+    /// Takes the terminal back if `group` has it. Returns whether it did.
     pub(crate) fn take_back(&self, group: Pid) -> bool {
         let had = self.is_with(group);
         if had {
@@ -77,8 +77,8 @@ pub(crate) fn tell_our_group(signal: Signal) {
     let _ = kill(Pid::from_raw(0), signal);
 }
 
-/// Whether no process could continue our process group once it was stopped: no member of it that is an ancestor of ours (or we)
-/// has a parent in another group of the same session. (POSIX.1-2017, 3.269 "Orphaned Process Group".)
+/// Whether our process group is orphaned, so that no process could continue it after a stop (POSIX.1-2017, 3.269). Looks at this process
+/// and its ancestors in the group: none of them has a parent in another group of the same session.
 pub(crate) fn is_orphaned() -> bool {
     let (session, own) = (getsid(None), getpgrp());
     let mut parent = Some(getppid()).filter(|parent| parent.as_raw() > 0);

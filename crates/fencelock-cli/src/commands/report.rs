@@ -91,7 +91,7 @@ impl EndReport {
 }
 
 impl Cause {
-    /// Whether a command with this report knows enough once `later` came as well.
+    /// Whether the message of this cause explains `later`, too, which then gets none of its own.
     fn explains(self, later: Self) -> bool {
         match (self, later) {
             // The lock lapsed although its command was stopped in time.

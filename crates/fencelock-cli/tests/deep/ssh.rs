@@ -75,7 +75,7 @@ fn answer(screen: &mut Screen) {
 fn a_client_that_asks_for_a_host_key_and_a_passphrase_runs_its_command_and_the_code_is_ours() {
     let place = Place::new();
     let server = server(&place);
-    // By itself, and in a pipeline that its input comes from.
+    // Without input, and with the input of a pipeline.
     for (round, input) in ["", "echo through | "].into_iter().enumerate() {
         let _ = std::fs::remove_file(place.path("known"));
         let far = format!("cd {}; cat > far{round}; exit 7", place.directory.path().display());

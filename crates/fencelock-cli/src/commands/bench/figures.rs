@@ -138,7 +138,7 @@ pub(super) fn served(sections: &[Section], workers: u32) -> Vec<u64> {
     counts
 }
 
-/// How many were granted before one that asked earlier, and the largest lead that was ignored, in nanoseconds.
+/// How many grants overtook an earlier request, and the largest lead of such a request, in nanoseconds.
 fn overtakes(sections: &[Section]) -> (u64, u64) {
     let (mut count, mut most, mut earliest) = (0, 0, u64::MAX);
     for section in sections.iter().rev() {

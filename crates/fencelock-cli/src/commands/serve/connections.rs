@@ -62,7 +62,7 @@ impl<S: Unpin> Connection<S> {
         Self { stream, patience, limit: Box::pin(sleep(patience)), _permit: permit }
     }
 
-    /// Does `work`; a call that cannot finish now fails when nothing could be done for too long.
+    /// Does `work`. A call that cannot finish now fails once the stream has made no progress for `patience`.
     fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,

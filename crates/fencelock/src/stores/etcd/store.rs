@@ -32,7 +32,7 @@ const RECORD_TTL: i64 = 30 * 86_400;
 
 /// Each question is a path, which a member answers by HTTP and without a user.
 pub(super) fn ask(url: StoreUrl, questions: Questions) -> Result<Vec<AskedServer>> {
-    // The client of the locks agrees on HTTP/2.
+    // Without a protocol to agree on: questions are HTTP/1.0, and only connections for locks are HTTP/2.
     let tls = if url.scheme() == "etcds" { Some(Tls::from_url(&mut url.clone(), None)?) } else { None };
     let config = Config::from_url(url)?;
     let ask = |server: &HostPort| -> AskedServer {

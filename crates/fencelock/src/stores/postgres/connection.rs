@@ -306,7 +306,7 @@ pub(super) fn value<'a, T: FromSql<'a>>(operation: &'static str, row: &'a Row, c
 }
 
 async fn drive(end: End, wire: tokio_postgres::Connection<Stream, Plain>, silence: impl Future<Output = ()> + Send) {
-    // Dropped before `end`, so that the receiver of its end knows that the connection is closed.
+    // Dropped before `end`: the connection is closed when the user receives its end.
     let mut wire = wire;
     let driver = poll_fn(|cx| {
         loop {

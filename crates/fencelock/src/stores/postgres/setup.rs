@@ -207,7 +207,7 @@ pub(super) fn ddl(schema: &Schema, unlogged: bool) -> String {
          AND pg_catalog.texteq(pg_catalog.current_setting('client_min_messages'), 'warning') \
          AND pg_catalog.texteq(pg_catalog.current_setting('transaction_isolation'), 'read committed')) THEN RAISE EXCEPTION USING ERRCODE = 'FL003', \
          MESSAGE = 'the functions of fencelock work in READ COMMITTED transactions alone, with the settings of its clients'; END IF;";
-    // The settings of a caller could have plans sent to it, with the numbers of other sessions.
+    // With other settings a caller could receive plans of the functions' statements, which have the numbers of other sessions.
     const SECURE: &str =
         "SECURITY DEFINER SET client_min_messages = warning SET search_path = pg_catalog, {schema}, pg_temp";
     let kept = if unlogged { "UNLOGGED" } else { "" };

@@ -285,7 +285,7 @@ impl Parts {
             gone.iter().for_each(|(place, _)| self.forget(place.request, &part));
             renewal.gone.extend(gone);
         }
-        // The end of a part is no answer of the Cluster.
+        // If parts only ended, no node has confirmed anything: asks whether the Cluster can be reached.
         if !is_confirmed && failure.is_none() {
             failure = (self.reach)().await.err();
         }

@@ -95,7 +95,7 @@ impl Drop for EndNotice<'_> {
     }
 }
 
-/// Completes when neither a question of `ask`, if it has one, receives an answer within half of `patience`, nor `answered` changes.
+/// Completes when a question of `ask` receives no answer within half of `patience`, and `answered` stays the same meanwhile.
 async fn unanswered<A>(ask: impl Fn() -> Option<A>, answered: impl Fn() -> usize, clock: &dyn Clock, patience: Duration)
 where
     A: Future<Output = RedisResult<Value>>,
