@@ -61,7 +61,7 @@ pub enum Outcome {
 /// # fn status(error: &fencelock::Error) -> u16 {
 /// match error.kind() {
 ///     _ if error.is_contention() => 409,    // others hold the lock: Busy, TimedOut, QueueFull
-///     _ if error.is_outage() => 503,        // nobody could ask the store
+///     _ if error.is_outage() => 503,        // the holder is unknown
 ///     fencelock::ErrorKind::Lost => 503,    // neither: it was granted, and lost while the work ran
 ///     fencelock::ErrorKind::InvalidName => 400,
 ///     _ => 500,

@@ -60,8 +60,8 @@ fn overlaps(history: &History, cores: &[Core], report: &mut Report) {
     }
 }
 
-/// Of those inside: how much they have taken whom a lapse of the store parts from `core`, and the first to leave of the
-/// others.
+/// Divides the sections that run concurrently with `core`: returns the weight of the sections that a lapse of the store excuses, and of the
+/// others the section that ends first.
 fn overlap(history: &History, inside: &BinaryHeap<Reverse<(u64, usize)>>, core: &Core) -> (u64, Option<usize>) {
     if history.lapses.is_empty() {
         return (0, inside.peek().map(|Reverse((_, rival))| *rival));
@@ -69,7 +69,7 @@ fn overlap(history: &History, inside: &BinaryHeap<Reverse<(u64, usize)>>, core: 
     let mut parted = 0;
     let mut rival: Option<(u64, usize)> = None;
     for Reverse((end, section)) in inside {
-        // The first one granted may read of it last.
+        // A lapse may lie between them in either order: the earlier grant may be logged later.
         if is_parted(history, *section, core.section) || is_parted(history, core.section, *section) {
             parted += u64::from(history.sections[*section].claim.weight());
         } else if rival.is_none_or(|first| (*end, *section) < first) {

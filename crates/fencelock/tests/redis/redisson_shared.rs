@@ -348,7 +348,7 @@ async fn a_mutex_and_a_read_write_lock_refuse_each_others_names() {
         }
     }
     assert_eq!(theirs.has_read(), 1);
-    // Redisson's own lock, together with which a read-write lock would be granted.
+    // Redisson would grant its read-write lock while its `RLock` is held; ours refuses.
     server.ask(&["HSET", "page", THREAD, "1"]).unwrap();
     is_refused(&page.try_read().await.unwrap_err());
     is_refused(&page.try_write().await.unwrap_err());

@@ -43,7 +43,7 @@ pub(super) async fn watch(
     clock: &dyn Clock,
 ) -> Result<()> {
     let (sender, mut news) = mpsc::channel(1);
-    // A hint is as good as many.
+    // A single hint in the channel is enough: the reader asks the Sentinel anyway.
     let pushed: Pushed = Arc::new(move |_| {
         let _ = sender.try_send(());
     });
@@ -51,7 +51,7 @@ pub(super) async fn watch(
         let mut subscribe = redis::cmd("SUBSCRIBE");
         subscribe.arg(&NEWS);
         tokio::select! {
-            // A user that may not subscribe looks from time to time.
+            // Without the right to subscribe, the client looks from time to time.
             _ = answer(&mut wire, &subscribe) => {}
             () = clock.sleep_until(clock.now().after(SILENCE)) => return Err(lost()),
         }
