@@ -62,7 +62,7 @@ fn not_parsed(error: &clap::Error) -> Outcome<u8> {
     let mut text = error.to_string();
     let line = line_with_dashes().filter(|_| !text.contains("a similar "));
     if line.is_some() {
-        // The advice of clap would make the command's own option a name.
+        // With clap's advice, the option of the user's command would become the name of a lock.
         text = text.lines().filter(|line| !line.starts_with("  tip: to pass")).collect::<Vec<_>>().join("\n");
     }
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
@@ -77,7 +77,7 @@ fn not_parsed(error: &clap::Error) -> Outcome<u8> {
     Ok(code::USAGE)
 }
 
-/// The verb with the letters of the given one.
+/// A verb with the same letters in another order.
 fn similar_verb(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let is_like = |verb: &str| verb.len() == word.len() && word.chars().all(|letter| verb.contains(letter));

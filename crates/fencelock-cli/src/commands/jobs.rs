@@ -20,7 +20,7 @@ const WRONG: u8 = 1;
 
 /// Show the last run of jobs, as `run --once-per` and `run --slot` leave it in the store, which must be named.
 ///
-/// Without names, all jobs that have a record, in all stores where the configuration has routes. The table shows up to five runs of each, the last one first.
+/// Without names, all jobs that have a record, in all stores where the configuration has routes. The table shows up to five runs of each, the newest first.
 ///
 /// With --json: an array of objects with `name`, `store`, `state` ("running", "succeeded", "failed", "died", or "never": no run is
 /// known), `slot`, `schedule` (null for a slot of --slot), `host`, `pid` and `client` (who ran it), `token` (a string), `began` (RFC 3339, by

@@ -283,7 +283,7 @@ impl Run {
             around.refuse_unlike(&chosen.locks(), client, &self.names, self.mode()).await?;
         }
         let taken = match shared {
-            // Never waited for: a contender ahead waits for the end of the lock around us.
+            // Asks without waiting: a contender ahead waits for the end of the lock around us, so a wait would never end.
             Some(held) => match self.take(homes, limit, true).await {
                 Err(error) if error.kind() == ErrorKind::Busy => {
                     join_all(homes.iter().map(|home| farewell(&home.client, false))).await;

@@ -173,8 +173,8 @@ impl Game<'_> {
         give_back(&mut self.pair.contender, &acquired)
     }
 
-    /// The holder is killed while the other waits, which has the lock once the key has run out, and not before. `more` is what
-    /// it may take besides to look.
+    /// The holder is killed while the contender waits. The contender gets the lock after the key has run out, and not before; `more` is the
+    /// time that it may need to look.
     fn crash(&mut self, more: Duration) -> Result<Duration> {
         let lock = self.fresh();
         self.pair.hold(&lock.name)?;
@@ -198,8 +198,8 @@ impl Game<'_> {
         Ok(took)
     }
 
-    /// Both read at once. The holder is killed, and the other reads on for longer than the dead one's lock lives, which keeps writers
-    /// out. Once it lets go a writer has the lock.
+    /// Holder and contender read at the same time. The holder is killed, and the contender reads for longer than the dead reader's lock
+    /// lives: no writer gets in. After the contender's release a writer gets the lock.
     fn shares(&mut self) -> Result<Played> {
         let name = self.fresh().name;
         self.pair.granted(&name)?;

@@ -24,7 +24,7 @@ async fn the_next_waiter_gets_the_lock_and_a_waiter_that_has_to_list_fails_when_
     let refused = soon(clients[0].mutex("job").unwrap().try_acquire()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Exhausted, "{refused}");
     soon(held.release()).await.unwrap();
-    // The departure is the grant of the first, and that of the second, whose listing showed the two ahead of it.
+    // The release grants the first waiter. Its own release then grants the second, whose listing showed both places ahead.
     let last = waiters.pop().unwrap();
     for waiter in waiters {
         soon(acquired(waiter).await.release()).await.unwrap();

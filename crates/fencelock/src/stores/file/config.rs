@@ -19,7 +19,7 @@ pub(crate) struct Config {
     pub(super) inherit: bool,
     /// How long the short internal locks of the directory are tried.
     pub(super) request_deadline: Duration,
-    /// Takes this for the boot of the machine; for tests.
+    /// The boot id to use instead of the machine's; for tests.
     pub(super) boot: Option<String>,
     /// Shares nothing in memory with other stores of this process; for tests.
     pub(super) apart: bool,
