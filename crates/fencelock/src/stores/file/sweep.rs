@@ -46,7 +46,7 @@ impl Directory {
 
     /// Removes some dead sessions: their tickets, and then their files, so that no crash in between leaves a ticket whose session no
     /// process finds. The search begins at a random session, so that simultaneous openings test different ones. Returns `false` if tickets
-    /// of the dead are left.
+    /// of these dead are left.
     fn remove_dead(&self) -> rustix::io::Result<bool> {
         let mut sessions = Vec::new();
         platform::list(&self.root.sessions, |name| sessions.extend(parse_hex(name, 16)))?;
