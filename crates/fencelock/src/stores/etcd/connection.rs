@@ -291,6 +291,7 @@ mod tests {
     use tokio::io::DuplexStream;
 
     use super::super::keys::{Keys, value};
+    use super::super::ops::{all, has_version, read};
     use super::super::proto::response_op::Response as OpResponse;
     use super::super::session::EtcdSession;
     use super::*;
@@ -475,5 +476,39 @@ mod tests {
         let (connection, _watches) = connected(vec![joined, (Vec::new(), Some(busy))], || {}).await;
         let error = session.enter(&connection, &entry(1, false), false).await.unwrap_err();
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::Exhausted, Outcome::Unknown), "{error}");
+    }
+
+    /// A request of an older connection, or one that was withdrawn, may arrive late: etcd compares the epoch that it carries.
+    #[tokio::test]
+    async fn a_request_joins_only_if_its_session_still_has_its_epoch() {
+        let session = session();
+        session.places.raise(3);
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (tasks, origin) = (Tasks::here().unwrap(), Uri::from_static("http://member/"));
+        let terms = (1, Bounds::of(None), &tasks);
+        let opened = Connection::open(Box::new(ours), origin, terms, || {});
+        let (opened, member) = future::join(opened, h2::server::handshake(theirs)).await;
+        let ((connection, _watches, _chores), mut member) = (opened.unwrap(), member.unwrap());
+        let received = async {
+            let (mut body, mut text) = (member.accept().await.unwrap().unwrap().0.into_body(), Vec::new());
+            let whole = async {
+                while let Some(data) = body.data().await {
+                    text.extend_from_slice(&data.unwrap());
+                }
+            };
+            // The member reads while it waits for another request.
+            tokio::select! {
+                () = whole => {}
+                _ = member.accept() => {}
+            }
+            // Before the message stand a byte and its length.
+            TxnRequest::decode(&text[5..]).unwrap()
+        };
+        let txn = tokio::select! {
+            entered = async { session.enter(&connection, &entry(1, true), false).await } => panic!("{entered:?}"),
+            txn = received => txn,
+        };
+        assert!(txn.compare.contains(&has_version(session.keys.session(0), 3)), "{:?}", txn.compare);
+        assert!(txn.success.contains(&read(all(session.keys.queue("job")))));
     }
 }
