@@ -48,11 +48,6 @@ pub enum Foreign {
     Etcd,
 }
 
-impl Foreign {
-    /// Every one that locks on ZooKeeper.
-    pub const ON_ZOOKEEPER: [Self; 4] = [Self::Curator59, Self::Curator54, Self::Kazoo, Self::Go];
-}
-
 /// The purpose of a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {

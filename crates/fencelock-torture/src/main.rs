@@ -1,6 +1,7 @@
 //! `fencelock-torture redis --experiment WHAT`, and `fencelock-torture postgres --writers hold`: experiments, and the counts of what came
 //! of them. The drills are those of `fencelock-ledger`.
 
+use std::fs;
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -45,6 +46,9 @@ struct Args {
     /// How many rounds of them run at once.
     #[arg(long, default_value = "4")]
     at_once: NonZeroUsize,
+    /// Adds up the rounds in these files, which have the output of earlier runs.
+    #[arg(long, num_args = 1.., value_name = "FILE")]
+    sum: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -88,19 +92,21 @@ fn write(database: Database, args: &Args) -> io::Result<bool> {
 /// Says whether fencing held: any other failure is the subject.
 fn experiments(args: &Args) -> io::Result<bool> {
     println!("{HEAD}");
-    let (mut holds, times) = (true, args.times.get());
+    let (mut holds, times, at_once) = (true, args.times.get(), args.at_once.get());
     let mut show = |findings: Findings, is_fenced: bool| {
         println!("{findings}");
         holds &= !is_fenced || findings.late_writes() == 0;
     };
+    let earlier = args.sum.iter().map(fs::read_to_string).collect::<io::Result<String>>()?;
+    Findings::sum(&earlier).iter().for_each(|sum| println!("{sum}"));
     for experiment in &args.experiment {
         for (topology, replicas) in
             args.topology.iter().flat_map(|topology| args.min_replicas.iter().map(move |of| (topology, of)))
         {
-            show(topology.run(*experiment, *replicas, times)?, true);
+            show(topology.run(*experiment, *replicas, times, at_once)?, true);
         }
         for lock in args.lock.iter().filter(|lock| args.topology.is_none() && experiment.is_of(**lock)) {
-            show(experiment.run(*lock, times, args.at_once.get())?, lock.is_fenced());
+            show(experiment.run(*lock, times, at_once)?, lock.is_fenced());
         }
     }
     Ok(holds)

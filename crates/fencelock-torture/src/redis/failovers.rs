@@ -1,4 +1,4 @@
-//! Experiments on several servers that replace their primary by themselves. All rounds have the same servers.
+//! Experiments on several servers that replace their primary by themselves. Each round has servers of its own.
 
 use std::io;
 use std::sync::Arc;
@@ -30,19 +30,21 @@ pub enum Replicated {
 }
 
 impl Replicated {
-    /// Runs a failover or a split so often with fencelock's default layout; other experiments are not possible there.
-    pub fn run(self, what: Experiment, min_replicas: u32, times: usize) -> io::Result<Findings> {
+    /// Runs a failover or a split so often with fencelock's default layout, several rounds at a time; other experiments are not possible there.
+    pub fn run(self, what: Experiment, min_replicas: u32, times: usize, at_once: usize) -> io::Result<Findings> {
         if !matches!(what, FailoverAtOnce | FailoverLagging | FailoverCutOff | Split) {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let options = format!("min_replicas={min_replicas}&ttl_ms={}", TTL.as_millis());
-        // A Sentinel begins the next failover of a primary twice this time after the last one.
-        let often = "sentinel failover-timeout locks 1000";
-        let bed = Arc::new(match self {
-            Self::Sentinel => Several::Watched(Watched::start(2, &settings(true), &[often])?, options),
-            Self::Cluster => Several::Cluster(Cluster::start(true, 500, &settings(true))?, options),
-        });
-        Findings::count((what, format!("{self:?}, `min_replicas={min_replicas}`")), (times, 1), || round(&bed, what))
+        let title = format!("{self:?}, `min_replicas={min_replicas}`");
+        Findings::count((what, title), (times, at_once), || {
+            let options = options.clone();
+            let bed = match self {
+                Self::Sentinel => Several::Watched(Watched::start(2, &settings(true), &[])?, options),
+                Self::Cluster => Several::Cluster(Cluster::start(true, 500, &settings(true))?, options),
+            };
+            round(&Arc::new(bed), what)
+        })
     }
 }
 
@@ -54,7 +56,6 @@ fn round(bed: &Arc<Several>, what: Experiment) -> io::Result<Round> {
     let lagging =
         if matches!(what, FailoverLagging | FailoverCutOff) { cut_replicas_off(bed.all(), old)? } else { Vec::new() };
     let Ok(Some(first)) = Held::of(&client, if lagging.is_empty() { PATIENCE } else { TTL / 4 }) else {
-        site.heal()?;
         // Without a replica no grant is acknowledged.
         return if lagging.is_empty() { Err(io::Error::other("no first grant")) } else { Ok(Round::default()) };
     };
@@ -73,6 +74,5 @@ fn round(bed: &Arc<Several>, what: Experiment) -> io::Result<Round> {
         _ => old.restart()?,
     }
     let second = Held::of(&rival, PATIENCE)?.ok_or_else(|| io::Error::other("no second grant"))?;
-    let round = Round::of((&first, &second), (happened.elapsed(), TTL * 2), |_| Ok(()))?;
-    site.heal().map(|()| round)
+    Round::of((&first, &second), (happened.elapsed(), TTL * 2), |_| Ok(()))
 }

@@ -51,7 +51,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Counts so many rounds with the lock of this title, several at a time.
+    /// Counts so many rounds with the lock of this title, several at a time, and prints each as a row of its own.
     pub(super) fn count(
         (experiment, lock): (Experiment, String),
         (times, at_once): (usize, usize),
@@ -61,11 +61,32 @@ impl Findings {
         on_threads(at_once, |_| {
             while begun.fetch_add(1, Ordering::Relaxed) < times {
                 let round = round()?;
+                println!("{ROUND}{}", Self { experiment, lock: lock.clone(), rounds: vec![round] });
                 rounds.lock().unwrap_or_else(PoisonError::into_inner).push(round);
             }
             Ok(())
         })?;
         Ok(Self { experiment, lock, rounds: rounds.into_inner().unwrap_or_else(PoisonError::into_inner) })
+    }
+
+    /// Adds up the rounds that earlier runs printed, even of runs that were stopped.
+    #[must_use]
+    pub fn sum(output: &str) -> Vec<Self> {
+        let mut sums: Vec<Self> = Vec::new();
+        for row in output.lines().filter_map(|line| line.strip_prefix(ROUND)) {
+            let cells: Vec<&str> = row.split(" | ").collect();
+            let [name, lock, _, _, waited, _, both, late, ..] = cells[..] else { continue };
+            let name = name.trim_matches(['|', ' ', '`']);
+            let Ok(experiment) = Experiment::from_str(name, false) else { continue };
+            let time = |text: &str| text.split(' ').next()?.parse().ok().map(Duration::from_millis);
+            let risen = if row.ends_with(FELL) { Some(false) } else { late.starts_with('0').then_some(true) };
+            let round = Round { waited: time(waited), both: time(both), risen };
+            match sums.iter_mut().find(|sum| sum.experiment == experiment && sum.lock == lock) {
+                Some(sum) => sum.rounds.push(round),
+                None => sums.push(Self { experiment, lock: lock.to_owned(), rounds: vec![round] }),
+            }
+        }
+        sums
     }
 
     /// In how many rounds two believed in the lock at once.
@@ -102,7 +123,7 @@ impl fmt::Display for Findings {
         let both = spread(self.rounds.iter().filter_map(|round| round.both));
         write!(f, "| `{name}` | {} | {} | {n} | {waited} | ", self.lock, self.rounds.len())?;
         write!(f, "{} | {both} | {} of {n} |", self.overlaps(), self.late_writes())?;
-        if self.tokens_rise() { Ok(()) } else { f.write_str(" A TOKEN FELL") }
+        f.write_str(if self.tokens_rise() { "" } else { FELL })
     }
 }
 
@@ -115,6 +136,11 @@ fn spread(durations: impl Iterator<Item = Duration>) -> String {
         _ => "-".to_owned(),
     }
 }
+
+const FELL: &str = " A TOKEN FELL";
+
+/// The beginning of a line for one round.
+const ROUND: &str = "round: ";
 
 /// The columns of [`Findings`].
 pub const HEAD: &str = "| experiment | lock | rounds | granted to a second one | after (median / most) | both believed | for (median / most) | late writes accepted |\n|---|---|---|---|---|---|---|---|";
@@ -135,5 +161,29 @@ mod tests {
         assert_eq!(row, "| `clock-ahead` | `fair` | 4 | 3 | 3 / 3 ms | 2 | 7 / 7 ms | 1 of 3 |");
         findings.rounds.push(Round { risen: Some(false), ..Round::default() });
         assert!(findings.to_string().ends_with("FELL"));
+    }
+
+    #[test]
+    fn the_rounds_of_several_runs_are_added_up_by_experiment_and_lock() {
+        let round = |lock: &str, both: Option<u64>, risen| {
+            let waited = Some(Duration::from_millis(30));
+            let rounds = vec![Round { waited, both: both.map(Duration::from_millis), risen }];
+            format!("{ROUND}{}\n", Findings { experiment: Experiment::Split, lock: lock.to_owned(), rounds })
+        };
+        let none =
+            Findings { experiment: Experiment::Split, lock: "`fair`".to_owned(), rounds: vec![Round::default()] };
+        let output = [
+            format!("{HEAD}\n"),
+            round("`fair`", Some(5), Some(true)),
+            round("`plain`", None, None),
+            round("old", None, Some(false)),
+            round("`fair`", None, Some(true)),
+            format!("{ROUND}{none}\n{none}\nround: | `spl"),
+        ]
+        .concat();
+        let sums: Vec<_> = Findings::sum(&output).iter().map(ToString::to_string).collect();
+        let fair = "| `split` | `fair` | 3 | 2 | 30 / 30 ms | 1 | 5 / 5 ms | 0 of 2 |";
+        let plain = "| `split` | `plain` | 1 | 1 | 30 / 30 ms | 0 | - | 1 of 1 |";
+        assert_eq!(sums, [fair, plain, "| `split` | old | 1 | 1 | 30 / 30 ms | 0 | - | 1 of 1 | A TOKEN FELL"]);
     }
 }

@@ -52,26 +52,41 @@ impl Database {
     }
 
     /// A server with the account and the entries.
-    fn start(self) -> io::Result<Box<dyn Ledger>> {
-        Ok(match self {
-            Self::Postgres => Box::new(postgres::Postgres::start()?),
-            Self::Mysql => Box::new(mysql::Mysql::start()?),
-        })
+    fn start(self) -> io::Result<Ledger> {
+        match self {
+            Self::Postgres => postgres::start(),
+            Self::Mysql => mysql::start(),
+        }
     }
 }
 
-/// A server with the tables `account(value)` and `entry(token, began)`.
-trait Ledger: Sync {
-    fn address(&self) -> SocketAddr;
+type Statements = dyn Fn(&str) -> io::Result<String> + Sync;
 
+/// A server with the tables `account(value)` and `entry(token, began)`, and its statements.
+struct Ledger {
+    address: SocketAddr,
+    /// Ends every writer's connection.
+    end: String,
+    /// Counts the connections of writers.
+    left: String,
+    /// Selects the entries, with the time of each commit.
+    entries: &'static str,
+    /// Runs statements.
+    sql: Box<Statements>,
+}
+
+impl Ledger {
     /// The number that this query answers.
-    fn number(&self, sql: &str) -> io::Result<u64>;
+    fn number(&self, sql: &str) -> io::Result<u64> {
+        (self.sql)(sql)?.trim().parse().map_err(io::Error::other)
+    }
 
     /// Ends every writer's connection, and counts what came of the faults.
-    fn count(&self, faults: usize) -> io::Result<Outcome>;
-
-    /// `entries` selects the entries, and when each was committed.
-    fn outcome(&self, faults: usize, entries: &str) -> io::Result<Outcome> {
+    fn count(&self, faults: usize) -> io::Result<Outcome> {
+        // The last requests of a killed writer may still be on their way to a commit.
+        (self.sql)(&self.end)?;
+        wait_for("connections of writers end", || self.number(&self.left).is_ok_and(|count| count == 0))?;
+        let entries = self.entries;
         Ok(Outcome {
             faults,
             sections: self.number("SELECT count(*) FROM entry")?,
@@ -162,14 +177,14 @@ impl Drill<'_> {
         let ledger = self.database.start()?;
         let done = AtomicUsize::new(0);
         on_threads(self.writers, |number| {
-            self.hurt(&*ledger, fastrand::Rng::with_seed(self.seed.wrapping_add(number as u64)), &done)
+            self.hurt(&ledger, fastrand::Rng::with_seed(self.seed.wrapping_add(number as u64)), &done)
         })?;
         ledger.count(done.into_inner())
     }
 
     /// Drives a writer with a way of its own, and makes its faults.
-    fn hurt(&self, ledger: &dyn Ledger, mut random: fastrand::Rng, done: &AtomicUsize) -> io::Result<()> {
-        let proxy = Proxy::start(ledger.address())?;
+    fn hurt(&self, ledger: &Ledger, mut random: fastrand::Rng, done: &AtomicUsize) -> io::Result<()> {
+        let proxy = Proxy::start(ledger.address)?;
         let start = || {
             let mut command: Command = bound(self.program);
             let check = if self.check == Check::Hold { "hold" } else { "look" };

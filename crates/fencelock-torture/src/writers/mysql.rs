@@ -1,55 +1,34 @@
 //! Writers in MariaDB, which keeps the times of commits for tables of its own history (`WITH SYSTEM VERSIONING`, by transactions).
 
 use std::io;
-use std::net::SocketAddr;
 
 use fencelock::Client;
 use fencelock::mysql::Schema;
 use fencelock_testbed::mysql::{OWNER, Server, Settings};
-use fencelock_testbed::wait_for;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
 
-use super::{Fault, Ledger, Outcome, TTL, Writer, pause};
+use super::{Fault, Ledger, TTL, Writer, pause};
 
 const TABLES: &str = "CREATE TABLE account (value BIGINT NOT NULL) ENGINE = InnoDB; INSERT INTO account VALUES (0);
     CREATE TABLE entry (token BIGINT NOT NULL, began DATETIME(6) NOT NULL, since BIGINT UNSIGNED GENERATED ALWAYS AS ROW START,
     upto BIGINT UNSIGNED GENERATED ALWAYS AS ROW END, PERIOD FOR SYSTEM_TIME (since, upto)) ENGINE = InnoDB WITH SYSTEM VERSIONING";
 
-pub(super) struct Mysql(Server);
-
-impl Mysql {
-    pub(super) fn start() -> io::Result<Self> {
-        // No drill here is about the power going.
-        let server = Server::start(Settings::default().with("--innodb-flush-log-at-trx-commit=0"))?;
-        server.sql(&format!("USE {OWNER}; {TABLES}"))?;
-        // A client of so short a ttl as a writer's has no time to make the tables of the locks.
-        let schema = Schema::of(&server.url()).map_err(io::Error::other)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(schema.migrate(&[])).map_err(io::Error::other)?;
-        Ok(Self(server))
-    }
-}
-
-impl Ledger for Mysql {
-    fn address(&self) -> SocketAddr {
-        self.0.address()
-    }
-
-    fn number(&self, sql: &str) -> io::Result<u64> {
-        self.0.sql(&format!("USE {OWNER}; {sql}"))?.trim().parse().map_err(io::Error::other)
-    }
-
-    fn count(&self, faults: usize) -> io::Result<Outcome> {
-        // The last requests of a killed writer may still be on their way to a commit.
-        self.0.sql(&format!("KILL USER {OWNER}"))?;
-        let left = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE user = '{OWNER}'");
-        wait_for("connections of writers end", || self.number(&left).is_ok_and(|count| count == 0))?;
-        self.outcome(
-            faults,
-            "SELECT e.token, e.began, r.commit_timestamp AS committed FROM entry AS e JOIN mysql.transaction_registry AS r ON r.transaction_id = e.since",
-        )
-    }
+pub(super) fn start() -> io::Result<Ledger> {
+    // No drill here is about the power going.
+    let server = Server::start(Settings::default().with("--innodb-flush-log-at-trx-commit=0"))?;
+    server.sql(&format!("USE {OWNER}; {TABLES}"))?;
+    // A client of so short a ttl as a writer's has no time to make the tables of the locks.
+    let schema = Schema::of(&server.url()).map_err(io::Error::other)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(schema.migrate(&[])).map_err(io::Error::other)?;
+    Ok(Ledger {
+        address: server.address(),
+        end: format!("KILL USER {OWNER}"),
+        left: format!("SELECT COUNT(*) FROM information_schema.processlist WHERE user = '{OWNER}'"),
+        entries: "SELECT e.token, e.began, r.commit_timestamp AS committed FROM entry AS e JOIN mysql.transaction_registry AS r ON r.transaction_id = e.since",
+        sql: Box::new(move |sql| server.sql(&format!("USE {OWNER}; {sql}"))),
+    })
 }
 
 pub(super) async fn write(writer: &Writer) -> Result<(), Fault> {

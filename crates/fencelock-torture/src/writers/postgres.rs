@@ -1,43 +1,26 @@
 //! Writers in PostgreSQL, which keeps the times of commits.
 
 use std::io;
-use std::net::SocketAddr;
 
 use fencelock::Client;
 use fencelock_testbed::postgres::{OWNER, Server, Settings};
 use tokio_postgres::NoTls;
 
-use super::{Fault, Ledger, Outcome, TTL, Writer, pause};
+use super::{Fault, Ledger, TTL, Writer, pause};
 
 const TABLES: &str = "CREATE TABLE account (value bigint NOT NULL); INSERT INTO account VALUES (0);
     CREATE TABLE entry (token bigint NOT NULL, began timestamptz NOT NULL)";
 
-pub(super) struct Postgres(Server);
-
-impl Postgres {
-    pub(super) fn start() -> io::Result<Self> {
-        let settings = Settings::default().with("track_commit_timestamp = on").with("fsync = off");
-        let server = Server::start(settings)?;
-        server.sql(OWNER, &format!("SET ROLE {OWNER}; {TABLES}"))?;
-        Ok(Self(server))
-    }
-}
-
-impl Ledger for Postgres {
-    fn address(&self) -> SocketAddr {
-        self.0.address()
-    }
-
-    fn number(&self, sql: &str) -> io::Result<u64> {
-        self.0.sql(OWNER, sql)?.trim().parse().map_err(io::Error::other)
-    }
-
-    fn count(&self, faults: usize) -> io::Result<Outcome> {
-        // The last requests of a killed writer may still be on their way to a commit.
-        let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = 'fencelock'";
-        self.0.sql(OWNER, end)?;
-        self.outcome(faults, "SELECT token, began, pg_xact_commit_timestamp(xmin) AS committed FROM entry")
-    }
+pub(super) fn start() -> io::Result<Ledger> {
+    let server = Server::start(Settings::default().with("track_commit_timestamp = on").with("fsync = off"))?;
+    server.sql(OWNER, &format!("SET ROLE {OWNER}; {TABLES}"))?;
+    Ok(Ledger {
+        address: server.address(),
+        end: format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{OWNER}'"),
+        left: format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{OWNER}'"),
+        entries: "SELECT token, began, pg_xact_commit_timestamp(xmin) AS committed FROM entry",
+        sql: Box::new(move |sql| server.sql(OWNER, sql)),
+    })
 }
 
 pub(super) async fn write(writer: &Writer) -> Result<(), Fault> {

@@ -61,7 +61,7 @@ fn a_master_that_forgot_what_it_granted_makes_no_second_quorum_while_the_first_o
 /// Without the word of replicas a failover can lose a grant. With the word of all replicas, none that was granted is lost.
 fn a_failover_loses_no_grant_that_every_replica_has(topology: Replicated, replicas: u32) {
     let run = |what, min_replicas| {
-        let findings = topology.run(what, min_replicas, 1).unwrap();
+        let findings = topology.run(what, min_replicas, 1, 1).unwrap();
         assert!(findings.late_writes() == 0 && findings.tokens_rise(), "{findings}");
         findings
     };
