@@ -212,17 +212,29 @@ impl Fault {
         let at = if is_newest { places.len() - 1 } else { self.rng.usize(..places.len()) };
         let (lock, contender) = places.swap_remove(at);
         let line = format!("request {} for {} is taken", contender.id.number, lock.name);
-        match contender.grant {
+        let lapse = match contender.grant {
             Some(grant) => {
-                self.world.record().lapse(&line, self.noticed);
                 self.world.record().taken.extend(grant.token.map(FencingToken::to_i64));
+                Some(self.world.record().lapse(&line, self.noticed))
             }
-            None => self.world.record().fault(&line),
-        }
-        if is_break {
-            let _ = self.client.break_grant(&lock.name, &contender, "the seed says so").await;
+            None => {
+                self.world.record().fault(&line);
+                None
+            }
+        };
+        let was_there = if is_break {
+            let broken = self.client.break_grant(&lock.name, &contender, "the seed says so").await;
+            // No fault is on the way of this client.
+            broken.unwrap_or_else(|error| {
+                self.world.record().fail(format!("a break failed: {error:?}"));
+                true
+            })
         } else {
-            self.world.store.remove(&PlaceId { name: lock.name.parse().unwrap(), request: contender.id });
+            self.world.store.remove(&PlaceId { name: lock.name.parse().unwrap(), request: contender.id })
+        };
+        // A place that left before was not taken: that excuses no pair of believers.
+        if let Some(lapse) = lapse.filter(|_| !was_there) {
+            self.world.record().history.lapses.retain(|other| other.from != lapse);
         }
     }
 

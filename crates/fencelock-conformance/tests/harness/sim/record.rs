@@ -227,10 +227,11 @@ impl Record {
         self.history.sections[section].gone = Some(self.note_of(section, "is gone"));
     }
 
-    /// Leases end early from now on; their holders learn of that within `time`.
-    pub(crate) fn lapse(&mut self, line: &str, time: Duration) {
+    /// Leases end early from now on; their holders learn of that within `time`. Returns when the lapse begins, which no other lapse does.
+    pub(crate) fn lapse(&mut self, line: &str, time: Duration) -> u64 {
         self.fault(line);
         let (from, until) = (self.now(), self.clock.now().after(time).as_nanos());
         self.history.lapses.push(Lapse { from, over: from, by: until, believed_until: until });
+        from
     }
 }
