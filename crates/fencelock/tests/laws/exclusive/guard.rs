@@ -125,6 +125,19 @@ fn an_expired_session_and_a_removed_place_are_losses_with_their_cause() {
 }
 
 #[test]
+fn the_end_of_a_session_notifies_each_holder_that_looks_at_no_guard() {
+    in_world(async |_, [process]| {
+        let acquire = async |name| whole(&process.client, name).unwrap().acquire().await.unwrap();
+        let (one, other) = (acquire("a").await, acquire("b").await);
+        let notices = [one.lost_token(), other.lost_token()];
+        process.store.expire_sessions();
+        settle().await;
+        assert_eq!(process.events.count("Lost"), 2);
+        assert!(notices.iter().all(|notice| notice.is_cancelled()));
+    });
+}
+
+#[test]
 fn a_jump_of_the_wall_clock_makes_guards_suspect_until_the_session_is_confirmed_anew() {
     in_world(async |world, [process]| {
         let _guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
