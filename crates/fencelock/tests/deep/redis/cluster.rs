@@ -1,14 +1,15 @@
 //! A Cluster under faults: primaries that end or stand still, and slots that move for a minute under load.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fencelock::{Client, Loss};
 use fencelock_testbed::redis::{Cluster, Settings};
-use fencelock_testbed::{Proxy, Way, within};
+use fencelock_testbed::within;
 
 use super::lab::{PATIENCE, acquired, acquiring, client, soon, until};
+use super::soak::{Soak, until_nothing_is_left};
 
 /// A waiter has the lock this long after the promotion of the server that grants it.
 const TAKEOVER: Duration = Duration::from_secs(1);
@@ -108,13 +109,16 @@ struct Judge {
     overlaps: AtomicU32,
     late: AtomicU32,
     lost: AtomicU32,
+    is_done: AtomicBool,
 }
 
-/// Takes locks until `end`, and has the judge look on.
-async fn contend(client: Client, judge: Arc<Judge>, end: Instant, of: usize) {
-    while Instant::now() < end {
-        let name = format!("n{of}");
-        let guard = client.mutex(&name).unwrap().acquire_within(PATIENCE).await.unwrap();
+/// The names that a crowd contends for.
+const NAMES: [&str; 6] = ["n0", "n1", "n2", "n3", "n4", "n5"];
+
+/// Takes locks until the end, and has the judge look on.
+async fn contend(client: Client, judge: Arc<Judge>, of: usize) {
+    while !judge.is_done.load(Ordering::SeqCst) {
+        let guard = client.mutex(NAMES[of]).unwrap().acquire_within(PATIENCE).await.unwrap();
         let token = guard.token().unwrap().get();
         if judge.inside[of].fetch_add(1, Ordering::SeqCst) != 0 {
             judge.overlaps.fetch_add(1, Ordering::SeqCst);
@@ -133,14 +137,29 @@ async fn contend(client: Client, judge: Arc<Judge>, end: Instant, of: usize) {
     }
 }
 
-/// Three clients on six names until `end`.
-async fn crowd(url: &str, judge: &Arc<Judge>, end: Instant) -> Vec<tokio::task::JoinHandle<()>> {
-    let mut tasks = Vec::new();
-    for _ in 0..3 {
-        let client = client(url, 10_000).await;
-        tasks.extend((0..6).map(|of| tokio::spawn(contend(client.clone(), Arc::clone(judge), end, of))));
+/// Three clients that contend for all names.
+struct Crowd(Vec<Client>, Vec<tokio::task::JoinHandle<()>>);
+
+impl Crowd {
+    async fn of(url: &str, judge: &Arc<Judge>) -> Self {
+        let (mut clients, mut tasks) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            let client = client(url, 10_000).await;
+            tasks.extend((0..NAMES.len()).map(|of| tokio::spawn(contend(client.clone(), Arc::clone(judge), of))));
+            clients.push(client);
+        }
+        Self(clients, tasks)
     }
-    tasks
+
+    async fn depart(self, judge: &Judge) {
+        judge.is_done.store(true, Ordering::SeqCst);
+        for task in self.1 {
+            soon(task).await.unwrap();
+        }
+        for client in self.0 {
+            soon(client.close()).await.unwrap();
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -153,7 +172,7 @@ async fn slots_that_move_for_a_minute_under_load_cost_no_lock_and_leave_no_waite
     })
     .await;
     let (judge, end) = (Arc::new(Judge::default()), Instant::now() + Duration::from_secs(60));
-    let tasks = crowd(&cluster.url(""), &judge, end).await;
+    let crowd = Crowd::of(&cluster.url(""), &judge).await;
     // A slot that moved costs a connection of a dozen round trips, each of which may take a quarter of a second on a busy machine.
     let holder = client(&cluster.url("renew_interval_ms=2500"), 30_000).await;
     let held = soon(holder.mutex("held").unwrap().acquire()).await.unwrap();
@@ -172,9 +191,7 @@ async fn slots_that_move_for_a_minute_under_load_cost_no_lock_and_leave_no_waite
         moves
     });
     let moves = moves.await.unwrap();
-    for task in tasks {
-        soon(task).await.unwrap();
-    }
+    crowd.depart(&judge).await;
     held.check().unwrap();
     let count = |number: &AtomicU32| number.load(Ordering::SeqCst);
     let cycles = judge.cycles.load(Ordering::SeqCst);
@@ -184,11 +201,13 @@ async fn slots_that_move_for_a_minute_under_load_cost_no_lock_and_leave_no_waite
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn primaries_that_are_killed_under_load_let_no_two_clients_hold_a_lock() {
-    let cluster = cluster();
-    let (judge, end) = (Arc::new(Judge::default()), Instant::now() + Duration::from_secs(60));
-    let tasks = crowd(&cluster.url(""), &judge, end).await;
-    for _ in 0..3 {
+async fn primaries_that_are_killed_under_load_let_no_two_clients_hold_a_lock_and_nothing_is_left() {
+    let (cluster, judge, mut soak) = (cluster(), Arc::new(Judge::default()), Soak::of(3));
+    let crowd = Crowd::of(&cluster.url(""), &judge).await;
+    let cycles = || judge.cycles.load(Ordering::SeqCst);
+    let slot = loop {
+        let before = cycles();
+        until("the crowd works", async || cycles() > before + 50).await;
         let slot = cluster.slots_in_use("fencelock").unwrap()[0];
         let old = cluster.owner(slot).unwrap();
         old.kill();
@@ -196,99 +215,15 @@ async fn primaries_that_are_killed_under_load_let_no_two_clients_hold_a_lock() {
         old.restart().unwrap();
         let whole = Arc::clone(&cluster);
         tokio::task::spawn_blocking(move || whole.wait_until_whole().unwrap()).await.unwrap();
-    }
-    for task in tasks {
-        soon(task).await.unwrap();
-    }
-    let count = |number: &AtomicU32| number.load(Ordering::SeqCst);
-    let cycles = judge.cycles.load(Ordering::SeqCst);
-    println!("{cycles} cycles, {} lost", count(&judge.lost));
-    assert_eq!((count(&judge.overlaps), count(&judge.late)), (0, 0));
-    assert!(cycles > 100, "{cycles} cycles");
-}
-
-/// How many rounds a counted experiment has; `FENCELOCK_ROUNDS` sets another number.
-fn rounds() -> u32 {
-    std::env::var("FENCELOCK_ROUNDS").map_or(2, |rounds| rounds.parse().expect("a number"))
-}
-
-/// The faults besides the death of the primary.
-#[derive(Debug, Clone, Copy)]
-enum Besides {
-    Nothing,
-    /// The replica stands still, and has nothing of the grant.
-    Lag,
-    /// The first client receives nothing more.
-    Silence,
-    Both,
-}
-
-/// The primary of a lock is killed in the moment of the grant. Returns for how long two clients believed that they held the lock, where both did,
-/// and whether the second one has the higher token.
-async fn killed_at_once(cluster: &Arc<Cluster>, options: &str, besides: Besides) -> (Option<Duration>, bool) {
-    let (lags, is_silent) =
-        (matches!(besides, Besides::Lag | Besides::Both), matches!(besides, Besides::Silence | Besides::Both));
-    let prefix = cluster.prefix();
-    let url = cluster.url(&format!("prefix={prefix}&{options}"));
-    let ways: Vec<_> = cluster.nodes.iter().map(|node| Proxy::start(node.address()).unwrap()).collect();
-    let map = cluster.nodes.iter().zip(&ways).map(|(node, way)| format!("{}={}", node.address(), way.address()));
-    let map = map.collect::<Vec<_>>().join(",");
-    let (holder, rival) = (client(&format!("{url}&map={map}"), 2000).await, client(&url, 2000).await);
-    let slot = slot_of(cluster, &holder, "job", &format!("{prefix}:")).await;
-    let old = cluster.owner(slot).unwrap();
-    let port = old.address().port().to_string();
-    let replica = cluster.nodes.iter().find(|node| node.info("master_port").is_ok_and(|of| of == port)).unwrap();
-    if lags {
-        replica.pause();
-    }
-    let taken = holder.mutex("job").unwrap().acquire_within(Duration::from_secs(1)).await;
-    ways.iter().filter(|_| is_silent).for_each(|way| way.hold(Way::Both));
-    old.kill();
-    if lags {
-        replica.resume();
-    }
-    let waiting = acquiring(&rival, "job");
-    promoted(cluster, slot, old.address()).await;
-    old.restart().unwrap();
-    let theirs = acquired(waiting).await;
-    let since = Instant::now();
-    let outcome = match taken {
-        Ok(guard) => {
-            let was_held = guard.check().is_ok();
-            soon(guard.lost()).await;
-            (was_held.then(|| since.elapsed()), theirs.token() > guard.token())
+        soak.count(cluster.owner(slot).unwrap());
+        if soak.is_done() {
+            break slot;
         }
-        Err(_) => (None, true),
     };
-    drop(theirs);
-    let whole = Arc::clone(cluster);
-    tokio::task::spawn_blocking(move || whole.wait_until_whole().unwrap()).await.unwrap();
-    outcome
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn second_holders_after_a_primary_is_killed_are_counted_and_each_has_the_higher_token() {
-    let cluster = Arc::new(Cluster::start(true, 500, &Settings::default()).unwrap());
-    for (options, besides, most) in [
-        ("min_replicas=0", Besides::Nothing, None),
-        ("min_replicas=0", Besides::Lag, None),
-        ("min_replicas=0", Besides::Silence, None),
-        ("min_replicas=0", Besides::Both, None),
-        ("min_replicas=1", Besides::Nothing, Some(0)),
-        ("min_replicas=1", Besides::Lag, Some(0)),
-        ("min_replicas=1", Besides::Silence, Some(0)),
-        ("min_replicas=1", Besides::Both, Some(0)),
-    ] {
-        let (mut both, mut rises) = (Vec::new(), true);
-        for _ in 0..rounds() {
-            let (overlap, is_higher) = killed_at_once(&cluster, options, besides).await;
-            both.extend(overlap.map(|overlap| overlap.as_millis()));
-            rises &= is_higher;
-        }
-        both.sort_unstable();
-        let (median, longest) = (both.get(both.len() / 2), both.last());
-        println!("{options}, {besides:?}: {} of {} both, ms {median:?}/{longest:?}", both.len(), rounds());
-        assert!(rises, "{options}: a token fell");
-        assert!(most.is_none_or(|most| both.len() <= most), "{options}: {both:?}");
-    }
+    crowd.depart(&judge).await;
+    let count = |number: &AtomicU32| number.load(Ordering::SeqCst);
+    println!("{} cycles, {} lost", cycles(), count(&judge.lost));
+    assert_eq!((count(&judge.overlaps), count(&judge.late)), (0, 0));
+    until_nothing_is_left(&cluster.url(""), &NAMES, &cluster.nodes).await;
+    soak.judge(cluster.owner(slot).unwrap());
 }

@@ -23,4 +23,5 @@ mod redisson;
 mod redlock;
 mod refusals;
 mod sentinel;
+mod soak;
 mod trouble;

@@ -1,7 +1,7 @@
 //! Failovers: the ends of locks that are held, acquires under way, and clients that learn nothing of a failover.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fencelock::observe::Observer;
@@ -10,6 +10,7 @@ use fencelock_testbed::redis::{Server, Settings, Watched};
 use fencelock_testbed::within;
 
 use super::lab::{PATIENCE, Seen, acquired, acquiring, client, refused_within, soon, until};
+use super::soak::{Soak, until_nothing_is_left};
 
 /// A waiter has the lock this long after the promotion of the server that grants it.
 const TAKEOVER: Duration = Duration::from_secs(1);
@@ -152,24 +153,27 @@ async fn without_sentinels_locks_are_kept_and_a_connection_that_ends_waits_for_o
 
 /// Each failover begins while all replicas are in sync.
 #[tokio::test]
-async fn under_load_each_failover_is_ridden_out_and_tokens_rise_over_all_of_them() {
+async fn under_load_each_failover_is_ridden_out_tokens_rise_over_all_of_them_and_nothing_is_left() {
     const WORKERS: usize = 8;
     let watched = Arc::new(watched(2));
     let url = watched.url("", "min_replicas=1");
-    let (newest, sections) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (newest, sections, is_done) = <(Arc<AtomicU64>, Arc<AtomicU64>, Arc<AtomicBool>)>::default();
     let mut workers = Vec::new();
     for _ in 0..WORKERS {
-        let (client, newest, sections) = (client(&url, 6000).await, Arc::clone(&newest), Arc::clone(&sections));
+        let (client, is_done) = (client(&url, 6000).await, Arc::clone(&is_done));
+        let (newest, sections) = (Arc::clone(&newest), Arc::clone(&sections));
         workers.push(tokio::spawn(async move {
             let mutex = client.mutex("job").unwrap();
-            loop {
+            while !is_done.load(Ordering::Relaxed) {
                 let guard = soon(mutex.acquire_within(PATIENCE)).await.unwrap();
                 write(&guard, &newest, &sections);
                 let _ = guard.release().await;
             }
+            client.close().await.unwrap();
         }));
     }
-    for _ in 0..2 {
+    let mut soak = Soak::of(2);
+    while !soak.is_done() {
         let (before, old) = (sections.load(Ordering::Relaxed), watched.primary());
         until("the workers work", async || sections.load(Ordering::Relaxed) > before + 50).await;
         old.kill();
@@ -179,9 +183,15 @@ async fn under_load_each_failover_is_ridden_out_and_tokens_rise_over_all_of_them
         old.restart().unwrap();
         let ready = Arc::clone(&watched);
         tokio::task::spawn_blocking(move || ready.wait_until_watched(2).unwrap()).await.unwrap();
+        assert!(workers.iter().all(|worker| !worker.is_finished()), "a worker gave up");
+        soak.count(watched.primary());
     }
-    assert!(workers.iter().all(|worker| !worker.is_finished()), "a worker gave up");
-    workers.iter().for_each(tokio::task::JoinHandle::abort);
+    is_done.store(true, Ordering::Relaxed);
+    for worker in workers {
+        soon(worker).await.unwrap();
+    }
+    until_nothing_is_left(&url, &["job"], &watched.servers).await;
+    soak.judge(watched.primary());
 }
 
 /// Writes to a resource that refuses older tokens; no other client may have written since the grant.
