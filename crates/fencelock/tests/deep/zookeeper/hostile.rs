@@ -30,7 +30,8 @@ async fn connecting_ends_in_time_whatever_a_server_says() {
 #[tokio::test]
 async fn a_wait_ends_in_time_and_is_no_contention_whatever_a_server_says_once_it_gave_a_session() {
     for manner in Manner::WITH_SESSION {
-        let client = soon(Client::connect(&url(manner))).await.unwrap();
+        // A wait that is shorter than this deadline times out, whether the server is silent or not.
+        let client = soon(Client::builder().request_deadline(LIMIT / 2).connect(&url(manner))).await.unwrap();
         let start = Instant::now();
         let error = soon(client.mutex("job").unwrap().acquire_within(LIMIT)).await.unwrap_err();
         within(LIMIT + BOUND, start.elapsed(), &format!("{manner:?}"));
