@@ -4,13 +4,32 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{block_on, may_block};
+use super::{answers, block_on, may_block};
 use crate::engine::hold::GuardState;
 use crate::error::{ErrorKind, Result};
 use crate::kind::{Exclusive, Permits, Reading, Writing};
 use crate::name::Name;
 use crate::primitives::GuardError;
 use crate::token::FencingToken;
+
+/// The answers of a guard, by the guard underneath.
+macro_rules! guard_answers {
+    ($inner:tt) => {
+        answers! { "Guard" in $inner;
+            has name() -> &Name;
+            has is_degraded() -> bool;
+            has token() -> Option<FencingToken>;
+            has state() -> GuardState;
+            has remaining() -> Duration;
+            has break_reason() -> Option<&str>;
+            has refusal() -> Option<String>;
+            has lost_token() -> CancellationToken;
+            checks require_token() -> FencingToken;
+            checks check() -> ();
+        }
+    };
+}
+pub(super) use guard_answers;
 
 /// A [`crate::Guard`] for code that blocks. Dropping it releases the lock in the background.
 #[must_use = "a guard that is dropped releases its lock"]
@@ -66,69 +85,7 @@ impl<K> Guard<K> {
         }
     }
 
-    /// The lock.
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        self.0.name()
-    }
-
-    /// Whether this is a grant outside of the lock's store; see [`crate::Guard::is_degraded`].
-    #[must_use]
-    pub fn is_degraded(&self) -> bool {
-        self.0.is_degraded()
-    }
-
-    /// The fencing token of this grant.
-    #[must_use]
-    pub fn token(&self) -> Option<FencingToken> {
-        self.0.token()
-    }
-
-    /// The fencing token, or an error.
-    ///
-    /// # Errors
-    /// As [`crate::Guard::require_token`].
-    pub fn require_token(&self) -> Result<FencingToken> {
-        self.0.require_token()
-    }
-
-    /// The present state of the lock.
-    #[must_use]
-    pub fn state(&self) -> GuardState {
-        self.0.state()
-    }
-
-    /// How long the lock is still valid; see [`crate::Guard::remaining`].
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.0.remaining()
-    }
-
-    /// `Ok` while the lock is certainly held.
-    ///
-    /// # Errors
-    /// As [`crate::Guard::check`].
-    pub fn check(&self) -> Result<()> {
-        self.0.check()
-    }
-
-    /// Why the lock was broken, if it was.
-    #[must_use]
-    pub fn break_reason(&self) -> Option<&str> {
-        self.0.break_reason()
-    }
-
-    /// As [`crate::Guard::refusal`].
-    #[must_use]
-    pub fn refusal(&self) -> Option<String> {
-        self.0.refusal()
-    }
-
-    /// As [`crate::Guard::lost_token`].
-    #[must_use]
-    pub fn lost_token(&self) -> CancellationToken {
-        self.0.lost_token()
-    }
+    guard_answers!(0);
 
     /// Another guard of the same hold.
     ///

@@ -40,53 +40,62 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{AnyStore, Break, Capability, Contender, Contention, Page, Queue};
 
-/// The options of a primitive, handed to the one of the same name that does not block.
+/// Options, handed to the type of the same name that does not block.
 macro_rules! options {
-    ($of:literal) => {
-        #[doc = concat!("See [`crate::", $of, "::purpose`].")]
-        #[must_use]
-        pub fn purpose(self, purpose: impl AsRef<str>) -> Self {
-            Self(self.0.purpose(purpose))
-        }
-
-        #[doc = concat!("See [`crate::", $of, "::timeout`].")]
-        #[must_use]
-        pub fn timeout(self, limit: Duration) -> Self {
-            Self(self.0.timeout(limit))
-        }
-
-        #[doc = concat!("See [`crate::", $of, "::max_hold`].")]
-        #[must_use]
-        pub fn max_hold(self, most: Duration) -> Self {
-            Self(self.0.max_hold(most))
-        }
-
-        #[doc = concat!("See [`crate::", $of, "::max_waiters`].")]
-        #[must_use]
-        pub fn max_waiters(self, most: u32) -> Self {
-            Self(self.0.max_waiters(most))
-        }
-
-        #[doc = concat!("See [`crate::", $of, "::require_token`].")]
-        #[must_use]
-        pub fn require_token(self) -> Self {
-            Self(self.0.require_token())
-        }
-
-        #[doc = concat!("See [`crate::", $of, "::on_outage`]. A client of this module is turned into one for it by `into()`.")]
-        #[must_use]
-        pub fn on_outage(self, policy: crate::OnOutage) -> Self {
-            Self(self.0.on_outage(policy))
-        }
-
-        /// The name.
-        #[must_use]
-        pub fn name(&self) -> &Name {
-            self.0.name()
-        }
+    ($of:literal; $(with $option:ident($($value:ident: $type:ty)?);)*) => {
+        $(
+            #[doc = concat!("As [`crate::", $of, "::", stringify!($option), "`].")]
+            #[must_use]
+            pub fn $option(self, $($value: $type)?) -> Self {
+                Self(self.0.$option($($value)?))
+            }
+        )*
     };
 }
-use options;
+pub(crate) use options;
+
+/// Methods that never wait, of the type underneath: facts, and checks that can fail.
+macro_rules! answers {
+    (
+        $of:literal in $inner:tt;
+        $(has $fact:ident($($given:ident: $type:ty)?) -> $answer:ty;)*
+        $(checks $check:ident() -> $checked:ty;)*
+    ) => {
+        $(
+            #[doc = concat!("As [`crate::", $of, "::", stringify!($fact), "`].")]
+            #[must_use]
+            pub fn $fact(&self, $($given: $type)?) -> $answer {
+                self.$inner.$fact($($given)?)
+            }
+        )*
+        $(
+            #[doc = concat!("As [`crate::", $of, "::", stringify!($check), "`].")]
+            ///
+            /// # Errors
+            /// The same.
+            pub fn $check(&self) -> Result<$checked> {
+                self.$inner.$check()
+            }
+        )*
+    };
+}
+use answers;
+
+/// The options and the name of a primitive.
+macro_rules! primitive {
+    ($of:literal) => {
+        options! { $of;
+            with purpose(purpose: impl AsRef<str>);
+            with timeout(limit: Duration);
+            with max_hold(most: Duration);
+            with max_waiters(most: u32);
+            with require_token();
+            with on_outage(policy: crate::OnOutage);
+        }
+        answers! { $of in 0; has name() -> &Name; }
+    };
+}
+use primitive;
 
 /// Methods that wait for those of the same name underneath.
 macro_rules! waits {
@@ -157,22 +166,10 @@ impl Client {
         self.0.semaphore(name, capacity).map(Semaphore::new)
     }
 
-    /// The capability of the store.
-    #[must_use]
-    pub fn capability(&self) -> Arc<Capability> {
-        self.0.capability()
-    }
-
-    /// The health of the client, from memory.
-    #[must_use]
-    pub fn health(&self) -> Health {
-        self.0.health()
-    }
-
-    /// The state of the circuit breaker; see [`crate::Client::breaker`].
-    #[must_use]
-    pub fn breaker(&self) -> Option<BreakerState> {
-        self.0.breaker()
+    answers! { "Client" in 0;
+        has capability() -> Arc<Capability>;
+        has health() -> Health;
+        has breaker() -> Option<BreakerState>;
     }
 
     waits! { "Client";

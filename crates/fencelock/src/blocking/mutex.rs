@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Guard, ReentrantMutex, options, wait, waits};
+use super::{Guard, ReentrantMutex, answers, options, primitive, wait, waits};
 use crate::error::Result;
 use crate::name::Name;
 
@@ -15,13 +15,8 @@ impl Mutex {
         Self(mutex)
     }
 
-    options!("Mutex");
-
-    /// See [`crate::Mutex::sticky`].
-    #[must_use]
-    pub fn sticky(self, keep: Duration) -> Self {
-        Self(self.0.sticky(keep))
-    }
+    primitive!("Mutex");
+    options! { "Mutex"; with sticky(keep: Duration); }
 
     /// A mutex that the thread which holds it may take again.
     #[must_use]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Client, block_on, may_block, wait, waits};
+use super::{Client, answers, block_on, may_block, options, wait, waits};
 use crate::error::{Error, Result};
 use crate::recipes::{self, Leading, Passage};
 use crate::token::FencingToken;
@@ -33,13 +33,7 @@ macro_rules! recipe {
         }
 
         impl $recipe {
-            $(
-                #[doc = concat!("As [`crate::", $of, "::", stringify!($option), "`].")]
-                #[must_use]
-                pub fn $option(self, $value: $value_type) -> Self {
-                    Self(self.0.$option($value))
-                }
-            )*
+            options! { $of; $(with $option($value: $value_type);)* }
             waits! { $of; $($name($($arg: $arg_type)?) -> $result, $wrap;)* }
         }
     };
@@ -91,18 +85,9 @@ impl Once {
 pub struct MultiGuard(recipes::MultiGuard);
 
 impl MultiGuard {
-    /// `Ok` while all locks are certainly held.
-    ///
-    /// # Errors
-    /// As [`crate::recipes::MultiGuard::check`].
-    pub fn check(&self) -> Result<()> {
-        self.0.check()
-    }
-
-    /// The fencing token of the lock `name`; see [`crate::recipes::MultiGuard::token`].
-    #[must_use]
-    pub fn token(&self, name: impl AsRef<str>) -> Option<FencingToken> {
-        self.0.token(name)
+    answers! { "recipes::MultiGuard" in 0;
+        has token(name: impl AsRef<str>) -> Option<FencingToken>;
+        checks check() -> ();
     }
 
     /// Releases all locks.
@@ -120,11 +105,7 @@ impl MultiGuard {
 pub struct Leader(recipes::Leader);
 
 impl Leader {
-    /// The term; see [`crate::recipes::Leader::term`].
-    #[must_use]
-    pub fn term(&self) -> Option<FencingToken> {
-        self.0.term()
-    }
+    answers! { "recipes::Leader" in 0; has term() -> Option<FencingToken>; }
 
     /// As [`crate::recipes::Leader::must_step_down`]: a leader asks this between two steps. Never waits.
     #[must_use]

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Guard, wait};
+use super::guard::guard_answers;
+use super::{Guard, answers, wait};
 use crate::engine::hold::{GuardState, Hold};
 use crate::error::Result;
 use crate::name::Name;
@@ -30,11 +31,7 @@ impl ReentrantMutex {
         Self { mutex, holds: Arc::default() }
     }
 
-    /// The name.
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        self.mutex.name()
-    }
+    answers! { "Mutex" in mutex; has name() -> &Name; }
 
     /// Acquires the lock, or takes it once more if this thread holds it.
     ///
@@ -108,69 +105,7 @@ impl ReentrantGuard {
         Self { guard, stays_on_its_thread: PhantomData }
     }
 
-    /// The lock.
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        self.guard.name()
-    }
-
-    /// Whether this is a grant outside of the lock's store; see [`crate::Guard::is_degraded`].
-    #[must_use]
-    pub fn is_degraded(&self) -> bool {
-        self.guard.is_degraded()
-    }
-
-    /// The fencing token of this grant.
-    #[must_use]
-    pub fn token(&self) -> Option<FencingToken> {
-        self.guard.token()
-    }
-
-    /// The fencing token, or an error.
-    ///
-    /// # Errors
-    /// As [`crate::Guard::require_token`].
-    pub fn require_token(&self) -> Result<FencingToken> {
-        self.guard.require_token()
-    }
-
-    /// The present state of the lock.
-    #[must_use]
-    pub fn state(&self) -> GuardState {
-        self.guard.state()
-    }
-
-    /// How long the lock is still valid; see [`crate::Guard::remaining`].
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.guard.remaining()
-    }
-
-    /// `Ok` while the lock is certainly held.
-    ///
-    /// # Errors
-    /// As [`crate::Guard::check`].
-    pub fn check(&self) -> Result<()> {
-        self.guard.check()
-    }
-
-    /// Why the lock was broken, if it was.
-    #[must_use]
-    pub fn break_reason(&self) -> Option<&str> {
-        self.guard.break_reason()
-    }
-
-    /// As [`crate::Guard::refusal`].
-    #[must_use]
-    pub fn refusal(&self) -> Option<String> {
-        self.guard.refusal()
-    }
-
-    /// Cancelled when the lock is lost, and when it is released.
-    #[must_use]
-    pub fn lost_token(&self) -> CancellationToken {
-        self.guard.lost_token()
-    }
+    guard_answers!(guard);
 
     /// Ends this guard; the thread's last guard releases the lock.
     ///

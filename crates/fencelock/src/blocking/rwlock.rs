@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Guard, ReadGuard, WriteGuard, options, wait, waits};
+use super::{Guard, ReadGuard, WriteGuard, answers, options, primitive, wait, waits};
 use crate::error::Result;
 use crate::name::Name;
 
@@ -15,7 +15,7 @@ impl RwLock {
         Self(lock)
     }
 
-    options!("RwLock");
+    primitive!("RwLock");
 
     waits! { "RwLock";
         read() -> ReadGuard, Guard::new;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Guard, PermitGuard, options, wait, waits};
+use super::{Guard, PermitGuard, answers, options, primitive, wait, waits};
 use crate::error::Result;
 use crate::name::Name;
 
@@ -15,19 +15,9 @@ impl Semaphore {
         Self(semaphore)
     }
 
-    /// See [`crate::Semaphore::permits`].
-    #[must_use]
-    pub fn permits(self, count: u32) -> Self {
-        Self(self.0.permits(count))
-    }
-
-    options!("Semaphore");
-
-    /// How many permits there are.
-    #[must_use]
-    pub fn capacity(&self) -> u32 {
-        self.0.capacity()
-    }
+    primitive!("Semaphore");
+    options! { "Semaphore"; with permits(count: u32); }
+    answers! { "Semaphore" in 0; has capacity() -> u32; }
 
     waits! { "Semaphore";
         acquire() -> PermitGuard, Guard::new;

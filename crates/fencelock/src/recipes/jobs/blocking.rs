@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Begun, JobRun, JobStatus, Slot};
-use crate::blocking::{Client, recipe, wait, waits};
+use crate::blocking::{Client, options, recipe, wait, waits};
 use crate::error::{Error, Result};
 use crate::name::Name;
 
