@@ -35,9 +35,9 @@ pub(super) struct Config {
     pub(super) tick: Duration,
     /// Whether the URL has the tick, or the client presumes it.
     pub(super) tick_is_given: bool,
-    /// The longest request, and the longest answer; `None` for the client's default.
-    pub(super) max_frame: Option<usize>,
-    pub(super) max_answer: Option<usize>,
+    /// The longest request, and the longest answer.
+    pub(super) max_frame: usize,
+    pub(super) max_answer: usize,
     /// The user and its password.
     pub(super) credentials: Option<(String, Secret)>,
     pub(super) tls: Option<Tls>,
@@ -56,9 +56,14 @@ impl Config {
             tick_is_given: tick.is_some(),
             max_frame: limit(
                 url.take("max_frame_bytes"),
+                wire::Config::DEFAULT_MAX_FRAME,
                 "max_frame_bytes is 4096 to 1073741824, as the servers' jute.maxbuffer",
             )?,
-            max_answer: limit(url.take("max_answer_bytes"), "max_answer_bytes is 4096 to 1073741824")?,
+            max_answer: limit(
+                url.take("max_answer_bytes"),
+                wire::Config::DEFAULT_MAX_ANSWER,
+                "max_answer_bytes is 4096 to 1073741824",
+            )?,
             credentials,
             tls: if url.scheme() == "zks" { Some(Tls::from_url(&mut url, None)?) } else { None },
         };
@@ -85,13 +90,8 @@ impl Config {
 
     /// The wire client's configuration, without the session's.
     pub(super) fn client(&self) -> Result<wire::Config> {
-        let mut client = wire::Config::new(&self.servers).map_err(|error| bad("bad servers").with("cause", error))?;
-        if let Some(bytes) = self.max_frame {
-            client = client.max_frame(bytes);
-        }
-        if let Some(bytes) = self.max_answer {
-            client = client.max_answer(bytes);
-        }
+        let client = wire::Config::new(&self.servers).map_err(|error| bad("bad servers").with("cause", error))?;
+        let mut client = client.max_frame(self.max_frame).max_answer(self.max_answer);
         if let Some(credentials) = &self.credentials {
             client = match credentials {
                 (user, Secret::Given(password)) => client.auth("digest", format!("{user}:{password}")),
@@ -172,12 +172,11 @@ fn dialect(given: Option<String>) -> Result<&'static Dialect> {
     })
 }
 
-fn limit(given: Option<String>, allowed: &'static str) -> Result<Option<usize>> {
+fn limit(given: Option<String>, otherwise: usize, allowed: &'static str) -> Result<usize> {
     /// The largest limit: servers accept no longer frame.
     const MOST: usize = 1 << 30;
-    let Some(given) = given else { return Ok(None) };
-    match given.parse() {
-        Ok(bytes @ 4096..=MOST) => Ok(Some(bytes)),
+    match given.map_or(Ok(otherwise), |given| given.parse()) {
+        Ok(bytes @ 4096..=MOST) => Ok(bytes),
         _ => Err(bad(allowed)),
     }
 }

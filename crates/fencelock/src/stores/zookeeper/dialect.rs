@@ -83,22 +83,25 @@ const fn mark(text: &'static str, claim: Claim, with_mutexes: bool, with_readers
 /// The mark of kazoo's mutexes and writers alike.
 pub(super) const LOCK: &str = "__lock__";
 pub(super) const RLOCK: &str = "__rlock__";
+/// The marks of Curator's readers and writers.
+pub(super) const READ: &str = "__READ__";
+pub(super) const WRIT: &str = "__WRIT__";
 
 /// All of these draw their numbers from one counter, so waiting for the smaller numbers never deadlocks.
 pub(super) const CURATOR_MARKS: &[Mark] = &[
     mark("lock-", Claim::MUTEX, true, None),
     mark(LOCK, Claim::MUTEX, true, None),
     mark(RLOCK, Claim::READER, true, None),
-    mark("__READ__", Claim::READER, false, Some(Claim::READER)),
-    mark("__WRIT__", Claim::WRITER, false, Some(Claim::WRITER)),
+    mark(READ, Claim::READER, false, Some(Claim::READER)),
+    mark(WRIT, Claim::WRITER, false, Some(Claim::WRITER)),
 ];
 
 const KAZOO_MARKS: &[Mark] = &[
     mark("lock-", Claim::MUTEX, true, None),
     mark(LOCK, Claim::MUTEX, true, Some(Claim::WRITER)),
     mark(RLOCK, Claim::READER, true, Some(Claim::READER)),
-    mark("__READ__", Claim::READER, false, None),
-    mark("__WRIT__", Claim::WRITER, false, None),
+    mark(READ, Claim::READER, false, None),
+    mark(WRIT, Claim::WRITER, false, None),
 ];
 
 const fn form(before: &'static str, id: IdForm, after: After) -> Form {

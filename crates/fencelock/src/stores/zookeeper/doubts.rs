@@ -6,16 +6,15 @@
 //! and nothing is asked.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 
 use futures_util::future;
-use futures_util::task::AtomicWaker;
 
 use super::layout::request_of;
 use super::places::RequestState;
 use super::session::ZooKeeperSession;
+use crate::kit::bell::Bell;
 use crate::name::Name;
 use crate::store::RequestId;
 
@@ -31,8 +30,8 @@ const AT_ONCE: usize = 64;
 pub(super) struct Doubts {
     /// The next search comes first.
     waiting: Mutex<VecDeque<Doubt>>,
-    is_due: AtomicBool,
-    listener: AtomicWaker,
+    /// Rung when it is time to look.
+    bell: Bell,
 }
 
 struct Doubt {
@@ -55,15 +54,14 @@ impl Doubts {
     /// A renewal is sent: time to look.
     pub(super) fn renewed(&self) {
         if !self.lock().is_empty() {
-            self.is_due.store(true, Ordering::Release);
-            self.listener.wake();
+            self.bell.ring();
         }
     }
 
     /// Whether it is time to look; if not, the caller is woken when it is.
     pub(super) fn is_due(&self, cx: &Context<'_>) -> bool {
-        self.listener.register(cx.waker());
-        self.is_due.swap(false, Ordering::AcqRel)
+        self.bell.listen(cx.waker());
+        self.bell.take()
     }
 
     /// The doubts to look for now, sorted by name.

@@ -3,26 +3,18 @@
 //! Each client looks for the node names of its own family and skips the others, so two clients may hold one lock. Each client's behaviour
 //! was recorded with the real clients: `interop/who-waits-zookeeper.md`.
 
-use super::dialect::{LOCK, RLOCK};
+use super::dialect::{LOCK, READ, RLOCK, WRIT};
 use super::layout::{QueueNode, head_of, leading_id, ours};
 use crate::store::{Foreign, ForeignLock, Waits};
 
-/// The form of a node's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NodeKind {
-    /// `…lock-`
-    Lock,
-    /// `…__READ__`, `…__WRIT__`
-    Curator,
-    /// `…__lock__`
-    Kazoo,
-    /// `…__rlock__`
-    KazooReader,
-    /// Our permits, and keys under one parent.
-    Other,
-}
+/// The text before a node's number, by which a client of a family finds the others; none of our permits, and of keys under one parent.
+const MARKS: [&str; 6] = ["lock-", READ, WRIT, LOCK, RLOCK, ""];
 
-const LOOKS: usize = 5;
+/// Which of [`MARKS`] a node has.
+fn mark_of(node: &str) -> usize {
+    let head = head_of(node).unwrap_or(node);
+    MARKS.iter().position(|mark| head.ends_with(mark)).unwrap_or_default()
+}
 
 /// A client and its kind of lock, by the names of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,16 +31,16 @@ enum Family {
 
 impl Family {
     fn of(node: &str, one_parent: bool) -> Self {
-        let head = head_of(node).unwrap_or(node);
+        let mark = MARKS[mark_of(node)];
         let (id, has_mark) = node.strip_prefix("_c_").map_or((node, false), |id| (id, true));
         let is_dashed = id.as_bytes().get(8) == Some(&b'-');
         match leading_id(id) {
             Some(_) if ours(id).is_some() => Self::Ours,
             Some(_) if one_parent && has_mark => Self::ZkLock,
             _ if one_parent => Self::Plain,
-            _ if head.ends_with("__READ__") || head.ends_with("__WRIT__") => Self::CuratorReadWrite,
-            _ if head.ends_with(RLOCK) => Self::KazooReader,
-            _ if head.ends_with(LOCK) => Self::KazooLock,
+            _ if [READ, WRIT].contains(&mark) => Self::CuratorReadWrite,
+            _ if mark == RLOCK => Self::KazooReader,
+            _ if mark == LOCK => Self::KazooLock,
             Some(_) if has_mark && is_dashed => Self::CuratorMutex,
             Some(_) if has_mark => Self::GoZk,
             _ => Self::Plain,
@@ -69,13 +61,13 @@ impl Family {
         }
     }
 
-    /// Whether a client of this family waits for a node ahead with such a name.
-    const fn heeds(self, looks: NodeKind) -> Waits {
-        match (self, looks) {
+    /// Whether a client of this family waits for a node ahead with this mark.
+    fn heeds(self, mark: &str) -> Waits {
+        match (self, mark) {
             (Self::Ours | Self::GoZk | Self::ZkLock, _)
-            | (Self::CuratorMutex, NodeKind::Lock)
-            | (Self::CuratorReadWrite, NodeKind::Curator)
-            | (Self::KazooLock | Self::KazooReader, NodeKind::Kazoo) => Waits::Yes,
+            | (Self::CuratorMutex, "lock-")
+            | (Self::CuratorReadWrite, READ | WRIT)
+            | (Self::KazooLock | Self::KazooReader, LOCK) => Waits::Yes,
             // kazoo's caller passes the other names to look for, and recipes are many.
             (Self::KazooLock | Self::KazooReader | Self::Plain, _) => Waits::Perhaps,
             (Self::CuratorMutex | Self::CuratorReadWrite, _) => Waits::No,
@@ -83,33 +75,21 @@ impl Family {
     }
 }
 
-fn looks(node: &str) -> NodeKind {
-    let head = head_of(node).unwrap_or(node);
-    match head {
-        _ if head.ends_with("lock-") => NodeKind::Lock,
-        _ if head.ends_with("__READ__") || head.ends_with("__WRIT__") => NodeKind::Curator,
-        _ if head.ends_with(LOCK) => NodeKind::Kazoo,
-        _ if head.ends_with(RLOCK) => NodeKind::KazooReader,
-        _ => NodeKind::Other,
-    }
-}
-
 /// The kind of each contender of `line`, front first, that another client made.
 pub(super) fn foreign(line: &[(QueueNode, String)], one_parent: bool) -> Vec<Option<Foreign>> {
-    // For each form of name, the number of nodes ahead: all of them, and the ones that are no readers.
-    let mut ahead = [(0_usize, 0_usize); LOOKS];
-    let all = [NodeKind::Lock, NodeKind::Curator, NodeKind::Kazoo, NodeKind::KazooReader, NodeKind::Other];
+    // For each mark, the number of nodes ahead: all of them, and the ones that are no readers.
+    let mut ahead = [(0_usize, 0_usize); MARKS.len()];
     line.iter()
         .map(|(ticket, node)| {
             let family = Family::of(node, one_parent);
             let is_reader = ticket.claim.is_reader();
-            let in_its_way = |looks: &NodeKind| {
-                let (contenders, writers) = ahead[*looks as usize];
-                (if is_reader { writers } else { contenders }) > 0
-            };
-            // The contender waits if it waits for one of these forms, and holds at once if it skips all.
-            let waits = all.iter().filter(|looks| in_its_way(looks)).map(|looks| family.heeds(*looks)).max();
-            let (contenders, writers) = &mut ahead[looks(node) as usize];
+            let in_its_way = ahead
+                .iter()
+                .zip(MARKS)
+                .filter(|((contenders, writers), _)| *(if is_reader { writers } else { contenders }) > 0);
+            // The contender waits if it waits for one of these marks, and holds at once if it skips all.
+            let waits = in_its_way.map(|(_, mark)| family.heeds(mark)).max();
+            let (contenders, writers) = &mut ahead[mark_of(node)];
             *contenders += 1;
             *writers += usize::from(!is_reader);
             family.what().map(|what| Foreign { what, waits: waits.unwrap_or(Waits::Yes) })

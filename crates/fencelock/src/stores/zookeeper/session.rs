@@ -62,7 +62,7 @@ impl ZooKeeperSession {
     pub(super) fn new(client: wire::Client, config: Arc<Config>, clock: Arc<dyn Clock>, owner: Owner) -> Self {
         let id = client.session().id;
         let (parent_was_there, names_are_new) = (AtomicBool::new(false), AtomicBool::new(false));
-        let places = Places::new(config.max_frame.unwrap_or(wire::Config::DEFAULT_MAX_FRAME));
+        let places = Places::new(config.max_frame);
         Self {
             client,
             config,
