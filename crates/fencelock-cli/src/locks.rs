@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::output::{Failure, Outcome, code};
 use crate::settings::Chosen;
-use crate::show::{Shown, ShownForeignLock, shown_or_dash};
+use crate::show::{Shown, ShownForeignLock, ago, shown_or_dash};
 
 /// How many contenders at the head of a queue a list looks at.
 pub(crate) const HEAD: usize = 100;
@@ -86,7 +86,7 @@ impl Lock {
             _ => "mutex",
         });
         let capacity = head.first().and_then(|shown| shown.capacity);
-        let shown: Vec<_> = head.into_iter().filter(|shown| shown.state == "holder").collect();
+        let shown: Vec<_> = head.into_iter().filter(Shown::holds).collect();
         let taken = shown.iter().filter_map(|holder| holder.permits).fold(0, u32::saturating_add);
         Self {
             name: queue.name.to_string(),
@@ -128,7 +128,7 @@ impl Lock {
             self.name.clone(),
             self.held_as(),
             if more == 0 { who } else { format!("{who} and {more} more") },
-            shown_or_dash(holder.and_then(|holder| holder.age.as_ref())),
+            shown_or_dash(holder.and_then(|holder| holder.age.map(ago)).as_ref()),
             holder.and_then(|holder| holder.purpose.clone()).unwrap_or_default(),
             self.waiting.to_string(),
             self.store.clone(),

@@ -38,7 +38,7 @@ pub(crate) struct Shown {
     #[serde(skip)]
     pub(crate) who: String,
     #[serde(skip)]
-    pub(crate) age: Option<String>,
+    pub(crate) age: Option<Duration>,
     #[serde(skip)]
     trouble: Option<String>,
 }
@@ -74,9 +74,14 @@ impl Shown {
             process,
             kept_by,
             who: owner.map_or_else(|| UNKNOWN.to_owned(), Owner::to_string),
-            age: contender.since.and_then(|since| age(since, now)),
+            // A clock that is behind the store's says nothing.
+            age: contender.since.and_then(|since| now.duration_since(since).ok()),
             trouble: contender.trouble(name),
         }
+    }
+
+    pub(crate) fn holds(&self) -> bool {
+        self.state == "holder"
     }
 
     /// Prints the trouble of the contender's process, with the `name` of the queue.
@@ -94,7 +99,7 @@ impl Shown {
             self.foreign.map_or_else(|| self.claim.clone(), |what| format!("{} ({what}{})", self.claim, self.ending())),
             shown_or_dash(self.host.as_ref()),
             shown_or_dash(self.pid.as_ref()),
-            shown_or_dash(self.age.as_ref()),
+            shown_or_dash(self.age.map(ago).as_ref()),
             self.purpose.clone().unwrap_or_default(),
             self.token.clone().unwrap_or_default(),
         ]
@@ -104,9 +109,12 @@ impl Shown {
     pub(crate) fn sentence(&self) -> String {
         let what = self.foreign.map_or_else(String::new, |what| format!(" ({what})"));
         let mut sentence = format!("{}{what} as {}", self.who, self.claim);
-        for (what, said) in
-            [("since", &self.age), ("purpose", &self.purpose), ("token", &self.token), ("expires", &self.expires)]
-        {
+        for (what, said) in [
+            ("since", &self.age.map(ago)),
+            ("purpose", &self.purpose),
+            ("token", &self.token),
+            ("expires", &self.expires),
+        ] {
             sentence.extend(said.iter().map(|said| format!(", {what} {said}")));
         }
         sentence
@@ -147,10 +155,9 @@ fn is_permit(claim: Claim) -> bool {
     kind(claim) == "permits"
 }
 
-/// How long before `now`, as people say it. A clock that is behind the store's says nothing.
-pub(crate) fn age(since: SystemTime, now: SystemTime) -> Option<String> {
-    let age = now.duration_since(since).ok()?;
-    Some(format!("{} ago", times::shown(Duration::from_secs(age.as_secs()))))
+/// An age as people say it.
+pub(crate) fn ago(age: Duration) -> String {
+    format!("{} ago", times::shown(Duration::from_secs(age.as_secs())))
 }
 
 fn expires(expiry: Expiry) -> Option<String> {

@@ -13,7 +13,7 @@ use crate::arguments;
 use crate::locks::READS;
 use crate::output::Outcome;
 use crate::settings::Chosen;
-use crate::show::{age, hex, print_json, print_store, print_table, shown_or_dash};
+use crate::show::{ago, hex, print_json, print_store, print_table, shown_or_dash};
 use crate::times;
 
 const WRONG: u8 = 1;
@@ -126,7 +126,6 @@ impl Shown {
     fn new(name: &Name, status: Option<&JobStatus>, store: &str) -> Self {
         let last = status.map(|status| &status.last);
         let named = last.map(|last| &last.owner).filter(|owner| !owner.host.is_empty());
-        let age = status.and_then(|status| age(status.last.began, status.now));
         Self {
             name: name.to_string(),
             store: store.to_owned(),
@@ -147,7 +146,7 @@ impl Shown {
             last_success: status.and_then(|status| status.succeeded.map(times::to_millisecond)),
             earlier: status.map(|status| status.earlier.clone()).unwrap_or_default(),
             who: last.map(|last| last.owner.to_string()),
-            age,
+            age: status.and_then(|status| status.now.duration_since(status.last.began).ok()).map(ago),
         }
     }
 

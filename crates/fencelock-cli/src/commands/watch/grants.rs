@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 
+use crate::show::{Shown, WholeQueue};
 use crate::times;
 
 const KEPT: usize = 200;
@@ -22,15 +23,6 @@ pub(crate) struct Grants {
     begun: bool,
     store: Arc<str>,
     last: Arc<AtomicU64>,
-}
-
-/// A holder, as one look saw it.
-pub(crate) struct Held {
-    pub(crate) request: String,
-    pub(crate) token: Option<String>,
-    pub(crate) who: String,
-    pub(crate) claim: String,
-    pub(crate) since: Option<SystemTime>,
 }
 
 /// A grant: the lock, the request, and the token, because a place can be granted again.
@@ -81,22 +73,21 @@ impl Grants {
         self.counts.iter().map(|counts| counts.granted).sum()
     }
 
-    /// Notes the holders of `locks` now: each with its name and class.
+    /// Notes the holders of `locks` now: of each lock the class and the queue.
     pub(crate) fn note<'a>(
         &mut self,
-        locks: impl Iterator<Item = (&'a str, usize, &'a [Held])>,
+        locks: impl Iterator<Item = (usize, &'a WholeQueue)>,
         seen: Instant,
         now: SystemTime,
     ) {
         let mut before = std::mem::take(&mut self.held);
         let old = Arc::make_mut(&mut before);
         let mut held = HashMap::with_capacity(old.len());
-        for (name, class, holders) in locks {
-            for holder in holders {
-                let key = key(name, holder);
+        for (class, queue) in locks {
+            for holder in queue.contenders.iter().filter(|shown| shown.holds()) {
+                let key = key(&queue.name, holder);
                 let since = old.remove(&key).unwrap_or_else(|| {
-                    let age = |since| now.duration_since(since).unwrap_or_default();
-                    let age = holder.since.filter(|_| !self.begun).map_or(Duration::ZERO, age);
+                    let age = holder.age.filter(|_| !self.begun).unwrap_or_default();
                     let (who, claim) = (holder.who.as_str().into(), holder.claim.as_str().into());
                     let since = Since { class, seen, age, who, claim };
                     if self.begun {
@@ -146,6 +137,6 @@ impl Counts {
     }
 }
 
-fn key(name: &str, holder: &Held) -> Key {
+fn key(name: &str, holder: &Shown) -> Key {
     (name.into(), holder.request.as_str().into(), holder.token.as_deref().map(Into::into))
 }

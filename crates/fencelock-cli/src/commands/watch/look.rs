@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use fencelock::inspect::{Contender, Page, Queue};
+use fencelock::inspect::{Page, Queue};
 use fencelock::jobs::JobStatus;
 use fencelock::{Client, Name};
 use futures_util::{StreamExt as _, stream};
@@ -13,13 +13,13 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::classes::Classes;
-use super::grants::{Grants, Held};
+use super::grants::Grants;
 use crate::commands::r#break::records;
 use crate::commands::{Failures, farewell, watch_at};
 use crate::locks::{self, Lock, READS};
 use crate::output::{Failure, Outcome, code};
 use crate::settings::Chosen;
-use crate::show::{Broken, Shown, WholeQueue};
+use crate::show::{Broken, WholeQueue};
 
 const MOST: usize = 10_000;
 const JOBS_EVERY: Duration = Duration::from_secs(30);
@@ -87,7 +87,6 @@ pub(crate) struct Looked {
     pub(crate) class: usize,
     pub(crate) row: Row,
     pub(crate) whole: Option<WholeQueue>,
-    pub(crate) held: Vec<Held>,
     pub(crate) oldest_hold: Option<SystemTime>,
     pub(crate) oldest_wait: Option<SystemTime>,
     /// Contenders of other clients in the queue, as far as they were read.
@@ -121,14 +120,10 @@ impl Looked {
     fn new(queue: &Queue, holders: usize, chosen: &Chosen, classes: &Classes, now: SystemTime) -> Self {
         let lock = Lock::new(queue, holders, &chosen.name(), now);
         let class = classes.of(&queue.name);
-        let held = |(contender, position): (&Contender, usize)| {
-            let shown = Shown::new(&queue.name, position, contender, now);
-            let Shown { request, token, who, claim, .. } = shown;
-            Held { request, token, who, claim, since: contender.since }
+        let oldest = |holds: bool| {
+            let meant = queue.contenders.iter().filter(|contender| contender.grant.is_some() == holds);
+            meant.filter_map(|contender| contender.since).min()
         };
-        let (holding, waiting): (Vec<_>, Vec<_>) =
-            queue.contenders.iter().zip(1..).partition(|(contender, _)| contender.grant.is_some());
-        let oldest = |of: &[(&Contender, usize)]| of.iter().filter_map(|(contender, _)| contender.since).min();
         let beside = queue.foreign_locks.iter().map(|lock| lock.contenders).sum();
         let first = lock.holders.first();
         let row = Row {
@@ -146,9 +141,8 @@ impl Looked {
         Self {
             class,
             row,
-            oldest_hold: oldest(&holding),
-            oldest_wait: oldest(&waiting),
-            held: holding.into_iter().map(held).collect(),
+            oldest_hold: oldest(true),
+            oldest_wait: oldest(false),
             whole: Some(WholeQueue::new(queue, 0, chosen, now)),
             foreign: queue.contenders.iter().filter(|contender| contender.foreign.is_some()).count(),
             beside,
@@ -239,8 +233,8 @@ impl Watch {
         (seen.at, seen.took, seen.looks) = (Some(now), took, seen.looks + 1);
         match looked {
             Ok(Look { locks, left_out, broken, clock }) => {
-                let held = locks.iter().map(|lock| (&*lock.row.name, lock.class, &*lock.held));
-                self.grants.note(held, Instant::now(), clock);
+                let read = locks.iter().filter_map(|lock| Some((lock.class, lock.whole.as_ref()?)));
+                self.grants.note(read, Instant::now(), clock);
                 (seen.error, seen.locks, seen.left_out) = (None, locks.into(), left_out);
                 (seen.clock, seen.broken) = (Some(clock), broken.into());
                 seen.grants = Arc::new(self.grants.clone());
