@@ -2,13 +2,13 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat};
+use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::breaks::BREAKS;
 use super::config::Config;
 use super::fault::fault;
-use super::files::{READ_DIRECTORY, make_directory, make_file, open_file, read};
+use super::files::{READ_DIRECTORY, exists, make_directory, make_file, open_file, read};
 use super::notes::NOTES;
 use super::platform;
 use super::trust::{self, Modes};
@@ -162,7 +162,7 @@ fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Resu
     // In this order: a concurrent set-up makes the counters before `sessions` and `b` have any content.
     let was_used =
         is_used(root, SESSIONS).map_err(inside(SESSIONS))? || is_used(root, BUCKETS).map_err(inside(BUCKETS))?;
-    if was_used && is_missing(root, COUNTERS).map_err(inside(COUNTERS))? {
+    if was_used && !exists(root, COUNTERS).map_err(inside(COUNTERS))? {
         return Err(incomplete(path, COUNTERS));
     }
     // Written out in full, so that drawing a number never needs a new block.
@@ -180,12 +180,4 @@ fn is_used(root: &OwnedFd, name: &str) -> rustix::io::Result<bool> {
     let mut is_used = false;
     platform::list(&rustix::fs::openat(root, name, READ_DIRECTORY, Mode::empty())?, |_| is_used = true)?;
     Ok(is_used)
-}
-
-fn is_missing(root: &OwnedFd, name: &str) -> rustix::io::Result<bool> {
-    match rustix::fs::statat(root, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(_) => Ok(false),
-        Err(Errno::NOENT) => Ok(true),
-        Err(errno) => Err(errno),
-    }
 }

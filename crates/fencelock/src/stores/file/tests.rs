@@ -149,27 +149,6 @@ fn sessions(directory: &TempDir) -> usize {
 }
 
 #[tokio::test]
-async fn waiters_are_granted_in_arrival_order_over_processes_and_tokens_rise() {
-    let directory = directory();
-    let (near, far) = (store(&directory), store(&directory));
-    let mut clients = [Client::on(&near), Client::on(&far), Client::on(&near)];
-    let mut places = Vec::new();
-    for index in 0..12 {
-        places.push(clients[index % 3].enter("job/x", Claim::MUTEX).await);
-    }
-    let mut last = 0;
-    for index in 0..places.len() {
-        let token = granted(&mut places[index]).await;
-        assert!(token > last);
-        last = token;
-        assert!(places[index + 1..].iter().all(|place| waits(&**place)));
-        assert_eq!(places[index].leave().await.unwrap(), Left::Released);
-        assert_eq!(places[index].leave().await.unwrap(), Left::AlreadyGone);
-    }
-    assert_eq!(tickets(&directory), 0);
-}
-
-#[tokio::test]
 async fn a_crashed_holder_is_followed_by_the_next_one() {
     let directory = directory();
     let (near, far) = (store(&directory), store(&directory));
@@ -213,59 +192,6 @@ async fn trying_passes_over_the_dead_and_leaves_nothing_behind_the_living() {
     let mine = place(other.attempt("a").await);
     token(&*mine);
     assert_eq!(tickets(&directory), 1);
-}
-
-#[tokio::test]
-async fn readers_share_writers_wait_and_a_lighter_claim_lets_readers_in() {
-    let directory = directory();
-    let (near, far) = (store(&directory), store(&directory));
-    let (mut a, mut b) = (Client::on(&near), Client::on(&far));
-    let mut writer = a.enter("rw", Claim::WRITER).await;
-    let mut reader = b.enter("rw", Claim::READER).await;
-    let mut second_writer = b.enter("rw", Claim::WRITER).await;
-    let mut last_reader = a.enter("rw", Claim::READER).await;
-    assert!(waits(&*reader) && waits(&*second_writer) && waits(&*last_reader));
-    let (_, lightened) = tokio::join!(granted(&mut reader), writer.lighten(Claim::READER));
-    lightened.unwrap();
-    assert_eq!(tickets(&directory), 4);
-    let soon = SystemClock.now().after(Duration::from_millis(20));
-    assert!(matches!(second_writer.next(soon).await.unwrap(), Standing::Waiting(_)));
-    let (_, left) = tokio::join!(granted(&mut second_writer), async {
-        reader.leave().await.unwrap();
-        writer.leave().await.unwrap()
-    });
-    assert_eq!(left, Left::Released);
-    let (_, left) = tokio::join!(granted(&mut last_reader), second_writer.leave());
-    left.unwrap();
-    last_reader.leave().await.unwrap();
-    assert_eq!(tickets(&directory), 0);
-}
-
-#[tokio::test]
-async fn permits_are_granted_up_to_the_capacity_over_processes() {
-    let directory = directory();
-    let (near, far) = (store(&directory), store(&directory));
-    let mut clients = [Client::on(&near), Client::on(&far)];
-    let claim = Claim::new(1, 3).unwrap();
-    let mut places = Vec::new();
-    for index in 0..8 {
-        places.push(clients[index % 2].enter("pool", claim).await);
-    }
-    assert_eq!(places.iter().filter(|place| !waits(&***place)).count(), 3);
-    let conflict = clients[0].entry("pool", Claim::MUTEX, true);
-    assert!(matches!(clients[0].session.enter(conflict).await.unwrap(), Entered::Conflict(found) if found == claim));
-    for index in 0..8 {
-        granted(&mut places[index]).await;
-        // Every later waiter is asked, as the engine would, while the holder leaves.
-        let (held, later) = places.split_at_mut(index + 1);
-        let (left, _) = tokio::join!(held[index].leave(), async {
-            if let Some(next) = later.get_mut(2) {
-                granted(next).await;
-            }
-        });
-        assert_eq!(left.unwrap(), Left::Released);
-    }
-    assert_eq!(tickets(&directory), 0);
 }
 
 #[tokio::test]
@@ -329,24 +255,6 @@ async fn the_same_request_finds_the_same_place_and_a_withdrawn_one_never_takes_e
     assert_eq!(tickets(&directory), 0);
     assert!(client.session.enter(entry).await.is_err());
     assert_eq!(tickets(&directory), 0);
-}
-
-#[tokio::test]
-async fn closing_a_session_leaves_nothing_and_lets_the_next_one_in() {
-    let directory = directory();
-    let (near, far) = (store(&directory), store(&directory));
-    let (mut a, mut b) = (Client::on(&near), Client::on(&far));
-    let mut held = a.enter("a", Claim::MUTEX).await;
-    let mut waiting = b.enter("a", Claim::MUTEX).await;
-    let (_, closed) = tokio::join!(granted(&mut waiting), a.session.close());
-    closed.unwrap();
-    a.session.close().await.unwrap();
-    assert_eq!(held.leave().await.unwrap(), Left::AlreadyGone);
-    b.session.close().await.unwrap();
-    assert_eq!((tickets(&directory), sessions(&directory)), (0, 0));
-    let late = b.entry("a", Claim::MUTEX, true);
-    let error = b.session.enter(late).await.err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::Lost);
 }
 
 #[tokio::test]

@@ -149,6 +149,21 @@ async fn a_break_that_came_too_late_takes_back_its_own_record_only() {
     assert_eq!(kept.iter().map(|known| &*known.reason).collect::<Vec<_>>(), ["in time"]);
 }
 
+/// The lock goes from `two` to `one`, which still has another bucket open than the path names.
+async fn both_use_the_bucket(one: &mut Client, two: &mut Client, at_once: bool) {
+    let mut held = two.enter("a", Claim::MUTEX).await;
+    let before = token(&*held);
+    if at_once {
+        let entry = one.entry("a", Claim::MUTEX, false);
+        assert!(one.session.enter(entry).now_or_never().is_none(), "it has to be opened anew");
+    }
+    assert!(matches!(one.attempt("a").await, Entered::Busy));
+    let mut waiting = one.enter("a", Claim::MUTEX).await;
+    let (after, left) = tokio::join!(granted(&mut waiting), held.leave());
+    assert!(after > before && left.unwrap() == Left::Released);
+    waiting.leave().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_bucket_that_was_removed_and_made_anew_by_another_process_is_used_by_both() {
     let directory = directory();
@@ -159,17 +174,7 @@ async fn a_bucket_that_was_removed_and_made_anew_by_another_process_is_used_by_b
         std::fs::remove_dir(bucket_of(&directory, "a").1).unwrap();
         // Theirs is the new one; the other process has the removed one open.
         two.core.directory.bucket(EncodedName::of(&Name::new("a").unwrap()).bucket).lock().forget_directory();
-        let mut held = two.enter("a", Claim::MUTEX).await;
-        let before = token(&*held);
-        if at_once {
-            let entry = one.entry("a", Claim::MUTEX, false);
-            assert!(one.session.enter(entry).now_or_never().is_none(), "it has to be opened anew");
-        }
-        assert!(matches!(one.attempt("a").await, Entered::Busy));
-        let mut waiting = one.enter("a", Claim::MUTEX).await;
-        let (after, left) = tokio::join!(granted(&mut waiting), held.leave());
-        assert!(after > before && left.unwrap() == Left::Released);
-        waiting.leave().await.unwrap();
+        both_use_the_bucket(&mut one, &mut two, at_once).await;
     }
 }
 
@@ -184,17 +189,7 @@ async fn a_process_leaves_a_bucket_that_was_renamed_and_never_waits_behind_its_o
         std::fs::rename(&path, directory.path().join(format!("b/old-{hour}"))).unwrap();
         assert_eq!(old.leave().await.unwrap(), Left::AlreadyGone);
         // Another process opens the bucket that its path names, and draws a number in it.
-        let mut held = two.enter("a", Claim::MUTEX).await;
-        let before = token(&*held);
-        if at_once {
-            let entry = one.entry("a", Claim::MUTEX, false);
-            assert!(one.session.enter(entry).now_or_never().is_none(), "it has to be opened anew");
-        }
-        assert!(matches!(one.attempt("a").await, Entered::Busy));
-        let mut waiting = one.enter("a", Claim::MUTEX).await;
-        let (after, left) = tokio::join!(granted(&mut waiting), held.leave());
-        assert!(after > before && left.unwrap() == Left::Released);
-        waiting.leave().await.unwrap();
+        both_use_the_bucket(&mut one, &mut two, at_once).await;
     }
     assert_eq!(tickets(&directory), 0, "no old bucket keeps a ticket");
 }
