@@ -321,7 +321,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How often the session is renewed: ttl / 4 by default (ZooKeeper: ttl / 6), and on `file:` every 2 s at least.
+    /// The interval of the session's renewals: ttl / 4 by default (ZooKeeper: ttl / 6), and on `file:` 2 s at most.
     pub fn renew_interval(mut self, interval: Duration) -> Self {
         self.timing.renew_interval = Some(interval);
         self
