@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::hands::Reply;
 use super::server::Server;
 use super::settings::{Role, Settings};
+use crate::process::Process;
 use crate::wait_for;
 
 const PRIMARIES: usize = 3;
@@ -90,7 +91,9 @@ impl Cluster {
 
     /// The node that serves a slot, by the vote of the nodes that answer.
     pub fn owner(&self, slot: u16) -> io::Result<&Server> {
-        let named: Vec<SocketAddr> = self.nodes.iter().filter_map(|node| owner_by(node, slot).ok()).collect();
+        // A node that stands still accepts the connection, and would hold up its asker for 20 s.
+        let asked = self.nodes.iter().filter(|node| !is_stopped(node));
+        let named: Vec<SocketAddr> = asked.filter_map(|node| owner_by(node, slot).ok()).collect();
         let votes = |address: &SocketAddr| named.iter().filter(|other| *other == address).count();
         let by_most = named.iter().max_by_key(|address| votes(address));
         let owner = by_most.and_then(|address| self.nodes.iter().find(|node| node.address() == *address));
@@ -156,6 +159,13 @@ impl Cluster {
 pub fn shared_cluster() -> &'static Cluster {
     static SHARED: OnceLock<Cluster> = OnceLock::new();
     SHARED.get_or_init(|| Cluster::start(true, 60_000, &Settings::default()).expect("a Cluster"))
+}
+
+/// Whether the process of a node was paused.
+fn is_stopped(node: &Server) -> bool {
+    let id = node.process().as_ref().map(Process::id);
+    let stat = id.and_then(|id| std::fs::read_to_string(format!("/proc/{id}/stat")).ok());
+    stat.is_some_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T')))
 }
 
 /// A value of `CLUSTER INFO`.

@@ -34,6 +34,25 @@ fn a_backup_brings_back_what_was_there() {
 }
 
 #[test]
+fn a_node_that_stands_still_is_not_asked_for_the_owner_of_a_slot() {
+    let cluster = Cluster {
+        nodes: vec![Server::start(Settings::role(Role::ClusterNode).with("cluster-announce-ip 127.0.0.1")).unwrap()],
+    };
+    let asked = || {
+        let counts = cluster.nodes[0].ask(&["INFO", "commandstats"]).unwrap().to_string();
+        counts.lines().find_map(|line| Some(line.strip_prefix("cmdstat_cluster|slots:")?.split_once(',')?.0.to_owned()))
+    };
+    assert!(wait_until(PATIENCE, || cluster.owner(0).is_ok()));
+    let before = asked();
+    assert!(before.is_some());
+    cluster.nodes[0].pause();
+    cluster.owner(0).unwrap_err();
+    cluster.nodes[0].resume();
+    assert_eq!(asked(), before);
+    cluster.owner(0).unwrap();
+}
+
+#[test]
 fn a_clock_jumps_forth_and_back_and_keys_expire_by_it() {
     let server = Server::start(Settings { own_clock: true, ..Settings::default() }).unwrap();
     let off = || {
