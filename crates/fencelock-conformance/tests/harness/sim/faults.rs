@@ -212,11 +212,10 @@ impl Fault {
         let at = if is_newest { places.len() - 1 } else { self.rng.usize(..places.len()) };
         let (lock, contender) = places.swap_remove(at);
         let line = format!("request {} for {} is taken", contender.id.number, lock.name);
+        let token = contender.grant.and_then(|grant| grant.token).map(FencingToken::to_i64);
+        let newly_taken = token.filter(|token| self.world.record().taken.insert(*token));
         let lapse = match contender.grant {
-            Some(grant) => {
-                self.world.record().taken.extend(grant.token.map(FencingToken::to_i64));
-                Some(self.world.record().lapse(&line, self.noticed))
-            }
+            Some(_) => Some(self.world.record().lapse(&line, self.noticed)),
             None => {
                 self.world.record().fault(&line);
                 None
@@ -234,7 +233,9 @@ impl Fault {
         };
         // A place that left before was not taken: that excuses no pair of believers.
         if let Some(lapse) = lapse.filter(|_| !was_there) {
-            self.world.record().history.lapses.retain(|other| other.from != lapse);
+            let mut record = self.world.record();
+            record.history.lapses.retain(|other| other.from != lapse);
+            record.taken.retain(|token| Some(*token) != newly_taken);
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fencelock::{Client, Loss};
 use fencelock_testbed::redis::{Cluster, Settings};
-use fencelock_testbed::within;
+use fencelock_testbed::{Proxy, Way, within};
 
 use super::lab::{PATIENCE, acquired, acquiring, client, soon, until};
 use super::soak::{Soak, until_nothing_is_left};
@@ -98,6 +98,34 @@ async fn a_holder_whose_primary_stands_still_stops_before_a_rival_is_granted_by_
     old.resume();
     theirs.check().unwrap();
     soon(guard.lost()).await;
+}
+
+/// The promoted replica acknowledged the grant, so it keeps the place of the holder for the lease, which it may not end earlier.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acknowledged_holder_that_receives_nothing_more_stops_before_a_rival_is_granted_by_the_promoted_replica() {
+    let cluster = Arc::new(Cluster::start(true, 500, &Settings::default()).unwrap());
+    let ways: Vec<_> = cluster.nodes.iter().map(|node| Proxy::start(node.address()).unwrap()).collect();
+    let map = cluster.nodes.iter().zip(&ways).map(|(node, way)| format!("{}={}", node.address(), way.address()));
+    let map = map.collect::<Vec<_>>().join(",");
+    for round in 0..2 {
+        let prefix = format!("silent{round}");
+        let url = cluster.url(&format!("prefix={prefix}&min_replicas=1"));
+        let (holder, rival) = (client(&format!("{url}&map={map}"), 6000).await, client(&url, 6000).await);
+        let slot = slot_of(&cluster, &holder, "job", &format!("{prefix}:")).await;
+        let old = cluster.owner(slot).unwrap();
+        let guard = soon(holder.mutex("job").unwrap().acquire()).await.unwrap();
+        ways.iter().for_each(|way| way.hold(Way::Both));
+        old.kill();
+        let waiting = acquiring(&rival, "job");
+        promoted(&cluster, slot, old.address()).await;
+        old.restart().unwrap();
+        let theirs = acquired(waiting).await;
+        assert!(guard.check().is_err(), "two hold the lock");
+        assert!(theirs.token() > guard.token(), "{:?} {:?}", theirs.token(), guard.token());
+        ways.iter().for_each(Proxy::heal);
+        let whole = Arc::clone(&cluster);
+        tokio::task::spawn_blocking(move || whole.wait_until_whole().unwrap()).await.unwrap();
+    }
 }
 
 /// The counts of a judge.
@@ -220,6 +248,8 @@ async fn primaries_that_are_killed_under_load_let_no_two_clients_hold_a_lock_and
             break slot;
         }
     };
+    let before = cycles();
+    until("the crowd works after the last failover", async || cycles() > before + 50).await;
     crowd.depart(&judge).await;
     let count = |number: &AtomicU32| number.load(Ordering::SeqCst);
     println!("{} cycles, {} lost", cycles(), count(&judge.lost));
