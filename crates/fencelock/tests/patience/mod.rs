@@ -58,6 +58,20 @@ pub(crate) async fn refused(url: &str) -> Error {
     connected(url).await.expect_err("the URL can be used")
 }
 
+/// The error of a connect that says `part`, whether another try may help or not. A busy server can answer too late to give its reason.
+pub(crate) async fn refused_because(url: &str, part: &str) -> Error {
+    soon(async {
+        loop {
+            match Client::connect(url).await {
+                Err(error) if error.to_string().contains(part) => return error,
+                Err(error) if error.is_retryable() => tokio::time::sleep(Duration::from_millis(2)).await,
+                connected => panic!("a connect to be refused with {part:?}: {connected:?}"),
+            }
+        }
+    })
+    .await
+}
+
 pub(crate) async fn acquire(client: &Client, name: &str) -> Guard {
     soon(client.mutex(name).unwrap().acquire()).await.unwrap()
 }
