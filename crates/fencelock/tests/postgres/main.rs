@@ -8,6 +8,7 @@ mod batch;
 mod hold;
 mod lab;
 mod memory;
+mod model;
 mod notes;
 #[path = "../patience/mod.rs"]
 mod patience;
@@ -18,6 +19,7 @@ mod refused;
 mod rights;
 mod schema;
 mod shedlock;
+mod side;
 mod sticky;
 mod tables;
 mod together;
