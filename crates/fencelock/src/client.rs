@@ -427,7 +427,7 @@ impl ClientBuilder {
     /// | `redlock://[user:password@]host[:6379],host2,host3[/database]` | `prefix`, `drift_ms`, `rejoin_ms` |
     /// | `redlocks://host,host2,host3` | the same, and `tls_ca`, `tls_cert`, `tls_key` |
     /// | `etcd://[user:password@]host[:2379],host2/prefix` | none but for `etcds:`, which takes `tls_ca`, `tls_cert`, `tls_key` |
-    /// | `postgres://user:password@host[:5432],host2/database` | `layout` (`fair`), `schema`, `user`, `password`, `host`, `port`, `sslmode` (`verify-full`, `disable`), `application_name`, `tls_ca`, `tls_cert`, `tls_key` |
+    /// | `postgres://user:password@host[:5432],host2/database` | `layout` (`fair`), `schema`, `user`, `password`, `host`, `port`, `bell`, `sslmode` (`verify-full`, `disable`), `application_name`, `tls_ca`, `tls_cert`, `tls_key` |
     /// | `mysql://user:password@host[:3306]/database` | `layout` (`fair`), `user`, `password`, `socket`, `sslmode` (`verify-full`, `disable`), `tls_ca`, `tls_cert`, `tls_key` |
     /// | `file:///var/lib/locks` | `create`, `inherit` (`true`, `false`) |
     /// | `memory:name` | none; clients of one process and name share it |

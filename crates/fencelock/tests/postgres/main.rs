@@ -5,6 +5,7 @@
 
 mod advisory;
 mod batch;
+mod bell;
 mod hold;
 mod lab;
 mod memory;

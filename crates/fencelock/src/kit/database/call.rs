@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::future::Future;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::batch::Batches;
+use super::ear::Ear;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{PlaceId, RequestId};
@@ -136,6 +137,7 @@ pub(crate) struct ConnectionState {
     /// Set once the connection has found the schema.
     pub(crate) schema: OnceLock<()>,
     pub(crate) batches: Batches,
+    pub(crate) ear: Arc<Ear>,
 }
 
 pub(crate) trait Calls: Send + Sync + 'static {

@@ -1,12 +1,12 @@
 //! The differences between databases with our own layout.
 
-use std::future::{Future, ready};
-use std::sync::Arc;
+use std::future::Future;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::Chores;
 use super::batch::Request;
 use super::call::{Calls, Param, Row};
+use super::ear::Ear;
 use super::link::Database;
 use super::session::FairSession;
 use crate::error::{Error, ErrorKind, Result};
@@ -19,11 +19,11 @@ pub(crate) fn units<D: Dialect>(duration: Duration) -> u64 {
 }
 
 pub(crate) trait Dialect: Database<Connection: Calls> {
-    type Ear: Default + Send + Sync;
-
     const CAPABILITY: &'static Capability;
     const UNIT: Duration;
     const LONGEST_TTL: u64;
+    /// How often a session looks at its waiting places while nothing can wake it.
+    const POLL: Duration;
     /// Whether a note has its time to live, in milliseconds, and not its end.
     const NOTES_SAY_TTL: bool;
     /// The parameters of `show` behind the name. They have the call begin at the front.
@@ -79,32 +79,14 @@ pub(crate) trait Dialect: Database<Connection: Calls> {
 
     fn now(connection: &Self::Connection) -> impl Future<Output = Result<Row>> + Send;
 
-    /// The time until the next look at a place, from its ear's state and the server's answer.
-    fn look_in(_session: &FairSession<Self>, said: Option<Duration>) -> Option<Duration> {
-        said
-    }
+    /// Whether the session has a use for an ear now.
+    fn needs_ear(session: &FairSession<Self>) -> bool;
 
-    fn mark(session: &FairSession<Self>, connection: &Self::Connection) -> u64;
-
-    /// Prepares the session to be woken for its waiting place. Returns the time until the next look at the place; the server asked for
-    /// `look_in`. A grant since `mark` may have come before the session listened.
-    fn hear(
-        session: &FairSession<Self>,
-        connection: &Self::Connection,
-        mark: u64,
-        look_in: Option<Duration>,
-    ) -> impl Future<Output = Option<Duration>> + Send;
-
-    /// Starts or stops to listen, as the session needs. The sweeper calls this.
-    fn settle_ear(
-        _session: &FairSession<Self>,
-        _connection: &Self::Connection,
-    ) -> impl Future<Output = Result<()>> + Send {
-        ready(Ok(()))
-    }
-
-    /// Listens until the connection ends, if listening takes a task.
-    fn listen(_session: &Arc<FairSession<Self>>, _connection: &Arc<Self::Connection>) -> Chores {
-        Box::pin(ready(()))
-    }
+    /// Listens for the session while it has a use for that, on its connection or another one. Calls `rung` of the ear when it begins, and for
+    /// each ring without a message.
+    fn listen(
+        session: &Arc<FairSession<Self>>,
+        connection: &Weak<Self::Connection>,
+        ear: &Ear,
+    ) -> impl Future<Output = Result<()>> + Send;
 }

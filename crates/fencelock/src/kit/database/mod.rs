@@ -1,10 +1,11 @@
 //! Code that the stores over databases share: `link.rs` has the connections, `session.rs` the session of our own layout, over `call.rs`,
-//! `batch.rs` (requests that go together) and `dialect.rs` (differences), `session_locks.rs` other programs' locks that last as long as a
-//! connection.
+//! `batch.rs` (requests that go together), `ear.rs` (wakes) and `dialect.rs` (differences), `session_locks.rs` other programs' locks that last
+//! as long as a connection.
 
 pub(crate) mod batch;
 pub(crate) mod call;
 pub(crate) mod dialect;
+pub(crate) mod ear;
 pub(crate) mod link;
 pub(crate) mod session;
 pub(crate) mod session_locks;
@@ -38,7 +39,9 @@ pub(crate) type Chores = BoxFuture<'static, ()>;
 
 /// A session, or a reader of queues. `greet` sends the first requests on a checked connection; `receive` takes messages without a request.
 pub(crate) trait User<C>: Send + Sync {
-    fn greet(self: Arc<Self>, connection: Arc<C>) -> BoxFuture<'static, Result<Option<Chores>>>;
+    fn greet(self: Arc<Self>, _connection: Arc<C>) -> BoxFuture<'static, Result<Option<Chores>>> {
+        Box::pin(async { Ok(None) })
+    }
 
     fn receive(&self, _connection: u64, _message: &[u8]) {}
 
@@ -47,8 +50,4 @@ pub(crate) trait User<C>: Send + Sync {
 
 pub(crate) struct NoUser;
 
-impl<C: Send + Sync + 'static> User<C> for NoUser {
-    fn greet(self: Arc<Self>, _: Arc<C>) -> BoxFuture<'static, Result<Option<Chores>>> {
-        Box::pin(async { Ok(None) })
-    }
-}
+impl<C> User<C> for NoUser {}

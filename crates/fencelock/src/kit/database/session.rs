@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use super::batch::{Gathered, MOST, Receiver, Request, RequestKind, gather, take_due};
 use super::call::{Calls, Param, Row, strange};
 use super::dialect::{Dialect, units};
+use super::ear::listen;
 use super::link::{Dialler, Purpose};
 use super::{Chores, User};
 use crate::error::{Error, ErrorKind, Outcome, Result};
@@ -64,7 +65,6 @@ pub(crate) struct FairSession<D: Dialect> {
     pub(crate) places: Arc<Places>,
     /// The bell by which the server wakes the session. Drawn at random: a client that knew the bell could ring it or take it.
     pub(crate) bell: String,
-    pub(crate) ear: D::Ear,
     swept: AtomicU16,
     sweep: Notify,
     /// Buckets that other programs' transactions kept locked when the session asked last.
@@ -82,7 +82,6 @@ impl<D: Dialect> FairSession<D> {
             opening,
             places: Arc::new(places),
             bell: format!("fencelock_{:016x}", random_number("open session")?),
-            ear: D::Ear::default(),
             swept: AtomicU16::new(first_to_clear(session)),
             sweep: Notify::new(),
             stuck: Mutex::default(),
@@ -176,8 +175,9 @@ impl<D: Dialect> FairSession<D> {
         params.extend(D::look(asked, &seqs));
         let rows = connection.call("look", "look", params).await?;
         let Some(numbers) = D::looked(&rows)? else { return Ok(None) };
+        let ear = &connection.state().ear;
         let mut names = looked(&numbers, &seqs).ok_or_else(|| strange("look"))?;
-        names.iter_mut().for_each(|name| name.look_in = D::look_in(self, name.look_in));
+        names.iter_mut().for_each(|name| name.look_in = ear.look_in(self, name.look_in, None));
         Ok(Some(names))
     }
 
@@ -355,7 +355,8 @@ impl<D: Dialect> FairSession<D> {
                 }
             }
         };
-        let (listen, gathered) = (D::listen(self, connection), connection.state().batches.receiver());
+        let listen = listen(Arc::clone(self), Arc::downgrade(connection), Arc::clone(&connection.state().ear));
+        let gathered = connection.state().batches.receiver();
         let (main, session) = (Arc::downgrade(connection), Arc::clone(self));
         let send = async move {
             if let Some(gathered) = gathered {
@@ -368,7 +369,7 @@ impl<D: Dialect> FairSession<D> {
     }
 
     async fn clear_up(&self, connection: &D::Connection) -> Result<()> {
-        D::settle_ear(self, connection).await?;
+        connection.state().ear.unsettled.notify_one();
         let from = u64::from(self.swept.load(Ordering::Relaxed));
         let row = connection.ask("clear up", "clear_up", vec![from.into()]).await?;
         self.swept.store(u16::try_from(row.number(0)?).map_err(|_| row.strange())?, Ordering::Relaxed);
@@ -446,9 +447,6 @@ impl<D: Dialect> User<D::Connection> for FairSession<D> {
         Box::pin(async move {
             self.open_or_resume(&connection).await?;
             self.places.connected(connection.state().number);
-            if self.places.is_waiting() {
-                D::hear(&self, &connection, 0, None).await;
-            }
             Ok(Some(self.chores(&connection)))
         })
     }
@@ -474,13 +472,13 @@ impl<D: Dialect> Served for FairSession<D> {
     }
 
     async fn enter(&self, connection: &D::Connection, entry: &Entry, again: bool) -> Result<Enter> {
-        let mark = D::mark(self, connection);
+        let (ear, rings) = (&connection.state().ear, connection.state().ear.rings());
         let Entry { name, claim, id, wait, purpose } = entry.clone();
         let kind = RequestKind::Enter { claim, wait, again, purpose };
         let answer = self.ask(connection, Request { place: PlaceId { name, request: id }, kind }).await?;
         let mut entered = entered(&answer).ok_or_else(|| strange("enter"))?;
         if let Enter::Waiting { look_in, .. } = &mut entered {
-            *look_in = D::hear(self, connection, mark, *look_in).await;
+            *look_in = ear.look_in(self, *look_in, Some(rings));
         }
         Ok(entered)
     }

@@ -223,10 +223,6 @@ impl Places {
         !self.lock().slots.is_empty()
     }
 
-    pub(crate) fn waiting(&self) -> HashMap<Name, Vec<RequestId>> {
-        by_name(self.lock().waiting.values())
-    }
-
     pub(crate) fn is_waiting(&self) -> bool {
         !self.lock().waiting.is_empty()
     }
@@ -355,8 +351,12 @@ impl Places {
 
     /// Makes the waiting places of this name due for a look now.
     pub(crate) fn look_at(&self, name: &Name) {
+        self.look_at_those(|slot| slot.place.name == *name);
+    }
+
+    pub(crate) fn look_at_those(&self, are_meant: impl Fn(&PlaceSlot) -> bool) {
         let inner = self.lock();
-        let slots = inner.waiting.values().filter(|slot| slot.place.name == *name);
+        let slots = inner.waiting.values().filter(|slot| are_meant(slot));
         slots.for_each(|slot| slot.lock().due = Moment::ORIGIN);
         drop(inner);
         self.session.bell.notify_one();

@@ -1,19 +1,19 @@
 //! Our own layout as MariaDB has it. Everything else of a session is `kit/database/session.rs`.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::CAPABILITY;
-use super::bell::{POLL, ServerBell, listen};
+use super::bell::listen;
 use super::connection::{Connection, column};
 use super::fault::cut_short;
 use super::link::Mysql;
 use crate::error::Result;
-use crate::kit::database::Chores;
 use crate::kit::database::batch::{Request, RequestKind};
 use crate::kit::database::call::{Calls, Cell, Param, Row, strange};
 use crate::kit::database::dialect::Dialect;
+use crate::kit::database::ear::Ear;
 use crate::kit::database::session::{Departed, FairSession, departed};
 use crate::kit::served::PlacesByName;
 use crate::name::Name;
@@ -34,11 +34,10 @@ fn granted(listed: &str) -> Option<Vec<(RequestId, u64)>> {
 }
 
 impl Dialect for Mysql {
-    type Ear = ServerBell;
-
     const CAPABILITY: &'static Capability = &CAPABILITY;
     const UNIT: Duration = Duration::from_micros(1);
     const LONGEST_TTL: u64 = u64::MAX / 8;
+    const POLL: Duration = Duration::from_millis(500);
     const NOTES_SAY_TTL: bool = false;
     const SHOW: &'static [Param<'static>] = &[Param::Number(0)];
     const BREAK: &'static str = "break";
@@ -119,20 +118,12 @@ impl Dialect for Mysql {
         Ok(Row { operation: "note", cells: vec![Cell::Number(now)] })
     }
 
-    fn look_in(session: &MysqlSession, said: Option<Duration>) -> Option<Duration> {
-        if session.ear.is_deaf() { Some(said.map_or(POLL, |said| said.min(POLL))) } else { said }
+    fn needs_ear(session: &MysqlSession) -> bool {
+        session.places.is_waiting()
     }
 
-    fn mark(session: &MysqlSession, _: &Connection) -> u64 {
-        session.ear.rings()
-    }
-
-    async fn hear(session: &MysqlSession, _: &Connection, mark: u64, look_in: Option<Duration>) -> Option<Duration> {
-        session.ear.look_in(look_in, mark)
-    }
-
-    fn listen(session: &Arc<MysqlSession>, connection: &Arc<Connection>) -> Chores {
-        Box::pin(listen(Arc::clone(session), Arc::downgrade(connection)))
+    async fn listen(session: &Arc<MysqlSession>, main: &Weak<Connection>, ear: &Ear) -> Result<()> {
+        listen(session, main, ear).await
     }
 }
 

@@ -46,8 +46,6 @@ pub(super) struct Connection {
     tasks: Mutex<Vec<AbortHandle>>,
     /// How many releases still go by the procedure `leave`, for other sessions waited lately.
     pub(super) contended: AtomicUsize,
-    /// Whether the server notifies this connection of grants.
-    ear: tokio::sync::Mutex<bool>,
     state: ConnectionState,
 }
 
@@ -84,7 +82,6 @@ impl Connection {
             traffic,
             tasks: Mutex::new(vec![task]),
             contended: AtomicUsize::new(0),
-            ear: tokio::sync::Mutex::default(),
             state: ConnectionState { number, ..ConnectionState::default() },
         }))
     }
@@ -175,27 +172,6 @@ impl Connection {
         // Prepared once, when the connection is made.
         let _ = self.functions.set(prepared.into_iter().collect());
         let _ = self.state.schema.set(());
-        Ok(())
-    }
-
-    pub(super) fn is_listening(&self) -> bool {
-        self.ear.try_lock().is_ok_and(|is_listening| *is_listening)
-    }
-
-    /// Listens to `channel` from now on, or to nothing any more: every commit with a NOTIFY wakes all listeners, of any channel.
-    pub(super) async fn hear(&self, channel: &str, is_wanted: impl Fn() -> bool + Send) -> Result<()> {
-        let mut is_listening = self.ear.lock().await;
-        match (*is_listening, is_wanted()) {
-            (false, true) => {
-                self.call("listen", "listen", vec![channel.into()]).await?;
-                *is_listening = true;
-            }
-            (true, false) => {
-                *is_listening = false;
-                self.simple("listen", "UNLISTEN *").await?;
-            }
-            _ => {}
-        }
         Ok(())
     }
 }

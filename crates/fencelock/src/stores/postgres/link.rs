@@ -90,8 +90,16 @@ async fn greeted(by: &Dialler<Postgres>, server: &Address, number: u64, tasks: &
         met?;
         let is_pooled = connection.pooled().is_some();
         config.pooled.store(is_pooled, Ordering::Relaxed);
-        if is_pooled && number == 1 {
-            tracing::warn!(server = config.shown(server), "behind a pooler, waiting clients look every 50 ms");
+        if number == 1 && by.purpose == Purpose::Locks {
+            let server = config.shown(server);
+            match (is_pooled, &config.bell) {
+                (true, None) => tracing::warn!(server, "behind a pooler, waiting clients look every 50 ms"),
+                (true, Some(bell)) => {
+                    tracing::info!(server, ?bell, "behind a pooler, waiting clients listen to the bell")
+                }
+                (false, Some(_)) => tracing::warn!(server, "`bell` is unused: the URL leads to no pooler"),
+                (false, None) => {}
+            }
         }
         if by.purpose.needs_schema() {
             if !our_schema(&connection, &config.schema, only_looks).await? {

@@ -18,6 +18,7 @@
 //! ```
 
 mod advisory;
+mod bell;
 mod connection;
 mod dial;
 mod fault;

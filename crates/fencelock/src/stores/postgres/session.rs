@@ -1,23 +1,23 @@
 //! Our own layout as PostgreSQL has it. Everything else of a session is `kit/database/session.rs`.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::CAPABILITY;
+use super::bell::listen;
 use super::connection::Connection;
 use super::link::Postgres;
+use super::url::Config;
 use crate::error::Result;
 use crate::kit::database::batch::Request;
 use crate::kit::database::call::{Calls, Cell, Param, Row, strange};
 use crate::kit::database::dialect::Dialect;
+use crate::kit::database::ear::Ear;
 use crate::kit::database::session::FairSession;
 use crate::kit::served::PlacesByName;
 use crate::name::Name;
 use crate::store::{Capability, Outline, PlaceId, RequestId};
-
-/// How often a session looks that cannot listen.
-const POLL: Duration = Duration::from_millis(50);
 
 /// How many releases go by the procedure after one that granted a lock to another session.
 const CONTENDED: usize = 64;
@@ -25,11 +25,10 @@ const CONTENDED: usize = 64;
 pub(super) type PostgresSession = FairSession<Postgres>;
 
 impl Dialect for Postgres {
-    type Ear = ();
-
     const CAPABILITY: &'static Capability = &CAPABILITY;
     const UNIT: Duration = Duration::from_millis(1);
     const LONGEST_TTL: u64 = i32::MAX.unsigned_abs() as u64 * 1000;
+    const POLL: Duration = Duration::from_millis(50);
     const NOTES_SAY_TTL: bool = true;
     const SHOW: &'static [Param<'static>] = &[];
     const BREAK: &'static str = "break_grant";
@@ -39,13 +38,13 @@ impl Dialect for Postgres {
         "a transaction holds this grant, which cannot end before it (`hold`); pg_stat_activity shows it";
 
     fn learned(session: &PostgresSession) -> Option<Arc<Capability>> {
-        let layout = "fencelock postgres fair layout 7, by a pooler: waiters look every 50 ms";
-        let wake_bound = POLL + Duration::from_secs(1);
-        session
-            .config
-            .pooled
-            .load(Ordering::Relaxed)
-            .then(|| Arc::new(Capability { layout, wake_bound, ..CAPABILITY.clone() }))
+        let often = Self::POLL + Duration::from_secs(1);
+        let (layout, wake_bound) = match &session.config.bell {
+            Some(_) => ("fencelock postgres fair layout 7, by a pooler with a bell", CAPABILITY.wake_bound),
+            None => ("fencelock postgres fair layout 7, by a pooler: waiters look every 50 ms", often),
+        };
+        let is_pooled = session.config.pooled.load(Ordering::Relaxed);
+        is_pooled.then(|| Arc::new(Capability { layout, wake_bound, ..CAPABILITY.clone() }))
     }
 
     fn batch(requests: &[Request]) -> Vec<Param<'_>> {
@@ -151,37 +150,17 @@ impl Dialect for Postgres {
         Ok(Row { operation: "note", cells: vec![Cell::Number(now)] })
     }
 
-    /// Through a pooler no session listens. All of its waiting places are looked at together.
-    fn look_in(session: &PostgresSession, said: Option<Duration>) -> Option<Duration> {
-        let since = Duration::from_nanos(session.opening.clock.now().as_nanos() % POLL.as_nanos() as u64);
-        if session.config.pooled.load(Ordering::Relaxed) { Some(POLL - since) } else { said }
-    }
-
-    /// 1 while the connection listens, or cannot.
-    fn mark(_: &PostgresSession, connection: &Connection) -> u64 {
-        (connection.is_listening() || connection.pooled().is_some()).into()
-    }
-
-    async fn hear(
-        session: &PostgresSession,
-        connection: &Connection,
-        mark: u64,
-        look_in: Option<Duration>,
-    ) -> Option<Duration> {
-        // Another client may get the connection's server from the pooler, and with it our LISTEN.
-        if mark == 1 || connection.pooled().is_some() {
-            return Self::look_in(session, look_in);
+    /// A session that holds or waits until now listens, for each notification wakes every connection that listens, of any channel. Behind a
+    /// pooler another client may get the server's connection, and with it a LISTEN: there, waiting sessions have a connection to the bell.
+    fn needs_ear(session: &PostgresSession) -> bool {
+        let Config { pooled, bell, .. } = &*session.config;
+        match pooled.load(Ordering::Relaxed) {
+            true => bell.is_some() && session.places.is_waiting(),
+            false => session.places.has_places(),
         }
-        // The place is in the queue, even if this fails: a session that does not listen looks.
-        if let Err(error) = connection.hear(&session.bell, || true).await {
-            tracing::debug!(%error, "the session cannot listen");
-        }
-        // Nothing may have listened when the place was granted.
-        Some(Duration::ZERO)
     }
 
-    /// A session that holds or waits until now listens; any other does not.
-    async fn settle_ear(session: &PostgresSession, connection: &Connection) -> Result<()> {
-        connection.hear(&session.bell, || session.places.has_places() && connection.pooled().is_none()).await
+    async fn listen(session: &Arc<PostgresSession>, main: &Weak<Connection>, ear: &Ear) -> Result<()> {
+        listen(session, main, ear).await
     }
 }

@@ -28,6 +28,7 @@ pub(super) const OPTIONS: &[&str] = &[
     "password_file",
     "host",
     "port",
+    "bell",
     "sslmode",
     "application_name",
     "tls_ca",
@@ -59,6 +60,8 @@ pub(super) struct Config {
     pub(super) tls: Option<Tls>,
     pub(super) schema: Schema,
     pub(super) pooled: Arc<AtomicBool>,
+    /// The server itself, where the URL leads to a pooler.
+    pub(super) bell: Option<Arc<Self>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,9 +83,18 @@ pub(super) fn bad(message: &'static str) -> Error {
 
 impl Config {
     pub(super) fn from_url(mut url: StoreUrl) -> Result<Self> {
-        let (user, password) = login(&mut url, bad, "a user is named, as in postgres://user:password@host/database")?;
-        let (host, port) = (url.take("host"), url.take("port"));
+        let (host, port, bell) = (url.take("host"), url.take("port"), url.take("bell"));
         let servers = servers(&url, host, port)?;
+        // The bell has everything else of the URL; whether it is encrypted is decided by its own address.
+        let bell = bell.map(|bell| {
+            Self::of(url.clone(), bell.split(',').map(|server| named(server, PORT)).collect::<Result<_>>()?)
+        });
+        let bell = bell.transpose()?.map(Arc::new);
+        Ok(Self { bell, ..Self::of(url, servers)? })
+    }
+
+    fn of(mut url: StoreUrl, servers: Vec<Address>) -> Result<Self> {
+        let (user, password) = login(&mut url, bad, "a user is named, as in postgres://user:password@host/database")?;
         let database = match url.path().trim_start_matches('/') {
             "" => user.clone(),
             name if name.contains('/') => {
@@ -96,8 +108,8 @@ impl Config {
         let is_encrypted = is_encrypted(&mut url, bad, &tcp.collect::<Vec<_>>(), password.as_ref())?;
         let tls = if is_encrypted { Some(Tls::from_url(&mut url, None)?) } else { None };
         url.refuse_other_options(OPTIONS)?;
-        let (addresses, pooled) = (Arc::default(), Arc::default());
-        Ok(Self { servers, addresses, user, password, database, application, tls, schema, pooled })
+        let (addresses, pooled, bell) = (Arc::default(), Arc::default(), None);
+        Ok(Self { servers, addresses, user, password, database, application, tls, schema, pooled, bell })
     }
 
     pub(super) fn shown(&self, server: &Address) -> String {
@@ -140,11 +152,12 @@ fn servers(url: &StoreUrl, host: Option<String>, port: Option<String>) -> Result
         return Err(bad("name a server, as in postgres://user:password@host:5432/database"));
     }
     // The credentials stand before the first server, and are those of all.
-    let server = |(_, server): (Option<String>, String)| {
-        let form = "servers are named as in postgres://user:password@host1:5432,host2/database";
-        HostPort::parse(&server, port, form).map(Address::Tcp).map_err(bad)
-    };
-    url.servers()?.into_iter().map(server).collect()
+    url.servers()?.into_iter().map(|(_, server)| named(&server, port)).collect()
+}
+
+fn named(server: &str, port: u16) -> Result<Address> {
+    let form = "servers are named as in postgres://user:password@host1:5432,host2/database";
+    HostPort::parse(server, port, form).map(Address::Tcp).map_err(bad)
 }
 
 fn schema(given: Option<String>) -> Result<Schema> {
@@ -170,6 +183,7 @@ pub(super) fn layout(url: &mut StoreUrl) -> Result<Layout<Keys>> {
         Layout::Table(_) | Layout::Session(_) if url.take("schema").is_some() => {
             Err(bad("`schema` is of our own tables: a lock table is named as in table=app.distributed_lock"))
         }
+        Layout::Table(_) | Layout::Session(_) if url.take("bell").is_some() => Err(bad("`bell` is for `layout=fair`")),
         _ => Ok(layout),
     }
 }
@@ -210,6 +224,10 @@ mod tests {
         assert!(matches!(asked.password, Some(Secret::Asked(_))));
         let socket = config("postgres://me@/app?host=/run/postgresql&port=6000").unwrap();
         assert_eq!(socket.servers, [Address::Unix("/run/postgresql".into(), 6000)]);
+        let pooled = config("postgres://me:s@localhost:6432/app?bell=127.0.0.1,[::1]:2&schema=a").unwrap();
+        let bell = pooled.bell.unwrap();
+        assert_eq!(bell.servers, [tcp("127.0.0.1", 5432), tcp("::1", 2)]);
+        assert_eq!((given(&bell.password), &*bell.database, bell.schema.name()), (Some("s"), "app", "a"));
     }
 
     #[test]
@@ -232,6 +250,8 @@ mod tests {
             "postgres://me@/app?host=run",
             "postgres://me@/app?host=/run/postgresql&port=x",
             "postgres://me@/app?host=/run/postgresql&sslmode=verify-full",
+            "postgres://me@localhost/app?bell=",
+            "postgres://me@localhost/app?bell=host:0",
             "postgres://me@localhost/app?sslmode=require",
             "postgres://me@localhost/app?sslmode=prefer",
             "postgres://me@localhost/app?sslmode=other",
@@ -251,6 +271,8 @@ mod tests {
             ("postgres://me@127.0.0.1/app", false),
             ("postgres://me@10.0.0.1/app?sslmode=disable", false),
             ("postgres://me@localhost,10.0.0.1/app?tls_ca=/none", true),
+            ("postgres://me@localhost/app?bell=10.0.0.1&tls_ca=/none", true),
+            ("postgres://me@localhost/app?bell=localhost:1", false),
             ("postgres://me@db.example/app?tls_ca=/none", true),
             ("postgres://me@localhost/app?sslmode=verify-full&tls_ca=/none", true),
         ] {
@@ -306,6 +328,8 @@ mod tests {
             "layout=shedlock&columns=a,b,c",
             "layout=shedlock&lock_at_least_for_ms=x",
             "layout=distributed_lock&schema=a",
+            "layout=distributed_lock&bell=localhost",
+            "layout=advisory&key=.net&bell=localhost",
             "layout=distributed_lock&table=",
             "layout=distributed_lock&table=a.b.c",
             "layout=distributed_lock&columns=a,b",
