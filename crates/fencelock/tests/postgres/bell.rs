@@ -52,10 +52,13 @@ impl Way {
     }
 
     /// Passes a lock to a client of which no look reaches the server: the bell alone brings the grant.
-    async fn pass_by_bell(&self, holder: &fencelock::Client, waiter: &fencelock::Client) {
+    /// The bell has had `connections` by then, at least.
+    async fn pass_by_bell(&self, holder: &fencelock::Client, waiter: &fencelock::Client, connections: u64) {
         let guard = acquire(holder, "job").await;
         let waiting = acquiring(waiter, "job");
         until_queued(holder, "job", 2).await;
+        let is_new = || self.bell.connections() >= connections && self.bell.open_connections() == 1;
+        until("the bell has its connection", async || is_new()).await;
         self.until_listening().await;
         self.pooler.command("PAUSE").unwrap();
         soon(guard.release()).await.unwrap();
@@ -72,8 +75,8 @@ async fn a_bell_brings_a_grant_while_the_pooler_answers_nothing() {
     assert!(waiter.capability().layout.contains("bell"), "{:?}", waiter.capability());
     soon(acquire(&waiter, "free").await.release()).await.unwrap();
     assert_eq!(way.bell.connections(), 0, "a client that does not wait needs no bell");
-    way.pass_by_bell(&holder, &waiter).await;
-    way.pass_by_bell(&holder, &waiter).await;
+    way.pass_by_bell(&holder, &waiter, 1).await;
+    way.pass_by_bell(&holder, &waiter, 1).await;
     assert_eq!(way.bell.connections(), 1);
     soon(waiter.close()).await.unwrap();
     until("the bell is left", async || way.bell.open_connections() == 0).await;
@@ -91,12 +94,12 @@ async fn while_its_bell_is_cut_a_client_looks_and_listens_again_later() {
     way.pass(&holder, &waiter, cut).await;
     way.pass(&holder, &waiter, async || {}).await;
     way.bell.heal();
-    way.pass_by_bell(&holder, &waiter).await;
+    way.pass_by_bell(&holder, &waiter, 2).await;
     // With the pooled connection ends that to the bell, and both come back.
-    let database = way.direct.rsplit('/').next().unwrap();
+    let (database, earlier) = (way.direct.rsplit('/').next().unwrap(), way.bell.connections());
     way.pooler.command(&format!("KILL {database}")).unwrap();
     way.pooler.command(&format!("RESUME {database}")).unwrap();
-    way.pass_by_bell(&holder, &waiter).await;
+    way.pass_by_bell(&holder, &waiter, earlier + 1).await;
 }
 
 #[tokio::test]

@@ -70,10 +70,9 @@ pub(crate) async fn listen<D: Dialect>(session: Arc<FairSession<D>>, main: Weak<
                 let ms = D::POLL.as_millis();
                 tracing::warn!(%error, "the session cannot listen: its waiting places are looked at every {ms} ms");
             }
-            if !error.is_retryable() {
-                return;
-            }
-            clock.sleep_until(clock.now().after(REPAIR)).await;
+            // An operator may mend what no repetition does.
+            let pause = if error.is_retryable() { REPAIR } else { REPAIR * 30 };
+            clock.sleep_until(clock.now().after(pause)).await;
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Wakes a session for its grants: the server notifies a connection that listens, which is the session's own or, behind a pooler, one to the bell.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use super::connection::Connection;
@@ -39,6 +40,8 @@ async fn dial(session: &Arc<PostgresSession>, bell: &Arc<Config>, main: &Arc<Con
     dialler.user = user;
     let connection = dialler.dial(main.state().number).await?;
     if connection.pooled().is_some() {
+        // The name may lead to the server itself later.
+        bell.pooled.store(false, Ordering::Relaxed);
         return Err(bad(POOLER));
     }
     let mark = main.ask("listen", "on_server", vec![Param::Null]).await?;

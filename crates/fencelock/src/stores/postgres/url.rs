@@ -85,15 +85,17 @@ impl Config {
     pub(super) fn from_url(mut url: StoreUrl) -> Result<Self> {
         let (host, port, bell) = (url.take("host"), url.take("port"), url.take("bell"));
         let servers = servers(&url, host, port)?;
-        // The bell has everything else of the URL; whether it is encrypted is decided by its own address.
-        let bell = bell.map(|bell| {
-            Self::of(url.clone(), bell.split(',').map(|server| named(server, PORT)).collect::<Result<_>>()?)
-        });
-        let bell = bell.transpose()?.map(Arc::new);
-        Ok(Self { bell, ..Self::of(url, servers)? })
+        let Some(bell) = bell else { return Self::of(url, servers, false) };
+        if bell.contains([',', '/', '@']) {
+            return Err(bad("`bell` is one server, as in bell=host:5432: it has the user and the database of the URL"));
+        }
+        // The bell has everything else of the URL. Its own address decides whether it is encrypted; the authorities are for the one that is.
+        let main = Self::of(url.clone(), servers, true)?;
+        let bell = Self::of(url, vec![named(&bell, PORT)?], main.tls.is_some())?;
+        Ok(Self { bell: Some(Arc::new(bell)), ..main })
     }
 
-    fn of(mut url: StoreUrl, servers: Vec<Address>) -> Result<Self> {
+    fn of(mut url: StoreUrl, servers: Vec<Address>, may_leave_tls: bool) -> Result<Self> {
         let (user, password) = login(&mut url, bad, "a user is named, as in postgres://user:password@host/database")?;
         let database = match url.path().trim_start_matches('/') {
             "" => user.clone(),
@@ -107,6 +109,11 @@ impl Config {
         let tcp = servers.iter().map(|server| if let Address::Tcp(server) = server { Some(server) } else { None });
         let is_encrypted = is_encrypted(&mut url, bad, &tcp.collect::<Vec<_>>(), password.as_ref())?;
         let tls = if is_encrypted { Some(Tls::from_url(&mut url, None)?) } else { None };
+        if may_leave_tls {
+            for option in ["tls_ca", "tls_cert", "tls_key"] {
+                url.take(option);
+            }
+        }
         url.refuse_other_options(OPTIONS)?;
         let (addresses, pooled, bell) = (Arc::default(), Arc::default(), None);
         Ok(Self { servers, addresses, user, password, database, application, tls, schema, pooled, bell })
@@ -224,9 +231,9 @@ mod tests {
         assert!(matches!(asked.password, Some(Secret::Asked(_))));
         let socket = config("postgres://me@/app?host=/run/postgresql&port=6000").unwrap();
         assert_eq!(socket.servers, [Address::Unix("/run/postgresql".into(), 6000)]);
-        let pooled = config("postgres://me:s@localhost:6432/app?bell=127.0.0.1,[::1]:2&schema=a").unwrap();
+        let pooled = config("postgres://me:s@localhost:6432/app?bell=[::1]:2&schema=a").unwrap();
         let bell = pooled.bell.unwrap();
-        assert_eq!(bell.servers, [tcp("127.0.0.1", 5432), tcp("::1", 2)]);
+        assert_eq!(bell.servers, [tcp("::1", 2)]);
         assert_eq!((given(&bell.password), &*bell.database, bell.schema.name()), (Some("s"), "app", "a"));
     }
 
@@ -252,6 +259,10 @@ mod tests {
             "postgres://me@/app?host=/run/postgresql&sslmode=verify-full",
             "postgres://me@localhost/app?bell=",
             "postgres://me@localhost/app?bell=host:0",
+            "postgres://me@localhost/app?bell=one,two",
+            "postgres://me@localhost/app?bell=you:secret@host",
+            "postgres://me@localhost/app?bell=/run/postgresql",
+            "postgres://me@localhost/app?bell=localhost&tls_ca=/none",
             "postgres://me@localhost/app?sslmode=require",
             "postgres://me@localhost/app?sslmode=prefer",
             "postgres://me@localhost/app?sslmode=other",
@@ -278,6 +289,20 @@ mod tests {
         ] {
             // Only encrypted URLs need the file of authorities.
             assert_eq!(config(url).is_err(), is_encrypted, "{url}");
+        }
+    }
+
+    #[test]
+    fn the_authorities_are_for_the_one_of_bell_and_pooler_that_is_encrypted() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(["a".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let ca = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&ca, certificate.pem()).unwrap();
+        let ca = ca.path().display();
+        for (main, bell) in [("localhost", "10.0.0.1"), ("10.0.0.1", "localhost"), ("10.0.0.1", "10.0.0.2")] {
+            let config = config(&format!("postgres://me@{main}/app?bell={bell}&tls_ca={ca}")).unwrap();
+            let is_encrypted = (config.tls.is_some(), config.bell.unwrap().tls.is_some());
+            assert_eq!(is_encrypted, (main != "localhost", bell != "localhost"));
         }
     }
 
