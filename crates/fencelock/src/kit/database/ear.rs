@@ -38,7 +38,7 @@ impl Ear {
     }
 
     /// The time until the next look at a place; the server asked for `said`, in the answer to a request before which the ear had counted
-    /// `rings`. Looks that nothing rings for have the same times, at multiples of `poll` of the clock, for all places of a session.
+    /// `rings`. Without an ear all places of a session have the same next look, at a multiple of `POLL` of the clock, and share a request.
     pub(crate) fn look_in<D: Dialect>(
         &self,
         session: &FairSession<D>,
