@@ -15,9 +15,9 @@ pub(crate) const GATE: &[Need] = &[
 
 /// The servers that the gate's tests start.
 pub(crate) const GATE_SERVERS: &[Package] =
-    &[ZOOKEEPER, REDIS, POSTGRESQL, MARIADB, ETCD, CLOCK_SHIM, PROMETHEUS, PROXIES, CHROMIUM];
+    &[ZOOKEEPER, REDIS, POSTGRESQL, PGBOUNCER, MARIADB, ETCD, CLOCK_SHIM, PROMETHEUS, PROXIES, CHROMIUM];
 
-/// The same for every test: also what breaks the network before them, poolers, clocks, terminals, other users.
+/// The same for every test: also the tools that break the network before them, terminals, other users.
 pub(crate) const SERVERS: &[Package] = &[
     ZOOKEEPER,
     REDIS,
@@ -51,3 +51,18 @@ pub(crate) const INTEROP: &[Need] = &[
     Need { probe: &["node", "--version"], package: "nodejs" },
     Need { probe: &["npm", "--version"], package: "npm" },
 ];
+
+#[cfg(test)]
+mod tests {
+    use fencelock_testbed::{KINDS, postgres};
+
+    use super::*;
+
+    #[test]
+    fn the_gate_installs_every_server_that_its_tests_share() {
+        for kind in KINDS.into_iter().chain([&postgres::POOLED]) {
+            let is_installed = GATE_SERVERS.iter().any(|package| package.server == kind.package.server);
+            assert!(is_installed, "{} is not in GATE_SERVERS", kind.package.server);
+        }
+    }
+}
