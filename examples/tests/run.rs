@@ -79,7 +79,7 @@ fn no_change_of_the_balance_is_lost_while_a_teller_is_stopped_again_and_again() 
 }
 
 #[test]
-fn no_line_of_four_editors_is_lost_although_nobody_locks() {
+fn no_line_of_four_editors_is_lost_although_no_editor_locks() {
     let shared = fencelock_testbed::postgres::KIND.shared();
     let url = format!("postgres://fencelock:secret@{}{}", shared.address(), shared.namespace());
     let output = Command::new(env!("CARGO_BIN_EXE_optimistic")).arg(&url).stdin(Stdio::null()).output().unwrap();

@@ -199,7 +199,7 @@ mod tests {
     const PLACE: &str = "XTASK_TEST_PLACE";
 
     #[test]
-    fn what_a_command_prints_is_read_also_where_something_outlives_it() {
+    fn output_of_a_command_is_read_although_a_child_outlives_it() {
         assert_eq!(
             output(command("sh").args(["-c", "sleep 600 & setsid sleep 2 & echo one; echo two"])).unwrap(),
             "one\ntwo\n"
@@ -209,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_for_too_long_is_killed_with_all_that_it_started() {
+    fn a_command_that_runs_for_too_long_is_killed_with_all_its_children() {
         let mut shell = command("sh");
         let killed = follow(shell.args(["-c", "sleep 600; :"]), Duration::from_millis(100), |_| {});
         assert_eq!(killed.unwrap().code(), None);
     }
 
     #[test]
-    fn what_was_started_ends_with_us() {
+    fn a_started_command_ends_with_its_parent() {
         if let Some(place) = std::env::var_os(PLACE) {
             let mut shell = command("sh");
             // A child of a child, as a test is of cargo.
@@ -226,7 +226,7 @@ mod tests {
             return run(&mut shell).unwrap();
         }
         let place = std::env::temp_dir().join(format!("xtask-test-{}", std::process::id()));
-        let name = "shell::tests::what_was_started_ends_with_us";
+        let name = "shell::tests::a_started_command_ends_with_its_parent";
         let mut us = Command::new(std::env::current_exe().unwrap());
         let mut us = us.args(["--exact", name]).env(PLACE, &place).stdout(Stdio::null()).spawn().unwrap();
         let mut started = None;

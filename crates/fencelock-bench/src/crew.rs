@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_driver_is_told_of_every_server() {
+    fn a_driver_receives_the_address_of_every_server() {
         let one = |servers: &str, parent| (servers.to_owned(), parent);
         assert_eq!(for_driver("zk://a:1,b:2/bench-1?tick_ms=2").unwrap(), one("a:1,b:2", "/bench-1"));
         assert_eq!(for_driver("redis://a:1?prefix=p").unwrap(), one("redis://a:1", "p"));

@@ -275,7 +275,7 @@ impl Job {
         killpg(self.group, None) != Err(Errno::ESRCH)
     }
 
-    pub(crate) fn is_everybody_dead(&self) -> bool {
+    pub(crate) fn are_all_dead(&self) -> bool {
         are_all_dead(self.group)
     }
 

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_a_lock_gets_it_once_more_only_where_both_share_or_permits_are_left() {
+    fn a_holder_gets_its_lock_again_only_where_both_share_or_permits_are_left() {
         use Mode::{Exclusive, Mutex, Permits, Shared};
         let hangs = |held: &[Mode], wanted| around(held).sharing("file:///x", &job(), wanted).is_err();
         let shares = |held: &[Mode], wanted| matches!(around(held).sharing("file:///x", &job(), wanted), Ok(Some(_)));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_in_the_environment_is_understood_again() {
+    fn the_locks_written_to_the_environment_are_read_back_the_same() {
         let held = around(&[Mode::Mutex, Mode::Mutex, Mode::Permits(1, 3)]);
         let text = Around(held.0.clone()).and(None).unwrap().unwrap();
         assert_eq!((Around::read(&text).unwrap().0, text.matches("pid").count()), (held.0, 2));

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_written_out() {
+    fn control_characters_of_a_terminal_are_escaped() {
         assert_eq!(harmless("plain é", false), "plain é");
         assert_eq!(harmless("a\u{1b}[2Jb\nc", false), "a\\u{1b}[2Jb\\nc");
         assert_eq!(harmless("a\nb", true), "a\nb");

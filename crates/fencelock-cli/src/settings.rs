@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_file_store_is_told_to_inherit() {
+    fn only_a_file_store_gets_the_option_to_inherit() {
         let chosen = |url: &str| Chosen::new(url, Origin::Option);
         assert_eq!(chosen("file:///x").inherited(true), "file:///x?inherit=true");
         assert_eq!(chosen("file:///x?ttl_ms=9000").inherited(true), "file:///x?ttl_ms=9000&inherit=true");

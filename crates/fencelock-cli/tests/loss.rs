@@ -18,7 +18,7 @@ fn stores() -> impl Iterator<Item = Place> {
 }
 
 #[test]
-fn a_broken_lock_is_told_with_who_broke_it_and_why() {
+fn a_broken_lock_is_reported_with_the_breaker_and_the_reason() {
     for place in stores() {
         let holder = holder(&place, &[]);
         place.queued("job", 1);
@@ -36,7 +36,7 @@ fn a_broken_lock_is_told_with_who_broke_it_and_why() {
 
 /// The test adopts the orphans of its descendants, and reaps none.
 #[test]
-fn processes_that_are_dead_and_that_nobody_reaps_are_not_said_to_be_left() {
+fn dead_processes_that_no_parent_reaps_are_not_said_to_be_left() {
     nix::sys::prctl::set_child_subreaper(true).unwrap();
     let place = Place::new();
     let script = "sleep 600 & echo $$ > pid; wait";
@@ -50,7 +50,7 @@ fn processes_that_are_dead_and_that_nobody_reaps_are_not_said_to_be_left() {
 }
 
 #[test]
-fn a_lock_that_somebody_removed_is_told_as_that() {
+fn a_lock_that_was_removed_is_reported_with_that_cause() {
     let place = Place::new();
     let holder = holder(&place, &[]);
     let mut removal = std::process::Command::new("find");
@@ -63,7 +63,7 @@ fn a_lock_that_somebody_removed_is_told_as_that() {
 }
 
 #[test]
-fn a_lock_that_the_server_forgot_is_told_as_that() {
+fn a_lock_that_the_server_forgot_is_reported_with_that_cause() {
     let server = Server::start(Settings::default()).unwrap();
     let place = Place::with_store(format!("{}?ttl_ms=60000&renew_interval_ms=500", server.url()));
     let holder = holder(&place, &[]);
@@ -75,7 +75,7 @@ fn a_lock_that_the_server_forgot_is_told_as_that() {
 }
 
 #[test]
-fn a_lock_whose_server_was_started_anew_is_told_once_and_as_certain_as_it_is() {
+fn a_lock_whose_server_was_started_anew_is_reported_once_and_as_certain_as_the_loss_is() {
     let server = Server::start(Settings::default()).unwrap();
     let place = Place::with_store(format!("{}?ttl_ms=60000", server.url()));
     let holder = warned(&place);
@@ -87,7 +87,7 @@ fn a_lock_whose_server_was_started_anew_is_told_once_and_as_certain_as_it_is() {
 }
 
 #[test]
-fn a_lock_whose_server_became_a_replica_is_told_once_and_as_that() {
+fn a_lock_whose_server_became_a_replica_is_reported_once_with_that_cause() {
     let [one, other] = [(); 2].map(|()| Server::start(Settings::default()).unwrap());
     let place = Place::with_store(format!("{}?ttl_ms=60000&renew_interval_ms=500", one.url()));
     let holder = warned(&place);
@@ -114,7 +114,7 @@ fn a_lock_that_cannot_be_renewed_for_a_password_that_was_changed_says_so() {
 }
 
 #[test]
-fn a_lock_whose_bucket_of_names_somebody_deleted_is_told_once_and_as_that() {
+fn a_lock_whose_bucket_of_names_was_deleted_is_reported_once_with_that_cause() {
     let server = Server::start(Settings::default()).unwrap();
     let place = Place::with_store(format!("{}?ttl_ms=60000&renew_interval_ms=500", server.url()));
     let holder = warned(&place);
@@ -127,7 +127,7 @@ fn a_lock_whose_bucket_of_names_somebody_deleted_is_told_once_and_as_that() {
 }
 
 #[test]
-fn a_lock_that_was_held_for_long_enough_is_told_as_that() {
+fn a_lock_that_reached_its_longest_hold_is_reported_with_that_cause() {
     let place = Place::new();
     let mut command = place.run(&["--max-hold", "1s", "--quiet", "job"], "while :; do sleep 0.02; done");
     assert_eq!(

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_built_is_built_again_only_from_other_sources() {
+    fn a_driver_is_rebuilt_only_from_other_sources() {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("built");
         let mut builds = 0;

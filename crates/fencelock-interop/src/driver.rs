@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_apart() {
+    fn answers_are_distinguished() {
         let mut driver = echo();
         assert_eq!(driver.ask("done handle=3 at=5").unwrap(), "handle=3 at=5");
         assert_eq!(driver.ask("done").unwrap(), "");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_is_gone_is_told_from_one_that_is_slow() {
+    fn a_driver_that_is_gone_is_distinguished_from_a_slow_one() {
         let mut driver = echo();
         driver.kill().unwrap();
         assert!(driver.answer(PATIENCE).is_err());

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_should_not_be_there_is_found() {
+    fn an_unexpected_contender_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file").to_str().unwrap().to_owned();
         fs::write(&file, "7").unwrap();

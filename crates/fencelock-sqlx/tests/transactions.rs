@@ -54,7 +54,7 @@ async fn a_grant_is_held_until_the_transaction_ends() {
 }
 
 #[tokio::test]
-async fn a_grant_that_is_over_is_refused_by_name() {
+async fn an_ended_grant_is_refused_by_name() {
     let url = database();
     let (one, pool) = (client(&url, "").await, pool(&url).await);
     for level in LEVELS {

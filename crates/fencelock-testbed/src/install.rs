@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_not_missing_and_what_is_not_is_named_by_its_package() {
+    fn a_missing_program_is_named_by_its_package() {
         let there = Need { probe: &["true"], package: "coreutils" };
         let fails = Need { probe: &["false"], package: "first" };
         let absent = Need { probe: &["no-such-program-anywhere"], package: "second" };

@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "install --yes --no-install-recommends second")]
-    fn what_is_missing_is_named_with_the_command_that_installs_it() {
+    fn a_missing_package_is_named_with_the_command_that_installs_it() {
         Package { server: "A server", files: &[("/", "first"), ("/no/such/file", "second")] }.require();
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::silence::{Silence, everybody_keeps_its_lock, rounds, settings};
+use common::silence::{Silence, every_holder_keeps_its_lock, rounds, settings};
 use fencelock_testbed::Network;
 use fencelock_testbed::zookeeper::{Ensemble, Settings};
 
@@ -15,7 +15,7 @@ fn idle_holders_with_the_default_ttl_survive_a_follower_whose_host_is_cut_off() 
     for (servers, usual) in [(3, 4), (5, 2)] {
         let ensemble = Ensemble::start(Settings { network: Some(Arc::clone(&network)), ..settings(servers) }).unwrap();
         let ways = [Silence::BlackHole, Silence::NoCable];
-        let drill = || everybody_keeps_its_lock(&ensemble, Some(&network), &ways, rounds(usual));
+        let drill = || every_holder_keeps_its_lock(&ensemble, Some(&network), &ways, rounds(usual));
         network.inside(drill).unwrap();
     }
 }

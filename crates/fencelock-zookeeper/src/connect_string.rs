@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_connect_string_is_refused_with_what_is_allowed() {
+    fn an_unusable_connect_string_is_refused_with_the_allowed_form() {
         for text in [
             "", ",", "a,", "a:", "a:0", "a:65536", "a:x", "a:+1", "::1", "[::1", "[::1]x", "[a]:1", "a b", ":1", "/x",
             "a//x", "a/x/", "a/../b", "u@a", "a:1:2",

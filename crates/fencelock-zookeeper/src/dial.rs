@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_session_is_back_soon_and_who_looks_for_a_first_one_ever_more_seldom() {
+    fn a_client_with_a_session_dials_soon_and_one_without_ever_more_rarely() {
         let (addresses, times) = (Addresses::default(), Times::of_newcomer(TIMEOUT, None));
         let mut dialer = addresses.newcomer(times);
         pauses(&mut dialer, &[100, 200, 400, 800]);

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_a_quorum_is_told_by_its_refusal() {
+    fn a_server_without_a_quorum_is_recognised_by_its_refusal() {
         // As ZooKeeper 3.8 answers in its read-only mode.
         let answer = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0x89];
         assert_eq!(of(read(&answer).unwrap_err()), (Some(ErrorKind::ReadOnlyServer), Some(-119)));

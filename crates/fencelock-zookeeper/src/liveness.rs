@@ -92,7 +92,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_proven_is_a_contact_answered_early_enough_and_nearly_the_newest(
+        fn the_proven_contact_was_answered_early_enough_and_is_nearly_the_newest(
             steps in proptest::collection::vec((0_u64..400, 0_u64..50, any::<bool>()), 1..400),
         ) {
             let (gap, grain) = (1000, 63);

@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dropped_and_heard_watches_leave_nothing_behind() {
+    fn dropped_and_fired_watches_leave_nothing_behind() {
         let table = Arc::new(WatchTable::default());
         let mut watches: Vec<_> =
             (0..5000).map(|n| table.register(&format!("/{}", n / 2), WatchKind::Data, 0)).collect();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_end_every_watch_hears_of_it() {
+    fn every_watch_is_notified_of_the_end() {
         let table = Arc::new(WatchTable::default());
         let mut before = table.register("/a", WatchKind::Children, 0);
         table.end();

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_patterns_say_of_each_other_is_what_they_match() {
+    fn relations_of_patterns_agree_with_the_names_that_match() {
         let names: Vec<_> = all_of(&["a", "b", "x"]).iter().map(|name| Name::new(name).unwrap()).collect();
         let patterns: Vec<_> =
             all_of(&["a", "b", "*", "**"]).iter().filter_map(|text| NamePattern::new(text).ok()).collect();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused_with_words() {
+    fn an_unusable_pattern_is_refused_with_the_reason() {
         for (text, said) in [
             ("", "empty"),
             ("a//b", "segment"),

@@ -20,7 +20,7 @@ fn printed<T: Display>() {}
 fn sent<T: Send>(_: impl FnOnce() -> T) {}
 
 #[test]
-fn what_users_hold_goes_to_other_threads_and_is_shown() {
+fn values_of_users_can_be_sent_to_threads_and_shown() {
     shared::<Client>();
     shared::<ClientBuilder>();
     shared::<AnyStore>();
@@ -92,7 +92,7 @@ fn errors_go_wherever_errors_go_and_cost_a_word() {
 }
 
 #[test]
-fn what_is_said_to_people_can_be_printed() {
+fn messages_can_be_printed() {
     printed::<Name>();
     printed::<FencingToken>();
     printed::<Claim>();

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_negative_is_refused() {
+    fn a_negative_token_is_refused() {
         assert_eq!(FencingToken::new(1 << 63), None);
         assert_eq!(FencingToken::new(u64::MAX), None);
     }

@@ -133,7 +133,7 @@ fn the_last_release_of_a_client_that_is_never_dropped_can_be_waited_for() {
 }
 
 #[test]
-fn flush_waits_for_no_longer_than_it_is_told_to() {
+fn flush_waits_for_no_longer_than_its_limit() {
     let store = MemoryStore::new().another_process();
     let client = blocking::Client::connect_store(Client::builder(), store.clone()).unwrap();
     let guard = client.mutex("a").unwrap().acquire().unwrap();
@@ -157,7 +157,7 @@ impl Observer for Flushes {
 }
 
 #[test]
-fn an_observer_that_flushes_holds_nobody_up() {
+fn an_observer_that_flushes_delays_no_caller() {
     // With a fault scripted, releases run on the I/O thread: the release has not ended yet when the observer sees its
     // event.
     for (is_scripted, flushed) in [(false, true), (true, false)] {
@@ -377,7 +377,7 @@ fn blocking_threads_exclude_each_other() {
 }
 
 #[test]
-fn a_reentrant_mutex_lets_its_thread_in_again_and_nobody_else() {
+fn a_reentrant_mutex_lets_its_thread_in_again_and_no_other() {
     let client = blocking::Client::connect("memory:").unwrap();
     let lock = client.mutex("a").unwrap().reentrant();
     let outer = lock.acquire().unwrap();
@@ -397,7 +397,7 @@ fn a_reentrant_mutex_lets_its_thread_in_again_and_nobody_else() {
 }
 
 #[test]
-fn a_thread_that_still_has_a_lost_guard_is_told_instead_of_let_in_again() {
+fn a_thread_that_still_has_a_lost_guard_gets_an_error_instead_of_the_lock() {
     let store = MemoryStore::new().another_process();
     let client = blocking::Client::connect_store(Client::builder(), store.clone()).unwrap();
     let lock = client.mutex("a").unwrap().reentrant();

@@ -1,87 +1,34 @@
-//! Sentences of comments and documents: how they open, and which words they avoid. The table in `xtask/reviewed/english.txt` holds the words,
-//! and for each file the faults that it had once. A file never has more.
-
-use std::collections::BTreeMap;
+//! Sentences of comments and documents, and names of functions: words that open no sentence, and words that neither holds. The table of
+//! both is `xtask/reviewed/english.txt`.
 
 use super::Violation;
 use super::tree::Tree;
 
-pub(super) const TABLE: &str = "xtask/reviewed/english.txt";
-
-/// Openings and banned words, and the faults that each file may have.
-#[derive(Default)]
-struct Reviewed<'t> {
-    openings: Vec<&'t str>,
-    banned: Vec<&'t str>,
-    most: BTreeMap<&'t str, Faults>,
-}
-
-/// How many sentences of a file open badly, and how many banned words stand in it.
-#[derive(Default, Clone, Copy, PartialEq, Eq)]
-struct Faults {
-    openings: usize,
-    banned: usize,
-}
-
-impl<'t> Reviewed<'t> {
-    fn of(table: &'t str) -> Self {
-        let mut reviewed = Self::default();
-        for row in table.lines().filter(|row| !row.starts_with('#')) {
-            let cells: Vec<_> = row.split('|').map(str::trim).collect();
-            match cells[..] {
-                ["opening", word] => reviewed.openings.push(word),
-                ["banned", word] => reviewed.banned.push(word),
-                [path, openings, banned] => {
-                    let number = |cell: &str| cell.parse().expect("a number of faults");
-                    reviewed.most.insert(path, Faults { openings: number(openings), banned: number(banned) });
-                }
-                _ => panic!("{TABLE}: a row of one or two words, or a path and two numbers: {row}"),
-            }
-        }
-        reviewed
-    }
-
-    fn faults(&self, path: &str, text: &str) -> Faults {
-        let mut faults = Faults::default();
-        for sentence in sentences(path, text) {
-            let plain = words(&sentence);
-            faults.openings += usize::from(self.openings.iter().any(|word| plain.starts_with(&words(word))));
-            faults.banned += self.banned.iter().map(|word| plain.matches(&words(word)).count()).sum::<usize>();
-        }
-        faults
-    }
-}
+const TABLE: &str = "xtask/reviewed/english.txt";
 
 pub(super) fn plain(tree: &Tree) -> Vec<Violation> {
-    let reviewed = Reviewed::of(tree.text(TABLE).unwrap_or_default());
-    let over = tree.files().filter_map(|(path, text)| {
-        let (has, most) = (reviewed.faults(path, text), reviewed.most.get(path).copied().unwrap_or_default());
-        let fault = match () {
-            () if has.openings > most.openings => {
-                format!("{} sentences open with a word of the table, {} may", has.openings, most.openings)
-            }
-            () if has.banned > most.banned => format!("{} banned words, {} may stand here", has.banned, most.banned),
-            () => return None,
-        };
-        let fix =
-            "begin with a named thing, use the trade's verb; after a move, move its row: `cargo xtask tidy --lower`";
-        Some(Violation::at(path, 0, fault, fix))
-    });
-    over.collect()
+    let rows = tree.text(TABLE).unwrap_or_default().lines().filter(|row| !row.starts_with('#'));
+    let rows: Vec<_> = rows.filter_map(|row| row.split_once(" | ")).map(|(rule, word)| (rule, words(word))).collect();
+    let mut found = Vec::new();
+    for (path, text) in tree.files() {
+        let sentences = sentences(path, text).into_iter().map(|sentence| (words(&sentence), true));
+        for (plain, is_sentence) in sentences.chain(names(path, text).map(|name| (words(name), false))) {
+            let breaks = |(rule, word): &&(&str, String)| match *rule {
+                "opening" => is_sentence && plain.starts_with(word),
+                _ => plain.contains(word),
+            };
+            let faults = rows.iter().filter(breaks).map(|(rule, word)| format!("{rule}{word}in:{plain}"));
+            let fix = "begin with a named thing, and use the trade's verb";
+            found.extend(faults.map(|fault| Violation::at(path, 0, fault, fix)));
+        }
+    }
+    found
 }
 
-/// The table with each file's faults of today, where they are fewer than the table allows. A file without a row gets none.
-pub(super) fn lowered(tree: &Tree) -> String {
-    let table = tree.text(TABLE).unwrap_or_default();
-    let reviewed = Reviewed::of(table);
-    let rows = table.lines().filter_map(|row| {
-        let path = row.split('|').next().unwrap_or_default().trim();
-        let Some(most) = reviewed.most.get(path) else { return Some(row.to_owned()) };
-        let has = reviewed.faults(path, tree.text(path).unwrap_or_default());
-        let (openings, banned) = (has.openings.min(most.openings), has.banned.min(most.banned));
-        (openings + banned > 0).then(|| format!("{path} | {openings} | {banned}"))
-    });
-    rows.map(|row| row + "\n").collect()
+/// The names of the functions that a file of Rust declares.
+fn names<'t>(path: &str, text: &'t str) -> impl Iterator<Item = &'t str> {
+    let functions = text.split("fn ").skip(1).take(if path.ends_with(".rs") { usize::MAX } else { 0 });
+    functions.filter_map(|function| function.split(|c: char| !c.is_alphanumeric() && c != '_').next())
 }
 
 /// Lower-case words with a space on both sides of each.
@@ -138,25 +85,13 @@ mod tests {
     const WORDS: &str = "# why\nopening | who\nopening | it\nbanned | goes on\n";
 
     #[test]
-    fn a_file_with_more_faults_than_its_row_is_found_and_one_with_as_many_is_not() {
-        let table = format!("{WORDS}a.rs | 1 | 1\n");
-        let found = |path: &'static str, text: &str| !plain(&Tree::of(&[(TABLE, &table), (path, text)])).is_empty();
-        assert!(!found("a.rs", "// Who waits\n// goes on.\nlet who = 1;\n"));
-        assert!(found("a.rs", "// Who waits. It ends.\n"));
-        assert!(found("a.rs", "/// A wait goes on and goes on.\n"));
-        assert!(found("b.md", "| The wait | who waits |\n"));
-        assert!(!found("b.md", "The wait\n```\nwho goes on\n```\n") && !found("b.rs", "// Whoever\n"));
-    }
-
-    #[test]
-    fn the_table_is_only_ever_lowered() {
-        let table = format!("{WORDS}a.rs | 2 | 0\nb.rs | 1 | 1\nc.rs | 1 | 0\n");
-        let tree = Tree::of(&[
-            (TABLE, &table),
-            ("a.rs", "// Who. It goes on.\n// It. It.\n"),
-            ("b.rs", "// It.\n"),
-            ("d.rs", "// It.\n"),
-        ]);
-        assert_eq!(lowered(&tree), format!("{WORDS}a.rs | 2 | 0\nb.rs | 1 | 0\n"));
+    fn openings_and_banned_words_are_found_in_sentences_and_banned_ones_in_names_of_functions() {
+        let found = |path: &'static str, text: &str| plain(&Tree::of(&[(TABLE, WORDS), (path, text)])).len();
+        assert_eq!(found("a.rs", "// Who waits\n// goes on.\nlet who = 1;\n"), 2);
+        assert_eq!(found("a.rs", "// It ends. A client that asks who waits.\n"), 1);
+        let wait = ["fn", "a_wait_goes_on() {}\nfn it() {}\n"].join(" ");
+        assert_eq!((found("a.rs", &wait), found("a.rs", "fn goes() { on() }\n")), (1, 0));
+        assert_eq!(found("b.md", "| The wait | who goes on |\n"), 2);
+        assert_eq!(found("b.md", "The wait\n```\nwho goes on\n```\n") + found("b.rs", "// Whoever\n"), 0);
     }
 }

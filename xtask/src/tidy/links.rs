@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_a_code_block_is_no_link() {
+    fn the_content_of_a_code_block_is_no_link() {
         assert!(resolve(&Tree::of(&[("a.md", "```\nx[0](y)\n```\n")])).is_empty());
     }
 }

@@ -81,12 +81,8 @@ fn mutants_apply(tree: &Tree) -> Vec<Violation> {
 }
 
 pub(crate) fn run(args: &[String]) -> Result {
-    let tree = Tree::read(shell::root())?;
-    if args == ["--lower"] {
-        let lowered = english::lowered(&tree);
-        return std::fs::write(shell::root().join(english::TABLE), lowered).map_err(|error| error.to_string());
-    }
     shell::no_arguments(args)?;
+    let tree = Tree::read(shell::root())?;
     let mut count = 0;
     for rule in RULES {
         for violation in (rule.check)(&tree) {

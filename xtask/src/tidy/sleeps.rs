@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_nobody_needs_any_more_is_found() {
+    fn an_entry_that_is_not_needed_any_more_is_found() {
         let list = (REVIEWED_TESTS, "crates/a/tests/gone.rs: it slept once\n");
         assert_eq!(tests_do_not_sleep(&Tree::of(&[list]))[0].line, 1);
     }

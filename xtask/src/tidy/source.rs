@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_test_module_is_told_from_what_ships() {
+    fn the_test_module_is_distinguished_from_what_ships() {
         let source = Source::new("a/src/x.rs", "fn a() {}\n\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\n");
         assert!(source.shipped_lines().all(|(_, line)| !line.contains("fn b")));
         assert!(source.test_lines().any(|(_, line)| line.contains("fn b")));

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_watches_what_is_read_alike_wherever_the_server_says_it() {
+    fn watchers_are_read_alike_from_every_form_of_the_answer() {
         let dump = "ephemeral nodes dump:\nSessions with Ephemerals (2):\n0x1a:\n\t/b/x\n0x1b:\n\t/b/y\nConnections dump:\n\tz\n";
         let watched = "0x1b\n\t/b/x\n\t/b/y\n";
         assert_eq!(by_session(dump), HashSet::from([("0x1a", "/b/x"), ("0x1b", "/b/y")]));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_connection_says_of_itself_is_read() {
+    fn the_description_of_a_connection_is_read() {
         let line = " /127.0.0.1:40532[1](queued=0,recved=12,sent=15,sid=0x1000,lop=PING)";
         assert_eq!((field(line, "recved="), field(line, "sent="), field(line, "lost=")), (Some(12), Some(15), None));
         let traffic = |requests, sent| Traffic { requests, sent };

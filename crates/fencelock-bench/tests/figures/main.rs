@@ -35,7 +35,7 @@ const fn users(row: &'static str, filelock: bool) -> Place {
 }
 
 /// A figure of a store's own section, and the peer's in the same column.
-const fn beside(section: &'static str, table: &'static str, column: &'static str, peer: &'static str) -> Place {
+const fn compared(section: &'static str, table: &'static str, column: &'static str, peer: &'static str) -> Place {
     Place { section, table, ours: (DEFAULT, column), peer: Some((peer, column)) }
 }
 
@@ -57,20 +57,20 @@ const ROWS: [Row; 5] = [
     Row {
         title: "`redis:`",
         peer: "Redisson's fair lock",
-        cycle: beside("`redis:`", "cycle, p50", "loopback, µs", "Redisson, fair lock"),
-        hand_over: beside("`redis:`", "hand-over", "loopback: 100, µs", "Redisson, fair lock"),
+        cycle: compared("`redis:`", "cycle, p50", "loopback, µs", "Redisson, fair lock"),
+        hand_over: compared("`redis:`", "hand-over", "loopback: 100, µs", "Redisson, fair lock"),
     },
     Row {
         title: "`zk:`",
         peer: "Curator",
-        cycle: beside("`zk:`", "cycle, p50", "loopback, µs", "Curator"),
-        hand_over: beside("`zk:`", "hand-over", "loopback: 100, µs", "Curator"),
+        cycle: compared("`zk:`", "cycle, p50", "loopback, µs", "Curator"),
+        hand_over: compared("`zk:`", "hand-over", "loopback: 100, µs", "Curator"),
     },
     Row {
         title: "`postgres:`",
         peer: "a table by hand",
-        cycle: beside("`postgres:`", "cycle, p50", "loopback, µs", "a table with a unique key, by hand"),
-        hand_over: beside("`postgres:`", "hand-over", "loopback: 100, µs", "a table with a unique key, by hand"),
+        cycle: compared("`postgres:`", "cycle, p50", "loopback, µs", "a table with a unique key, by hand"),
+        hand_over: compared("`postgres:`", "hand-over", "loopback: 100, µs", "a table with a unique key, by hand"),
     },
 ];
 

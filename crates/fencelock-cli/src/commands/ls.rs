@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_that_takes_long_says_so_once_and_goes_on() {
+    fn a_list_that_takes_long_says_so_once_and_continues() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let (said, is_said) = tokio::sync::oneshot::channel();
         let slow = async { is_said.await.map(|()| "done") };

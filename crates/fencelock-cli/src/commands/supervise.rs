@@ -278,7 +278,7 @@ impl<'a> Supervised<'a> {
             let is_over = self.stopping.is_none_or(|stopping| stopping.kill_at <= now);
             match killed {
                 // A dead process does no more work, even if a busy parent has not reaped it. The look is expensive.
-                _ if (killed.is_some() || asked % LOOK_EVERY == 1) && self.job.is_everybody_dead() => return,
+                _ if (killed.is_some() || asked % LOOK_EVERY == 1) && self.job.are_all_dead() => return,
                 None if is_over => {
                     self.kill();
                     killed = Some(now);

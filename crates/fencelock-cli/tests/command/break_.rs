@@ -10,7 +10,7 @@ fn token(place: &Place, name: &str) -> i64 {
 }
 
 #[test]
-fn the_holder_is_told_why_the_next_token_is_higher_and_a_record_is_kept() {
+fn a_break_gives_the_holder_its_reason_raises_the_next_token_and_leaves_a_record() {
     let place = Place::new();
     let mut command = place.run(&["job", "--purpose", "to test"], "cat");
     let holder = Running::start(command.stdin(Stdio::piped()).stderr(Stdio::piped())).begun();
@@ -39,7 +39,7 @@ fn the_holder_is_told_why_the_next_token_is_higher_and_a_record_is_kept() {
 }
 
 #[test]
-fn nothing_is_broken_that_nobody_holds() {
+fn a_lock_without_a_holder_cannot_be_broken() {
     let place = Place::new();
     let _holder = place.holder("job");
     let (code, said) = ended(&mut place.fencelock(&["break", "idle", "--reason", "why not", "--yes"]));

@@ -135,7 +135,7 @@ fn a_postgresql_that_does_not_wait_for_its_disk_is_found_out() {
 }
 
 #[test]
-fn a_postgresql_that_cannot_be_told_from_another_one_is_found_out_and_warned_of_at_each_connection() {
+fn a_postgresql_without_an_identity_of_its_own_is_found_and_warned_of_at_each_connection() {
     let server = postgres::Server::start(postgres::Settings::default()).unwrap();
     server.sql(postgres::OWNER, "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC").unwrap();
     let url = patient(&format!("{}?schema=our%20%22locks'", server.url()));
@@ -242,7 +242,7 @@ fn a_mariadb_that_does_not_wait_for_its_disk_is_found_out() {
 }
 
 #[test]
-fn a_lock_of_another_client_beside_ours_is_found_out() {
+fn a_lock_of_another_client_under_our_name_is_found() {
     let parent = zookeeper::shared().namespace();
     let url = format!("zk://{}{parent}?tick_ms=500&ttl_ms=60000", zookeeper::shared().address());
     let place = Place::with_store(url.as_str());

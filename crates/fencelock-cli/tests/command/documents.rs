@@ -57,7 +57,7 @@ fn all_figures_of_programs_and_of_serve_stand_in_one_table() {
 }
 
 #[test]
-fn the_stores_are_told_in_short_cells_and_on_few_lines() {
+fn the_table_of_stores_has_short_cells_and_few_lines() {
     let text = document("docs/stores.md");
     assert!(text.lines().count() <= 250, "docs/stores.md has {} lines", text.lines().count());
     let cells = text.lines().filter(|line| line.starts_with('|')).flat_map(|line| line.trim_matches('|').split('|'));

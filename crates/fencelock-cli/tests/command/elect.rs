@@ -55,7 +55,7 @@ fn leaders_follow_each_other_on_a_redis_server() {
 }
 
 #[test]
-fn where_the_leader_is_reached_is_seen_by_everybody_while_it_leads() {
+fn every_client_sees_the_address_of_the_leader_while_it_leads() {
     let place = Place::new();
     let mut command =
         place.fencelock(&["elect", "--quiet", "leader", "--address", "10.0.0.7:80", "--", "sleep", "1000"]);

@@ -89,7 +89,7 @@ fn a_note_of_ones_own_is_not_written_over_what_became_of_a_job() {
 }
 
 #[test]
-fn a_job_that_exits_as_one_whose_lock_is_lost_has_failed_all_the_same() {
+fn a_job_that_exits_with_the_code_of_a_lost_lock_has_failed() {
     let place = Place::new();
     assert_eq!(ended(&mut place.run(&["--slot", "a", "job"], "exit 76")).0, 76);
     let shown = last(&place);
@@ -114,7 +114,7 @@ fn a_job_that_fails_keeps_its_exit_code_and_is_run_again_as_often_as_is_allowed(
 }
 
 #[test]
-fn a_host_that_dies_or_is_told_to_end_is_followed_by_the_one_that_waits() {
+fn the_waiting_host_follows_one_that_dies_or_is_asked_to_end() {
     let place = Place::new();
     let mut before = None;
     for (slot, signal) in [("a", Signal::SIGKILL), ("b", Signal::SIGTERM)] {
@@ -136,7 +136,7 @@ fn a_host_that_dies_or_is_told_to_end_is_followed_by_the_one_that_waits() {
 }
 
 #[test]
-fn a_run_that_is_told_to_end_or_outlives_max_hold_has_died_whatever_its_exit_code() {
+fn a_run_that_is_asked_to_end_or_outlives_max_hold_has_died_whatever_its_exit_code() {
     let place = Place::new();
     let told = "trap 'exit 0' TERM HUP; echo >> began-$FENCELOCK_SLOT; while :; do sleep 0.05; done";
     for (slot, signal) in [("b", Signal::SIGHUP), ("a", Signal::SIGTERM)] {

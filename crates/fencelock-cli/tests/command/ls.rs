@@ -87,7 +87,7 @@ fn of_a_store_out_of_reach_no_empty_list_is_printed() {
 }
 
 #[test]
-fn in_a_default_directory_that_nobody_has_used_yet_nothing_is_held_and_nothing_is_made() {
+fn an_unused_default_directory_shows_no_holder_and_is_not_made() {
     let place = Place::new();
     let home = |arguments: &[&str]| {
         let mut command = place.fencelock(arguments);

@@ -30,7 +30,7 @@ fn a_store_that_comes_back_within_the_limit_is_waited_for() {
 }
 
 #[test]
-fn a_silent_store_that_is_tried_once_is_told_as_that() {
+fn a_silent_store_that_is_tried_once_is_reported_as_silent() {
     let server = Server::start(Settings::default()).unwrap();
     server.pause();
     let place = Place::with_store(format!("{}?request_deadline_ms=10000&ttl_ms=60000", server.url()));

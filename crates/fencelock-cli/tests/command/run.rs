@@ -24,7 +24,7 @@ fn the_exit_code_is_the_commands_own() {
 }
 
 #[test]
-fn the_command_is_told_name_and_token_and_tokens_rise() {
+fn the_command_gets_name_and_token_and_tokens_rise() {
     let place = Place::new();
     let told = || {
         let output = output(&mut place.run(&["job/x"], "echo $FENCELOCK_NAME; echo $FENCELOCK_TOKEN"));
@@ -202,7 +202,7 @@ fn a_command_that_ignores_term_is_killed_with_its_whole_group() {
 }
 
 #[test]
-fn a_command_whose_lock_is_lost_is_killed_and_not_asked_unless_told_so() {
+fn a_command_whose_lock_is_lost_is_killed_unless_an_option_gives_it_time_to_end() {
     for (options, told) in [(&[][..], false), (&["--grace-after-loss", "60s"], true)] {
         let place = Place::new();
         let script = "trap 'echo told >> told; exit 0' TERM; echo > ready; while :; do sleep 0.02; done";
@@ -274,7 +274,7 @@ fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
 }
 
 #[test]
-fn a_command_whose_lock_is_lost_is_killed_though_nobody_reads_stderr() {
+fn a_command_whose_lock_is_lost_is_killed_though_no_process_reads_stderr() {
     let place = Place::new();
     let (_reader, full) = full_pipe();
     let script = "echo $$ > pid; while :; do sleep 0.02; done";
@@ -351,7 +351,7 @@ fn processes_that_outlive_the_command_do_not_keep_the_lock() {
 }
 
 #[test]
-fn a_store_that_is_removed_ends_the_command_and_nobody_waits_for_ever() {
+fn a_store_that_is_removed_ends_the_command_and_every_wait() {
     let place = Place::new();
     let holder = Running::start(place.run(&["job"], "exec cat").stdin(Stdio::piped()));
     place.queued("job", 1);
@@ -400,7 +400,7 @@ fn as_many_run_as_there_are_permits() {
 }
 
 #[test]
-fn a_wait_of_nothing_is_a_try_and_a_number_without_its_unit_is_told_which_there_are() {
+fn a_wait_of_zero_is_a_try_and_the_error_for_a_number_without_a_unit_lists_the_units() {
     let place = Place::new();
     let _holder = place.holder("job");
     assert_eq!(ended(&mut place.run(&["--wait", "0", "--quiet", "job"], "true")), (75, String::new()));
@@ -410,7 +410,7 @@ fn a_wait_of_nothing_is_a_try_and_a_number_without_its_unit_is_told_which_there_
 }
 
 #[test]
-fn a_line_of_the_shell_given_as_a_program_is_told_how_to_run_it() {
+fn the_error_for_a_line_of_the_shell_given_as_a_program_says_how_to_run_it() {
     let place = Place::new();
     let (code, said) = ended(&mut place.fencelock(&["run", "job", "--", "echo hi; ls"]));
     assert_eq!((code, said.contains("\"echo hi; ls\"") && said.contains("sh -c")), (127, true), "{said}");
@@ -455,7 +455,7 @@ fn a_signal_to_all_processes_of_a_run_releases_nothing_while_the_command_works_o
 }
 
 #[test]
-fn a_command_without_two_dashes_and_a_verb_with_letters_in_another_order_are_told_the_right_line() {
+fn the_error_for_missing_dashes_or_a_mistyped_verb_shows_the_right_line() {
     let place = Place::new();
     for (given, told) in [
         (&["run", "x", "true", "now"][..], "fencelock run x -- true now"),

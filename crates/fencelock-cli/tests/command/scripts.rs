@@ -103,7 +103,7 @@ fn a_lock_goes_with_the_script_that_is_killed_and_with_the_one_that_waits() {
 }
 
 #[test]
-fn a_script_whose_lock_is_broken_is_told_to_end() {
+fn a_script_whose_lock_is_broken_is_asked_to_end() {
     let place = Place::new();
     let text = "trap 'echo told > told; exit 5' TERM; fencelock acquire job --pid $$ > /dev/null; while :; do sleep 0.05; done";
     let victim = Running::start(&mut script(&place, text));
@@ -173,7 +173,7 @@ fn a_signal_to_script_and_keeper_releases_nothing_while_the_script_works_on() {
 }
 
 #[test]
-fn nobody_gives_back_the_lock_of_another_script() {
+fn no_script_releases_the_lock_of_another_script() {
     let place = Place::new();
     let release = ["release", "job"];
     let (code, said) = ended(&mut place.fencelock(&release));
@@ -221,7 +221,7 @@ fn code_and(output: &std::process::Output) -> (i32, bool) {
 }
 
 #[test]
-fn a_wait_ends_when_nobody_holds_the_lock_or_says_who_does() {
+fn a_wait_ends_when_the_lock_has_no_holder_or_names_the_holder() {
     let place = Place::new();
     let mut holder = place.holder("job");
     let (code, text) = ended(&mut place.fencelock(&["wait", "job", "--timeout", "10ms"]));
@@ -272,13 +272,13 @@ fn writes_and_shows_a_note(place: &Place) {
 }
 
 #[test]
-fn the_note_on_a_lock_is_written_by_who_holds_it_and_shown_to_everybody() {
+fn the_holder_writes_the_note_on_a_lock_and_every_client_sees_it() {
     writes_and_shows_a_note(&Place::new());
     writes_and_shows_a_note(&Place::with_store(shared().url_with("ttl_ms=60000")));
 }
 
 #[test]
-fn a_lock_whose_holder_nobody_may_see_is_not_taken_for_a_script() {
+fn a_script_takes_no_lock_whose_holder_is_hidden() {
     let place = Place::new();
     let url = format!("{}?owner=opaque", place.url());
     let text = "fencelock --store \"$0\" acquire job --pid $$";

@@ -293,7 +293,7 @@ fn ages_are_counted_by_the_clock_of_the_store() {
 }
 
 #[test]
-fn a_signal_ends_it_although_somebody_reads_events() {
+fn a_signal_ends_the_server_although_a_client_reads_events() {
     let place = Place::new();
     let _holder = place.holder("job");
     let served = Served::start(&place, &[]);

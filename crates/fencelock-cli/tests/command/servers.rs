@@ -29,7 +29,7 @@ macro_rules! on_each {
                 waiters_run_in_the_order_of_their_arrival_and_are_shown_in_it
                 a_waiter_behind_a_suspended_one_gets_the_lock
                 readers_and_permits_run_together_and_are_shown_with_their_kinds
-                a_broken_holder_is_told_why_and_the_record_is_shown
+                a_broken_holder_gets_the_reason_and_the_record_is_shown
                 a_killed_fencelock_takes_its_command_along_while_the_lock_is_still_held
                 stores_lists_the_store_and_its_options
             }
@@ -121,7 +121,7 @@ fn readers_and_permits_run_together_and_are_shown_with_their_kinds(kind: &'stati
     place(kind).lets_those_who_share_run_together();
 }
 
-fn a_broken_holder_is_told_why_and_the_record_is_shown(kind: &'static Kind) {
+fn a_broken_holder_gets_the_reason_and_the_record_is_shown(kind: &'static Kind) {
     place(kind).tells_a_broken_holder_why_and_shows_the_record();
 }
 

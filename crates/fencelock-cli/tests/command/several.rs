@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::common::{PROGRAM, Place, Running, code, ended, output, refused, stderr, stdout};
 
 #[test]
-fn the_command_holds_all_names_and_is_told_them_in_their_order_with_their_tokens() {
+fn the_command_holds_all_names_and_gets_them_in_their_order_with_their_tokens() {
     let place = Place::new();
     let script = format!(
         "echo \"$FENCELOCK_NAME\"; echo \"$FENCELOCK_TOKEN\"

@@ -37,7 +37,7 @@ fn every_contender_is_shown_in_order() {
 }
 
 #[test]
-fn an_idle_name_and_a_wrong_one_are_told_apart() {
+fn an_idle_name_and_a_wrong_one_look_different() {
     let place = Place::new();
     assert_eq!(ended(&mut place.run(&["job"], "true")).0, 0);
     let idle = output(&mut place.fencelock(&["show", "idle"]));
@@ -49,7 +49,7 @@ fn an_idle_name_and_a_wrong_one_are_told_apart() {
 }
 
 #[test]
-fn readers_writers_and_permits_are_told_apart() {
+fn readers_writers_and_permits_look_different() {
     let place = Place::new();
     let start = |options: &[&str]| Running::start(place.run(options, "cat").stdin(std::process::Stdio::piped()));
     let _readers = [start(&["--shared", "page"]), start(&["--shared", "page"])];
@@ -103,7 +103,7 @@ fn a_long_queue_is_shown_by_pages() {
 }
 
 /// The output of `show`, `ls` and a refused `run` about the lock `job`; the refusal says `part`.
-fn told_of_job(place: &Place, part: &str) -> [String; 3] {
+fn reports_of_job(place: &Place, part: &str) -> [String; 3] {
     let refused = refused(&mut place.run(&["--try", "job"], "true"), part);
     [stdout(&output(&mut place.fencelock(&["show", "job"]))), stdout(&output(&mut place.fencelock(&["ls"]))), refused]
 }
@@ -120,7 +120,7 @@ fn a_holder_that_was_killed_is_said_to_be_gone_with_who_keeps_its_lock() {
     let shown = &place.contenders("job")[0];
     assert_eq!((&shown["process"], shown["kept_by"][0].to_string()), (&"gone".into(), command.clone()));
     let trouble = format!("process {pid} is gone; its session is kept open by process {command}");
-    for told in told_of_job(&place, &trouble) {
+    for told in reports_of_job(&place, &trouble) {
         assert!(told.contains(&trouble), "{told}");
     }
 }
@@ -138,7 +138,7 @@ fn a_waiter_that_was_granted_while_it_was_stopped_is_said_to_be_with_what_helps(
     place.queued("job", 1);
     let pid = waiter.pid();
     let trouble = format!("process {pid} is stopped and keeps the lock");
-    for told in told_of_job(&place, &trouble) {
+    for told in reports_of_job(&place, &trouble) {
         assert!(told.contains(&trouble), "{told}");
         assert!(told.contains(&format!("`kill -CONT {pid}`")) && told.contains("`fencelock break job`"), "{told}");
     }

@@ -319,7 +319,7 @@ fn a_configuration_is_obeyed_only_if_it_is_the_users_or_roots() {
 }
 
 #[test]
-fn a_configuration_that_everybody_may_write_is_not_obeyed() {
+fn a_configuration_that_every_user_may_write_is_not_obeyed() {
     let place = Place::new();
     let path = place.path("fencelock.toml");
     fs::write(&path, format!("store = \"{}\"\n", place.url())).unwrap();

@@ -99,7 +99,7 @@ fn suspending_stops_both_and_the_shell_can_bring_them_back() {
 }
 
 #[test]
-fn a_job_in_the_background_stops_when_it_reads_and_goes_on_in_front() {
+fn a_job_in_the_background_stops_when_it_reads_and_continues_in_the_foreground() {
     let place = Place::new();
     let mut screen = shell(&place);
     screen.types("\"$FL\" run job -- sh -c 'echo $$ > command; read line; echo \"<$line>\"' &\n");
@@ -115,7 +115,7 @@ fn a_job_in_the_background_stops_when_it_reads_and_goes_on_in_front() {
 }
 
 #[test]
-fn a_stop_that_nobody_could_continue_is_undone() {
+fn a_stop_that_no_process_could_continue_is_undone() {
     let place = Place::new();
     // The terminal's only program: there is no shell to say `fg` to.
     let mut screen =
@@ -129,7 +129,7 @@ fn a_stop_that_nobody_could_continue_is_undone() {
 }
 
 #[test]
-fn a_stop_that_is_taken_back_while_the_command_is_stopped_stops_nobody() {
+fn a_stop_that_is_taken_back_while_the_command_is_stopped_stops_no_process() {
     let place = Place::new();
     // The script ignores the request to stop, which leaves time to take the request back. The script starts no child that would
     // stop, and ends with the test.
@@ -149,7 +149,7 @@ fn a_stop_that_is_taken_back_while_the_command_is_stopped_stops_nobody() {
 }
 
 #[test]
-fn a_command_that_somebody_stopped_is_continued_with_fencelock_however_often_that_was_suspended() {
+fn a_command_stopped_from_outside_is_continued_with_fencelock_however_often_that_was_suspended() {
     let place = Place::new();
     let script = "trap 'exit 3' USR1; echo $$ > pid; while echo x >> log; do sleep 0.02; done";
     let running = Running::start(place.run(&["job"], script).process_group(0));
@@ -172,7 +172,7 @@ fn a_command_that_somebody_stopped_is_continued_with_fencelock_however_often_tha
 }
 
 #[test]
-fn a_command_that_somebody_stopped_is_reported_once_and_keeps_the_lock() {
+fn a_command_stopped_from_outside_is_reported_once_and_keeps_the_lock() {
     let place = Place::new();
     // The script starts no child: a shell that is stopped within vfork(2) stops, and is reported as stopped, only after
     // the vfork.

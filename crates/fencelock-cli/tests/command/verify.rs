@@ -19,7 +19,7 @@ fn check<'a>(report: &'a Value, promise: &str) -> &'a Value {
 }
 
 #[test]
-fn a_store_that_keeps_its_promises_is_told_so_with_a_bound_for_each() {
+fn a_store_that_keeps_its_promises_is_reported_with_a_bound_for_each() {
     let place = Place::new();
     let report = kept(&place, &["--duration", "2s", "--names", "2"]);
     let sections = report["grants"].as_u64().unwrap();

@@ -79,7 +79,7 @@ fn one_that_does_not_wait_for_a_command_is_said_by_show_and_ls() {
 }
 
 #[test]
-fn a_holder_that_will_not_be_told_is_broken_only_when_that_is_said() {
+fn a_holder_that_gets_no_notice_is_broken_only_on_request() {
     let parent = shared().namespace();
     let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500&ttl_ms=60000", shared().address()));
     by_hand(async |client| {

@@ -59,7 +59,7 @@ fn a_silent_address_costs_neither_newcomers_nor_holders_anything() {
 }
 
 #[test]
-fn a_name_server_that_falls_silent_costs_no_holder_its_lock_and_is_told_to_newcomers() {
+fn a_name_server_that_falls_silent_costs_no_holder_its_lock_and_is_reported_to_newcomers() {
     let _silent = UdpSocket::bind("127.0.0.7:53").unwrap();
     let (server, place) = named("ttl_ms=6000");
     let holder =

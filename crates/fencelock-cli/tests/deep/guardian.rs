@@ -43,7 +43,7 @@ fn rival(place: &Place) -> Running {
 }
 
 /// No process wrote a line after the rival's.
-fn nobody_ran_beside(place: &Place, rival: Running) {
+fn no_command_ran_during(place: &Place, rival: Running) {
     assert_eq!(rival.code(), 0);
     let log = std::fs::read_to_string(place.path("log")).unwrap();
     assert!(log.ends_with("rival\n"), "{}", &log[log.find("rival").unwrap()..]);
@@ -57,12 +57,12 @@ fn the_guardian_of(running: &Running, place: &Place) -> Pid {
 }
 
 #[test]
-fn a_killed_fencelock_leaves_nobody_running_beside_the_next_holder() {
+fn a_killed_fencelock_leaves_no_command_running_during_the_next_hold() {
     for place in places(4000) {
         let running = family(&place, &[]);
         let rival = rival(&place);
         running.signal(Signal::SIGKILL);
-        nobody_ran_beside(&place, rival);
+        no_command_ran_during(&place, rival);
     }
 }
 
@@ -77,16 +77,16 @@ fn with_close_the_lock_of_a_directory_is_not_free_before_the_command_is_ended() 
     until("fencelock is gone", || (!is_alive(running.pid().as_raw())).then_some(()));
     let rival = rival(&place);
     kill(guardian, Signal::SIGCONT).unwrap();
-    nobody_ran_beside(&place, rival);
+    no_command_ran_during(&place, rival);
 }
 
 #[test]
-fn a_stopped_fencelock_leaves_nobody_running_beside_the_next_holder() {
+fn a_stopped_fencelock_leaves_no_command_running_during_the_next_hold() {
     for place in places(4000) {
         let running = family(&place, &[]);
         let rival = rival(&place);
         running.signal(Signal::SIGSTOP);
-        nobody_ran_beside(&place, rival);
+        no_command_ran_during(&place, rival);
         running.signal(Signal::SIGCONT);
         let output = running.end();
         assert_eq!(code(&output), 76);
@@ -95,14 +95,14 @@ fn a_stopped_fencelock_leaves_nobody_running_beside_the_next_holder() {
 }
 
 #[test]
-fn a_fencelock_stopped_with_its_command_leaves_nobody_running_when_both_are_continued() {
+fn a_fencelock_stopped_with_its_command_leaves_no_command_running_when_both_are_continued() {
     for place in places(4000) {
         let running = family(&place, &[]);
         let command: i32 = written(&place.path("pid")).trim().parse().unwrap();
         let rival = rival(&place);
         running.signal(Signal::SIGSTOP);
         nix::sys::signal::killpg(Pid::from_raw(command), Signal::SIGSTOP).unwrap();
-        nobody_ran_beside(&place, rival);
+        no_command_ran_during(&place, rival);
         // The command is continued first: the guardian has killed it.
         let _ = nix::sys::signal::killpg(Pid::from_raw(command), Signal::SIGCONT);
         running.signal(Signal::SIGCONT);
@@ -113,7 +113,7 @@ fn a_fencelock_stopped_with_its_command_leaves_nobody_running_when_both_are_cont
 }
 
 #[test]
-fn a_fencelock_that_is_asked_to_stop_stops_its_command_first_and_looks_at_the_lock_before_it_goes_on() {
+fn a_fencelock_that_is_asked_to_stop_stops_its_command_first_and_looks_at_the_lock_before_it_continues() {
     for place in places(4000) {
         let running = family(&place, &[]);
         let command: i32 = written(&place.path("pid")).trim().parse().unwrap();
@@ -122,7 +122,7 @@ fn a_fencelock_that_is_asked_to_stop_stops_its_command_first_and_looks_at_the_lo
         stopped(command);
         let log = std::fs::read_to_string(place.path("log")).unwrap();
         let rival = rival(&place);
-        nobody_ran_beside(&place, rival);
+        no_command_ran_during(&place, rival);
         running.signal(Signal::SIGCONT);
         let output = running.end();
         assert_eq!((code(&output), stderr(&output).contains("was lost")), (76, true), "{}", stderr(&output));
@@ -131,7 +131,7 @@ fn a_fencelock_that_is_asked_to_stop_stops_its_command_first_and_looks_at_the_lo
 }
 
 #[test]
-fn a_fencelock_that_was_stopped_for_a_moment_goes_on_with_its_command() {
+fn a_fencelock_that_was_stopped_for_a_moment_continues_with_its_command() {
     for place in places(60_000) {
         let running = family(&place, &[]);
         let command: i32 = written(&place.path("pid")).trim().parse().unwrap();
@@ -166,7 +166,7 @@ fn a_killed_guardian_has_a_successor() {
         });
         let rival = rival(&place);
         running.signal(Signal::SIGKILL);
-        nobody_ran_beside(&place, rival);
+        no_command_ran_during(&place, rival);
     }
 }
 
@@ -208,7 +208,7 @@ fn kills_and_stops_at_any_moment_leave_no_process_that_runs_during_the_next_hold
         let signal = if round % 4 < 2 { Signal::SIGKILL } else { Signal::SIGSTOP };
         running.signal(signal);
         let next = Running::start(&mut place.run(&["--quiet", "job"], "echo rival >> log; sleep 0.5"));
-        nobody_ran_beside(&place, next);
+        no_command_ran_during(&place, next);
     }
 }
 

@@ -10,7 +10,7 @@ use fencelock_testbed::redis::{Role, Server, Settings};
 use nix::sys::signal::Signal;
 
 #[test]
-fn a_lock_whose_server_was_replaced_by_its_replica_is_told_once_and_as_that() {
+fn a_lock_whose_server_was_replaced_by_its_replica_is_reported_once_with_that_cause() {
     let primary = Server::start(Settings::default()).unwrap();
     let replica = Server::start(Settings::role(Role::ReplicaOf(primary.address()))).unwrap();
     let way = Proxy::start(primary.address()).unwrap();
@@ -32,7 +32,7 @@ fn a_lock_whose_server_was_replaced_by_its_replica_is_told_once_and_as_that() {
 }
 
 #[test]
-fn a_lock_that_was_not_renewed_in_time_is_told_as_that() {
+fn a_lock_that_was_not_renewed_in_time_is_reported_with_that_cause() {
     let server = Server::start(Settings::default()).unwrap();
     let place = Place::with_store(format!("{}?ttl_ms=4000", server.url()));
     let holder = holder(&place, &["--grace-after-loss", "60s"]);
@@ -44,7 +44,7 @@ fn a_lock_that_was_not_renewed_in_time_is_told_as_that() {
 }
 
 #[test]
-fn a_lock_that_lapsed_while_fencelock_was_stopped_is_told_as_that() {
+fn a_lock_that_lapsed_while_fencelock_was_stopped_is_reported_with_that_cause() {
     let place = Place::with_store(fencelock_testbed::redis::shared().url());
     let place = Place::with_store(format!("{}?ttl_ms=3000", place.url()));
     let holder = holder(&place, &[]);
@@ -58,7 +58,7 @@ fn a_lock_that_lapsed_while_fencelock_was_stopped_is_told_as_that() {
 }
 
 #[test]
-fn a_ticket_that_somebody_removed_ends_its_holder_within_seconds_whatever_the_ttl() {
+fn a_removed_ticket_ends_its_holder_within_seconds_whatever_the_ttl() {
     let around = Place::new();
     let place = Place::with_store(format!("{}?ttl_ms=60000", around.url()));
     let holder = holder(&place, &[]);

@@ -79,7 +79,7 @@ fn a_store_that_falls_silent_before_the_end_of_a_command_is_not_taken_leave_of_a
 }
 
 #[test]
-fn fencelock_ends_soon_after_a_command_that_it_killed_beside_a_silent_server() {
+fn fencelock_ends_soon_after_a_command_that_it_killed_while_its_server_was_silent() {
     let server = Server::start(Settings::default()).unwrap();
     let place = Place::with_store(server.url());
     let running = Running::start(&mut place.run(&["-q", "job"], "echo $$ > pid; while :; do sleep 0.02; done"));

@@ -46,7 +46,7 @@ fn interrupt_ends_the_loop_that_calls_us() {
 }
 
 #[test]
-fn quit_ends_the_command_and_us_of_its_signal_and_bash_which_ignores_it_goes_on() {
+fn quit_ends_the_command_and_us_of_its_signal_and_bash_which_ignores_it_continues() {
     let place = Place::new();
     // The pid goes through a file: bash prints the command line of a job that QUIT killed, with any words that the
     // command would have printed.
@@ -101,7 +101,7 @@ fn a_pager_behind_us_pages_and_ends_us() {
 }
 
 #[test]
-fn a_pipeline_that_is_suspended_stops_the_command_and_goes_on_with_it() {
+fn a_pipeline_that_is_suspended_stops_the_command_and_continues_with_it() {
     let place = Place::new();
     let mut screen = shell(&place);
     let work = "echo $PPID > fencelock; echo $$ > command; while ! test -e go; do echo x >> log; sleep 0.02; done; cat";

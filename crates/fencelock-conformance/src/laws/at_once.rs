@@ -37,14 +37,14 @@ pub async fn an_answer_at_once_is_the_one_that_enter_gives(world: World) -> Verd
         release(a.place(&first).await?).await?;
         ask_both(&b, &Entry { wait: false, ..b.entry(&job, world.whole) }, Turn::Busy).await?;
         ask_both(&b, &b.entry(&job, world.whole), Turn::Waits).await?;
-        small_claims_pass_nobody(&a, &b).await?;
+        small_claims_pass_no_waiter(&a, &b).await?;
     }
     a.session().close().await?;
     ask_both(&a, &a.entry(&name("other")?, world.whole), Turn::Refused).await
 }
 
 /// A permit that would fit next to the holders waits behind a waiter that does not.
-async fn small_claims_pass_nobody(a: &Client, b: &Client) -> Verdict {
+async fn small_claims_pass_no_waiter(a: &Client, b: &Client) -> Verdict {
     let pool = name("pool")?;
     if !a.capability().shared_claims {
         return Ok(());

@@ -46,7 +46,7 @@ pub async fn a_break_ends_the_grant_it_names_and_no_later_one(world: World) -> V
 }
 
 /// The holder is notified which grant was broken, and why; a later client can read who broke what.
-pub async fn who_is_broken_is_told_why_and_a_record_is_kept(world: World) -> Verdict {
+pub async fn a_broken_holder_gets_the_reason_and_a_record_is_kept(world: World) -> Verdict {
     let (mut a, b) = (world.client().await?, world.client().await?);
     let (page, claim) = (name("page")?, world.whole);
     let held = a.hold(&page, claim).await?;

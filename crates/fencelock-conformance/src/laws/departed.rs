@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use crate::world::{Client, Verdict, World, demand, name, permits, release};
 
 /// Readers and holders of permits that die give back their share in time; a living one keeps its share.
-pub async fn what_the_dead_held_together_comes_back_in_time(world: World) -> Verdict {
+pub async fn locks_that_dead_clients_held_together_come_back_in_time(world: World) -> Verdict {
     let living = world.client().await?;
     living.needs_permits()?;
     let dying = world.client_for(world.fixture().ttl()).await?;
@@ -37,7 +37,7 @@ pub async fn what_the_dead_held_together_comes_back_in_time(world: World) -> Ver
 
 /// A contender that dies before it learns of its grant notifies no successor. The next contender waits only while the store takes the
 /// dead one for living.
-pub async fn who_dies_before_it_hears_of_its_grant_holds_nobody_up_for_long(world: World) -> Verdict {
+pub async fn a_waiter_that_dies_before_it_learns_of_its_grant_delays_no_other_for_long(world: World) -> Verdict {
     let living = world.client().await?;
     living.needs_permits()?;
     // A contender that takes a part, behind which there is room; a contender that takes all, behind which there is none.

@@ -163,7 +163,7 @@ pub async fn closing_a_session_ends_its_places_and_no_others(world: World) -> Ve
 }
 
 /// A client that looks at a queue again and again sees newcomers at its end only.
-pub async fn nobody_appears_ahead_of_one_already_visible(world: World) -> Verdict {
+pub async fn no_place_appears_ahead_of_one_already_visible(world: World) -> Verdict {
     let clients = [world.client().await?, world.client().await?, world.client().await?];
     clients[0].needs_order()?;
     let (job, mut chance) = (name("job")?, fastrand::Rng::with_seed(world.seed));

@@ -60,7 +60,7 @@ pub async fn wherever_a_downgrade_is_dropped_the_place_is_one(world: World) -> V
 }
 
 /// A contender that has no place any more, for any reason, gets an error that says so, and no place by asking for less.
-pub async fn who_lost_its_place_cannot_make_it_lighter(world: World) -> Verdict {
+pub async fn a_lost_place_cannot_be_made_lighter(world: World) -> Verdict {
     let (a, b, page) = (world.client().await?, world.client().await?, name("page")?);
     a.needs_shared_claims()?;
     for end in [End::Broken, End::Withdrawn, End::Closed] {

@@ -25,7 +25,7 @@ const CROWD: usize = 300;
 const IMPATIENCE: Duration = Duration::from_secs(1);
 
 /// When the time of a lock is up, its holder is notified, and a rival is granted only when the work under the lock has stopped.
-pub async fn no_rival_is_granted_beside_what_still_runs_when_its_time_is_up(world: World) -> Verdict {
+pub async fn no_rival_is_granted_while_a_holder_whose_time_is_up_still_runs(world: World) -> Verdict {
     // A pause for less than the margin (of the holder's machine, or of the store's) is no fault.
     let margin = world.fixture().long_ttl() / 5;
     let (holds, waits) = (world.user_with(|options| options.margin(margin)).await?, world.user().await?);
@@ -50,7 +50,7 @@ pub async fn no_rival_is_granted_beside_what_still_runs_when_its_time_is_up(worl
 }
 
 /// A client with a limit of waiters is not refused because of waiters that have left.
-pub async fn who_left_is_not_counted_among_the_waiters(world: World) -> Verdict {
+pub async fn a_waiter_that_left_is_not_counted(world: World) -> Verdict {
     let (holds, leaves, stays) = (world.user().await?, world.user().await?, world.user().await?);
     needs(holds.capability().order == Order::Fifo, NO_ORDER)?;
     let job = name("job")?;
@@ -88,7 +88,7 @@ pub async fn who_left_is_not_counted_among_the_waiters(world: World) -> Verdict 
 
 /// Many that give up together cost others nothing: not their locks, and hardly time to take one. They end in time, and
 /// leave nothing.
-pub async fn a_crowd_that_gives_up_together_holds_up_nobody_else(world: World) -> Verdict {
+pub async fn a_crowd_that_gives_up_together_delays_no_other_client(world: World) -> Verdict {
     let (holds, crowd, bystander) = (world.user().await?, world.user().await?, world.user().await?);
     let (job, other) = (name("job")?, name("other")?);
     let held = holds.mutex(&job)?.acquire().await?;

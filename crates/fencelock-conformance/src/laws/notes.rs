@@ -39,7 +39,7 @@ pub async fn a_note_is_written_by_the_current_holder_alone(world: World) -> Verd
 
 /// A note stays, with its writer, until a holder deletes it or its time has passed: through later grants, and without any holder. The
 /// note has the greatest length and any bytes. The store reports its own time.
-pub async fn a_note_outlives_its_grant_until_it_is_deleted_or_its_time_is_over(world: World) -> Verdict {
+pub async fn a_note_outlives_its_grant_until_it_is_deleted_or_expires(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     a.needs_notes()?;
     let bytes: Vec<u8> = (0..Note::MAX_BYTES).map(|at| u8::try_from(at % 256).unwrap_or(0)).collect();

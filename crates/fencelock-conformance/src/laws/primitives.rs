@@ -8,10 +8,10 @@
 //! | another number of permits, while a contender queues and after | `a_name_is_one_kind_of_lock_at_a_time`, `one_queue_has_one_capacity` |
 //! | a name used as another kind of lock | the same |
 //! | a reader made lighter | cannot be asked for: a reader's guard and a permit's have no downgrade |
-//! | a downgrade after the loss | `who_lost_its_place_cannot_make_it_lighter`; `laws::rwlock`: `a_downgrade_after_a_loss_says_so` |
+//! | a downgrade after the loss | `a_lost_place_cannot_be_made_lighter`; `laws::rwlock`: `a_downgrade_after_a_loss_says_so` |
 //! | a downgrade whose answer is lost, or that is dropped | `a_downgrade_whose_answer_was_lost_is_found_done`, `wherever_a_downgrade_is_dropped_the_place_is_one` |
 //! | a reader that never leaves | `a_reader_that_never_leaves_costs_writers_their_patience_and_others_nothing`, `the_limit_of_a_hold_ends_the_wait_for_one_that_never_leaves` |
-//! | a holder of permits that dies, also between its grant and the mark of it | `what_the_dead_held_together_comes_back_in_time`, `who_dies_before_it_hears_of_its_grant_holds_nobody_up_for_long` |
+//! | a holder of permits that dies, also between its grant and the mark of it | `locks_that_dead_clients_held_together_come_back_in_time`, `a_waiter_that_dies_before_it_learns_of_its_grant_delays_no_other_for_long` |
 //! | more holders than are looked at one by one | `three_hundred_share_two_hundred_permits_in_order`, `hundreds_of_readers_hold_together_between_writers` |
 //! | a node of another client in the middle of a queue (ZooKeeper) | `zookeeper::kinds`: `a_node_of_another_kind_in_the_middle_stops_those_behind_it_only` |
 
@@ -75,7 +75,7 @@ pub async fn the_limit_of_a_hold_ends_the_wait_for_one_that_never_leaves(world: 
 }
 
 /// A try for a reader, a writer or a permit that is not free names the holder, and leaves nothing.
-pub async fn whoever_only_tries_is_told_who_holds_and_leaves_nothing(world: World) -> Verdict {
+pub async fn a_try_names_the_holder_and_leaves_nothing(world: World) -> Verdict {
     let (holds, tries) = (world.user().await?, world.user().await?);
     needs(holds.capability().permits, NO_PERMITS)?;
     let (page, seats) = (name("page")?, name("seats")?);

@@ -305,7 +305,7 @@ pub async fn a_departure_wakes_one_more_than_it_lets_in_at_most(world: World) ->
         while news.try_recv().is_ok() {}
         holder.leave().await?;
         let lets_in = usize::from(!line.is_empty());
-        let others = woken_beside(&world, &mut news, lets_in).await?;
+        let others = woken_besides(&world, &mut news, lets_in).await?;
         demand!(others <= 1, "a departure that let in {lets_in} woke {others} more");
     }
     Ok(())
@@ -345,14 +345,14 @@ async fn wakes_sparingly(
     world.pass(crate::world::GLANCE).await;
     while news.try_recv().is_ok() {}
     holder.leave().await?;
-    let others = woken_beside(world, &mut news, lets_in).await?;
+    let others = woken_besides(world, &mut news, lets_in).await?;
     demand!(others <= 1, "a departure in {text} that let in {lets_in} woke {others} more");
     drop(line);
     Ok(())
 }
 
 /// Waits until `lets_in` waiters were let in, and a moment longer; returns how many others were woken.
-async fn woken_beside(world: &World, news: &mut mpsc::UnboundedReceiver<News>, lets_in: usize) -> Verdict<usize> {
+async fn woken_besides(world: &World, news: &mut mpsc::UnboundedReceiver<News>, lets_in: usize) -> Verdict<usize> {
     let (mut granted, mut others) = (0, 0);
     while granted < lets_in {
         match world.within(PATIENCE, news.recv()).await {

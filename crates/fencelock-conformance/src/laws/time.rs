@@ -123,7 +123,7 @@ pub async fn a_renewed_session_outlives_its_ttl(world: World) -> Verdict {
 }
 
 /// Unrenewed for its ttl, a session has ended for all, itself included.
-pub async fn an_expired_session_is_told_so(world: World) -> Verdict {
+pub async fn an_expired_session_is_reported_as_expired(world: World) -> Verdict {
     let (mut client, job) = (world.client_for(world.fixture().ttl()).await?, name("job")?);
     let Some(ttl) = client.opened.ttl else {
         return Err(Fault::Inapplicable("no session of this store can expire".to_owned()));
@@ -147,7 +147,7 @@ pub async fn an_expired_session_is_told_so(world: World) -> Verdict {
 }
 
 /// A session that was closed says so, and takes nothing more.
-pub async fn a_closed_session_is_over_and_takes_nothing_more(world: World) -> Verdict {
+pub async fn a_closed_session_has_ended_and_takes_nothing_more(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
     let _held = client.hold(&job, world.whole).await?;
     demand!(client.session().over().is_none(), "an open session is over by {:?}", client.session().over());

@@ -59,7 +59,7 @@ async fn until_cut(stage: &Stage, before: u64) {
     }
 }
 
-pub(super) fn what_was_held_back_past_its_withdrawal_never_takes_effect(stage: &Stage) {
+pub(super) fn a_request_held_back_past_its_withdrawal_never_takes_effect(stage: &Stage) {
     stage.block_on(async {
         let other = stage.connect(1).await;
         for wait in [Duration::from_millis(20), stage.site.ttl() / 2] {

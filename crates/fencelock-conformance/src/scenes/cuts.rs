@@ -20,17 +20,17 @@ pub(super) fn a_client_cut_for_less_than_its_session_keeps_its_lock(stage: &Stag
     });
 }
 
-pub(super) fn a_client_cut_beyond_its_session_is_told_before_a_rival_is_granted(stage: &Stage) {
-    is_told_before_a_rival_is_granted(stage, Outage::WorkerCut);
+pub(super) fn a_client_cut_beyond_its_session_is_notified_before_a_rival_is_granted(stage: &Stage) {
+    is_notified_before_a_rival_is_granted(stage, Outage::WorkerCut);
 }
 
-pub(super) fn a_client_whose_answers_are_swallowed_is_told_before_a_rival_is_granted(stage: &Stage) {
-    is_told_before_a_rival_is_granted(stage, Outage::WorkerHoled);
+pub(super) fn a_client_whose_answers_are_swallowed_is_notified_before_a_rival_is_granted(stage: &Stage) {
+    is_notified_before_a_rival_is_granted(stage, Outage::WorkerHoled);
 }
 
 /// The outage hits the holder alone, and is not mended before the rival is granted: only the end of the
 /// holder's session can have granted it.
-fn is_told_before_a_rival_is_granted(stage: &Stage, outage: Outage) {
+fn is_notified_before_a_rival_is_granted(stage: &Stage, outage: Outage) {
     stage.block_on(async {
         let (holder, other) = (stage.connect(0).await, stage.connect_for(LONG, 1).await);
         let guard = mutex(&holder).acquire().await.unwrap();

@@ -54,15 +54,15 @@ macro_rules! with_scenes {
     ($then:ident $arguments:tt) => {
         $crate::$then! { $arguments [
             cuts::a_client_cut_for_less_than_its_session_keeps_its_lock [WorkerCut],
-            cuts::a_client_cut_beyond_its_session_is_told_before_a_rival_is_granted [WorkerCut],
-            cuts::a_client_whose_answers_are_swallowed_is_told_before_a_rival_is_granted [WorkerHoled],
+            cuts::a_client_cut_beyond_its_session_is_notified_before_a_rival_is_granted [WorkerCut],
+            cuts::a_client_whose_answers_are_swallowed_is_notified_before_a_rival_is_granted [WorkerHoled],
             cuts::a_lock_outlives_a_restart_of_every_connection [ConnectionsReset],
             servers::a_held_lock_outlives_its_leader [LeaderKilled],
             servers::a_held_lock_outlives_a_restart_of_every_server [ServerRestarted],
             processes::a_killed_holder_is_followed_within_the_ttl_and_the_slack [],
             processes::a_holder_stopped_past_its_session_knows_at_its_first_look_and_its_late_writes_are_refused [WorkerCut],
             answers::an_answer_cut_at_any_byte_leaves_one_place_or_none [AnswerCut],
-            answers::what_was_held_back_past_its_withdrawal_never_takes_effect [WorkerHeldBack],
+            answers::a_request_held_back_past_its_withdrawal_never_takes_effect [WorkerHeldBack],
             dropped::an_acquire_dropped_at_any_await_leaves_nothing [],
             dropped::an_acquire_dropped_at_any_await_while_it_waits_leaves_nothing [],
             crowd::a_crowd_of_waiters_is_served_in_order_through_a_reset_of_all_connections [ConnectionsReset],

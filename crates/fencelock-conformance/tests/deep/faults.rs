@@ -19,7 +19,7 @@ fn drill(directory: &Path, worker: &str) -> Drill {
 }
 
 #[test]
-fn a_lock_that_nobody_is_granted_is_found_out() {
+fn a_lock_that_is_granted_to_no_client_is_found_out() {
     let directory = directory("stuck");
     let drill = drill(&directory, env!("CARGO_BIN_EXE_fencelock-conformance-worker"));
     // The drill waits for a grant that never comes.
@@ -44,7 +44,7 @@ fn a_worker_that_ends_by_itself_is_found_out() {
 }
 
 #[test]
-fn an_error_that_no_fault_explains_ends_a_worker_and_is_told() {
+fn an_error_that_no_fault_explains_ends_a_worker_and_is_reported() {
     let directory = directory("unexplained");
     let drill = drill(&directory, env!("CARGO_BIN_EXE_fencelock-conformance-worker"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -106,22 +106,22 @@ fn is_worth_something(verdict: &Verdict) -> bool {
 }
 
 #[test]
-fn processes_that_nobody_hurts_share_their_locks() {
+fn unharmed_processes_share_their_locks() {
     drill(Strategy::Calm, |toll| *toll == Toll::default());
 }
 
 #[test]
-fn a_process_killed_at_any_moment_blocks_nobody_and_leaves_nothing() {
+fn a_process_killed_at_any_moment_blocks_no_other_and_leaves_nothing() {
     drill(Strategy::KillAnybody, |toll| toll.killed == 20);
 }
 
 #[test]
-fn a_killed_holder_blocks_nobody_and_leaves_nothing() {
+fn a_killed_holder_blocks_no_waiter_and_leaves_nothing() {
     drill(Strategy::KillHolders, |toll| toll.killed_holders > 0);
 }
 
 #[test]
-fn a_killed_waiter_blocks_nobody_and_leaves_nothing() {
+fn a_killed_waiter_blocks_no_other_and_leaves_nothing() {
     drill(Strategy::KillWaiters, |toll| toll.killed_waiters > 0);
 }
 
@@ -156,6 +156,6 @@ fn takers_of_permits_keep_their_laws_whatever_is_done_to_them() {
 }
 
 #[test]
-fn mutexes_read_write_locks_and_semaphores_beside_each_other_keep_their_laws() {
+fn mutexes_read_write_locks_and_semaphores_in_use_together_keep_their_laws() {
     drill_all(Uses::Mixed);
 }

@@ -49,7 +49,7 @@ fn append(path: &Path, text: &str) {
 }
 
 #[test]
-fn what_was_written_is_read_back() {
+fn a_written_log_is_read_back() {
     let directory = Directory::new("back");
     let path = directory.path("one.log");
     let log = LogWriter::create(&path, "worker 1").unwrap();

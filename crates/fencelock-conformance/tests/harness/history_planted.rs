@@ -167,7 +167,7 @@ fn contenders_that_can_share_may_learn_of_their_grants_in_any_order() {
 }
 
 #[test]
-fn a_busy_answer_needs_somebody_in_the_queue_within_the_call() {
+fn a_busy_answer_needs_a_contender_in_the_queue_within_the_call() {
     // The holder may have been in the queue from 5 to 10.
     let cases = [((2, 5), true), ((7, 8), true), ((10, 11), true), ((2, 20), true), ((1, 4), false), ((11, 12), false)];
     for ((called, at), is_clean) in cases {
@@ -181,7 +181,7 @@ fn a_busy_answer_needs_somebody_in_the_queue_within_the_call() {
 }
 
 #[test]
-fn a_refused_contender_can_be_the_one_ahead_only_if_somebody_was_ahead_of_it() {
+fn a_refused_contender_can_be_the_one_ahead_only_if_another_was_ahead_of_it() {
     // The second is refused because of the first, which was refused because of the holder.
     let mut history = holders(&[(Claim::MUTEX, 0, 5)]);
     history.sections.extend([refused(4, 9), refused(8, 12)]);
@@ -194,7 +194,7 @@ fn a_refused_contender_can_be_the_one_ahead_only_if_somebody_was_ahead_of_it() {
 }
 
 #[test]
-fn a_contender_whose_end_nobody_knows_may_be_there_for_ever() {
+fn a_contender_whose_end_is_unknown_may_be_there_for_ever() {
     let mut history = holders(&[(Claim::MUTEX, 0, 3)]);
     history.sections[0].gone = None;
     history.sections.push(refused(1_000, 1_001));
@@ -322,7 +322,7 @@ fn order_and_tokens_are_excused_only_between_a_grant_before_a_lapse_and_one_afte
 }
 
 #[test]
-fn an_older_grant_that_is_read_of_last_is_excused_beside_the_newer_one() {
+fn an_older_grant_that_is_logged_last_may_overlap_the_newer_one_after_a_lapse() {
     let mut history = holders(&[(Claim::MUTEX, 106, 130), (Claim::MUTEX, 109, 120)]);
     history.sections[1].called = 90;
     assert_broken(&history, Law::Exclusion);

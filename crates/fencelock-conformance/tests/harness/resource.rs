@@ -6,7 +6,7 @@ use fencelock_lab::Resource;
 use fencelock_lab::history::{Laws, Write, check, read_directory};
 
 #[test]
-fn an_older_token_is_refused_after_a_newer_one_by_everybody_who_opens_the_resource() {
+fn every_opening_of_the_resource_refuses_an_older_token_after_a_newer_one() {
     let directory = std::env::temp_dir().join(format!("fencelock-resource-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     let (one, two) = (Resource::open(&directory, "lock-0").unwrap(), Resource::open(&directory, "lock-0").unwrap());

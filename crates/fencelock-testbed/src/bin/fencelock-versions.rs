@@ -108,7 +108,7 @@ const UNREACHED: &[&str] = &["an_exhausted_sequence_is_refused_and_nothing_is_le
 /// ended with a node that the leader did not have.
 const OF_3_6: &[&str] = &[
     UNREACHED[0],
-    "an_exceeded_quota_is_told",
+    "an_exceeded_quota_is_reported",
     "servers_that_demand_other_credentials_refuse_and_nothing_is_left",
     "servers_without_a_quorum_that_serve_reads",
 ];

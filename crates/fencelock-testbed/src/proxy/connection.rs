@@ -111,7 +111,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire) >= 2
     }
 

@@ -182,7 +182,7 @@ impl Proxy {
     #[must_use]
     pub fn open_connections(&self) -> usize {
         let mut open = lock(&self.shared.open);
-        open.retain(|connection| !connection.is_over());
+        open.retain(|connection| !connection.has_ended());
         open.len()
     }
 
@@ -278,7 +278,7 @@ impl Shared {
     fn join(self: &Arc<Self>, client: TcpStream, server: TcpStream) {
         let mut open = lock(&self.open);
         let rules = *lock(&self.rules);
-        open.retain(|connection| !connection.is_over());
+        open.retain(|connection| !connection.has_ended());
         match Connection::start(client, server, (rules.up, rules.down), self) {
             Ok(connection) if !self.closing.load(Ordering::Acquire) => open.push(connection),
             Ok(connection) => connection.reset(),

@@ -20,7 +20,7 @@ fn a_server_keeps_what_it_committed_heals_from_a_pause_and_comes_back_from_death
 }
 
 #[test]
-fn a_namespace_is_empty_and_nobody_elses() {
+fn each_namespace_is_new() {
     let (one, two) = (KIND.shared().namespace(), KIND.shared().namespace());
     assert_ne!(one, two);
 }

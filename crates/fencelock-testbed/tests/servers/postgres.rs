@@ -57,7 +57,7 @@ fn a_standby_follows_and_takes_writes_once_it_is_promoted() {
 }
 
 #[test]
-fn a_namespace_is_empty_and_nobody_elses() {
+fn each_namespace_is_new() {
     let (one, two) = (shared().namespace(), shared().namespace());
     assert_ne!(one, two);
 }

@@ -169,7 +169,7 @@ fn connections_are_reset_and_refused_until_healed() {
 }
 
 #[test]
-fn a_proxy_before_nobody_resets_and_one_that_is_gone_listens_no_more() {
+fn a_proxy_without_a_server_resets_and_a_dropped_one_does_not_listen() {
     let free = Port::reserve().unwrap();
     let proxy = Proxy::start(free.address()).unwrap();
     assert!(exchange(&mut connect(&proxy), b"x").is_err());
@@ -194,7 +194,7 @@ fn a_proxy_leads_new_connections_to_another_server_and_leaves_the_open_ones() {
 }
 
 #[test]
-fn a_patient_proxy_keeps_whoever_connects_until_somebody_listens() {
+fn a_patient_proxy_keeps_connections_until_a_server_listens() {
     let later = Port::reserve().unwrap();
     let proxy = Proxy::start_patient(later.address(), Duration::from_secs(60)).unwrap();
     let mut stream = connect(&proxy);

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_disagrees_is_told_by_the_newest_transaction_that_all_know() {
+    fn the_newest_common_transaction_shows_which_server_disagrees() {
         let digests = |all: &[(i64, i64)]| all.iter().copied().collect::<BTreeMap<_, _>>();
         let (one, two, three) =
             (digests(&[(1, 5), (2, 6), (3, 7)]), digests(&[(1, 5), (2, 6)]), digests(&[(1, 4), (2, 9), (3, 7)]));

@@ -28,7 +28,7 @@ pub(crate) fn settings(servers: usize) -> Settings {
 }
 
 /// A follower falls silent in each round, in one of these ways; every holder keeps its lock.
-pub(crate) fn everybody_keeps_its_lock(
+pub(crate) fn every_holder_keeps_its_lock(
     ensemble: &Ensemble,
     network: Option<&Network>,
     ways: &[Silence],

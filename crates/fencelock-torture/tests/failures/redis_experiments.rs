@@ -35,7 +35,7 @@ fn a_lock_that_the_server_evicted_is_granted_again_and_the_fence_refuses_the_old
 }
 
 #[test]
-fn a_holder_that_hears_nothing_stops_believing_before_its_lease_ends_in_every_layout() {
+fn a_holder_without_answers_stops_believing_before_its_lease_ends_in_every_layout() {
     for lock in [Lock::Fair, Lock::Plain, Lock::Redisson] {
         let findings = Experiment::HolderPaused.run(lock, 1, 1).unwrap();
         assert_eq!((findings.second_grants(), findings.overlaps()), (1, 0), "{findings}");
@@ -43,12 +43,12 @@ fn a_holder_that_hears_nothing_stops_believing_before_its_lease_ends_in_every_la
 }
 
 #[test]
-fn a_primary_that_goes_on_beside_its_successor_grants_twice_and_the_fence_refuses_the_older_one() {
+fn a_primary_that_keeps_serving_after_its_replacement_grants_twice_and_the_fence_refuses_the_older_one() {
     is_granted_twice(Experiment::Split, Lock::Fair);
 }
 
 #[test]
-fn a_holder_that_was_renewed_after_the_clock_went_back_and_died_is_followed_when_its_lease_is_over() {
+fn a_holder_that_was_renewed_after_the_clock_went_back_and_died_is_followed_when_its_lease_ends() {
     is_granted_twice(Experiment::ClockBehindRenewed, Lock::Fair);
 }
 

@@ -47,7 +47,7 @@ fn idle_holders_with_a_ttl_of_a_minute_survive_the_silence_of_the_leader_of_thre
 /// The leader gives a session to the server that asks last: a client that was welcomed by one of several must not find that out with
 /// its release.
 #[test]
-fn what_was_held_through_a_pause_of_the_leader_is_released_by_its_holders() {
+fn locks_held_through_a_pause_of_the_leader_are_released_by_their_holders() {
     let ensemble = start();
     block_on(async {
         for round in 0..rounds(1) {
@@ -67,9 +67,9 @@ fn what_was_held_through_a_pause_of_the_leader_is_released_by_its_holders() {
 }
 
 /// A follower that stands still for a moment reads afterwards the bytes that arrived meanwhile, and asks the leader for sessions that
-/// other followers have long taken over. Those followers notice at their next write.
+/// other followers have long taken over. The other followers notice at their next write.
 #[test]
-fn what_a_stopped_follower_takes_from_others_when_it_goes_on_is_released_all_the_same() {
+fn a_lock_that_a_resumed_follower_takes_from_others_is_released() {
     let ensemble = start();
     let (leader, followers) = (ensemble.leader(), ensemble.followers());
     let proxy = Proxy::start(ensemble.server(leader).address()).unwrap();

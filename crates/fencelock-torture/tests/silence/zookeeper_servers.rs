@@ -1,11 +1,11 @@
 //! Servers of ZooKeeper whose process is stopped: they fall silent and keep their connections.
 
-use crate::common::silence::{Silence, everybody_keeps_its_lock, rounds, settings};
+use crate::common::silence::{Silence, every_holder_keeps_its_lock, rounds, settings};
 use fencelock_testbed::zookeeper::Ensemble;
 
 fn stop_one_of(servers: usize, rounds: usize) {
     let ensemble = Ensemble::start(settings(servers)).unwrap();
-    everybody_keeps_its_lock(&ensemble, None, &[Silence::Stopped], rounds);
+    every_holder_keeps_its_lock(&ensemble, None, &[Silence::Stopped], rounds);
 }
 
 #[test]

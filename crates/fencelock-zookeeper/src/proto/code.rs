@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_that_nobody_knows_is_shown() {
+    fn an_unknown_code_is_shown() {
         let error = error(-999, "create");
         assert_eq!((error.kind(), error.code()), (ErrorKind::Other(-999), Some(-999)));
         assert!(error.to_string().contains("-999"));

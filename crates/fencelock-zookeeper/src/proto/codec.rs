@@ -125,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(int: i32, long: i64, flag: bool, bytes: Vec<u8>, text: String) {
+        fn a_written_value_is_read_back(int: i32, long: i64, flag: bool, bytes: Vec<u8>, text: String) {
             let mut buffer = Vec::new();
             buffer.int(int);
             buffer.long(long);

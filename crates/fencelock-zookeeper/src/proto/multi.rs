@@ -167,7 +167,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_server_answers_is_read_as_it_was_written(all in proptest::collection::vec(one(), 0..20)) {
+        fn answers_of_a_server_are_read_as_they_were_written(all in proptest::collection::vec(one(), 0..20)) {
             let bytes = answer(&all);
             let mut reader = Reader::new(&bytes);
             prop_assert_eq!(response(&mut reader).unwrap(), all);
@@ -182,7 +182,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_asked_for_is_read_as_it_was_meant(
+        fn requests_are_read_as_they_were_meant(
             parts in proptest::collection::vec(("/[a-z]{1,9}", any::<Vec<u8>>(), any::<Option<i32>>(), 0..5_u8), 0..12),
             chroot in prop_oneof![Just(String::new()), Just("/app".to_owned())],
         ) {

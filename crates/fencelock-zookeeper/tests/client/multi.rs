@@ -120,7 +120,7 @@ async fn watches_hear_of_what_was_done_and_of_nothing_that_was_not() {
 }
 
 #[tokio::test]
-async fn a_right_that_is_missing_is_told() {
+async fn a_right_that_is_missing_is_named() {
     let (client, parent) = client_and_parent().await;
     let (owner, _events) = Client::connect(config().auth("digest", "user:secret")).await.unwrap();
     let path = format!("{parent}/mine");

@@ -10,7 +10,7 @@ use fencelock_testbed::Way;
 use fencelock_zookeeper::{Acl, CreateMode, ErrorKind, Event, WatchEvent};
 
 #[tokio::test]
-async fn a_session_goes_on_after_its_connection_was_cut() {
+async fn a_session_continues_after_its_connection_was_cut() {
     let (_, parent) = client_and_parent().await;
     let (proxy, client, mut events) = through(LASTING).await;
     let path = format!("{parent}/e");
@@ -72,7 +72,7 @@ async fn a_request_that_was_never_written_is_certainly_not_applied() {
 }
 
 #[tokio::test]
-async fn a_request_that_nobody_answers_ends_at_its_deadline() {
+async fn a_request_without_an_answer_ends_at_its_deadline() {
     let (proxy, client, _events) = through_with(|config| config.request_deadline(Duration::from_millis(300))).await;
     proxy.hold(Way::Down);
     let (first, second) = (client.sync("/"), client.exists("/"));
@@ -140,7 +140,7 @@ async fn more_watches_than_one_frame_holds_survive() {
 }
 
 #[tokio::test]
-async fn expiry_is_told_to_everybody() {
+async fn expiry_is_reported_to_events_watches_and_requests() {
     let (observer, parent) = client_and_parent().await;
     // The test waits for the end of the session, which lives until the connection is cut.
     let (proxy, client, mut events) = through(Duration::from_secs(20)).await;

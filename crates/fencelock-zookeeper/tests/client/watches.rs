@@ -6,7 +6,7 @@ use fencelock_zookeeper::{CreateMode, ErrorKind, WatchEvent};
 use futures_util::FutureExt;
 
 #[tokio::test]
-async fn each_watch_hears_what_it_was_set_for() {
+async fn each_watch_gets_the_event_that_it_was_set_for() {
     let (client, parent) = client_and_parent().await;
     let path = format!("{parent}/a");
     let (stat, mut absent) = client.exists_watched(&path).await.unwrap();
@@ -29,7 +29,7 @@ async fn each_watch_hears_what_it_was_set_for() {
 }
 
 #[tokio::test]
-async fn an_event_is_heard_once_and_kept() {
+async fn an_event_is_delivered_once_and_kept() {
     let (client, parent) = client_and_parent().await;
     let (_, _, mut watch) = client.get_data_watched(&parent).await.unwrap();
     assert_eq!(watch.fired().now_or_never(), None);

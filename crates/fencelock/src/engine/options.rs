@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_tries_again_soon_and_who_has_no_session_leaves_it_the_servers_connections() {
+    fn a_client_with_a_session_retries_soon_and_one_without_leaves_it_the_connections() {
         let spread = |longest: u64, pause: Duration| {
             let longest = Duration::from_millis(longest);
             assert!(longest * 3 / 4 <= pause && pause <= longest, "{pause:?}, {longest:?}");
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_code_says_wins_over_the_url() {
+    fn options_of_the_code_win_over_the_url() {
         let mut url = StoreUrl::parse("memory:?ttl_ms=5000&margin_ms=700").unwrap();
         let mut options = TimingOptions { ttl: ms(8000), ..Default::default() };
         options.fill_from(&mut url).unwrap();

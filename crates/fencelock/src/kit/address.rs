@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_server_is_refused() {
+    fn an_address_without_a_server_is_refused() {
         for text in ["", ":1", "::1", "a b", "[::1", "[::1]x", "[]", "[]:1"] {
             assert_eq!(HostPort::parse(text, 7, "form"), Err("form"), "{text}");
         }

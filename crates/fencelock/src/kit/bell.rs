@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_before_or_after_the_ring_hears_it_once() {
+    fn a_listener_from_before_or_after_the_ring_is_woken_once() {
         let (bell, task) = (Bell::new(), Arc::new(Task::default()));
         let waker = Waker::from(Arc::clone(&task));
         let mut listening = pin!(bell.rung());
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_listening_loses_no_ring_and_leaves_no_waker() {
+    fn a_listener_that_stops_loses_no_ring_and_leaves_no_waker() {
         let (bell, task) = (Bell::new(), Arc::new(Task::default()));
         let waker = Waker::from(Arc::clone(&task));
         let mut listening = Box::pin(bell.rung());

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_silent_address_keeps_nobody_from_the_next_one() {
+    async fn a_silent_address_keeps_no_client_from_the_next_one() {
         let servers = Servers::start().await;
         let [_, well] = servers.addresses;
         let (found, ()) = join(servers.dial(ready(Ok(servers.addresses.to_vec()))), advance(&servers)).await;
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn addresses_that_all_refuse_are_all_tried_and_told() {
+    async fn addresses_that_all_refuse_are_all_tried_and_named() {
         let servers = Servers::start().await;
         let free = async || TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let (one, other) = (free().await, free().await);

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_place_that_is_gone_is_told_once_with_its_cause_and_no_other() {
+    fn each_place_that_is_gone_is_reported_once_with_its_cause_and_no_other() {
         let (name, other) = (Name::new("job").unwrap(), Name::new("other").unwrap());
         let place = |name: &Name, number| PlaceId { name: name.clone(), request: RequestId { client: 1, number } };
         let places = [place(&name, 1), place(&other, 2), place(&name, 3)];

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_release_adds_is_passed_over_and_what_it_changes_is_not_believed() {
+    fn additions_of_a_later_release_are_skipped_and_its_changes_are_not_believed() {
         let order = |text: &str| read::<Record>(text.as_bytes())?.order(&Name::new("job").unwrap());
         let rows: Vec<_> = rows(include_str!("../../vectors/records.tsv")).collect();
         let text = rows[0][13];

@@ -198,7 +198,7 @@ impl<S: Server> ServerStore<S> {
         let ttl = opening.ttl;
         let (session, link) = self.server.session(opening, sender)?;
         link.connection().await?;
-        if session.state().is_over() {
+        if session.state().has_ended() {
             let message = "the session was over as soon as it was open";
             return Err(Error::new(ErrorKind::Unreachable, "open session", message).retryable());
         }
@@ -212,7 +212,7 @@ impl<S: Server> ServerStore<S> {
     /// The connection of the session opened last, or of the link without a session if that session has ended.
     pub(crate) async fn connection(&self) -> Result<Arc<Wire<S>>> {
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        if let Some(core) = newest.filter(|core| !core.session.state().is_over()) {
+        if let Some(core) = newest.filter(|core| !core.session.state().has_ended()) {
             return core.link.connection().await;
         }
         self.reader().connection().await

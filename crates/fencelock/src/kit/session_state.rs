@@ -49,7 +49,7 @@ impl SessionState {
         self.cause.get().copied()
     }
 
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.cause().is_some()
     }
 
@@ -69,7 +69,7 @@ impl SessionState {
 
     /// Refuses an operation that needs a living session.
     pub(crate) fn alive(&self, operation: &'static str) -> Result<()> {
-        if self.is_over() { Err(own_places::over(operation)) } else { Ok(()) }
+        if self.has_ended() { Err(own_places::over(operation)) } else { Ok(()) }
     }
 
     /// Sends an event to the client, which may have dropped the receiver.

@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_everybody_has_dropped_is_begun_anew() {
+    fn a_call_that_every_caller_dropped_is_begun_anew() {
         let call = SharedCall::<u8>::default();
         drop(call.join(|| pending().boxed()));
         assert_eq!(call.join(|| ready(1).boxed()).now_or_never(), Some(1));

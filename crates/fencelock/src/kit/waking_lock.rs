@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_noted_is_woken_once_after_the_lock_is_given_back() {
+    fn every_noted_task_is_woken_once_after_the_lock_is_released() {
         let lock = Arc::new(WakingLock::<State>::default());
         let mut state = lock.lock();
         state.wakes.extend([Waker::from(Arc::clone(&lock)), Waker::from(Arc::clone(&lock))]);

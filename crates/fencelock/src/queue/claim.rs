@@ -1,10 +1,10 @@
-//! What a contender asks to be admitted as.
+//! The share of a queue that a contender asks for.
 
 use std::fmt;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a contender asks of a queue: `weight` of the queue's `capacity`.
+/// The share that a contender asks for: `weight` of the queue's `capacity`.
 ///
 /// Every primitive is only a claim: a mutex asks for 1 of 1, a semaphore permit for `k` of `n`, a reader for 1 of
 /// [`Claim::UNBOUNDED`], a writer for all of it. A claim says nothing about *who* asks or for how long.
@@ -19,7 +19,7 @@ impl Claim {
     pub const UNBOUNDED: u32 = u32::MAX;
     /// The claim of a mutex: all of a queue that fits one.
     pub const MUTEX: Self = Self { weight: 1, capacity: 1 };
-    /// The claim of a reader: one of a capacity that readers alone never fill.
+    /// The claim of a reader: a weight of 1 in a capacity that readers alone never fill.
     pub const READER: Self = Self { weight: 1, capacity: Self::UNBOUNDED };
     /// The claim of a writer: the whole capacity of a read-write lock.
     pub const WRITER: Self = Self { weight: Self::UNBOUNDED, capacity: Self::UNBOUNDED };

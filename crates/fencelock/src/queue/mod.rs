@@ -7,4 +7,4 @@ mod wake;
 
 pub use claim::Claim;
 pub use rule::{Admission, admits, granted};
-pub use wake::{Hear, hears, told, told_of_lightening};
+pub use wake::{WakeOn, wake_condition, woken_by_departure, woken_by_lightening};

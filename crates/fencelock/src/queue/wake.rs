@@ -1,36 +1,36 @@
-//! What a waiter must hear of. Hearing more is legal, less is a lost wake-up.
+//! The event that wakes a waiter. A store may wake waiters more often; a notice too few is a lost wake-up.
 //!
-//! | waiter | must hear |
+//! | waiter | wake condition |
 //! |---|---|
-//! | one that asks for the whole capacity (mutex, writer) | the departure of the last one ahead |
+//! | a claim to the whole capacity (mutex, writer) | the departure of the last contender ahead |
 //! | a reader behind a writer | the departure of the nearest writer ahead |
-//! | the first that waits, for a part of the capacity | any departure ahead |
-//! | a later one that waits for a part | the grant or the departure of the one before |
+//! | the first waiter, for a part of the capacity | any departure ahead |
+//! | a later waiter for a part | the grant or the departure of the contender before |
 //!
-//! Three facts make this enough, and each is a test in `tests/laws/queue.rs`: a contender that becomes admitted is told; one that
-//! is not told would be given the same answer if it asked again, so it need not; and in a queue of one kind of lock a
+//! Three facts make this enough, and each is a test in `tests/laws/queue.rs`: a contender that becomes admitted is woken; a contender
+//! that is not woken would get the same answer again, so it need not ask; and in a queue of one kind of lock a
 //! departing holder wakes at most one contender more than it lets in. A departing *waiting* writer wakes the readers directly behind it, whether or
 //! not that lets them in.
 
-use super::view::hears_behind;
+use super::view::wake_condition_behind;
 use super::{Claim, granted};
 
-/// The one thing that a waiting contender must hear of; positions are indices into the queue, front first.
+/// The event that must wake a waiting contender; positions are indices into the queue, front first.
 ///
-/// A place that takes a lighter claim counts as a departure, although it stays where it is.
+/// A place that takes a lighter claim counts as a departure, although the place stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hear {
+pub enum WakeOn {
     /// The departure of the contender at this position.
     Departure(usize),
-    /// Any departure ahead: everyone ahead is granted.
+    /// Any departure ahead: all contenders ahead are granted.
     AnyDepartureAhead,
     /// The grant **or** the departure of the contender at this position, the one before.
     GrantOrDeparture(usize),
 }
 
-impl Hear {
-    /// Whether this is heard when the contender at `departed`, which is ahead, departs.
-    const fn of_departure(self, departed: usize) -> bool {
+impl WakeOn {
+    /// Whether the departure of the contender at `departed`, which is ahead, meets the condition.
+    const fn is_met_by(self, departed: usize) -> bool {
         match self {
             Self::Departure(position) | Self::GrantOrDeparture(position) => position == departed,
             Self::AnyDepartureAhead => true,
@@ -38,90 +38,90 @@ impl Hear {
     }
 }
 
-/// What the contender at `position` must hear of, or `None` when it is granted already.
+/// The event that must wake the contender at `position`, or `None` if the contender is granted already.
 ///
-/// Presumes that the queue has one capacity: a conflicting claim never gets into a queue. Costs one step for a claim to
+/// All claims of the queue must have one capacity: a conflicting claim never gets into a queue. Costs one step for a claim to
 /// the whole capacity, the distance to the writer for a reader behind one, else a step for each holder.
 ///
 /// # Panics
-/// When nobody is at `position`.
+/// If the queue has no contender at `position`.
 #[must_use]
-pub fn hears(queue: &[Claim], position: usize) -> Option<Hear> {
-    hears_behind(queue[..position].iter().copied(), queue[position])
+pub fn wake_condition(queue: &[Claim], position: usize) -> Option<WakeOn> {
+    wake_condition_behind(queue[..position].iter().copied(), queue[position])
 }
 
-/// [`hears`] for callers that know the nearest writer ahead, or how many are granted, or can find it out if asked.
-pub(super) fn hears_with(
+/// [`wake_condition`] for callers that find the nearest writer ahead, and the number of granted contenders, themselves.
+pub(super) fn wake_condition_with(
     mine: Claim,
     position: usize,
     nearest_writer: impl FnOnce() -> Option<usize>,
     granted: impl FnOnce() -> usize,
-) -> Option<Hear> {
+) -> Option<WakeOn> {
     let before = position.checked_sub(1)?;
     if mine.is_whole() {
-        return Some(Hear::Departure(before));
+        return Some(WakeOn::Departure(before));
     }
     if mine.is_reader()
         && let Some(writer) = nearest_writer()
     {
-        return Some(Hear::Departure(writer));
+        return Some(WakeOn::Departure(writer));
     }
     let granted = granted();
     match position {
         _ if position < granted => None,
-        _ if position == granted => Some(Hear::AnyDepartureAhead),
-        _ => Some(Hear::GrantOrDeparture(before)),
+        _ if position == granted => Some(WakeOn::AnyDepartureAhead),
+        _ => Some(WakeOn::GrantOrDeparture(before)),
     }
 }
 
-/// Who hears when the contender at `departed` leaves `queue`: positions in `queue` as it was before, front first.
+/// The contenders that wake when the contender at `departed` leaves `queue`: positions in `queue` before the departure, front first.
 ///
-/// Includes those who hear of it through the grants that it leads to. Everybody who becomes admitted is among them;
-/// the others need not be asked. Costs a step for each holder and each one told; on a queue of mutexes
-/// that is a constant, however many wait.
-///
-/// # Panics
-/// When nobody is at `departed`.
-#[must_use]
-pub fn told(queue: &[Claim], departed: usize) -> Vec<usize> {
-    told_of(queue, departed, None)
-}
-
-/// Who hears when the holder at `position` takes the claim `lighter` and stays; see [`told`].
+/// Includes waiters that the resulting grants wake, and so every contender that becomes admitted. No other contender
+/// has to look. Costs a step for each holder and each woken waiter; on a queue of mutexes that is a constant,
+/// however many wait.
 ///
 /// # Panics
-/// When nobody is at `position`.
+/// If the queue has no contender at `departed`.
 #[must_use]
-pub fn told_of_lightening(queue: &[Claim], position: usize, lighter: Claim) -> Vec<usize> {
-    told_of(queue, position, Some(lighter))
+pub fn woken_by_departure(queue: &[Claim], departed: usize) -> Vec<usize> {
+    woken(queue, departed, None)
 }
 
-fn told_of(queue: &[Claim], departed: usize, stays_as: Option<Claim>) -> Vec<usize> {
+/// The contenders that wake when the holder at `position` takes the claim `lighter` and stays; see [`woken_by_departure`].
+///
+/// # Panics
+/// If the queue has no contender at `position`.
+#[must_use]
+pub fn woken_by_lightening(queue: &[Claim], position: usize, lighter: Claim) -> Vec<usize> {
+    woken(queue, position, Some(lighter))
+}
+
+fn woken(queue: &[Claim], departed: usize, stays_as: Option<Claim>) -> Vec<usize> {
     let granted_before = granted(queue);
     let admitted_after = admitted_after(queue, departed, stays_as);
     let let_in = |before: usize| before != departed && before < admitted_after;
-    // Readers hear of the writer over each other's heads, up to the next writer. All others are told in a chain.
+    // A departing writer wakes all readers behind it, up to the next writer. Each other waiter wakes by the waiter before it.
     let mut over_heads = queue[departed] == Claim::WRITER;
-    let mut told = Vec::new();
+    let mut woken = Vec::new();
     for position in granted_before.max(departed + 1)..queue.len() {
         let nearest_writer = || match over_heads {
             true => Some(departed),
             false => queue[..position].iter().rposition(|claim| claim.is_whole()),
         };
-        let is_told = match hears_with(queue[position], position, nearest_writer, || granted_before) {
-            Some(Hear::GrantOrDeparture(before)) if told.last() == Some(&before) && let_in(before) => true,
-            Some(hears) => hears.of_departure(departed),
+        let is_woken = match wake_condition_with(queue[position], position, nearest_writer, || granted_before) {
+            Some(WakeOn::GrantOrDeparture(before)) if woken.last() == Some(&before) && let_in(before) => true,
+            Some(condition) => condition.is_met_by(departed),
             None => false,
         };
-        if is_told {
-            told.push(position);
+        if is_woken {
+            woken.push(position);
         }
         over_heads &= !queue[position].is_whole();
-        if !is_told && !over_heads {
+        if !is_woken && !over_heads {
             break;
         }
     }
-    told
+    woken
 }
 
 /// How far the granted prefix reaches after the departure, counted in positions before it.

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_that_is_mistyped_is_told_the_known_ones() {
+    fn the_error_for_a_mistyped_scheme_lists_the_known_ones() {
         let bogus = unknown("bogus");
         assert!(bogus.kind() == ErrorKind::Config && bogus.to_string().contains("known"), "{bogus}");
     }

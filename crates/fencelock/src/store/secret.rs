@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_asked_and_its_error_is_told() {
+    fn a_program_is_asked_and_its_error_is_reported() {
         assert_eq!(read(&Secret::asked(|| Ok::<_, Error>("word".to_owned()))).unwrap(), "word");
         let error = read(&Secret::asked(|| Err("the vault is sealed"))).unwrap_err();
         assert!(error.to_string().contains("the vault is sealed"), "{error}");

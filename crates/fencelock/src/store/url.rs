@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lacks_its_scheme_is_told_which_one() {
+    fn the_error_for_a_missing_scheme_names_it() {
         for (url, said) in [
             ("localhost:6379", "redis://"),
             ("127.0.0.1:6379/0", "redis://"),
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_option_is_told_all_that_there_are() {
+    fn the_error_for_an_unknown_option_lists_all_options() {
         let url = StoreUrl::parse("zk://h/x?ttl=5000").unwrap();
         let error = url.refuse_other_options(&["tick_ms"]).unwrap_err().to_string();
         assert!(error.contains("tick_ms ttl_ms renew_interval_ms"), "{error}");

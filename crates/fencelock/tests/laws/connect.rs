@@ -81,7 +81,7 @@ fn a_client_without_time_to_connect_tries_once() {
 }
 
 #[test]
-fn callers_that_wait_for_less_than_opening_takes_get_a_session_all_the_same() {
+fn callers_that_wait_for_less_than_opening_takes_still_get_a_session() {
     in_world(async |world, [process]| {
         let mutex = process.client.mutex("a").unwrap();
         let slow = process.store.delay_next(Operation::Open);
@@ -100,7 +100,7 @@ fn callers_that_wait_for_less_than_opening_takes_get_a_session_all_the_same() {
 }
 
 #[test]
-fn an_opening_goes_on_wherever_its_callers_are_dropped() {
+fn an_opening_continues_wherever_its_callers_are_dropped() {
     in_world(async |world, [process]| {
         let mutex = process.client.mutex("a").unwrap();
         for polls in 0..4 {
@@ -183,7 +183,7 @@ impl Store for Opens {
 }
 
 #[test]
-fn a_store_that_panics_is_not_told_as_a_client_that_was_closed() {
+fn a_store_that_panics_is_not_reported_as_a_closed_client() {
     in_world(async |world, []| {
         let process = world.store.another_process();
         let store = Opens::new(process.clone());
@@ -312,7 +312,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 #[test]
-fn a_lost_session_is_opened_again_although_nobody_acquires() {
+fn a_lost_session_is_opened_again_without_an_acquire() {
     in_world(async |world, [process]| {
         process.store.partition();
         world.advance(secs(60)).await;

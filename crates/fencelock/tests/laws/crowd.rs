@@ -47,7 +47,7 @@ impl Store for Counting {
 }
 
 #[test]
-fn two_thousand_that_give_up_together_look_a_few_times_and_each_is_told_its_position() {
+fn two_thousand_that_give_up_together_look_a_few_times_and_each_gets_its_position() {
     const CROWD: usize = 2000;
     in_world(async |world, [holder]| {
         let held = holder.client.mutex("a").unwrap().acquire().await.unwrap();
@@ -165,7 +165,7 @@ fn joins_until_its_limit(look: Duration) {
 }
 
 #[test]
-fn of_a_crowd_that_is_still_joining_at_its_limit_nobody_joins_any_more() {
+fn a_crowd_that_is_still_joining_at_its_limit_stops_joining() {
     joins_until_its_limit(Duration::ZERO);
 }
 

@@ -71,7 +71,7 @@ fn only_a_renewal_sent_after_a_doubt_settles_it() {
 }
 
 #[test]
-fn a_session_that_is_over_is_closed_and_its_places_are_not_left_one_by_one() {
+fn an_ended_session_is_closed_and_its_places_are_not_left_one_by_one() {
     in_world(async |world, [process]| {
         let guard = process.client.mutex("a").unwrap().acquire().await.unwrap();
         let leave = process.store.delay_next(Operation::Leave);

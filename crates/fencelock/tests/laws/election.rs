@@ -122,7 +122,7 @@ fn a_candidate_that_cannot_write_its_address_does_not_lead() {
 }
 
 #[test]
-fn a_leader_that_is_broken_is_told_why() {
+fn a_leader_that_is_broken_gets_the_reason() {
     in_world(async |_, [one]| {
         let leader = one.client.election("e").unwrap().campaign().await.unwrap();
         let holder = one.client.queue("e").await.unwrap().contenders[0].clone();

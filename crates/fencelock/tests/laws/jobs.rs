@@ -196,7 +196,7 @@ fn host_start_duration_and_missed_slots_can_be_seen() {
 }
 
 #[test]
-fn a_run_that_is_longer_than_its_slot_is_never_beside_another_one() {
+fn a_run_that_is_longer_than_its_slot_never_overlaps_another_one() {
     inside(at_midnight(), async |world, [one, other]| {
         let long = begun(&job(&one, "hourly")).await;
         let waits = job(&other, "hourly");
@@ -455,7 +455,7 @@ fn a_named_run_that_died_is_followed_although_another_slot_ran_since() {
 }
 
 #[test]
-fn an_end_whose_answer_is_lost_is_told_again() {
+fn an_end_whose_answer_is_lost_is_reported_again() {
     inside(at_midnight(), async |world, [process]| {
         let run = begun(&job(&process, "daily")).await;
         process.store.lose_next_reply(Operation::WriteNote);

@@ -21,7 +21,7 @@ async fn is_free(client: &Client, name: &str) -> bool {
 }
 
 #[test]
-fn all_are_held_until_they_are_given_back_and_told_in_the_order_of_their_names() {
+fn all_are_held_until_they_are_released_and_listed_in_the_order_of_their_names() {
     in_world(async |world, [one, other]| {
         let all = abc(&one.client).purpose("transfer").acquire().await.unwrap();
         assert_eq!(all.guards().iter().map(|guard| guard.name().as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);

@@ -7,7 +7,7 @@ use fencelock::{ErrorKind, Outcome};
 use crate::support::{in_world, ms, secs};
 
 #[test]
-fn everybody_reads_what_the_holder_wrote_and_how_long_ago_by_the_stores_clock() {
+fn every_client_reads_what_the_holder_wrote_and_how_long_ago_by_the_stores_clock() {
     in_world(async |world, []| {
         let (one, other) = (world.process().await.client, world.process().await.client);
         assert_eq!(other.note("a").await.unwrap().note, None);
@@ -47,7 +47,7 @@ fn a_holder_that_lost_the_lock_writes_nothing_and_gets_that_error() {
 }
 
 #[test]
-fn a_write_whose_answer_was_lost_says_that_nobody_knows() {
+fn a_write_whose_answer_was_lost_has_an_unknown_outcome() {
     in_world(async |_, [one]| {
         let guard = one.client.mutex("a").unwrap().acquire().await.unwrap();
         one.store.lose_next_reply(Operation::WriteNote);

@@ -2,7 +2,9 @@
 //!
 //! The property tests in `queue_random.rs` go on from here to long and mixed queues.
 
-use fencelock::queue::{Admission, Claim, Hear, admits, granted, hears, told, told_of_lightening};
+use fencelock::queue::{
+    Admission, Claim, WakeOn, admits, granted, wake_condition, woken_by_departure, woken_by_lightening,
+};
 
 /// A departure: the contender at `position` leaves, or stays with a lighter claim.
 #[derive(Debug, Clone, Copy)]
@@ -21,10 +23,10 @@ impl Departure {
         places.unzip()
     }
 
-    fn told(self, queue: &[Claim]) -> Vec<usize> {
+    fn woken(self, queue: &[Claim]) -> Vec<usize> {
         match self.stays_as {
-            Some(lighter) => told_of_lightening(queue, self.position, lighter),
-            None => told(queue, self.position),
+            Some(lighter) => woken_by_lightening(queue, self.position, lighter),
+            None => woken_by_departure(queue, self.position),
         }
     }
 }
@@ -121,13 +123,17 @@ fn the_first_in_a_queue_is_granted() {
 }
 
 #[test]
-fn an_arrival_changes_no_standing_and_nothing_that_a_waiter_hears() {
+fn an_arrival_changes_no_standing_and_no_wake_condition() {
     for_every_queue(everything(), |queue, claims| {
         for newcomer in claims {
             let longer = [queue, &[*newcomer]].concat();
             assert!(granted(&longer) >= granted(queue), "{queue:?} and {newcomer}");
             for position in 0..queue.len() {
-                assert_eq!(hears(&longer, position), hears(queue, position), "{position} of {queue:?} and {newcomer}");
+                assert_eq!(
+                    wake_condition(&longer, position),
+                    wake_condition(queue, position),
+                    "{position} of {queue:?} and {newcomer}"
+                );
             }
         }
     });
@@ -145,10 +151,10 @@ fn a_departure_ends_no_grant() {
 }
 
 #[test]
-fn exactly_the_waiters_have_something_to_hear_of() {
+fn exactly_the_waiters_have_a_wake_condition() {
     for_every_queue(everything(), |queue, _| {
         for position in 0..queue.len() {
-            assert_eq!(hears(queue, position).is_none(), position < granted(queue), "{position} of {queue:?}");
+            assert_eq!(wake_condition(queue, position).is_none(), position < granted(queue), "{position} of {queue:?}");
         }
     });
 }
@@ -162,50 +168,52 @@ fn newly_granted(queue: &[Claim], departure: Departure) -> Vec<usize> {
 #[test]
 fn no_wake_up_is_lost() {
     let departures = for_every_departure(everything(), |queue, departure| {
-        let told = departure.told(queue);
+        let woken = departure.woken(queue);
         for position in newly_granted(queue, departure) {
-            assert!(told.contains(&position), "{position} of {queue:?} is not told of {departure:?}");
+            assert!(woken.contains(&position), "{position} of {queue:?} is not woken by {departure:?}");
         }
     });
     assert_eq!(departures, 717_201, "the families of queues changed");
 }
 
-/// The positions that are notified by `hears` alone: the loop repeats as often as an addition can cause another one.
-fn told_slowly(queue: &[Claim], departure: Departure) -> Vec<usize> {
+/// The positions that are notified by `wake_condition` alone: the loop repeats as often as an addition can cause another one.
+fn woken_one_by_one(queue: &[Claim], departure: Departure) -> Vec<usize> {
     let granted_now = newly_granted(queue, departure);
-    let mut told = vec![false; queue.len()];
+    let mut woken = vec![false; queue.len()];
     for _round in 0..=queue.len() {
         for position in departure.position + 1..queue.len() {
-            told[position] |= match hears(queue, position) {
+            woken[position] |= match wake_condition(queue, position) {
                 None => false,
-                Some(Hear::AnyDepartureAhead) => true,
-                Some(Hear::Departure(at)) => at == departure.position,
-                Some(Hear::GrantOrDeparture(at)) => at == departure.position || (told[at] && granted_now.contains(&at)),
+                Some(WakeOn::AnyDepartureAhead) => true,
+                Some(WakeOn::Departure(at)) => at == departure.position,
+                Some(WakeOn::GrantOrDeparture(at)) => {
+                    at == departure.position || (woken[at] && granted_now.contains(&at))
+                }
             };
         }
     }
-    (0..queue.len()).filter(|position| told[*position]).collect()
+    (0..queue.len()).filter(|position| woken[*position]).collect()
 }
 
 #[test]
 fn the_notified_are_exactly_the_listeners_of_the_departure_or_of_a_grant_that_follows_from_it() {
     for_every_departure(everything(), |queue, departure| {
-        assert_eq!(departure.told(queue), told_slowly(queue, departure), "{departure:?} from {queue:?}");
+        assert_eq!(departure.woken(queue), woken_one_by_one(queue, departure), "{departure:?} from {queue:?}");
     });
 }
 
 #[test]
 fn contenders_without_a_notice_still_listen_for_the_same_event() {
     for_every_departure(everything(), |queue, departure| {
-        let told = departure.told(queue);
+        let woken = departure.woken(queue);
         let (after, before) = departure.apply(queue);
-        for (position, was) in before.iter().enumerate().filter(|(_, was)| !told.contains(was)) {
-            let hears_now = hears(&after, position).map(|hears| match hears {
-                Hear::Departure(at) => Hear::Departure(before[at]),
-                Hear::GrantOrDeparture(at) => Hear::GrantOrDeparture(before[at]),
-                Hear::AnyDepartureAhead => Hear::AnyDepartureAhead,
+        for (position, was) in before.iter().enumerate().filter(|(_, was)| !woken.contains(was)) {
+            let condition = wake_condition(&after, position).map(|condition| match condition {
+                WakeOn::Departure(at) => WakeOn::Departure(before[at]),
+                WakeOn::GrantOrDeparture(at) => WakeOn::GrantOrDeparture(before[at]),
+                WakeOn::AnyDepartureAhead => WakeOn::AnyDepartureAhead,
             });
-            assert_eq!(hears_now, hears(queue, *was), "{was} of {queue:?} after {departure:?}");
+            assert_eq!(condition, wake_condition(queue, *was), "{was} of {queue:?} after {departure:?}");
         }
     });
 }
@@ -214,8 +222,8 @@ fn contenders_without_a_notice_still_listen_for_the_same_event() {
 fn a_departing_holder_wakes_at_most_one_more_than_it_lets_in() {
     for_every_departure(everything(), |queue, departure| {
         if departure.position < granted(queue) {
-            let (told, let_in) = (departure.told(queue).len(), newly_granted(queue, departure).len());
-            assert!(told <= let_in + 1, "{told} told, {let_in} let in: {departure:?} from {queue:?}");
+            let (woken, let_in) = (departure.woken(queue).len(), newly_granted(queue, departure).len());
+            assert!(woken <= let_in + 1, "{woken} woken, {let_in} let in: {departure:?} from {queue:?}");
         }
     });
 }
@@ -229,8 +237,8 @@ fn a_departing_waiter_wakes_whom_it_lets_in_or_the_readers_directly_behind_it_or
             _ => 0,
         };
         if departure.position >= granted(queue) {
-            let (told, let_in) = (departure.told(queue).len(), newly_granted(queue, departure).len());
-            assert!(told <= readers.max(let_in + 1), "{told} told, {let_in} let in: {departure:?} from {queue:?}");
+            let (woken, let_in) = (departure.woken(queue).len(), newly_granted(queue, departure).len());
+            assert!(woken <= readers.max(let_in + 1), "{woken} woken, {let_in} let in: {departure:?} from {queue:?}");
         }
     });
 }
@@ -258,14 +266,14 @@ fn claims_to_nothing_or_to_more_than_there_is_are_refused() {
 }
 
 #[test]
-fn each_kind_of_waiter_hears_of_what_the_table_says() {
+fn each_kind_of_waiter_has_the_wake_condition_of_the_table() {
     let permit = |weight| Claim::new(weight, 3).unwrap();
     let (reader, writer) = (Claim::READER, Claim::WRITER);
     let mutexes = [Claim::MUTEX; 3];
-    assert_eq!(hears(&mutexes, 2), Some(Hear::Departure(1)));
-    assert_eq!(hears(&[reader, reader, writer, reader, reader], 2), Some(Hear::Departure(1)));
-    assert_eq!(hears(&[reader, reader, writer, reader, reader], 4), Some(Hear::Departure(2)));
-    assert_eq!(hears(&[permit(2), permit(1), permit(1), permit(1)], 2), Some(Hear::AnyDepartureAhead));
-    assert_eq!(hears(&[permit(2), permit(1), permit(1), permit(1)], 3), Some(Hear::GrantOrDeparture(2)));
-    assert_eq!(hears(&[permit(2), permit(1), permit(1), permit(1)], 1), None);
+    assert_eq!(wake_condition(&mutexes, 2), Some(WakeOn::Departure(1)));
+    assert_eq!(wake_condition(&[reader, reader, writer, reader, reader], 2), Some(WakeOn::Departure(1)));
+    assert_eq!(wake_condition(&[reader, reader, writer, reader, reader], 4), Some(WakeOn::Departure(2)));
+    assert_eq!(wake_condition(&[permit(2), permit(1), permit(1), permit(1)], 2), Some(WakeOn::AnyDepartureAhead));
+    assert_eq!(wake_condition(&[permit(2), permit(1), permit(1), permit(1)], 3), Some(WakeOn::GrantOrDeparture(2)));
+    assert_eq!(wake_condition(&[permit(2), permit(1), permit(1), permit(1)], 1), None);
 }

@@ -3,18 +3,20 @@
 //! Notices are delivered in any order and as late as the schedule likes, while others arrive, leave and lighten their
 //! claims. A lost wake-up shows as a contender that the rule admits and that never learns of it.
 
-use fencelock::queue::{Admission, Claim, Hear, admits, granted, hears, told, told_of_lightening};
+use fencelock::queue::{
+    Admission, Claim, WakeOn, admits, granted, wake_condition, woken_by_departure, woken_by_lightening,
+};
 use proptest::prelude::*;
 
 /// The state of a contender in its own view; other contenders are named by number rather than by position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Belief {
     Granted,
-    Hears(HearOf),
+    Waits(Event),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum HearOf {
+enum Event {
     Departure(u64),
     AnyDepartureAhead,
     GrantOrDeparture(u64),
@@ -25,7 +27,7 @@ struct Contender {
     number: u64,
     claim: Claim,
     belief: Belief,
-    told: bool,
+    notified: bool,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +44,7 @@ impl World {
     fn arrive(&mut self, claim: Claim) {
         let (number, belief) = (self.next_number, Belief::Granted);
         self.next_number += 1;
-        self.queue.push(Contender { number, claim, belief, told: false });
+        self.queue.push(Contender { number, claim, belief, notified: false });
         self.look(self.queue.len() - 1);
     }
 
@@ -50,36 +52,36 @@ impl World {
     /// needs a notice from now on.
     fn look(&mut self, position: usize) {
         let claims = self.claims();
-        let hears = hears(&claims, position).map(|hears| match hears {
-            Hear::Departure(at) => HearOf::Departure(self.queue[at].number),
-            Hear::GrantOrDeparture(at) => HearOf::GrantOrDeparture(self.queue[at].number),
-            Hear::AnyDepartureAhead => HearOf::AnyDepartureAhead,
+        let condition = wake_condition(&claims, position).map(|condition| match condition {
+            WakeOn::Departure(at) => Event::Departure(self.queue[at].number),
+            WakeOn::GrantOrDeparture(at) => Event::GrantOrDeparture(self.queue[at].number),
+            WakeOn::AnyDepartureAhead => Event::AnyDepartureAhead,
         });
-        self.queue[position].told = false;
+        self.queue[position].notified = false;
         let was_granted = self.queue[position].belief == Belief::Granted;
-        self.queue[position].belief = hears.map_or(Belief::Granted, Belief::Hears);
-        if hears.is_none() && !was_granted {
+        self.queue[position].belief = condition.map_or(Belief::Granted, Belief::Waits);
+        if condition.is_none() && !was_granted {
             let number = self.queue[position].number;
-            self.tell(position, |hear| hear == HearOf::GrantOrDeparture(number));
+            self.notify(position, |event| event == Event::GrantOrDeparture(number));
         }
     }
 
-    fn tell(&mut self, behind: usize, which: impl Fn(HearOf) -> bool) {
+    fn notify(&mut self, behind: usize, which: impl Fn(Event) -> bool) {
         for contender in &mut self.queue[behind..] {
-            contender.told |= matches!(contender.belief, Belief::Hears(hear) if which(hear));
+            contender.notified |= matches!(contender.belief, Belief::Waits(event) if which(event));
         }
     }
 
-    fn tell_of_departure(&mut self, behind: usize, number: u64) {
-        self.tell(behind, |hear| match hear {
-            HearOf::Departure(of) | HearOf::GrantOrDeparture(of) => of == number,
-            HearOf::AnyDepartureAhead => true,
+    fn notify_of_departure(&mut self, behind: usize, number: u64) {
+        self.notify(behind, |event| match event {
+            Event::Departure(of) | Event::GrantOrDeparture(of) => of == number,
+            Event::AnyDepartureAhead => true,
         });
     }
 
     fn leave(&mut self, position: usize) {
         let gone = self.queue.remove(position);
-        self.tell_of_departure(position, gone.number);
+        self.notify_of_departure(position, gone.number);
     }
 
     fn lighten(&mut self, position: usize, claim: Claim) {
@@ -87,14 +89,14 @@ impl World {
         if stays.belief == Belief::Granted && claim.weight() < stays.claim.weight() {
             stays.claim = claim;
             let number = stays.number;
-            self.tell_of_departure(position + 1, number);
+            self.notify_of_departure(position + 1, number);
         }
     }
 
     fn deliver(&mut self, which: usize) {
-        let told: Vec<usize> = (0..self.queue.len()).filter(|at| self.queue[*at].told).collect();
-        if !told.is_empty() {
-            self.look(told[which % told.len()]);
+        let woken: Vec<usize> = (0..self.queue.len()).filter(|at| self.queue[*at].notified).collect();
+        if !woken.is_empty() {
+            self.look(woken[which % woken.len()]);
         }
     }
 
@@ -109,7 +111,7 @@ impl World {
 
     /// Delivers all notices. Then each contender that the rule admits has seen its grant.
     fn settle(&mut self) {
-        while let Some(position) = self.queue.iter().position(|contender| contender.told) {
+        while let Some(position) = self.queue.iter().position(|contender| contender.notified) {
             self.look(position);
             self.check_safety();
         }
@@ -180,7 +182,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nobody_is_stuck_who_acts_only_on_what_it_is_told(schedule in schedule()) {
+    fn no_waiter_that_acts_only_on_its_notifications_is_stuck(schedule in schedule()) {
         let mut world = World::default();
         for step in schedule {
             let places = world.queue.len().max(1);
@@ -197,28 +199,28 @@ proptest! {
     }
 
     #[test]
-    fn on_long_queues_too_whoever_becomes_admitted_is_told(queue in queue(), which in any::<usize>()) {
+    fn on_long_queues_too_every_newly_admitted_waiter_is_notified(queue in queue(), which in any::<usize>()) {
         let departed = which % queue.len();
-        let told = told(&queue, departed);
+        let woken = woken_by_departure(&queue, departed);
         let mut after = queue.clone();
         after.remove(departed);
         let holders = granted(&queue);
         for position in 0..granted(&after) {
             let was = position + usize::from(position >= departed);
-            prop_assert!(was < holders || told.contains(&was), "{was} is not told");
+            prop_assert!(was < holders || woken.contains(&was), "{was} is not woken");
         }
         // Permits of the unbounded capacity among readers and writers are no lock that a caller can ask for: a reader behind
         // them is notified of a writer's departure, whether or not they let it in.
         let is_one_lock = queue.iter().all(|claim| claim.capacity() < Claim::UNBOUNDED || claim.is_reader() || claim.is_whole());
-        prop_assert!(!is_one_lock || departed >= holders || told.len() <= granted(&after) + 2 - holders);
+        prop_assert!(!is_one_lock || departed >= holders || woken.len() <= granted(&after) + 2 - holders);
     }
 
     #[test]
-    fn a_downgraded_writer_tells_every_reader_it_lets_in(readers in 0_usize..200, behind in queue()) {
+    fn a_downgraded_writer_wakes_every_reader_that_it_lets_in(readers in 0_usize..200, behind in queue()) {
         let queue = [vec![Claim::WRITER], vec![Claim::READER; readers], vec![Claim::WRITER], behind].concat();
-        let told = told_of_lightening(&queue, 0, Claim::READER);
+        let woken = woken_by_lightening(&queue, 0, Claim::READER);
         let expected: Vec<usize> = (1..=readers.max(1)).collect();
-        prop_assert_eq!(told, expected);
+        prop_assert_eq!(woken, expected);
     }
 
     #[test]

@@ -186,7 +186,7 @@ fn a_move_waits_in_the_old_store_first_and_one_limit_counts_for_both() {
 }
 
 #[test]
-fn a_name_that_moves_is_taken_in_one_store_by_nobody_who_knows_of_the_move() {
+fn a_name_that_moves_is_refused_in_one_store_alone() {
     on_one_thread(async {
         let (old, new) = (World::new(), World::new());
         let router = Router::new([("pay/**", old.process().await.client), ("**", old.process().await.client)]).unwrap();

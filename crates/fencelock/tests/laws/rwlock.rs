@@ -180,7 +180,7 @@ fn a_downgrade_keeps_the_place_lets_in_the_readers_behind_and_not_the_writer() {
 }
 
 #[test]
-fn a_downgrade_whose_answers_are_lost_goes_on_until_it_is_certain() {
+fn a_downgrade_whose_answers_are_lost_continues_until_it_is_certain() {
     in_world(async |world, [process, other]| {
         let writing = process.client.rwlock("page").unwrap().write().await.unwrap();
         process.store.lose_next_reply(Operation::Lighten);

@@ -73,7 +73,7 @@ fn the_permits_of_a_holder_that_dies_come_back() {
 }
 
 #[test]
-fn a_holder_that_dies_before_it_hears_of_its_grant_holds_nobody_up_for_longer_than_its_ttl() {
+fn a_holder_that_dies_before_it_learns_of_its_grant_delays_no_other_beyond_its_ttl() {
     in_world(async |world, [holder, dying, last]| {
         let guard = holder.client.semaphore("seats", 2).unwrap().permits(2).acquire().await.unwrap();
         let waits = |process: &crate::support::Process| {
@@ -93,7 +93,7 @@ fn a_holder_that_dies_before_it_hears_of_its_grant_holds_nobody_up_for_longer_th
 }
 
 #[test]
-fn another_capacity_is_a_conflict_while_somebody_is_queued_and_taken_afterwards() {
+fn another_capacity_is_a_conflict_while_a_contender_is_queued_and_taken_afterwards() {
     in_world(async |world, [process]| {
         let of_three = process.client.semaphore("seats", 3).unwrap().permits(2);
         let of_four = process.client.semaphore("seats", 4).unwrap();

@@ -91,7 +91,7 @@ fn a_waiter_elsewhere_gets_a_kept_lock_at_once() {
 }
 
 #[test]
-fn tasks_of_one_client_take_turns_and_starve_nobody_elsewhere() {
+fn tasks_of_one_client_take_turns_and_starve_no_client_elsewhere() {
     in_world(async |_, [one, other]| {
         let (order, is_over) = (Rc::new(RefCell::new(Vec::new())), Rc::new(RefCell::new(false)));
         let tasks = (0..10).map(|number| {
@@ -249,7 +249,7 @@ fn each_section_has_its_own_limit_and_a_lost_one_its_cause() {
 }
 
 #[test]
-fn a_guard_that_was_given_back_says_so_though_the_place_goes_on() {
+fn a_released_guard_says_so_though_the_place_stays() {
     in_world(async |_, [one]| {
         let lock = sticky(&one.client);
         let lent = lock.run(|guard| async move { guard }).await.unwrap();
@@ -367,7 +367,7 @@ impl Crew {
 }
 
 #[test]
-fn each_section_is_notified_before_it_believes_beside_a_rival_whatever_its_body_does_with_its_guard() {
+fn each_section_is_notified_before_a_rival_is_granted_whatever_its_body_does_with_its_guard() {
     on_one_thread(async {
         for seed in 1..=40 {
             let world = World::new();
@@ -462,7 +462,7 @@ fn a_wait_for_a_turn_with_a_limit_ends_in_time_although_its_caller_does_not_poll
 }
 
 #[test]
-fn a_lost_answer_to_who_waits_costs_nobody_the_lock() {
+fn a_lost_answer_about_waiters_costs_no_client_the_lock() {
     in_world(async |world, [one, other]| {
         one.store.lose_next_reply(Operation::Watch);
         section(&sticky(&one.client)).await;
@@ -499,7 +499,7 @@ fn readers_are_refused_by_a_kept_lock_as_by_a_held_one() {
 }
 
 #[test]
-fn an_outage_is_told_to_all_tasks_and_not_to_one_after_the_other() {
+fn an_outage_is_reported_to_all_tasks_and_not_to_one_after_the_other() {
     in_world(async |world, [one]| {
         one.store.partition();
         let tasks: Vec<_> = (0..10)

@@ -209,7 +209,7 @@ fn a_request_that_finds_its_session_over_asks_for_the_cause_and_all_guards_are_n
 }
 
 #[test]
-fn an_acquire_whose_every_session_is_over_at_once_pauses_and_gives_up() {
+fn an_acquire_whose_every_session_ends_at_once_pauses_and_gives_up() {
     on_stubborn(How::NeverIn, async |stubborn, client, clock| {
         stubborn.store.expire_sessions();
         settle().await;
@@ -254,7 +254,7 @@ fn a_request_that_was_never_answered_is_taken_back_whatever_became_of_its_place(
 }
 
 #[test]
-fn an_acquire_whose_request_fails_since_its_session_is_over_goes_on_with_the_next_one() {
+fn an_acquire_whose_request_fails_since_its_session_ended_continues_with_the_next_one() {
     on_stubborn(How::ClosedOnceOver, async |stubborn, client, _| {
         let lock = client.mutex("a").unwrap();
         let acquiring = tokio::spawn(async move { lock.acquire().await });
@@ -296,7 +296,7 @@ fn an_acquire_on_a_client_whose_runtime_is_gone_ends_in_an_error() {
 }
 
 #[test]
-fn nothing_remains_certain_once_the_session_is_over() {
+fn nothing_remains_certain_once_the_session_has_ended() {
     /// Looks at the second guard during the event of the first one's loss.
     struct Looker(std::sync::Mutex<Vec<fencelock::Guard>>, std::sync::Mutex<Vec<Duration>>);
     impl Observer for Looker {

@@ -63,7 +63,7 @@ async fn layouts_of_others_are_the_same_under_every_mode_and_grant_nothing_on_a_
 
 /// Procedures keep the mode in which they are made.
 #[tokio::test]
-async fn statements_that_somebody_runs_in_a_session_of_other_modes_make_the_same_procedures() {
+async fn statements_that_an_administrator_runs_in_a_session_of_other_modes_make_the_same_procedures() {
     let server = Server::start(Settings::default().with("--sql-mode=ORACLE,ANSI_QUOTES,NO_BACKSLASH_ESCAPES")).unwrap();
     server.sql(&Schema::of(&server.url()).unwrap().statements(&["fencelock"])).unwrap();
     let modes = server.sql("SELECT DISTINCT sql_mode FROM information_schema.routines").unwrap();
@@ -112,7 +112,7 @@ async fn names_that_the_collation_of_the_table_takes_for_one_are_one_lock() {
 
 /// A client has locked a whole table, as some backups do: other clients get an error, and no lock is lost.
 #[tokio::test]
-async fn tables_that_somebody_locked_are_waited_for_and_told() {
+async fn locked_tables_are_waited_for_and_reported() {
     let url = database();
     let (one, mut user) = (client(&with(&url, "request_deadline_ms=9000"), LONG).await, connection(&url).await);
     let held = acquire(&one, "held").await;
@@ -155,7 +155,7 @@ async fn a_session_in_which_lock_tables_is_in_force_calls_no_procedure() {
 }
 
 #[tokio::test]
-async fn accounts_that_may_too_little_are_told_what_they_need() {
+async fn the_error_for_an_account_without_rights_lists_what_it_needs() {
     let server = Server::start(Settings::default()).unwrap();
     let at = |user: &str| format!("mysql://{user}:secret@{}/fencelock", server.address());
     let admin = Schema::of(&format!("mysql://root@{}/fencelock", server.address())).unwrap();

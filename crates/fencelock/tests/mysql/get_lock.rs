@@ -92,7 +92,7 @@ async fn a_session_never_has_one_lock_twice_whatever_its_locks_are_called() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_connection_is_the_end_of_the_lock_and_is_told() {
+async fn the_end_of_the_connection_is_the_end_of_the_lock_and_is_reported() {
     let url = database();
     let key = format!("{}-one", prefix(&url));
     let client = client(&with(&url, &format!("layout=get_lock&key=exact:{key}")), LONG).await;

@@ -10,7 +10,7 @@ async fn hold(user: &mut Conn, name: &str, token: i64) -> mysql_async::Result<()
 }
 
 #[tokio::test]
-async fn a_grant_is_held_until_the_transaction_ends_and_nobody_is_granted_meanwhile() {
+async fn a_grant_is_held_until_the_transaction_ends_and_no_other_is_granted_meanwhile() {
     let url = database();
     for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
         for end in ["COMMIT", "ROLLBACK"] {
@@ -114,7 +114,7 @@ async fn a_hold_outside_of_a_transaction_is_an_error() {
 
 /// Otherwise the gap of the missing row, and the row of a waiter, would stay locked.
 #[tokio::test]
-async fn a_hold_that_fails_rolls_its_transaction_back_and_keeps_nobody_waiting() {
+async fn a_hold_that_fails_rolls_its_transaction_back_and_keeps_no_client_waiting() {
     let url = database();
     let (one, other, mut user) = (client(&url, 60_000).await, client(&url, 60_000).await, connection(&url).await);
     let guard = acquire(&one, "job").await;

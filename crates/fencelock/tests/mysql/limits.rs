@@ -17,7 +17,7 @@ async fn requests_that_are_ended_at_the_server_leave_no_transaction_open_and_cos
 
 /// `ALTER TABLE` waits for the transactions that use the table, and later statements wait for `ALTER TABLE`.
 #[tokio::test]
-async fn an_alteration_that_waits_for_somebody_is_told_and_costs_no_lock() {
+async fn a_waiting_alteration_is_reported_and_costs_no_lock() {
     let url = database();
     let (one, name) = (client(&with(&url, "request_deadline_ms=9000"), 60_000).await, "job");
     let held = acquire(&one, "held").await;
@@ -38,7 +38,7 @@ async fn an_alteration_that_waits_for_somebody_is_told_and_costs_no_lock() {
 
 /// The client waits by its own ttl: 7 s with that of a minute.
 #[tokio::test]
-async fn a_row_that_is_kept_for_longer_than_the_servers_limits_is_waited_for_all_the_same() {
+async fn a_row_that_is_kept_for_longer_than_the_servers_limits_is_still_waited_for() {
     let limits = ["--innodb-lock-wait-timeout=1", "--max-statement-time=1", "--lock-wait-timeout=1"];
     let settings = limits.iter().fold(Settings::default(), |settings, one| settings.with(one));
     let server = Server::start(settings).unwrap();
@@ -94,7 +94,7 @@ async fn a_client_of_a_short_ttl_connects() {
 }
 
 #[tokio::test]
-async fn tables_that_somebody_else_seems_to_make_are_waited_for_and_told() {
+async fn tables_that_another_client_seems_to_make_are_waited_for_and_reported() {
     let url = database();
     let mut stranger = connection(&url).await;
     let lock = "SELECT GET_LOCK(CONCAT('fencelock make ', LEFT(SHA2(DATABASE(), 256), 32)), 0)";
@@ -107,7 +107,7 @@ async fn tables_that_somebody_else_seems_to_make_are_waited_for_and_told() {
 
 /// A holder keeps and hands on its lock; a client without a connection gets the reason.
 #[tokio::test]
-async fn a_server_without_a_connection_to_spare_is_told_as_that_and_costs_no_lock() {
+async fn a_server_without_a_connection_to_spare_is_reported_as_that_and_costs_no_lock() {
     let server = Server::start(Settings::default().with("--max-connections=8")).unwrap();
     let one = client(&server.url(), 60_000).await;
     let other = client(&server.url(), 60_000).await;
@@ -139,7 +139,7 @@ async fn a_server_without_a_connection_to_spare_is_told_as_that_and_costs_no_loc
 }
 
 #[tokio::test]
-async fn a_server_without_a_prepared_statement_to_spare_is_told_as_that_and_another_try_helps() {
+async fn a_server_without_a_prepared_statement_to_spare_is_reported_as_that_and_another_try_helps() {
     let server = Server::start(Settings::default()).unwrap();
     let guard = acquire(&client(&server.url(), 60_000).await, "job").await;
     server.sql("SET GLOBAL max_prepared_stmt_count = 0").unwrap();

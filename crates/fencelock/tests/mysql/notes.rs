@@ -40,7 +40,7 @@ async fn a_note_is_written_while_a_transaction_holds_the_grant() {
 }
 
 #[tokio::test]
-async fn no_note_is_written_once_the_session_is_over_however_little_its_holder_knows_of_that() {
+async fn no_note_is_written_once_the_session_has_ended_although_its_holder_has_no_notice() {
     let url = database();
     let one = client(&url, LONG).await;
     let (guard, mut user) = (acquire(&one, "job").await, connection(&url).await);
@@ -50,7 +50,7 @@ async fn no_note_is_written_once_the_session_is_over_however_little_its_holder_k
 }
 
 #[tokio::test]
-async fn notes_whose_time_is_over_are_swept_a_thousand_at_a_time_and_no_others() {
+async fn expired_notes_are_swept_a_thousand_at_a_time_and_no_others() {
     let url = database();
     let one = client(&url, LONG).await;
     let mut user = connection(&url).await;

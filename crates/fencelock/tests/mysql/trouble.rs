@@ -62,7 +62,7 @@ async fn a_server_that_is_read_only_grants_nothing_and_is_looked_at() {
 }
 
 #[tokio::test]
-async fn a_call_inside_of_a_transaction_is_refused_and_the_transaction_goes_on() {
+async fn a_call_inside_of_a_transaction_is_refused_and_the_transaction_continues() {
     let url = database();
     let one = client(&url, 60_000).await;
     drop(acquire(&one, "job").await);
@@ -96,7 +96,7 @@ async fn tables_of_another_engine_and_of_others_are_refused() {
 }
 
 #[tokio::test]
-async fn where_nobody_may_ring_waiters_look_and_get_the_lock() {
+async fn where_no_client_may_ring_waiters_look_and_get_the_lock() {
     let server = Server::start(Settings::default()).unwrap();
     // The definer may not end queries of other accounts.
     let mut maker = client(&server.url(), 60_000).await;
@@ -168,7 +168,7 @@ async fn a_bucket_that_a_foreign_transaction_locks_is_an_error_and_another_name_
 }
 
 #[tokio::test]
-async fn names_of_five_hundred_and_twelve_bytes_are_told_apart_by_the_last_one() {
+async fn names_of_five_hundred_and_twelve_bytes_are_distinguished_by_the_last_one() {
     let one = client(&database(), 60_000).await;
     let name = |last: char| format!("{}{last}", "n".repeat(511));
     let (first, second) = (acquire(&one, &name('a')).await, acquire(&one, &name('A')).await);
@@ -205,7 +205,7 @@ async fn a_connection_is_encrypted_and_the_server_verified_by_its_name() {
 }
 
 #[tokio::test]
-async fn where_the_memory_may_lack_a_holder_nobody_is_granted_and_tokens_rise_over_a_restored_backup() {
+async fn where_the_memory_may_lack_a_holder_no_client_is_granted_and_tokens_rise_over_a_restored_backup() {
     let url = database();
     let one = client(&url, 3_600_000).await;
     let guard = acquire(&one, "job").await;
@@ -255,7 +255,7 @@ async fn called(user: &mut Conn, call: &str) -> Vec<Option<i64>> {
 /// A repeated request for a waiting place gets the time of the next look, as the first one did: the time at which the holder may be
 /// dead.
 #[tokio::test]
-async fn a_repeated_request_that_waits_is_told_when_to_look() {
+async fn a_repeated_request_that_waits_gets_the_time_of_its_next_look() {
     let url = database();
     drop(client(&url, 60_000).await.mutex("made").unwrap().try_acquire().await.unwrap());
     let mut user = connection(&url).await;

@@ -101,7 +101,7 @@ async fn a_session_never_has_one_key_twice_whatever_its_locks_are_called() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_connection_is_the_end_of_the_lock_and_is_told_at_once() {
+async fn the_end_of_the_connection_is_the_end_of_the_lock_and_is_reported_at_once() {
     let (url, _) = database();
     let client = client(&with(&url, "layout=advisory&key=.net"), LONG).await;
     let user = connection(&url).await;

@@ -40,7 +40,7 @@ async fn a_transaction_that_keeps_the_lock_of_a_dead_holder_is_named_by_errors_q
 }
 
 #[tokio::test]
-async fn hold_limits_an_idle_transaction_to_a_minute_unless_told_otherwise() {
+async fn hold_limits_an_idle_transaction_to_a_minute_unless_a_limit_is_set() {
     let (url, _) = database();
     let (one, user) = (client(&url, 60_000).await, connection(&url).await);
     let guard = acquire(&one, "job").await;
@@ -61,7 +61,7 @@ async fn hold_limits_an_idle_transaction_to_a_minute_unless_told_otherwise() {
 }
 
 #[tokio::test]
-async fn a_grant_is_held_until_the_transaction_ends_and_nobody_is_granted_meanwhile() {
+async fn a_grant_is_held_until_the_transaction_ends_and_no_other_is_granted_meanwhile() {
     let (url, _) = database();
     for end in ["COMMIT", "ROLLBACK"] {
         let (one, other) = (client(&url, 60_000).await, client(&url, 60_000).await);

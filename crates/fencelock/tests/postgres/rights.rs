@@ -27,7 +27,7 @@ fn sql(database: &str, statements: &str) {
 }
 
 #[tokio::test]
-async fn a_role_without_rights_is_told_what_it_lacks_and_with_execute_alone_it_locks() {
+async fn the_error_for_a_role_without_rights_names_them_and_execute_alone_suffices_to_lock() {
     let (owner, database) = database();
     let role = role(&database).await;
     let url = owner.replace("fencelock:secret", &format!("{role}:secret"));
@@ -78,7 +78,7 @@ async fn a_grant_by_a_role_that_may_not_pass_rights_on_is_an_error() {
 }
 
 #[tokio::test]
-async fn temporary_tables_of_the_same_names_get_nobody_a_grant() {
+async fn temporary_tables_of_the_same_names_get_no_client_a_grant() {
     let (owner, _) = database();
     let one = client(&owner, 60_000).await;
     let guard = acquire(&one, "job").await;
@@ -198,7 +198,7 @@ async fn default_privileges_of_others_are_not_granted_here() {
 
 /// Another role owns the schema then, and has granted this one its rights.
 #[tokio::test]
-async fn a_role_that_makes_the_tables_in_somebody_elses_schema_keeps_its_rights_to_them() {
+async fn a_role_that_makes_the_tables_in_another_roles_schema_keeps_its_rights_to_them() {
     let (owner, database) = database();
     let role = role(&database).await;
     let url = owner.replace("fencelock:secret", &format!("{role}:secret"));

@@ -46,7 +46,7 @@ async fn looking_makes_nothing_and_shows_empty_queues() {
 }
 
 #[tokio::test]
-async fn a_schema_of_another_version_or_of_somebody_else_or_damaged_is_refused() {
+async fn a_schema_of_another_version_or_program_or_damaged_is_refused() {
     let (url, _) = database();
     client(&url, 60_000).await;
     let user = connection(&url).await;
@@ -126,7 +126,7 @@ async fn a_client_that_makes_the_schema_is_never_idle_in_a_transaction() {
 }
 
 #[tokio::test]
-async fn a_database_that_keeps_no_utf8_one_that_is_missing_and_a_wrong_password_are_each_told() {
+async fn a_database_without_utf8_a_missing_one_and_a_wrong_password_are_each_reported() {
     let (url, name) = database();
     let address = shared().address();
     let latin = format!("latin_{name}");

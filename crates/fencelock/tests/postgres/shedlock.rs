@@ -96,7 +96,7 @@ async fn a_row_is_never_deleted_and_whoever_took_it_is_shown_and_not_ended() {
 }
 
 #[tokio::test]
-async fn a_lock_is_kept_for_as_long_as_it_is_to_be_at_least() {
+async fn a_lock_is_kept_for_its_shortest_time_at_least() {
     let (url, layout) = with_table(TABLE).await;
     let user = provider(&url).await;
     let client = client(&with(&layout, "lock_at_least_for_ms=600000"), LONG).await;

@@ -83,7 +83,7 @@ async fn programs_of_the_tutorial_and_fencelocks_exclude_each_other() {
 }
 
 #[tokio::test]
-async fn a_row_of_somebody_else_is_left_alone_until_it_expires_and_taken_over_then() {
+async fn another_clients_row_is_left_alone_until_it_expires_and_taken_over_then() {
     let (url, layout) = with_table(TABLE).await;
     let (user, client) = (connection(&url).await, client(&layout, LONG).await);
     assert!(takes(&user, "job", "theirs").await);
@@ -201,7 +201,7 @@ async fn names_that_the_tables_key_takes_for_one_lock_are_refused_together() {
 }
 
 #[tokio::test]
-async fn a_table_with_which_two_could_hold_one_lock_is_refused_and_told_what_helps() {
+async fn a_table_with_which_two_could_hold_one_lock_is_refused_with_a_remedy() {
     for (changed, kind, told) in [
         ("CREATE TABLE other ()".to_owned(), ErrorKind::Layout, "CREATE TABLE IF NOT EXISTS \"distributed_lock\""),
         (TABLE.replace(" NOT NULL UNIQUE", ""), ErrorKind::Layout, "ADD UNIQUE (\"lock_key\")"),

@@ -126,7 +126,7 @@ async fn a_crowd_of_readers_is_let_in_when_the_writer_leaves() {
 
 /// A client that clears up may stand still between its look at the clock and its look at the sessions.
 #[tokio::test]
-async fn a_session_that_is_renewed_while_somebody_clears_up_lives_as_long_as_it_was_told() {
+async fn a_session_that_is_renewed_during_a_clean_up_lives_as_long_as_promised() {
     let (url, _) = database();
     client(&url, 60_000).await;
     let (foreign, sweeper) = (connection(&url).await, connection(&url).await);

@@ -17,7 +17,7 @@ async fn a_socket_file_is_a_way_to_the_server() {
 }
 
 #[tokio::test]
-async fn a_password_is_asked_for_and_a_wrong_one_is_told_and_never_shown() {
+async fn a_password_is_asked_for_and_a_wrong_one_is_reported_and_never_shown() {
     let own = server(Settings { asks_passwords: true, ..Settings::default() });
     let guard = acquire(&client(&own.url(), 60_000).await, "job").await;
     guard.release().await.unwrap();

@@ -131,7 +131,7 @@ async fn one_node_that_answers_suffices_and_without_any_the_error_names_them_all
 }
 
 #[tokio::test]
-async fn a_url_of_another_topology_is_told_the_one_to_write() {
+async fn the_error_for_a_url_of_another_topology_shows_the_right_one() {
     let (node, alone) = (shared_cluster().nodes[0].address(), shared().address());
     for (url, kind, said) in [
         (format!("redis://{node}"), ErrorKind::Unsupported, "redis+cluster://"),

@@ -53,7 +53,7 @@ fn blocked(server: &Server) -> i64 {
 }
 
 #[tokio::test]
-async fn a_counter_beside_the_lock_counts_each_new_acquisition_of_ours_and_of_others() {
+async fn a_counter_next_to_the_lock_counts_each_new_acquisition_of_ours_and_of_others() {
     /// How bsm/redislock takes a lock with a FenceKey: the counter is raised where the key was absent.
     const OBTAIN: &str = "if redis.call('MSETNX',KEYS[1],ARGV[1])==1 then redis.call('PEXPIRE',KEYS[1],ARGV[2]) return redis.call('INCR',KEYS[2]) end return 0";
     let server = server(Settings::default());
@@ -208,7 +208,7 @@ async fn a_user_that_may_not_touch_the_records_of_breaks_gets_that_error() {
 }
 
 #[tokio::test]
-async fn the_reason_of_a_break_is_told_although_the_first_look_for_it_is_lost() {
+async fn the_reason_of_a_break_is_reported_although_the_first_look_for_it_is_lost() {
     let server = server(Settings::default());
     let proxy = Proxy::start(server.address()).unwrap();
     let client = client(&format!("redis://{}?layout=plain", proxy.address()), 30_000).await;

@@ -33,7 +33,7 @@ fn is_there(server: &Server) -> bool {
     server.ask(&["CLIENT", "LIST"]).unwrap().to_string().contains("user=me")
 }
 
-async fn goes_on(server: &Server, guard: Guard, change_it_here_too: impl FnOnce()) {
+async fn keeps_its_lock(server: &Server, guard: Guard, change_it_here_too: impl FnOnce()) {
     change_it_here_too();
     change(server);
     until("it is connected again", async || is_there(server)).await;
@@ -52,7 +52,7 @@ async fn a_password_that_is_asked_for_anew_may_change_while_a_lock_is_held() {
     let options = format!("password_file={}", file.display());
     let client = client(&url(&server, "me", &options), 60_000).await;
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
-    goes_on(&server, guard, || std::fs::write(&file, "two\n").unwrap()).await;
+    keeps_its_lock(&server, guard, || std::fs::write(&file, "two\n").unwrap()).await;
     client.close().await.unwrap();
 
     server.ask(&["ACL", "SETUSER", "me", "resetpass", ">one"]).unwrap();
@@ -63,7 +63,7 @@ async fn a_password_that_is_asked_for_anew_may_change_while_a_lock_is_held() {
         .password(move || Ok::<_, fencelock::Error>(asked.lock().unwrap().clone()));
     let client = builder.connect(&url(&server, "me", "ttl_ms=60000")).await.unwrap();
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
-    goes_on(&server, guard, || "two".clone_into(&mut password.lock().unwrap())).await;
+    keeps_its_lock(&server, guard, || "two".clone_into(&mut password.lock().unwrap())).await;
 }
 
 #[tokio::test]

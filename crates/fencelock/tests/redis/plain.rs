@@ -147,7 +147,7 @@ async fn a_hundred_that_wait_in_one_client_ask_as_often_as_one_and_are_served_in
 }
 
 #[tokio::test]
-async fn a_waiter_whose_connection_ends_goes_on_at_once() {
+async fn a_waiter_whose_connection_ends_continues_at_once() {
     let (server, url) = with_layout("plain");
     // The session would renew, and so connect again, after minutes only.
     let client = client(&url, 3_600_000).await;
@@ -178,7 +178,7 @@ async fn an_uncontended_cycle_is_two_requests_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_was_held_up_on_its_way_lives_for_one_ttl_at_most() {
+async fn a_delayed_request_lives_for_one_ttl_at_most() {
     const TTL_MS: u32 = 30_000;
     let (server, url) = with_layout("plain");
     let proxy = Proxy::start(server.address()).unwrap();
@@ -231,7 +231,7 @@ async fn a_waiter_that_leaves_is_not_tried_for_while_its_deletion_is_slow() {
 }
 
 #[tokio::test]
-async fn a_waiter_that_leaves_is_not_tried_for_while_its_deletion_is_slow_though_a_release_is_told() {
+async fn a_waiter_that_leaves_is_not_tried_for_while_its_deletion_is_slow_though_a_release_is_published() {
     let told = ["PUBLISH", "redisson_lock__channel:{job}", "0"];
     leaves_slowly("redisson", &["HSET", "job", "theirs:1", "1"], &[&["DEL", "job"], &told]).await;
 }

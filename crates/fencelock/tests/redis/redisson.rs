@@ -27,7 +27,7 @@ async fn a_lock_of_redisson_excludes_ours_and_ours_excludes_it() {
     // A re-entry is Redisson's own, and we leave its count alone.
     assert_eq!(locks(&server, "job", THREAD, 60_000), TAKEN);
     let waits = acquiring(&client, "job");
-    until("it waits", async || is_heard(&server)).await;
+    until("it waits", async || is_subscribed(&server)).await;
     assert_eq!(server.ask(&["HGETALL", "job"]).unwrap().items().len(), 2);
     assert_eq!(unlocks(&server, "job", THREAD, CHANNEL), 0);
     assert_eq!(server.ask(&["HGET", "job", THREAD]).unwrap().to_string(), "1");
@@ -49,7 +49,7 @@ async fn the_hash_is_as_redisson_writes_it_and_names_the_holder() {
         assert!(said.to_string().contains(r#""by""#), "{hash}");
         assert!((1..=60_000).contains(&server.ask(&["PTTL", name]).unwrap().number().unwrap()));
         let braced = if name.contains('{') { name.to_owned() } else { format!("{{{name}}}") };
-        let mut waits = hears(&server, &[&format!("redisson_lock__channel:{braced}")]);
+        let mut waits = subscribe(&server, &[&format!("redisson_lock__channel:{braced}")]);
         guard.release().await.unwrap();
         assert_eq!(message(&mut waits).1, "0");
     }
@@ -59,7 +59,7 @@ async fn the_hash_is_as_redisson_writes_it_and_names_the_holder() {
 async fn waiters_of_redisson_are_woken_and_the_first_of_its_fair_queue_too() {
     let (server, client) = with_client("redisson").await;
     let first = format!("{CHANNEL}:{THREAD}");
-    let mut waits = hears(&server, &[CHANNEL, &first]);
+    let mut waits = subscribe(&server, &[CHANNEL, &first]);
     server.ask(&["RPUSH", "redisson_lock_queue:{job}", THREAD, "another:2"]).unwrap();
     takes_ours(&client, "job").await.release().await.unwrap();
     assert_eq!([message(&mut waits), message(&mut waits)], [CHANNEL, &first].map(|c| (c.to_owned(), "0".to_owned())));
@@ -86,7 +86,7 @@ async fn a_hundred_that_wait_in_one_client_have_one_subscription_and_are_served_
         }));
         tokio::task::yield_now().await;
     }
-    until("it waits", async || is_heard(&server)).await;
+    until("it waits", async || is_subscribed(&server)).await;
     assert_eq!(hear(&server), 1);
     let (before, start) = (requests(&server), Instant::now());
     until("it was tried now and then", async || requests(&server) >= before + 3).await;
@@ -106,10 +106,10 @@ async fn a_hundred_that_wait_in_one_client_have_one_subscription_and_are_served_
 }
 
 #[tokio::test]
-async fn a_client_of_many_waiters_hands_the_lock_to_nobody_beside_those_who_wait_elsewhere() {
+async fn a_client_passes_the_lock_to_its_own_waiters_only_if_none_waits_elsewhere() {
     let (server, client) = with_client("redisson-fenced").await;
     let guard = takes_ours(&client, "job").await;
-    let mut others = hears(&server, &[CHANNEL]);
+    let mut others = subscribe(&server, &[CHANNEL]);
     let waits = waiting_behind(&client).await;
     server.ask(&["CONFIG", "RESETSTAT"]).unwrap();
     guard.release().await.unwrap();
@@ -176,7 +176,7 @@ async fn a_waiter_without_a_message_is_served_by_trying() {
     for told in [true, false] {
         assert_eq!(locks(&server, "job", THREAD, 600_000), TAKEN);
         let waits = acquiring(&client, "job");
-        until("it waits", async || is_heard(&server)).await;
+        until("it waits", async || is_subscribed(&server)).await;
         // A spin lock, or a release by hand, publishes nothing.
         unlocks(&server, "job", THREAD, if told { CHANNEL } else { "elsewhere" });
         acquired(waits).await.release().await.unwrap();
@@ -327,13 +327,13 @@ async fn a_user_without_the_rights_for_a_lock_is_denied_before_one_is_taken() {
 }
 
 #[tokio::test]
-async fn a_channel_is_heard_no_more_once_nobody_waited_for_its_name_for_a_while() {
+async fn a_channel_is_unsubscribed_once_its_name_had_no_waiter_for_a_while() {
     let (server, client) = with_client("redisson").await;
     assert_eq!(locks(&server, "job", THREAD, 600_000), TAKEN);
     let waits = acquiring(&client, "job");
-    until("it waits", async || is_heard(&server)).await;
+    until("it waits", async || is_subscribed(&server)).await;
     waits.abort();
-    until("it is not heard", async || !is_heard(&server)).await;
+    until("it is not heard", async || !is_subscribed(&server)).await;
 }
 
 #[tokio::test]
@@ -343,11 +343,11 @@ async fn waiters_are_served_by_messages_again_after_their_connection_was_cut() {
     let client = client(&format!("redis://{}?layout=redisson", proxy.address()), 60_000).await;
     assert_eq!(locks(&server, "job", THREAD, 600_000), TAKEN);
     let waits = acquiring(&client, "job");
-    until("it waits", async || is_heard(&server)).await;
+    until("it waits", async || is_subscribed(&server)).await;
     let before = proxy.connections();
     proxy.reset();
     until("it connects again", async || proxy.connections() > before).await;
-    until("it waits again", async || is_heard(&server)).await;
+    until("it waits again", async || is_subscribed(&server)).await;
     assert_eq!(unlocks(&server, "job", THREAD, CHANNEL), 1);
     acquired(waits).await.release().await.unwrap();
 }

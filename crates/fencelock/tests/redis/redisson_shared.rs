@@ -9,7 +9,7 @@ use fencelock_testbed::redis::{Reply, Server};
 use tokio::task::JoinHandle;
 
 use crate::lab::{client, soon, until};
-use crate::theirs::{THREAD, asked, hears, message, redisson, refused, takes_ours};
+use crate::theirs::{THREAD, asked, message, redisson, refused, subscribe, takes_ours};
 
 /// Redisson's steps, as 3.20 and 4.7 take them. -9 stands for the nil that means "taken", and for "not yours".
 const READ_LOCK: &str = "local mode = redis.call('HGET',KEYS[1],'mode') \
@@ -102,7 +102,7 @@ fn reading(client: &Client) -> JoinHandle<Result<fencelock::ReadGuard, fencelock
     tokio::spawn(async move { page.read().await })
 }
 
-async fn is_heard(server: &Server) {
+async fn is_subscribed(server: &Server) {
     until("it waits", async || server.ask(&["PUBSUB", "NUMSUB", CHANNEL]).unwrap().items()[1] != Reply::Int(0)).await;
 }
 
@@ -164,7 +164,7 @@ async fn the_keys_are_as_redisson_writes_them_and_nothing_is_left() {
         }
         assert!((1..=30_000).contains(&left(&server, name)));
         let channel = format!("redisson_rwlock:{slot}");
-        let mut waits = hears(&server, &[&channel]);
+        let mut waits = subscribe(&server, &[&channel]);
         one.release().await.unwrap();
         assert_eq!(fields(&server, name).len(), 2);
         two.release().await.unwrap();
@@ -213,7 +213,7 @@ async fn a_reader_that_leaves_leaves_to_the_others_what_they_hold_and_no_more() 
 }
 
 #[tokio::test]
-async fn a_reader_of_ours_that_dies_holds_up_nobody_once_its_ttl_is_over_though_others_read_on() {
+async fn a_reader_of_ours_that_dies_delays_no_writer_beyond_its_ttl_though_others_read_on() {
     let (server, url) = redisson();
     let proxy = Proxy::start(server.address()).unwrap();
     let dies = client(&format!("redis://{}?layout=redisson", proxy.address()), 4_000).await;
@@ -261,7 +261,7 @@ async fn a_waiter_for_a_reader_or_a_writer_of_redisson_is_woken_by_its_release()
     let (client, theirs) = (client(&url, 30_000).await, Theirs(&server, THREAD));
     assert_eq!(theirs.writes(600_000), DONE);
     let waits = [reading(&client), reading(&client), reading(&client)];
-    is_heard(&server).await;
+    is_subscribed(&server).await;
     assert_eq!(theirs.has_written(), 1);
     let mut readers = Vec::new();
     for waits in waits {
@@ -273,14 +273,14 @@ async fn a_waiter_for_a_reader_or_a_writer_of_redisson_is_woken_by_its_release()
     }
     assert_eq!(theirs.reads(600_000), DONE);
     let waits = writing(&client);
-    is_heard(&server).await;
+    is_subscribed(&server).await;
     assert_eq!(theirs.has_read(), 1);
     soon(waits).await.unwrap().unwrap().release().await.unwrap();
     // A downgrade publishes nothing in Redisson: readers find out by trying.
     assert_eq!((theirs.writes(600_000), theirs.reads(600_000)), (DONE, DONE));
     assert_eq!(shown(&client).await.len(), 1);
     let waits = reading(&client);
-    is_heard(&server).await;
+    is_subscribed(&server).await;
     assert_eq!(theirs.has_written(), 1);
     soon(waits).await.unwrap().unwrap().release().await.unwrap();
     assert_eq!(theirs.has_read(), 1);
@@ -292,7 +292,7 @@ async fn readers_of_one_client_are_let_in_together_and_those_behind_its_writer_a
     let (client, theirs) = (client(&url, 30_000).await, Theirs(&server, THREAD));
     assert_eq!(theirs.writes(600_000), DONE);
     let readers: Vec<_> = (0..100).map(|_| reading(&client)).collect();
-    is_heard(&server).await;
+    is_subscribed(&server).await;
     assert_eq!(server.ask(&["PUBSUB", "NUMSUB", CHANNEL]).unwrap().items()[1], Reply::Int(1));
     assert_eq!(theirs.has_written(), 1);
     let mut held = Vec::new();
@@ -373,7 +373,7 @@ async fn readers_and_writers_are_shown_listed_and_broken_one_by_one() {
     ours.check().unwrap();
     assert_eq!((fields(&server, "page").len(), theirs.has_read()), (2, DONE));
     assert!((1..=30_000).contains(&left(&server, "page")));
-    let mut waits = hears(&server, &[CHANNEL]);
+    let mut waits = subscribe(&server, &[CHANNEL]);
     assert!(client.break_grant(&page, mine, "it is stuck, too").await.unwrap());
     assert_eq!(message(&mut waits).1, "0");
     assert_eq!(soon(ours.lost()).await, Loss::Broken);
@@ -428,7 +428,7 @@ async fn the_rule_in_the_documents_suffices_and_less_is_denied_before_a_lock_is_
     let keys = "~page ~job ~*:rwlock_timeout:* ~redisson_lock_queue:* ~fencelock:breaks:* &redisson_lock__channel:* &redisson_rwlock:*";
     let user = client(&as_user(&server, "enough", &format!("{RULE} {keys}")), 30_000).await;
     let (other, page) = (client(&url, 30_000).await, user.rwlock("page").unwrap());
-    let mut waits = hears(&server, &[CHANNEL]);
+    let mut waits = subscribe(&server, &[CHANNEL]);
     let reader = soon(page.write()).await.unwrap().downgrade().await.unwrap();
     assert_eq!(message(&mut waits).1, "1");
     let beside = soon(other.rwlock("page").unwrap().read()).await.unwrap();

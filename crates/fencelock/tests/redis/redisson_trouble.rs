@@ -4,10 +4,10 @@ use fencelock::{ErrorKind, Name};
 use fencelock_testbed::redis::{Reply, Server};
 
 use crate::lab::{acquired, acquiring, client, soon, until};
-use crate::theirs::{CHANNEL, TAKEN, THREAD, asked, is_heard, locks, redisson, takes_ours, unlocks, with_layout};
+use crate::theirs::{CHANNEL, TAKEN, THREAD, asked, is_subscribed, locks, redisson, takes_ours, unlocks, with_layout};
 
 #[tokio::test]
-async fn a_server_without_memory_takes_nobody_in_and_lets_everybody_out() {
+async fn a_server_without_memory_takes_no_client_in_and_lets_every_client_out() {
     for layout in ["redisson", "redisson-fenced"] {
         let (server, url) = with_layout(layout);
         let client = client(&url, 30_000).await;
@@ -41,7 +41,7 @@ async fn a_server_without_memory_takes_nobody_in_and_lets_everybody_out() {
 }
 
 #[tokio::test]
-async fn a_holder_beside_a_counter_that_counts_nothing_is_shown_and_broken() {
+async fn a_holder_with_a_counter_that_counts_nothing_is_shown_and_broken() {
     let (server, url) = with_layout("redisson-fenced");
     let (client, job) = (client(&url, 60_000).await, Name::new("job").unwrap());
     for counter in ["text", "-3", "2251799813685248", "99999999999999999999999"] {
@@ -72,7 +72,7 @@ async fn a_channel_that_was_refused_is_asked_for_again() {
     let waits = acquiring(&client, "job");
     until("it is refused", async || refusals(&server) > 0).await;
     may_hear(&server, "&redisson_lock__channel:*");
-    until("it is heard", async || is_heard(&server)).await;
+    until("it is heard", async || is_subscribed(&server)).await;
     assert_eq!(unlocks(&server, "job", THREAD, CHANNEL), 1);
     acquired(waits).await.release().await.unwrap();
 }

@@ -12,7 +12,7 @@ use futures_util::TryStreamExt;
 use crate::lab::{acquired, acquiring, client, patient, refused, server, soon, taken, until, until_queued, with_ttl};
 
 #[tokio::test]
-async fn where_nobody_listens_the_error_names_the_server() {
+async fn where_no_server_listens_the_error_names_the_address() {
     let nobody = Port::reserve().unwrap();
     let error = refused(&format!("redis://u:s3cret@{}?ttl_ms=3000", nobody.address())).await;
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
@@ -68,7 +68,7 @@ async fn a_replica_names_no_lock_and_the_error_asks_for_the_primary() {
 }
 
 #[tokio::test]
-async fn sentinels_and_nodes_of_a_cluster_are_told_apart_from_servers_that_can_do_it() {
+async fn sentinels_and_nodes_of_a_cluster_are_refused_by_their_kind() {
     let primary = server(Settings::default());
     let sentinel = server(Settings::role(Role::SentinelOf(primary.address())));
     let node = server(Settings::role(Role::ClusterNode));
@@ -98,7 +98,7 @@ fn answers(mut stream: std::net::TcpStream, answer: &[u8]) {
 }
 
 #[tokio::test]
-async fn other_services_on_the_port_are_told_in_time() {
+async fn other_services_on_the_port_are_recognised_in_time() {
     let services: [(&str, Treat); 7] = [
         ("a web server", |stream| answers(stream, b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")),
         ("memcached", |stream| answers(stream, b"ERROR\r\n")),
@@ -138,7 +138,7 @@ async fn a_server_that_may_evict_sessions_is_refused() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_not_there_is_told() {
+async fn a_database_that_is_not_there_is_reported() {
     let error = refused(&format!("redis://{}/70000", shared().address())).await;
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Config, false), "{error}");
 }

@@ -59,7 +59,7 @@ async fn one_sentinel_that_answers_suffices_and_without_any_the_error_names_them
 }
 
 #[tokio::test]
-async fn a_url_of_another_topology_is_told_the_one_to_write() {
+async fn the_error_for_a_url_of_another_topology_shows_the_right_one() {
     let watched = shared_watched();
     let (sentinel, primary) = (watched.sentinels[0].address(), watched.servers[0].address());
     for (url, kind, said) in [
@@ -86,7 +86,7 @@ async fn an_address_that_only_the_servers_know_is_dialled_where_the_map_says() {
 }
 
 #[tokio::test]
-async fn sentinels_have_a_password_of_their_own_and_the_error_says_that_it_is_theirs() {
+async fn sentinels_have_a_password_of_their_own_and_the_error_names_the_sentinels() {
     let primary = server(Settings { password: Some("one".to_owned()), ..Settings::default() });
     let role = Role::SentinelOf(primary.address());
     let settings = Settings { role, password: Some("two".to_owned()), ..Settings::default() };
@@ -117,7 +117,7 @@ async fn sentinels_have_a_password_of_their_own_and_the_error_says_that_it_is_th
 }
 
 #[tokio::test]
-async fn the_rules_that_the_documents_print_suffice_for_sentinels_and_one_less_is_refused_as_theirs() {
+async fn the_rules_that_the_documents_print_suffice_for_sentinels_and_one_less_is_refused_by_them() {
     let docs = std::fs::read_to_string(format!("{}/../../docs/stores.md", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let rules = docs.split_once("Their user needs `").unwrap().1.split_once('`').unwrap().0;
     let primary = server(Settings::default());
@@ -156,7 +156,7 @@ async fn a_replica_that_was_never_in_sync_acknowledges_nothing_and_the_error_say
 }
 
 #[tokio::test]
-async fn a_grant_that_no_replica_acknowledges_is_withdrawn_and_holds_up_nobody() {
+async fn a_grant_that_no_replica_acknowledges_is_withdrawn_and_delays_no_client() {
     let watched = Watched::start(1, &Settings::default(), NO_FAILOVER).unwrap();
     let url = |replicas: u32| watched.url("", &format!("min_replicas={replicas}"));
     let (strict, lax) = (client(&url(1), 9000).await, client(&url(0), 60_000).await);
@@ -174,7 +174,7 @@ async fn a_grant_that_no_replica_acknowledges_is_withdrawn_and_holds_up_nobody()
 }
 
 #[tokio::test]
-async fn a_server_without_wait_and_a_user_that_may_not_run_it_are_told_the_option_that_leaves_it_out() {
+async fn the_error_for_a_server_without_wait_or_a_user_that_may_not_run_it_names_the_option_that_leaves_it_out() {
     let mute = server(Settings::default().with("rename-command WAIT \"\""));
     let rules = "on nopass ~* &* +@all -wait";
     let strict = server(Settings::default().with_user("me", rules));

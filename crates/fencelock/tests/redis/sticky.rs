@@ -44,7 +44,7 @@ const FORGET_TO_TELL: &str = "
     end";
 
 #[tokio::test]
-async fn a_lost_message_keeps_a_sticky_lock_from_nobody_for_long() {
+async fn a_lost_message_keeps_a_sticky_lock_from_no_client_for_long() {
     let server = server(Settings::default());
     let (one, other) = (client(&server.url(), 60_000).await, client(&server.url(), 60_000).await);
     let sticky = one.mutex("job").unwrap().sticky(PATIENCE * 20);
@@ -60,7 +60,7 @@ async fn a_lost_message_keeps_a_sticky_lock_from_nobody_for_long() {
 }
 
 #[tokio::test]
-async fn a_layout_that_shows_nobody_who_waits_refuses_sticky_locks() {
+async fn a_layout_that_shows_no_waiters_refuses_sticky_locks() {
     let server = server(Settings::default());
     let client = client(&format!("{}?layout=plain", server.url()), 60_000).await;
     let refused = client.mutex("job").unwrap().sticky(PATIENCE).acquire().await.unwrap_err();

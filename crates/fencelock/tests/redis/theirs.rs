@@ -55,12 +55,12 @@ pub(crate) fn hear(server: &Server) -> i64 {
     server.ask(&["PUBSUB", "NUMSUB", CHANNEL]).unwrap().items()[1].number().unwrap()
 }
 
-pub(crate) fn is_heard(server: &Server) -> bool {
+pub(crate) fn is_subscribed(server: &Server) -> bool {
     hear(server) > 0
 }
 
 /// Subscribes to these channels as Redisson does.
-pub(crate) fn hears(server: &Server, channels: &[&str]) -> Hands {
+pub(crate) fn subscribe(server: &Server, channels: &[&str]) -> Hands {
     let mut hands = server.hands().unwrap();
     for channel in channels {
         hands.ask(&["SUBSCRIBE", channel]).unwrap();

@@ -97,7 +97,7 @@ async fn a_server_that_becomes_a_replica_grants_nothing_more() {
 }
 
 #[tokio::test]
-async fn a_server_without_memory_takes_nobody_in_and_lets_everybody_out() {
+async fn a_server_without_memory_takes_no_client_in_and_lets_every_client_out() {
     let server = server(Settings::default());
     let client = client(&server.url(), 60_000).await;
     let guard = client.mutex("job").unwrap().acquire().await.unwrap();
@@ -115,7 +115,7 @@ async fn a_server_without_memory_takes_nobody_in_and_lets_everybody_out() {
 }
 
 #[tokio::test]
-async fn a_client_that_comes_to_a_server_without_memory_sees_and_breaks_what_is_there() {
+async fn a_new_client_of_a_server_without_memory_sees_and_breaks_what_is_there() {
     let server = server(Settings::default());
     let memory = |limit| server.ask(&["CONFIG", "SET", "maxmemory", limit]).unwrap();
     memory("1");
@@ -151,7 +151,7 @@ async fn writes_that_have_to_wait_do_and_take_effect_once() {
 }
 
 #[tokio::test]
-async fn keys_of_others_under_our_names_are_told_and_left_alone() {
+async fn keys_of_others_under_our_names_are_reported_and_left_alone() {
     let server = server(Settings::default());
     let client = client(&server.url(), 60_000).await;
     client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();
@@ -187,7 +187,7 @@ async fn no_reason_of_a_break_says_more_to_its_holder_than_why() {
 }
 
 #[tokio::test]
-async fn closing_a_client_gives_up_what_is_whole_whatever_somebody_did_to_another_name() {
+async fn closing_a_client_gives_up_whole_names_although_another_one_is_damaged() {
     let server = server(Settings::default());
     // The ttl outlasts the test: only a release lets another client in.
     let (holder, other) = (client(&server.url(), 600_000).await, client(&server.url(), 600_000).await);

@@ -15,7 +15,7 @@ fn published(server: &Server) -> u64 {
 }
 
 #[tokio::test]
-async fn a_departure_publishes_to_whom_it_lets_in_and_to_nobody_else() {
+async fn a_departure_publishes_to_the_waiters_that_it_lets_in_and_to_no_other() {
     let server = server(Settings::default());
     let mut clients = Vec::new();
     for _ in 0..10 {

@@ -27,7 +27,7 @@ impl Observer for Tellers {
 }
 
 #[test]
-fn an_uncontended_cycle_is_done_at_the_first_poll_and_told_by_the_callers_thread() {
+fn an_uncontended_cycle_is_done_at_the_first_poll_and_observed_on_the_callers_thread() {
     let (store, tellers) = (MemoryStore::new(), Arc::new(Tellers::default()));
     let options = Client::builder().observer(Arc::clone(&tellers) as Arc<dyn Observer>);
     let client = futures_executor::block_on(options.connect_store(shared(&store))).unwrap();
@@ -52,7 +52,7 @@ fn an_uncontended_cycle_is_done_at_the_first_poll_and_told_by_the_callers_thread
 }
 
 #[test]
-fn a_wait_that_its_caller_began_goes_on_without_it_and_is_taken_back_with_it() {
+fn a_wait_that_its_caller_began_continues_without_it_and_is_taken_back_with_it() {
     let (store, events) = (MemoryStore::new(), Events::default());
     let connect = |options: fencelock::ClientBuilder| futures_executor::block_on(options.connect_store(shared(&store)));
     let holder = connect(Client::builder()).unwrap();
@@ -74,7 +74,7 @@ fn a_wait_that_its_caller_began_goes_on_without_it_and_is_taken_back_with_it() {
 }
 
 #[test]
-fn a_try_whose_caller_stands_still_holds_up_nobody() {
+fn a_try_whose_caller_stands_still_delays_no_other() {
     let store = MemoryStore::new();
     let connect = || futures_executor::block_on(Client::builder().connect_store(shared(&store))).unwrap();
     let (holder, other) = (connect(), connect());
@@ -165,7 +165,7 @@ impl Store for Slow {
 }
 
 #[test]
-fn a_grant_that_is_heard_of_when_nothing_is_certain_any_more_is_no_grant() {
+fn a_grant_whose_answer_comes_after_the_end_of_certainty_is_no_grant() {
     on_one_thread(async {
         let (world, is_slow, events) = (World::new(), Arc::new(AtomicBool::new(false)), Events::default());
         let store =

@@ -73,7 +73,7 @@ async fn a_downgrade_given_up_half_way_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_permit_holder_that_dies_between_its_grant_and_its_mark_holds_nobody_up() {
+async fn a_permit_holder_that_dies_between_its_grant_and_its_mark_delays_no_waiter() {
     let lab = Lab::new().await;
     let far = lab.client("").await;
     let path = lab.path("seats");
@@ -152,7 +152,7 @@ async fn no_event_after_a_cut_lets_a_reader_in_whose_node_is_gone() {
 }
 
 #[tokio::test]
-async fn a_password_is_read_anew_for_each_connection_and_the_session_goes_on() {
+async fn a_password_is_read_anew_for_each_connection_and_the_session_continues() {
     let lab = Lab::new().await;
     lab.put("open/below", CreateMode::Persistent).await;
     let proxy = Proxy::start(shared().address()).unwrap();

@@ -22,7 +22,7 @@ async fn refused(url: &str) -> Error {
 }
 
 #[tokio::test]
-async fn where_nobody_listens_the_error_names_the_servers() {
+async fn where_no_server_listens_the_error_names_the_addresses() {
     let (one, other) = (Port::reserve().unwrap(), Port::reserve().unwrap());
     let error =
         refused(&format!("zk://u:secret@{},{}/locks?tick_ms=500&ttl_ms=4000", one.address(), other.address())).await;
@@ -35,7 +35,7 @@ async fn where_nobody_listens_the_error_names_the_servers() {
 }
 
 #[tokio::test]
-async fn a_ttl_that_the_servers_do_not_grant_is_told() {
+async fn a_ttl_that_the_servers_do_not_grant_is_reported() {
     let url = |ttl: u64, tick: u64| format!("zk://{}/locks?tick_ms={tick}&ttl_ms={ttl}", shared().address());
     let error = refused(&url(1999, 500)).await;
     assert!(error.kind() == ErrorKind::Config && error.to_string().contains("ttl allowed 2s to 24h"), "{error}");
@@ -99,7 +99,7 @@ async fn a_release_that_is_denied_says_so_and_forgets_nothing() {
 }
 
 #[tokio::test]
-async fn an_exceeded_quota_is_told() {
+async fn an_exceeded_quota_is_reported() {
     let server = Ensemble::start(Settings::default().with("enforceQuota", "true")).unwrap();
     let lab = Lab::on(server.server(0).address()).await;
     lab.put("job", CreateMode::Persistent).await;
@@ -125,7 +125,7 @@ async fn an_exceeded_quota_is_told() {
 }
 
 #[tokio::test]
-async fn more_children_than_an_answer_holds_are_told_and_hide_no_other_name() {
+async fn more_children_than_an_answer_holds_are_reported_and_hide_no_other_name() {
     let lab = Lab::new().await;
     lab.put("job/one", CreateMode::Persistent).await;
     let filler = |number: usize| lab.path(&format!("job/{}-{number}", "x".repeat(80)));
@@ -151,13 +151,13 @@ async fn more_children_than_an_answer_holds_are_told_and_hide_no_other_name() {
 const FEW: &str = "FENCELOCK_TEST_FEW_DESCRIPTORS";
 
 #[test]
-fn sixty_four_descriptors_do_for_a_thousand_locks_and_none_is_told() {
+fn sixty_four_descriptors_suffice_for_a_thousand_locks_and_a_lack_of_them_is_reported() {
     if let Ok(url) = std::env::var(FEW) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         return runtime.block_on(with_few_descriptors(&url));
     }
     let url = format!("zk://{}{}?tick_ms=500&ttl_ms=60000", shared().address(), shared().namespace());
-    let test = "edges::sixty_four_descriptors_do_for_a_thousand_locks_and_none_is_told";
+    let test = "edges::sixty_four_descriptors_suffice_for_a_thousand_locks_and_a_lack_of_them_is_reported";
     let mut again = std::process::Command::new("bash");
     again.args(["-c", "ulimit -n 64 && exec \"$0\" --exact \"$1\" --nocapture"]);
     let output = again.arg(std::env::current_exe().unwrap()).arg(test).env(FEW, url).output().unwrap();

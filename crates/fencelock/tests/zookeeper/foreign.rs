@@ -121,7 +121,7 @@ async fn another_kind_of_lock_ahead_is_a_conflict_and_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn a_holder_whose_node_is_deleted_is_told_at_once() {
+async fn a_holder_whose_node_is_deleted_is_notified_at_once() {
     let lab = Lab::new().await;
     for options in ["", "&layout=kazoo"] {
         let client = lab.client(options).await;
@@ -148,7 +148,7 @@ async fn a_holder_whose_node_is_deleted_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_waiter_whose_node_is_deleted_queues_again_and_never_holds_beside_another() {
+async fn a_waiter_whose_node_is_deleted_queues_again_and_never_holds_with_another() {
     let lab = Lab::new().await;
     for options in ["", "&layout=kazoo"] {
         let inside = Arc::new(AtomicUsize::new(0));

@@ -78,7 +78,7 @@ async fn a_permit_given_up_wakes_the_one_it_lets_in_and_the_next_however_many_wa
 }
 
 #[tokio::test]
-async fn a_reader_whose_node_is_deleted_while_it_waits_hears_of_it_and_queues_again() {
+async fn a_reader_whose_node_is_deleted_while_it_waits_is_notified_and_queues_again() {
     let lab = Lab::new().await;
     let (client, requeued) = observed(&lab.url("")).await;
     let writer = client.rwlock("page").unwrap().write().await.unwrap();
@@ -119,7 +119,7 @@ async fn a_reader_behind_two_writers_is_not_let_in_by_the_end_of_the_nearer_one(
 }
 
 #[tokio::test]
-async fn a_reader_lists_though_others_of_its_session_stand_still_in_the_middle_of_theirs() {
+async fn a_reader_lists_though_others_of_its_session_stand_still_in_the_middle_of_a_listing() {
     let lab = Lab::new().await;
     let far = lab.client("").await;
     // With this runtime each acquire is polled by its own task.

@@ -138,7 +138,7 @@ async fn another_kind_of_lock_ahead_is_a_conflict_whatever_the_dialect() {
 }
 
 #[tokio::test]
-async fn a_semaphores_limit_is_agreed_while_somebody_queues_and_not_after() {
+async fn a_semaphores_limit_is_agreed_while_a_contender_queues_and_not_after() {
     let (lab, client) = Lab::with_client().await;
     assert_eq!(client.semaphore("seats", 0).unwrap_err().kind(), ErrorKind::Config);
     for count in [0, 4] {

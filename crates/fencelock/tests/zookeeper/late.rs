@@ -127,7 +127,7 @@ fn id(number: u64) -> RequestId {
 }
 
 #[tokio::test]
-async fn a_node_that_appears_after_its_request_was_withdrawn_is_deleted_and_nobody_elses() {
+async fn a_node_that_appears_after_its_request_was_withdrawn_is_deleted_and_no_other() {
     let ear = Ear::new().await;
     let mut near = Near::by(ear.address).await;
     near.lock("job", Claim::MUTEX).await;
@@ -142,7 +142,7 @@ async fn a_node_that_appears_after_its_request_was_withdrawn_is_deleted_and_nobo
 }
 
 #[tokio::test]
-async fn a_node_that_appears_beside_the_place_of_its_request_is_deleted_and_the_place_is_kept() {
+async fn a_second_node_of_one_request_is_deleted_and_the_place_is_kept() {
     let ear = Ear::new().await;
     let mut near = Near::by(ear.address).await;
     near.lock("job", Claim::MUTEX).await;

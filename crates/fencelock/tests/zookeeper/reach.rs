@@ -23,7 +23,7 @@ async fn service(says: &'static [u8]) -> u16 {
 }
 
 #[tokio::test]
-async fn a_service_that_is_no_zookeeper_is_told_by_what_it_says() {
+async fn a_service_that_is_no_zookeeper_is_recognised_by_its_answer() {
     for (says, told) in [
         (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "HTTP"),
         (b"-ERR unknown\r\n", "-ERR"),
@@ -36,7 +36,7 @@ async fn a_service_that_is_no_zookeeper_is_told_by_what_it_says() {
 }
 
 #[tokio::test]
-async fn a_server_with_as_many_connections_as_it_takes_is_told_with_its_option() {
+async fn a_server_with_as_many_connections_as_it_takes_is_reported_with_its_option() {
     let servers = Ensemble::start(Settings::default().with("maxClientCnxns", 1)).unwrap();
     let url = format!("{}&ttl_ms=60000&request_deadline_ms=2000", servers.url("/locks"));
     // The last look at whether the server serves may not be off its count yet.

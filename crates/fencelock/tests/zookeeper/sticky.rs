@@ -18,7 +18,7 @@ async fn a_sticky_lock_is_given_to_who_waits_elsewhere() {
 }
 
 #[tokio::test]
-async fn other_nodes_beside_a_kept_lock_do_not_end_the_keeping_and_other_families_do() {
+async fn other_nodes_next_to_a_kept_lock_do_not_end_the_keeping_and_other_families_do() {
     let (lab, client) = Lab::with_client().await;
     let sticky = client.mutex("job").unwrap().sticky(Duration::from_secs(3600));
     let guard = soon(sticky.acquire()).await.unwrap();

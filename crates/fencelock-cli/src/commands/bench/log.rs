@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_back() {
+    fn a_written_log_is_read_back() {
         let section = Section { worker: 3, asked: 1, granted: 2, releasing: u64::MAX, token: -1 };
         let log = Log { woken: 7, sections: vec![section, section] };
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -100,12 +100,12 @@ struct Worker {
 impl Worker {
     async fn work(self) -> Outcome<Vec<Section>> {
         let mut sections = Vec::new();
-        while !self.is_over() {
+        while !self.has_ended() {
             let asked = SystemClock.now();
             let guard = self.lock.acquire().await?;
             let granted = SystemClock.now();
             // A worker that waited past the end leaves without a section.
-            if !self.is_over() {
+            if !self.has_ended() {
                 if add_one(&self.counter, self.limit)? {
                     let token = guard.token().map_or(0, FencingToken::to_i64);
                     let releasing = SystemClock.now();
@@ -124,7 +124,7 @@ impl Worker {
         Section { worker: self.number, asked, granted, releasing, token }
     }
 
-    fn is_over(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.over.load(Ordering::Relaxed) || SystemClock.now() >= self.until
     }
 }

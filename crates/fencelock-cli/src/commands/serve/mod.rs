@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_serves_what_nobody_looks_at_any_more_fails() {
+    async fn serving_ends_with_an_error_when_the_watch_of_the_store_ends() {
         let (_sender, seen) = watch::channel(Vec::new());
         let app = App {
             classes: Classes::new(&[]),

@@ -116,7 +116,7 @@ impl Verify {
             let mut running = tokio::task::spawn_blocking(move || drill.run());
             let (started, mut is_ended) = (Instant::now(), false);
             while !is_ended && started.elapsed() < portion && !running.is_finished() {
-                is_ended = is_over(asked, LOOK.min(portion)).await;
+                is_ended = rest(asked, LOOK.min(portion)).await;
                 let over =
                     1.0 - until.saturating_duration_since(Instant::now()).as_secs_f64() / self.duration.as_secs_f64();
                 progress.show(over, &format!("{} sections", report.sections()));
@@ -164,11 +164,11 @@ fn asked() -> Outcome<[Signal; 3]> {
     Ok([hear(SignalKind::interrupt())?, hear(SignalKind::terminate())?, hear(SignalKind::child())?])
 }
 
-/// Rests for `rest`; returns whether a signal asked for the end meanwhile.
-async fn is_over([interrupt, terminate, _]: &mut [Signal; 3], rest: Duration) -> bool {
+/// Rests for `duration`; returns whether a signal asked for the end meanwhile.
+async fn rest([interrupt, terminate, _]: &mut [Signal; 3], duration: Duration) -> bool {
     tokio::select! {
         _ = interrupt.recv() => true,
         _ = terminate.recv() => true,
-        () = tokio::time::sleep(rest) => false,
+        () = tokio::time::sleep(duration) => false,
     }
 }

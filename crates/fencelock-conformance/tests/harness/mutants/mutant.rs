@@ -497,7 +497,7 @@ impl MutantPlace {
     }
 
     /// Whether this wait misses every event.
-    async fn hears_nothing(&mut self) -> Result<bool> {
+    async fn misses_events(&mut self) -> Result<bool> {
         let now = self.clock.now();
         let waits = matches!(self.sound.next(now).await?, Standing::Waiting(_));
         Ok(match self.shared.flaw {
@@ -532,7 +532,7 @@ impl MutantPlace {
             }
             _ => {}
         }
-        if self.hears_nothing().await? {
+        if self.misses_events().await? {
             self.hear_nothing(until).await;
         }
         self.deaf = true;

@@ -47,7 +47,7 @@ async fn a_frame_that_stops_in_the_middle_ends_the_connection_in_time() {
 }
 
 #[tokio::test]
-async fn a_malformed_answer_is_told_and_harms_nothing_else() {
+async fn a_malformed_answer_is_reported_and_harms_nothing_else() {
     let fake = Fake::new().await;
     let connecting = tokio::spawn(Client::connect(fake.lasting()));
     let mut peer = fake.welcome(7, 60_000).await;
@@ -78,7 +78,7 @@ async fn another_session_in_place_of_ours_is_expiry() {
 }
 
 #[tokio::test]
-async fn a_session_that_expires_while_connected_is_over() {
+async fn a_session_that_expires_while_connected_has_ended() {
     let fake = Fake::new().await;
     let connecting = tokio::spawn(Client::connect(fake.lasting()));
     let mut peer = fake.welcome(7, 60_000).await;
@@ -130,7 +130,7 @@ async fn watches_that_a_server_does_not_set_anew_are_set_on_the_next_connection(
 }
 
 #[tokio::test]
-async fn a_sequence_number_at_its_end_is_handed_on_as_it_is() {
+async fn a_sequence_number_at_its_end_is_returned_unchanged() {
     let fake = Fake::new().await;
     let connecting = tokio::spawn(Client::connect(fake.lasting()));
     let mut peer = fake.welcome(7, 60_000).await;

@@ -25,7 +25,7 @@ async fn where_no_server_is_the_error_names_each_address_and_why() {
 }
 
 #[tokio::test]
-async fn another_service_on_the_port_is_told_by_how_it_answers() {
+async fn another_service_on_the_port_is_recognised_by_its_answer() {
     let services: [(&[u8], &str); 3] = [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP"),
         (b"-ERR unknown command\r\n", "-ERR"),
@@ -43,7 +43,7 @@ async fn another_service_on_the_port_is_told_by_how_it_answers() {
 }
 
 #[tokio::test]
-async fn a_service_that_waits_for_more_is_told_by_its_silence() {
+async fn a_service_that_waits_for_more_is_recognised_by_its_silence() {
     let fake = Fake::new().await;
     let error = refused(fake.config()).await;
     assert_eq!(error.kind(), ErrorKind::Unreachable);
@@ -259,7 +259,7 @@ async fn addresses_that_were_known_do_when_a_name_cannot_be_resolved_any_more() 
 }
 
 #[tokio::test]
-async fn a_server_that_grants_a_month_makes_nobody_wait_longer() {
+async fn a_server_that_grants_a_month_makes_no_client_wait_longer() {
     let fake = Fake::new().await;
     let connecting = tokio::spawn(Client::connect(fake.config()));
     let mut peer = fake.welcome(7, i32::MAX).await;

@@ -17,7 +17,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const HOUR_MS: i32 = 3_600_000;
 
 #[tokio::test]
-async fn silent_servers_keep_nobody_from_the_one_that_answers() {
+async fn silent_servers_keep_no_client_from_the_one_that_answers() {
     let silent = silent(4).await;
     let servers = connect_string(silent.iter().map(|fake| fake.address).chain([shared().address()]));
     // An attempt may take longer than the test waits.

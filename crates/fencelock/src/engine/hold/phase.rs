@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_phase_is_told_by_its_number() {
+    fn every_phase_is_known_by_its_number() {
         let phases = [Held, GivenUp, Leaving, Left].into_iter().chain(Loss::ALL.map(Lost));
         for (phase, number) in phases.zip(0..) {
             assert_eq!((phase.number(), Phase::of(number)), (number, phase));

@@ -105,7 +105,7 @@ impl<D: Dialect> FairSession<D> {
     /// Opens the session, or resumes it on a new connection. The server then refuses requests that are still on their way on an older one.
     async fn open_or_resume(&self, connection: &D::Connection) -> Result<()> {
         let places = &self.places;
-        if places.session.is_over() {
+        if places.session.has_ended() {
             return Ok(());
         }
         let sent = self.opening.clock.now();

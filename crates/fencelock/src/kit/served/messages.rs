@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_server_sends_is_passed_over() {
+    fn an_unknown_message_is_skipped() {
         for message in ["", "g 1-1 5", "n a\ng 1-1", "n a\ng x 5", "n ..\ng 1-1 5", "n a\nz 1-1 5", "\u{0}"] {
             assert_eq!(news(message.as_bytes()), [], "{message:?}");
         }

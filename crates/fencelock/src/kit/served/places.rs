@@ -95,7 +95,7 @@ impl Places {
     /// This connection ended: its messages may be lost, and so may be the state of the server.
     pub(crate) fn disconnected(&self, connection: u64) {
         let ended = self.connection.compare_exchange(connection, 0, Ordering::AcqRel, Ordering::Acquire).is_ok();
-        if ended && !self.session.is_over() {
+        if ended && !self.session.has_ended() {
             self.session.notify(SessionEvent::Doubtful);
             self.wake_all();
             let slots: Vec<_> = self.lock().slots.values().cloned().collect();

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_of_two_names_concerns_both_and_is_heard_until_neither_needs_it() {
+    fn a_channel_of_two_names_concerns_both_and_is_subscribed_until_neither_needs_it() {
         let mut channels = Channels::default();
         assert_eq!(channels.begin(&name("job"), "told:{job}", Claim::MUTEX, NOW), None);
         assert_eq!(channels.begin(&name("{job}"), "told:{job}", Claim::MUTEX, NOW), None);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_that_is_refused_is_not_heard_and_is_asked_for_again_after_a_while() {
+    fn a_channel_that_is_refused_is_not_subscribed_and_is_asked_for_again_after_a_while() {
         let (mut channels, job) = (Channels::default(), name("job"));
         channels.begin(&job, "told", Claim::MUTEX, NOW);
         assert!(!channels.has(&job, Claim::MUTEX) && channels.is_used(&job, Claim::MUTEX, NOW));

@@ -168,14 +168,14 @@ impl Places {
     /// Ready with the place's error, or with `Ok` when its task has to check the standing.
     pub(crate) fn poll_news(&self, id: RequestId, cx: &Context<'_>) -> Poll<Result<()>> {
         let mut state = self.lock();
-        let is_over = self.session.is_over();
+        let has_ended = self.session.has_ended();
         let Some(slot) = state.slots.get_mut(&id) else { return Poll::Ready(Ok(())) };
         if let Some(error) = slot.trouble.take() {
             return Poll::Ready(Err(error));
         }
         slot.waker = Some(cx.waker().clone());
         let waits = matches!(slot.state, LineState::Waiting | LineState::Trying | LineState::Sent);
-        if waits && !is_over { Poll::Pending } else { Poll::Ready(Ok(())) }
+        if waits && !has_ended { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
     /// Call this before the session subscribes to the channel of this name. Returns the channel that needs no subscription any more.

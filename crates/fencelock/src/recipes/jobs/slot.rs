@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_a_little_early_is_there_for_the_slot_that_comes() {
+    fn a_run_that_is_a_little_early_gets_the_next_slot() {
         let nightly = slot("0 3 * * *").tolerant();
         let moments = ["2026-11-25T02:59:29Z", "2026-11-25T02:59:31Z", "2026-11-25T03:00:00Z"];
         let slots = [
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_slot_is_refused_with_what_is() {
+    fn an_unusable_slot_is_refused_with_the_allowed_ones() {
         for text in
             ["", "1", "s", "1y", "0s", "400d", "1h30m", "-1h", "hourly@UTC", "1d@UTC", "@daily", "daily@", "weekly"]
         {

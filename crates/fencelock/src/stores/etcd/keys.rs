@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_told_from_those_of_other_clients_and_of_longer_names() {
+    fn places_are_distinguished_from_those_of_other_clients_and_of_longer_names() {
         let id = RequestId { client: 0xab, number: 26 };
         let (name, keys) = (Name::new("a").unwrap(), Keys { prefix: "l/".to_owned() });
         let key = keys.place(0x7f, &PlaceId { name: name.clone(), request: id });

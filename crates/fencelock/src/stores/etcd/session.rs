@@ -18,8 +18,8 @@ use super::proto::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::served::{Broken, Enter, Look, Looked, Places, PlacesByName, Seen, Served, Withdrawn, repair};
 use crate::name::Name;
-use crate::queue::view::{granted_of, hears_behind, judge};
-use crate::queue::{Admission, Claim, Hear};
+use crate::queue::view::{granted_of, judge, wake_condition_behind};
+use crate::queue::{Admission, Claim, WakeOn};
 use crate::store::{Ahead, Break, Entry, Loss, Opening, PlaceId, RequestId};
 
 /// An event can arrive before its place is known to wait. The place looks once, soon after joining.
@@ -84,7 +84,7 @@ impl EtcdSession {
     ) -> Result<BoxFuture<'static, ()>> {
         let sent = self.opening.clock.now();
         let opened = match self.places.epoch() {
-            _ if self.places.session.is_over() => None,
+            _ if self.places.session.has_ended() => None,
             0 => Some(self.open(connection).await?),
             _ => self.resume(connection).await?,
         };
@@ -199,18 +199,18 @@ impl EtcdSession {
         let admission = judge(claims.clone(), mine.claim);
         let judged = (mine.seq, admission, Ahead::of(position, granted_of(claims.clone())));
         let waits = admission == Admission::Wait && !ahead.iter().any(|key| key.claim.is_whole() && self.is_own(key));
-        let (key, range_end, grants) = match hears_behind(claims, mine.claim).filter(|_| waits) {
+        let (key, range_end, grants) = match wake_condition_behind(claims, mine.claim).filter(|_| waits) {
             None => {
                 connection.unwatch(place.request);
                 return Some(judged);
             }
             // Behind one key alone, its deletion grants the place with nothing asked.
-            Some(Hear::Departure(at)) => {
+            Some(WakeOn::Departure(at)) => {
                 let grants = (mine.claim == Claim::MUTEX && position == 1).then_some(mine.seq);
                 (ahead[at].key.clone(), Vec::new(), grants)
             }
             // A grant changes no key, so the place looks after any change of the queue.
-            Some(Hear::AnyDepartureAhead | Hear::GrantOrDeparture(_)) => {
+            Some(WakeOn::AnyDepartureAhead | WakeOn::GrantOrDeparture(_)) => {
                 let queue = self.keys.queue(place.name.as_str());
                 (queue.clone(), end_of(&queue), None)
             }

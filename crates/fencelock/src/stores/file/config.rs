@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_directory_cannot_be_is_refused() {
+    fn an_unusable_path_of_a_directory_is_refused() {
         let paths = ["file:locks", "file:", "file://host/x", "file://me:pw@/x"];
         let options = ["file:///x?inherit=yes", "file:///x?trust=anyone", "file:///x?y=1"];
         for url in paths.into_iter().chain(options) {

@@ -11,8 +11,8 @@ use super::platform::Interest;
 use super::sessions::session_name;
 use super::ticket::Ticket;
 use super::watch::{PathWatch, watch};
-use crate::queue::Hear;
-use crate::queue::view::hears_behind;
+use crate::queue::WakeOn;
+use crate::queue::view::wake_condition_behind;
 
 /// A contender ahead that this place listens to.
 #[derive(Debug)]
@@ -117,10 +117,10 @@ fn wanted(line: &KnownQueue, mine: &Ticket) -> (Vec<(Ticket, bool)>, Interest) {
     let mut ahead = line.ahead(mine.key);
     let claims = ahead.clone().map(|known| known.ticket.claim);
     let mut at = |at| ahead.nth(at).map(as_wanted).into_iter().collect();
-    match hears_behind(claims, mine.claim) {
-        Some(Hear::Departure(position)) => (at(position), Interest::Departure),
-        Some(Hear::GrantOrDeparture(position)) => (at(position), Interest::GrantOrDeparture),
-        Some(Hear::AnyDepartureAhead) | None => (ahead.map(as_wanted).collect(), Interest::Departure),
+    match wake_condition_behind(claims, mine.claim) {
+        Some(WakeOn::Departure(position)) => (at(position), Interest::Departure),
+        Some(WakeOn::GrantOrDeparture(position)) => (at(position), Interest::GrantOrDeparture),
+        Some(WakeOn::AnyDepartureAhead) | None => (ahead.map(as_wanted).collect(), Interest::Departure),
     }
 }
 

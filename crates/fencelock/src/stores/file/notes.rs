@@ -95,7 +95,7 @@ impl Directory {
             let message = "a note is not what this release writes";
             Error::new(ErrorKind::Layout, "note", message).with("name", name)
         })?;
-        Ok(NoteRead { note: Some(note).filter(|note| !is_over(note, now)), now })
+        Ok(NoteRead { note: Some(note).filter(|note| !has_expired(note, now)), now })
     }
 
     fn note_failed(&self, slot: &EncodedName, errno: Errno) -> Error {
@@ -171,7 +171,8 @@ fn clear(folder: &OwnedFd, now: SystemTime) -> rustix::io::Result<()> {
     for encoded in names {
         settle(folder, &encoded)?;
         let file = format!("{NOTE}{encoded}");
-        let is_none = |content: &[u8]| content.is_empty() || note_of(content).is_some_and(|note| is_over(&note, now));
+        let is_none =
+            |content: &[u8]| content.is_empty() || note_of(content).is_some_and(|note| has_expired(&note, now));
         if read(folder, &file)?.is_some_and(|content| is_none(&content)) {
             remove(folder, &file)?;
         }
@@ -179,7 +180,7 @@ fn clear(folder: &OwnedFd, now: SystemTime) -> rustix::io::Result<()> {
     Ok(())
 }
 
-fn is_over(note: &Note, now: SystemTime) -> bool {
+fn has_expired(note: &Note, now: SystemTime) -> bool {
     note.expires.is_some_and(|expires| expires <= now)
 }
 

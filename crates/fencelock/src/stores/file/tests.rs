@@ -258,7 +258,7 @@ async fn the_same_request_finds_the_same_place_and_a_withdrawn_one_never_takes_e
 }
 
 #[tokio::test]
-async fn a_half_made_session_file_goes_with_an_opening_once_nobody_can_be_about_to_finish_it() {
+async fn an_opening_removes_a_half_made_session_file_once_no_client_can_be_about_to_finish_it() {
     let directory = directory();
     let _client = Client::on(&store(&directory));
     let half_made = |name: &str| std::fs::File::create(directory.path().join("sessions").join(name)).unwrap();
@@ -270,7 +270,7 @@ async fn a_half_made_session_file_goes_with_an_opening_once_nobody_can_be_about_
 }
 
 #[test]
-fn sessions_open_although_somebody_sweeps_all_the_time() {
+fn sessions_open_although_another_client_sweeps_all_the_time() {
     let directory = directory();
     let store = store(&directory);
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -376,7 +376,7 @@ fn another_layout_is_refused_and_nothing_is_changed() {
 }
 
 #[test]
-fn what_cannot_be_a_lock_directory_is_refused_by_name() {
+fn a_path_that_cannot_be_a_lock_directory_is_refused_by_name() {
     let directory = directory();
     let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();

@@ -218,7 +218,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_no_ticket_is_not_taken_for_one(file in "[a-z0-9A-Z.%-]{0,60}") {
+        fn a_file_that_is_no_ticket_is_not_taken_for_one(file in "[a-z0-9A-Z.%-]{0,60}") {
             if let Some((encoded, ticket)) = Ticket::parse(&file) {
                 prop_assert_eq!(ticket.file_name(encoded), file);
             }

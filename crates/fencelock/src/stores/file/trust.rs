@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_another_user_or_of_everybody_is_refused() {
+    fn a_directory_of_another_user_or_open_to_all_is_refused() {
         let me = rustix::process::geteuid().as_raw();
         let table = [
             (me, 0o700, true),

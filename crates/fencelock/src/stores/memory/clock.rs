@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sleeps_until_a_moment_that_has_come() {
+    fn no_sleep_lasts_until_a_moment_that_has_come() {
         let clock = VirtualClock::new();
         let mut sleep = clock.sleep_until(clock.now());
         assert!(sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());

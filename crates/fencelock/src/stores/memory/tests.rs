@@ -43,7 +43,7 @@ fn is_pending<T>(future: &mut BoxFuture<'_, T>) -> bool {
 }
 
 #[tokio::test]
-async fn a_cut_off_client_hears_nothing_expires_and_is_told_when_healed() {
+async fn a_cut_off_client_gets_no_news_expires_and_is_notified_when_healed() {
     let (store, clock) = MemoryStore::with_virtual_clock();
     let (alice, bob) = (store.another_process(), store.another_process());
     let (mut hers, his) = (open(&alice).await, open(&bob).await);
@@ -162,7 +162,7 @@ async fn a_crashed_client_is_never_answered_and_its_places_expire() {
 }
 
 #[tokio::test]
-async fn sessions_expire_at_once_when_told_to_and_only_those_of_that_client() {
+async fn a_test_expires_the_sessions_of_one_client_and_no_others() {
     let store = MemoryStore::new();
     let (alice, bob) = (store.another_process(), store.another_process());
     let (mut hers, his) = (open(&alice).await, open(&bob).await);

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_server_user_or_database_is_refused() {
+    fn a_url_without_server_user_or_database_is_refused() {
         for url in [
             "mysql://",
             "mysql://localhost/app",
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_the_host_is_encrypted_unless_somebody_says_otherwise() {
+    fn a_connection_that_leaves_the_host_is_encrypted_unless_the_url_says_otherwise() {
         for (url, is_encrypted) in [
             ("mysql://me@localhost/app", false),
             ("mysql://me@10.0.0.1/app?sslmode=disable", false),

@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_may_call_is_every_function_but_the_inner_ones() {
+    fn other_roles_may_call_every_function_but_the_inner_ones() {
         let found: Vec<_> = functions(include_str!("schema.sql")).collect();
         assert!(found.contains(&("hold", vec!["text", "bigint", "interval"], "SELECT * FROM")), "{found:?}");
         assert!(found.contains(&("ring", vec!["text[]", "bigint[]"], "CALL")), "{found:?}");

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_server_user_or_schema_is_refused() {
+    fn a_url_without_server_user_or_schema_is_refused() {
         for url in [
             "postgres://",
             "postgres://me@",
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_the_host_is_encrypted_unless_somebody_says_otherwise() {
+    fn a_connection_that_leaves_the_host_is_encrypted_unless_the_url_says_otherwise() {
         for (url, is_encrypted) in [
             ("postgres://me@localhost/app", false),
             ("postgres://me@127.0.0.1/app", false),
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_table_is_refused() {
+    fn a_url_without_a_table_is_refused() {
         for options in [
             "layout=other",
             "layout=advisory",

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_taken_beside_what_is_said_of_the_server() {
+    fn a_prefix_is_taken_along_with_the_options_of_the_server() {
         assert_eq!(read_url("redis://h1").unwrap().2, PREFIX);
         assert_eq!(read_url("redis://h1?layout=plain").unwrap().2, "");
         assert_eq!(read_url("redis://h1?layout=redisson").unwrap().2, "");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_layout_and_no_prefix_is_refused() {
+    fn unknown_layouts_and_unusable_prefixes_are_refused() {
         for option in [
             "signal=python-redis-lock",
             "fence=:fence",

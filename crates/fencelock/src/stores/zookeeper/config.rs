@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_url_is_said_and_credentials_never_are() {
+    fn the_error_for_a_url_names_the_fault_and_never_credentials() {
         for (url, said) in [
             ("zk://h", "name the node"),
             ("zk:///locks", "servers"),

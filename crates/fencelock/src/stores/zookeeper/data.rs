@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_an_opaque_owner_shows_neither_host_nor_pid() {
+    fn node_data_is_read_back_and_an_opaque_owner_shows_neither_host_nor_pid() {
         for host in ["db-1", "", "ü\"\\"] {
             let data = write(&owner(host), &entry(Some("nightly \"import\"\n")));
             let node = NodeData { owner: Some(owner(host)), purpose: Some("nightly \"import\"\n".into()), grant: None };
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_write_is_shown_as_far_as_it_is_text() {
+    fn data_of_other_clients_is_shown_as_far_as_that_is_text() {
         let host = |host: &str| Owner { client: 0, host: host.to_owned(), pid: 0 };
         assert_eq!(read(b"10.0.0.1").owner, Some(host("10.0.0.1")));
         assert_eq!(read(b"::1").owner, Some(host("::1")));

@@ -62,15 +62,11 @@ impl Events {
                 }
                 Poll::Ready(Some(wire::Event::Reconnected { server })) => {
                     tracing::debug!(%server, "reconnected");
-                    return Poll::Ready(Some(if self.ends_earlier() {
-                        self.is_over()
-                    } else {
-                        SessionEvent::Doubtful
-                    }));
+                    return Poll::Ready(Some(if self.ends_earlier() { self.end() } else { SessionEvent::Doubtful }));
                 }
                 // Without credentials no request succeeds: the session has ended for the client, and expires soon.
                 Poll::Ready(Some(wire::Event::Expired | wire::Event::AuthFailed)) => {
-                    return Poll::Ready(Some(self.is_over()));
+                    return Poll::Ready(Some(self.end()));
                 }
                 Poll::Ready(Some(_)) => {}
             }
@@ -82,7 +78,7 @@ impl Events {
         self.session.upgrade().is_some_and(|session| session.client.session().timeout < self.ttl)
     }
 
-    fn is_over(&mut self) -> SessionEvent {
+    fn end(&mut self) -> SessionEvent {
         self.ended = true;
         self.session.upgrade().inspect(|session| session.end(Loss::Expired));
         SessionEvent::Over

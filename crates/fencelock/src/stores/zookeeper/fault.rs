@@ -55,7 +55,7 @@ fn meaning(kind: Wire) -> Meaning {
 }
 
 /// Whether the whole session has ended, with all its nodes.
-pub(super) fn is_over(error: &wire::Error) -> bool {
+pub(super) fn is_session_end(error: &wire::Error) -> bool {
     matches!(error.kind(), Wire::SessionExpired)
 }
 

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_it_too_by_the_tables_is_not_taken_for_a_waiter() {
+    fn a_contender_that_holds_too_by_the_tables_is_not_taken_for_a_waiter() {
         for (first, second, expected) in [
             ("ours", "ours", Waits::Yes),
             ("ours", "curator", Waits::Yes),

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn another_kind_of_lock_is_told_apart() {
+    fn another_kind_of_lock_is_distinguished() {
         let read = |node| dialect("curator").mutex().read(node, "").unwrap();
         let reader = read("_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-__READ__0000000001");
         let writer = read("_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-__WRIT__0000000001");
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn under_one_parent_keys_that_contain_each_other_are_told_apart() {
+    fn under_one_parent_keys_that_contain_each_other_are_distinguished() {
         let read = |node, key| dialect("shared").mutex().read(node, key).is_some();
         assert!(read("lock0000000001", "lock"));
         assert!(read("_c_9043e340783bca239f63470b2f5c0243-job0000000001", "job"));
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn another_kind_is_alien_and_kazoos_names_are_told_apart_by_our_ids() {
+    fn another_kind_is_alien_and_kazoos_names_are_distinguished_by_our_ids() {
         let ours = |claim: Claim| {
             let layout = dialect("kazoo").layout_for(claim).unwrap();
             numbered(layout.prefix(ID, claim, ""), 7)
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_resembles_a_permit_is_a_stranger() {
+    fn a_node_that_only_resembles_a_permit_is_a_stranger() {
         let read = |claim: &str| {
             let node = format!("_c_9043e340783bca239f63470b2f5c0243-__PERM__{claim}__0000000007");
             dialect("curator").layout_for(permits(1, 2)).unwrap().read(&node, "").map(|ticket| ticket.claim)

@@ -101,7 +101,7 @@ pub(super) async fn read(
         let versions = versions(client, &directory).await?;
         let Some(latest) = versions.last() else { return Ok((None, now_ms)) };
         match client.get_data(latest).await {
-            Ok((content, stat)) if is_over(&content, stat.ctime_ms, now_ms) => {
+            Ok((content, stat)) if has_expired(&content, stat.ctime_ms, now_ms) => {
                 // All or none: otherwise an older version would be the note again. A client without the right to delete leaves the versions
                 // to others.
                 let steps: Vec<_> = versions.iter().map(|version| Operation::delete(version, None)).collect();
@@ -138,7 +138,7 @@ fn parts(content: &[u8]) -> Option<(Head<'_>, &[u8])> {
     (head.fencelock == VERSION).then_some((head, &content[end + 1..]))
 }
 
-fn is_over(content: &[u8], written_ms: i64, now_ms: i64) -> bool {
+fn has_expired(content: &[u8], written_ms: i64, now_ms: i64) -> bool {
     let ttl_ms = parts(content).map_or(0, |(head, _)| i64::try_from(head.ttl_ms).unwrap_or(i64::MAX));
     ttl_ms != 0 && written_ms.saturating_add(ttl_ms) <= now_ms
 }
@@ -187,7 +187,7 @@ mod tests {
     use crate::store::{GrantId, Owner, PlaceId, RequestId};
 
     #[test]
-    fn what_is_written_is_read_whatever_its_bytes_and_what_is_none_is_refused() {
+    fn notes_of_any_bytes_are_read_back_and_other_data_is_refused() {
         let place = PlaceId { name: Name::new("job").unwrap(), request: RequestId { client: 7, number: 1 } };
         let grant = GrantId { place, token: FencingToken::new(1 << 60) };
         let owner = Owner::new(7, "host", 1);
@@ -196,7 +196,7 @@ mod tests {
         assert!(content.starts_with(br#"{"fencelock":1,"token":"1152921504606846976","ttl_ms":1500,"owner":{"#));
         let note = note_of(&content, 1000).unwrap();
         assert_eq!(Some(&note), order.written_at(time(1000).unwrap()).as_ref());
-        assert!(!is_over(&content, 1000, 2499) && is_over(&content, 1000, 2500));
+        assert!(!has_expired(&content, 1000, 2499) && has_expired(&content, 1000, 2500));
         for bad in [&b""[..], b"x\n", br#"{"fencelock":1,"token":null,"ttl_ms":0}"#, br#"{"fencelock":2}"#] {
             assert_eq!(note_of(bad, 0), None, "{bad:?}");
         }

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_breaks_is_among_no_locks_contenders() {
+    fn records_of_breaks_are_among_no_locks_contenders() {
         let name = Name::new("a/b%c").unwrap();
         for (url, expected) in [
             ("zk://h/x/y", "/x/y/~fencelock/breaks/a%2Fb%25c"),

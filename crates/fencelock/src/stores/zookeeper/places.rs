@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_doubt_placed_or_ending_counts_until_it_is_forgotten() {
+    fn a_place_in_doubt_placed_or_ending_counts_until_it_is_forgotten() {
         let path = "/locks/job/_c_00000000-0000-0000-0000-000000000000-lock-";
         let places = Places::new(2 * (path.len() + BESIDE_PATH) + 1);
         let begin = |number| places.begin(id(number), Claim::WRITER, path);

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use super::dialect::Kind;
 use super::layout::{Layout, QueueNode, request_of};
-use crate::queue::view::{granted_of, hears_behind};
-use crate::queue::{Claim, Hear};
+use crate::queue::view::{granted_of, wake_condition_behind};
+use crate::queue::{Claim, WakeOn};
 use crate::store::Ahead;
 
 /// With more holders than this ahead, their parent is watched instead of each of them.
@@ -111,27 +111,27 @@ impl ListedQueue<'_> {
             let ahead = Ahead::of(position, granted_of(ahead.clone()));
             View::Waits(WaitingView { watched, is_next, ahead })
         };
-        match hears_behind(ahead.clone(), claim) {
+        match wake_condition_behind(ahead.clone(), claim) {
             None => {
                 let is_part = |claim: &Claim| !claim.is_whole() && !claim.is_reader();
                 let next = self.claims().nth(position + 1);
                 View::Granted { tell: is_part(&claim) && next.is_some_and(|next| is_part(&next)) }
             }
-            Some(Hear::Departure(at)) if claim == Claim::MUTEX => {
+            Some(WakeOn::Departure(at)) if claim == Claim::MUTEX => {
                 let is_pure = self.aliens.is_empty();
                 let second = at.checked_sub(1).filter(|_| is_pure).map(|at| watch(Whose::Second, at));
                 let watched = second.into_iter().chain([watch(Whose::Nearest, at)]).collect();
                 View::Waits(WaitingView { watched, is_next: position == 1 && is_pure, ahead: Ahead::of(position, 1) })
             }
-            Some(Hear::Departure(at)) => {
+            Some(WakeOn::Departure(at)) => {
                 // Readers ahead do not exclude a reader. A writer that becomes a reader would still exclude a writer.
                 let only_readers_before = || self.claims().take(at).all(|claim| claim.is_reader());
                 let is_next = claim.is_reader() && self.aliens.is_empty() && only_readers_before();
                 waits(vec![watch(if is_next { Whose::Nearest } else { Whose::Ahead }, at)], is_next)
             }
-            Some(Hear::GrantOrDeparture(at)) => waits(vec![watch(Whose::Predecessor, at)], false),
-            Some(Hear::AnyDepartureAhead) if position > WATCHES => waits(vec![(Whose::Parent, "".into())], false),
-            Some(Hear::AnyDepartureAhead) => waits((0..position).map(|at| watch(Whose::Ahead, at)).collect(), false),
+            Some(WakeOn::GrantOrDeparture(at)) => waits(vec![watch(Whose::Predecessor, at)], false),
+            Some(WakeOn::AnyDepartureAhead) if position > WATCHES => waits(vec![(Whose::Parent, "".into())], false),
+            Some(WakeOn::AnyDepartureAhead) => waits((0..position).map(|at| watch(Whose::Ahead, at)).collect(), false),
         }
     }
 }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_given_twice_is_told() {
+    fn a_number_given_twice_is_reported() {
         let other = "_c_00000000-0000-0000-0000-000000000000-lock-0000000001".to_owned();
         assert_eq!(look(&[node(1), other], 1), View::Twice);
     }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_is_next_behind_one_writer_and_any_readers_and_a_writer_behind_nobody() {
+    fn a_reader_is_next_behind_one_writer_and_any_readers_and_a_writer_only_at_the_front() {
         let (reader, writer) = (Claim::READER, Claim::WRITER);
         let is_next = |queue: &[Claim]| matches!(last_of(queue), View::Waits(waits) if waits.is_next);
         assert!(is_next(&[writer, reader]) && is_next(&[reader, writer, reader, reader]));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permit_is_never_next_and_is_not_let_in_beside_another_capacity() {
+    fn a_permit_is_never_next_and_is_not_let_in_with_another_capacity() {
         let of = |weight, capacity| Claim::new(weight, capacity).unwrap();
         let waits = |queue: &[Claim]| matches!(last_of(queue), View::Waits(waits) if !waits.is_next);
         assert!(waits(&[of(3, 3), of(1, 3)]) && waits(&[of(1, 3), of(3, 3)]) && waits(&[of(3, 3), of(1, 3), of(1, 3)]));

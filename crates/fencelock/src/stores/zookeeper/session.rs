@@ -12,7 +12,7 @@ use futures_core::future::BoxFuture;
 use super::config::Config;
 use super::doubts::Doubts;
 use super::enter;
-use super::fault::{fault, is_over};
+use super::fault::{fault, is_session_end};
 use super::layout::{numbered, own_number};
 use super::listing::{Fronts, Listing};
 use super::path::LockPath;
@@ -108,7 +108,7 @@ impl ZooKeeperSession {
     pub(super) async fn delete(&self, operation: &'static str, path: &str) -> Result<bool> {
         match self.client.delete(path, None).await {
             Ok(()) => Ok(true),
-            Err(error) if error.kind() == Wire::NoNode || is_over(&error) => Ok(false),
+            Err(error) if error.kind() == Wire::NoNode || is_session_end(&error) => Ok(false),
             Err(error) => Err(fault(operation, &error)),
         }
     }

@@ -68,7 +68,7 @@ async fn contended_cycles_over_one_name_and_many_end_without_an_error_and_withou
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_killed_under_load_costs_no_lock_and_admits_nobody_twice() {
+async fn a_server_that_is_killed_under_load_costs_no_lock_and_admits_no_client_twice() {
     let server = Arc::new(Server::start(Settings::default()).unwrap());
     let url = server.url();
     let held = Arc::new(AtomicI64::new(0));

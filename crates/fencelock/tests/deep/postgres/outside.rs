@@ -172,7 +172,7 @@ fn fill(file: &Path) {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_and_costs_no_lock_that_is_held() {
+async fn a_full_disk_is_reported_and_costs_no_lock_that_is_held() {
     let tiny = Tiny::new();
     let own = server(Settings::default());
     let one = client(&own.url(), 10_000).await;

@@ -44,7 +44,7 @@ async fn no_acknowledged_grant_is_lost_when_the_server_is_killed_and_no_lock_is_
 
 /// The tables are empty then. A holder may still be at work until its lease ends.
 #[tokio::test]
-async fn a_crash_ends_every_lock_in_unlogged_tables_and_nobody_is_granted_before_the_holders_know() {
+async fn a_crash_ends_every_lock_in_unlogged_tables_and_no_client_is_granted_before_the_holders_know() {
     let own = server(Settings::default());
     let schema = Schema::of(&own.url()).unwrap();
     assert_eq!(schema.clone().unlogged().migrate(&[]).await.unwrap(), Migration::Made);
@@ -117,7 +117,7 @@ async fn a_place_that_its_session_does_not_know_is_given_up_when_it_comes_back()
 
 /// As after a failover to a standby that had not received the grant.
 #[tokio::test]
-async fn a_grant_that_the_server_forgot_is_told_to_its_holder_with_the_next_connection() {
+async fn the_holder_of_a_grant_that_the_server_forgot_is_notified_with_the_next_connection() {
     let own = server(Settings::default());
     let one = client(&own.url(), 60_000).await;
     let (forgotten, kept) = (acquire(&one, "job").await, acquire(&one, "kept").await);
@@ -164,7 +164,7 @@ async fn tokens_rise_over_a_failover_that_lost_the_last_grants() {
 }
 
 #[tokio::test]
-async fn after_a_failover_nobody_is_granted_while_a_forgotten_holder_may_believe_in_its_lock() {
+async fn after_a_failover_no_client_is_granted_while_a_forgotten_holder_may_believe_in_its_lock() {
     let primary = server(Settings::default());
     let one = client(&primary.url(), 8000).await;
     acquire(&one, "job").await.release().await.unwrap();
@@ -184,7 +184,7 @@ async fn after_a_failover_nobody_is_granted_while_a_forgotten_holder_may_believe
 
 /// A restored dump lacks the grants since the dump, and its holders do not know of the restored server.
 #[tokio::test]
-async fn where_a_dump_was_read_in_nobody_is_granted_before_a_ttl_has_passed_and_no_token_falls() {
+async fn where_a_dump_was_read_in_no_client_is_granted_before_a_ttl_has_passed_and_no_token_falls() {
     let own = server(Settings::default());
     let one = client(&own.url(), 4000).await;
     let dumped = acquire(&one, "job").await;
@@ -221,7 +221,7 @@ async fn where_a_dump_was_read_in_nobody_is_granted_before_a_ttl_has_passed_and_
 
 /// The error has the server's reason, and the lock is granted once the reason ends.
 #[tokio::test]
-async fn a_transaction_of_somebody_else_that_keeps_the_rows_is_told_and_costs_no_session() {
+async fn another_clients_transaction_that_keeps_the_rows_is_reported_and_costs_no_session() {
     let own = server(Settings::default());
     let one = client(&own.url(), 4000).await;
     let held = acquire(&one, "held").await;
@@ -245,7 +245,7 @@ async fn a_transaction_of_somebody_else_that_keeps_the_rows_is_told_and_costs_no
 }
 
 #[tokio::test]
-async fn a_clock_that_went_back_keeps_nobody_for_longer_than_a_ttl_and_one_that_jumps_ahead_is_told() {
+async fn a_clock_that_went_back_delays_no_client_beyond_a_ttl_and_one_that_jumps_ahead_is_reported() {
     let own = server(Settings { own_clock: true, ..Settings::default() });
     let (dying, other) = (client(&own.url(), 4000).await, client(&own.url(), 4000).await);
     let guard = acquire(&dying, "job").await;

@@ -31,7 +31,7 @@ async fn of_several_hosts_the_one_that_takes_writes_is_found_again_after_a_failo
 
 /// As after the death of the host on which the primary was: no reply says that no server listens.
 #[tokio::test]
-async fn a_host_that_is_silent_keeps_nobody_from_the_next_one() {
+async fn a_host_that_is_silent_keeps_no_client_from_the_next_one() {
     let (silent, own) = (server(Settings::default()), server(Settings::default()));
     silent.pause();
     let both = format!("postgres://fencelock:secret@{},{}/fencelock", silent.address(), own.address());

@@ -120,7 +120,7 @@ fn server_with_password() -> Server {
 }
 
 #[tokio::test]
-async fn a_waiter_that_was_told_of_an_outage_is_told_of_its_end_although_nothing_else_happened() {
+async fn a_waiter_notified_of_an_outage_is_notified_of_its_end_although_nothing_else_happened() {
     let server = server(Settings::default());
     let way = Proxy::start(server.address()).unwrap();
     let holder = client(&server.url(), 60_000).await;

@@ -30,7 +30,7 @@ async fn tokens_rise_over_jumps_of_the_clock() {
 }
 
 #[tokio::test]
-async fn a_clock_that_jumps_ahead_ends_leases_and_their_holders_are_told() {
+async fn a_clock_that_jumps_ahead_ends_leases_and_their_holders_are_notified() {
     let server = with_a_clock();
     let (holder, rival) = (client(&server.url(), 8000).await, client(&server.url(), 8000).await);
     let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
@@ -46,7 +46,7 @@ async fn a_clock_that_jumps_ahead_ends_leases_and_their_holders_are_told() {
 }
 
 #[tokio::test]
-async fn a_clock_that_jumps_back_costs_nobody_a_lock() {
+async fn a_clock_that_jumps_back_costs_no_client_a_lock() {
     let server = with_a_clock();
     let (holder, rival) = (client(&server.url(), 2000).await, client(&server.url(), 2000).await);
     let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
@@ -63,7 +63,7 @@ async fn a_clock_that_jumps_back_costs_nobody_a_lock() {
 }
 
 #[tokio::test]
-async fn a_holder_that_was_renewed_after_the_clock_went_back_and_died_keeps_nobody_waiting() {
+async fn a_holder_that_was_renewed_after_the_clock_went_back_and_died_keeps_no_client_waiting() {
     let server = with_a_clock();
     let way = Proxy::start(server.address()).unwrap();
     let (holder, rival) =

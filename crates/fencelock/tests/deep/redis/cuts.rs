@@ -31,7 +31,7 @@ async fn one_answer_lost_at_renew_costs_no_lock() {
 }
 
 #[tokio::test]
-async fn a_client_that_hears_nothing_any_more_is_told_before_a_rival_is_granted() {
+async fn a_client_that_gets_no_more_answers_loses_its_lock_before_a_rival_is_granted() {
     let link = Link::new();
     let rival = client(&link.past(), 20_000).await;
     for way in [Way::Down, Way::Up, Way::Both] {

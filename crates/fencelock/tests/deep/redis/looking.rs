@@ -28,7 +28,7 @@ fn crashed(server: &Server, names: usize) {
 }
 
 #[tokio::test]
-async fn names_are_listed_at_the_first_time_beside_any_number_that_crashed_clients_left() {
+async fn names_are_listed_at_the_first_time_among_any_number_that_crashed_clients_left() {
     const DEAD: usize = 200_000;
     let server = server(Settings::default());
     crashed(&server, DEAD);

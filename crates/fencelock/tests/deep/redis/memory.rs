@@ -46,7 +46,7 @@ async fn is_noticed(settings: Settings, loss: Loss, lose: impl Fn(&Server)) {
 }
 
 #[tokio::test]
-async fn a_server_that_is_emptied_costs_its_locks_and_they_are_told() {
+async fn a_server_that_is_emptied_costs_its_locks_and_reports_them() {
     is_noticed(Settings::default(), Loss::Expired, |server| {
         assert_eq!(server.ask(&["FLUSHALL"]).unwrap(), Reply::Status("OK".to_owned()))
     })
@@ -54,7 +54,7 @@ async fn a_server_that_is_emptied_costs_its_locks_and_they_are_told() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_is_lost_costs_the_locks_in_it_and_they_are_told_and_no_others() {
+async fn a_bucket_that_is_lost_costs_the_locks_in_it_and_no_others_and_the_loss_is_reported() {
     let server = server(Settings::default());
     let (holder, guard) = held(&server.url()).await;
     let buckets = server.ask(&["KEYS", "fencelock:2:{*}:bucket"]).unwrap();
@@ -74,12 +74,12 @@ async fn a_bucket_that_is_lost_costs_the_locks_in_it_and_they_are_told_and_no_ot
 }
 
 #[tokio::test]
-async fn a_restart_without_persistence_costs_the_locks_and_they_are_told() {
+async fn a_restart_without_persistence_costs_the_locks_and_the_loss_is_reported() {
     is_noticed(Settings::default(), Loss::Restarted, |server| server.restart().unwrap()).await;
 }
 
 #[tokio::test]
-async fn a_restart_on_an_empty_disk_costs_the_locks_and_they_are_told() {
+async fn a_restart_on_an_empty_disk_costs_the_locks_and_the_loss_is_reported() {
     is_noticed(Settings { durable: true, ..Settings::default() }, Loss::Restarted, |server| {
         server.restart_empty().unwrap()
     })
@@ -87,7 +87,7 @@ async fn a_restart_on_an_empty_disk_costs_the_locks_and_they_are_told() {
 }
 
 #[tokio::test]
-async fn a_restart_is_suspected_where_nobody_may_ask_for_it() {
+async fn a_restart_is_suspected_where_the_user_may_not_ask_for_it() {
     let server =
         server(Settings { durable: true, ..Settings::default() }.with_user("blind", "on >p ~* &* +@all -info"));
     let url = format!("redis://blind:p@{}", server.address());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use fencelock_testbed::within;
 
 use super::lab::{acquired, acquiring, client, until};
-use super::theirs::{CHANNEL, TAKEN, THREAD, is_heard, locks, redisson, requests, unlocks};
+use super::theirs::{CHANNEL, TAKEN, THREAD, is_subscribed, locks, redisson, requests, unlocks};
 
 #[tokio::test]
 async fn a_waiter_does_not_wait_for_the_next_try_when_a_release_is_published() {
@@ -16,7 +16,7 @@ async fn a_waiter_does_not_wait_for_the_next_try_when_a_release_is_published() {
         assert_eq!(locks(&server, "job", THREAD, 600_000), TAKEN);
         let waits = acquiring(&client, "job");
         let before = requests(&server);
-        until("it waits", async || requests(&server) > before + 1 && is_heard(&server)).await;
+        until("it waits", async || requests(&server) > before + 1 && is_subscribed(&server)).await;
         let start = Instant::now();
         assert_eq!(unlocks(&server, "job", THREAD, CHANNEL), 1);
         let guard = acquired(waits).await;

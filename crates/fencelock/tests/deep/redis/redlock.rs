@@ -128,7 +128,7 @@ async fn a_master_that_comes_later_than_the_release_is_asked_for_nothing() {
 }
 
 #[tokio::test]
-async fn many_locks_are_listed_once_each_beside_a_silent_master() {
+async fn many_locks_are_listed_once_each_while_a_master_is_silent() {
     let masters = Masters::new(5);
     let client = super::lab::client(&masters.url("rejoin_ms=0&prefix=shop:"), 20_000).await;
     // More names than the client could look at in turn, if each look waited for the silent master.
@@ -252,7 +252,7 @@ async fn a_master_that_was_started_anew_is_not_counted_until_a_ttl_has_passed() 
 }
 
 #[tokio::test]
-async fn clocks_that_jump_at_a_minority_cost_no_lock_and_at_a_quorum_the_holder_is_told() {
+async fn clocks_that_jump_at_a_minority_cost_no_lock_and_at_a_quorum_the_holder_is_notified() {
     let masters = Masters::of(&Settings { own_clock: true, ..Settings::default() }, 5);
     let client = masters.client(8_000).await;
     let rival = masters.client(8_000).await;

@@ -11,7 +11,7 @@ use super::lab::{
 };
 
 #[tokio::test]
-async fn a_server_busy_beyond_a_session_costs_its_locks_and_their_holders_are_told_before_anybody_else_has_them() {
+async fn a_server_busy_beyond_a_session_costs_its_locks_and_notifies_their_holders_before_another_client_has_them() {
     let server = server(Settings::default().with("lua-time-limit 20"));
     let (holder, rival) = (client(&server.url(), 2000).await, client(&server.url(), 30_000).await);
     let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
@@ -52,7 +52,7 @@ async fn a_session_is_renewed_by_a_server_without_memory() {
 }
 
 #[tokio::test]
-async fn clients_that_have_to_wait_beyond_their_session_are_told_before_anybody_else_is_granted() {
+async fn clients_that_have_to_wait_beyond_their_session_are_notified_before_another_client_is_granted() {
     let server = server(Settings::default());
     let (holder, rival) = (client(&server.url(), 2000).await, client(&server.url(), 30_000).await);
     let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
@@ -66,7 +66,7 @@ async fn clients_that_have_to_wait_beyond_their_session_are_told_before_anybody_
 }
 
 #[tokio::test]
-async fn a_queue_that_somebody_broke_keeps_no_waiter_of_another_from_its_lock() {
+async fn a_damaged_queue_keeps_no_waiter_of_another_from_its_lock() {
     let server = server(Settings::default());
     let way = Proxy::start(server.address()).unwrap();
     let dying = client(&format!("redis://{}", way.address()), 2000).await;

@@ -30,7 +30,7 @@ async fn until_many_queued(lab: &Lab, name: &str, count: usize) -> u64 {
 }
 
 #[tokio::test]
-async fn a_crowd_that_gives_up_at_once_asks_little_and_is_told_who_holds_the_lock_or_nobody() {
+async fn a_crowd_that_gives_up_at_once_asks_little_and_learns_the_holder_if_there_is_one() {
     const CROWD: u64 = 200;
     let _room = ROOM.lock().await;
     let (server, lab) = Lab::alone().await;

@@ -39,7 +39,8 @@ async fn a_server_starts_again_however_much_one_client_held_when_its_session_was
 }
 
 #[tokio::test]
-async fn a_client_with_as_many_contenders_as_fit_is_told_before_anything_is_sent_and_goes_on_when_some_have_left() {
+async fn a_client_with_as_many_contenders_as_fit_gets_an_error_before_anything_is_sent_and_continues_when_some_have_left()
+ {
     let proxy = Proxy::start(shared().address()).unwrap();
     let lab = Lab { server: proxy.address(), ..Lab::new().await };
     let client = lab.client("&max_frame_bytes=4096").await;

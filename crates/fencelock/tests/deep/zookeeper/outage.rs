@@ -33,7 +33,7 @@ impl Observer for Retries {
 }
 
 #[tokio::test]
-async fn a_holder_hears_of_the_end_of_its_node_after_an_outage_longer_than_a_request_may_take() {
+async fn a_holder_is_notified_of_the_end_of_its_node_after_an_outage_longer_than_a_request_may_take() {
     let proxy = Arc::new(Proxy::start(shared().address()).unwrap());
     let lab = through(proxy.address()).await;
     let (told, mut retries) = mpsc::unbounded_channel();
@@ -103,7 +103,7 @@ fn clamping(server: SocketAddr) -> (SocketAddr, mpsc::Sender<()>) {
 }
 
 #[tokio::test]
-async fn a_session_that_goes_on_with_a_shorter_timeout_is_lost() {
+async fn a_session_that_resumes_with_a_shorter_timeout_is_lost() {
     let (way, cut) = clamping(shared().address());
     let lab = through(way).await;
     lab.put("job", CreateMode::Persistent).await;

@@ -7,7 +7,7 @@ use fencelock_testbed::zookeeper::{Ensemble, Settings};
 use super::lab::{Lab, acquired, acquiring, soon, stuff};
 
 #[tokio::test]
-async fn twenty_thousand_nodes_of_a_stranger_keep_nobody_from_the_lock_and_are_shown() {
+async fn twenty_thousand_nodes_of_a_stranger_keep_no_client_from_the_lock_and_are_shown() {
     // Usually the servers of tests have little memory: less than one such listing needs.
     let server = Ensemble::start(Settings::default().heap(512)).unwrap();
     let lab = Lab::on(server.server(0).address()).await;

@@ -159,7 +159,7 @@ fn a_waiter_whose_store_went_silent_reports_an_outage_and_one_whose_store_answer
 }
 
 #[test]
-fn nobody_waits_longer_for_want_of_a_name() {
+fn no_caller_waits_longer_for_want_of_a_name() {
     in_world(async |world, [holder, other]| {
         let _held = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
         for limit in [ms(200), secs(3)] {
@@ -331,7 +331,7 @@ fn options_out_of_range_are_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn the_system_clock_goes_on() {
+fn the_system_clock_moves() {
     let (first, second) = (SystemClock.now(), SystemClock.now());
     assert!(second >= first && first > fencelock::time::Moment::ORIGIN);
 }

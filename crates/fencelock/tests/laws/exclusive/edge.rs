@@ -100,7 +100,7 @@ fn a_release_dropped_after_it_took_effect_is_no_loss() {
 }
 
 #[test]
-fn work_under_a_guard_is_told_to_stop_before_the_store_lets_others_in() {
+fn work_under_a_guard_is_asked_to_stop_before_the_store_lets_others_in() {
     in_world(async |world, [process]| {
         let lock = whole(&process.client, "a").unwrap();
         for in_the_open in [true, false] {
@@ -145,7 +145,7 @@ impl Observer for Broken {
 }
 
 #[test]
-fn an_observer_that_panics_costs_nobody_a_lock() {
+fn an_observer_that_panics_costs_no_client_a_lock() {
     on_one_thread(async {
         let (store, clock) = MemoryStore::with_virtual_clock();
         let (broken, mine) = (Arc::new(Broken(AtomicU64::new(0))), store.another_process());
@@ -166,7 +166,7 @@ fn an_observer_that_panics_costs_nobody_a_lock() {
 }
 
 #[test]
-fn a_guard_is_told_of_its_loss_although_the_runtime_that_renewed_it_is_gone() {
+fn a_guard_is_notified_of_its_loss_although_the_runtime_that_renewed_it_is_gone() {
     let store = MemoryStore::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let guard = runtime.block_on(async {

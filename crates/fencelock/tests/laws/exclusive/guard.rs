@@ -57,7 +57,7 @@ fn a_late_renewal_makes_a_guard_suspect_and_its_answer_makes_it_held_again() {
 }
 
 #[test]
-fn loss_is_told_before_a_rival_is_granted() {
+fn a_holder_is_notified_of_its_loss_before_a_rival_is_granted() {
     in_world(async |world, [holder, rival]| {
         let guard = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
         let lock = whole(&rival.client, "a").unwrap();
@@ -237,7 +237,7 @@ fn a_release_retried_after_a_lost_reply_never_ends_a_newer_grant() {
 }
 
 #[test]
-fn a_release_dropped_half_way_goes_on() {
+fn a_release_dropped_half_way_continues() {
     in_world(async |world, [process]| {
         let guard = whole(&process.client, "a").unwrap().acquire().await.unwrap();
         let late = process.store.delay_next(Operation::Leave);
@@ -452,7 +452,7 @@ fn closing_a_client_tells_its_guards_and_leaves_nothing() {
 }
 
 #[test]
-fn a_broken_guard_is_told_the_reason_and_the_next_token_is_higher() {
+fn a_broken_guard_gets_the_reason_and_the_next_token_is_higher() {
     in_world(async |world, [holder, rival, other]| {
         let guard = whole(&holder.client, "a").unwrap().acquire().await.unwrap();
         let lock = whole(&rival.client, "a").unwrap();

@@ -53,7 +53,7 @@ fn tells_of_lateness_beneath(error: &Error) -> bool {
 }
 
 #[test]
-fn a_store_whose_every_grant_is_told_too_late_is_asked_with_growing_pauses_and_given_up() {
+fn a_store_whose_every_grant_arrives_too_late_is_asked_with_growing_pauses_and_given_up() {
     with_leases(None, async |world| {
         world.grants_for(TOO_SHORT);
         let acquiring = world.acquire();

@@ -281,7 +281,7 @@ fn a_shorter_ttl_that_a_renewal_grants_counts_from_that_renewal_on() {
 }
 
 #[test]
-fn a_grant_whose_end_a_renewal_brings_forward_is_told_lost_at_that_end() {
+fn a_grant_whose_end_a_renewal_brings_forward_is_reported_lost_at_that_end() {
     with_leases(None, async |world| {
         let held = world.hold("job").await;
         // Renewed after 2.5 s: from then on it is certain for 2.1 s, and the next renewal would come 0.4 s later.
@@ -297,7 +297,7 @@ fn a_grant_whose_end_a_renewal_brings_forward_is_told_lost_at_that_end() {
 }
 
 #[test]
-fn a_grant_that_was_over_before_it_was_told_is_given_back() {
+fn a_grant_that_ended_before_its_answer_came_is_released() {
     with_leases(None, async |world| {
         let delayed = world.store.delay_next(fencelock::memory::Operation::Enter);
         let lock = world.client.mutex("brief").unwrap();

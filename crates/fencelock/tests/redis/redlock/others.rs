@@ -81,7 +81,7 @@ async fn an_uncontended_cycle_is_two_requests_to_each_master() {
 }
 
 #[tokio::test]
-async fn holders_are_shown_by_quorum_and_what_a_minority_has_beside_them() {
+async fn holders_are_shown_by_quorum_and_keys_of_a_minority_as_strange() {
     let masters = Masters::new(5);
     let client = masters.client(60_000).await;
     let job = Name::new("job").unwrap();
@@ -127,7 +127,7 @@ async fn until_listed(client: &Client, name: &Name) {
 
 /// Two clients without a ttl, each at one of three masters: no client can ever have a quorum.
 #[tokio::test]
-async fn keys_that_never_run_out_and_bar_everybody_are_shown_and_can_be_broken() {
+async fn keys_that_never_run_out_and_bar_every_client_are_shown_and_can_be_broken() {
     let masters = Masters::new(3);
     let client = crate::lab::client(&masters.url("rejoin_ms=0&prefix=shop:"), 60_000).await;
     let job = Name::new("job").unwrap();
@@ -146,7 +146,7 @@ async fn keys_that_never_run_out_and_bar_everybody_are_shown_and_can_be_broken()
 }
 
 #[tokio::test]
-async fn of_keys_that_bar_everybody_one_is_shown_also_beside_a_master_that_is_gone_or_a_key_of_another_type() {
+async fn of_keys_that_bar_every_client_one_is_shown_also_if_a_master_is_gone_or_a_key_has_another_type() {
     let masters = Masters::new(3);
     let client = masters.client(60_000).await;
     let (job, mixed) = (Name::new("job").unwrap(), Name::new("mixed").unwrap());

@@ -81,7 +81,7 @@ fn a_message_that_overtakes_the_answer_counts_once_that_tells_the_number() {
 }
 
 #[test]
-fn a_look_never_takes_back_what_a_message_told_since() {
+fn a_look_never_takes_back_a_message_that_came_since() {
     let bed = Bed::new();
     let slot = bed.waits(1, 7);
     let asked = [(slot.place.name.clone(), vec![slot.place.request])];
@@ -94,7 +94,7 @@ fn a_look_never_takes_back_what_a_message_told_since() {
 }
 
 #[test]
-fn whoever_is_due_is_looked_at_and_then_again_at_the_boundary_or_after_the_repair_period() {
+fn a_due_place_is_looked_at_and_then_again_at_the_boundary_or_after_the_repair_period() {
     let bed = Bed::new();
     let slot = bed.waits(1, 7);
     let asked = [(slot.place.name.clone(), vec![slot.place.request])];
@@ -159,7 +159,7 @@ fn a_look_that_finds_a_sooner_time_wakes_the_task_that_sleeps_until_a_later_one(
 }
 
 #[test]
-fn a_break_is_told_once_and_acknowledged_until_the_server_heard_of_it() {
+fn a_break_is_reported_once_and_acknowledged_until_the_server_got_that() {
     let mut bed = Bed::new();
     let slot = bed.begin(1);
     bed.places.granted(&slot, 7);
@@ -235,7 +235,7 @@ fn an_older_grant_that_was_broken_does_not_end_a_later_one() {
 }
 
 #[test]
-fn the_end_of_a_connection_is_a_doubt_and_the_end_of_the_session_is_told_once() {
+fn the_end_of_a_connection_is_a_doubt_and_the_end_of_the_session_is_reported_once() {
     let mut bed = Bed::new();
     bed.places.disconnected(1);
     bed.places.disconnected(1);

@@ -48,7 +48,7 @@ impl Places {
     /// The work that is due, or the time of the next work.
     pub(crate) fn due(&self, now: Moment) -> Result<Work, Moment> {
         let mut state = self.lock();
-        if self.session.is_over() {
+        if self.session.has_ended() {
             return Err(Moment::NEVER);
         }
         let PlacesState { slots, lines, contended, channels, .. } = &mut *state;

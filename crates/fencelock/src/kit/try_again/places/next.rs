@@ -24,7 +24,7 @@ impl Places {
     /// The place after `place`, which is held and about to be left, in a layout that releases and takes in one request.
     pub(crate) fn next_after(&self, place: &PlaceId) -> Option<Next<'_>> {
         let mut state = self.lock();
-        if !self.trying.passes || self.session.is_over() {
+        if !self.trying.passes || self.session.has_ended() {
             return None;
         }
         let PlacesState { slots, lines, channels, .. } = &mut *state;

@@ -47,7 +47,7 @@ async fn an_uncontended_cycle_is_done_at_the_first_poll() {
 }
 
 #[tokio::test]
-async fn only_who_has_nobody_in_the_way_is_answered_at_once_and_others_leave_nothing() {
+async fn only_a_contender_with_none_in_the_way_is_answered_at_once_and_others_leave_nothing() {
     let (directory, clock) = (directory(), Arc::default());
     let (near, far) = (store(&directory), store(&directory));
     let mut new = Client::on(&near);
@@ -66,7 +66,7 @@ async fn only_who_has_nobody_in_the_way_is_answered_at_once_and_others_leave_not
 }
 
 #[tokio::test]
-async fn who_would_have_to_wait_for_a_short_lock_is_not_answered_at_once() {
+async fn a_request_that_would_wait_for_a_short_lock_is_not_answered_inline() {
     let (directory, clock) = (directory(), Arc::default());
     let store = store(&directory);
     let mut client = client(&store, &clock).await;
@@ -89,7 +89,7 @@ async fn who_would_have_to_wait_for_a_short_lock_is_not_answered_at_once() {
 }
 
 #[tokio::test]
-async fn whatever_syncs_or_lists_for_long_is_not_done_at_once() {
+async fn a_request_that_syncs_or_lists_for_long_is_not_answered_inline() {
     let (directory, clock) = (directory(), Arc::<SteppedClock>::default());
     let (near, far) = (store(&directory), store(&directory));
     let mut client = client(&near, &clock).await;

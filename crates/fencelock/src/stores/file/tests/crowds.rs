@@ -22,7 +22,7 @@ async fn queue_up(client: &mut Client, count: usize) -> Vec<Box<dyn Place>> {
 }
 
 #[tokio::test]
-async fn who_gives_up_is_told_by_one_ticket_however_many_wait() {
+async fn a_waiter_that_gives_up_reads_one_ticket_however_many_wait() {
     let directory = directory();
     let (near, far) = (store(&directory), store(&directory));
     let mut client = Client::on(&near);
@@ -95,7 +95,7 @@ impl Clock for Naps {
 }
 
 #[tokio::test]
-async fn who_waits_behind_its_own_process_is_told_and_looks_for_nothing() {
+async fn a_waiter_behind_its_own_process_is_notified_and_looks_for_nothing() {
     let directory = directory();
     let (here, clock) = (store(&directory), Arc::new(Naps::default()));
     let mut client = Client::with_clock(&here, Arc::clone(&clock) as Arc<dyn Clock>);
@@ -143,7 +143,7 @@ async fn removed_step_by_step(name: impl Fn(usize) -> String) {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_of_a_place_is_left_out_and_the_rest_is_shown() {
+async fn unreadable_parts_of_a_place_are_left_out_and_the_rest_is_shown() {
     let directory = directory();
     let here = store(&directory);
     let mut client = Client::on(&here);
@@ -205,7 +205,7 @@ fn kinds() -> [(Claim, Claim); 4] {
 }
 
 #[tokio::test]
-async fn who_joins_behind_a_waiter_of_its_own_process_lists_nothing_however_many_wait() {
+async fn a_contender_behind_a_waiter_of_its_own_process_lists_nothing_however_many_wait() {
     for (theirs, ours) in kinds() {
         let directory = directory();
         let (near, far) = (store(&directory), store(&directory));
@@ -269,7 +269,7 @@ async fn of_the_waiters_of_one_process_one_looks_at_the_store_however_many_wait(
 }
 
 #[tokio::test]
-async fn a_try_sees_that_a_writer_it_knows_goes_on_as_a_reader() {
+async fn a_try_sees_that_a_writer_it_knows_became_a_reader() {
     let directory = directory();
     let (near, far) = (store(&directory), store(&directory));
     let (mut client, mut trying) = (Client::on(&near), Client::on(&far));

@@ -107,7 +107,7 @@ fn a_ticket_whose_session_is_a_pipe_is_passed_over() {
 }
 
 #[tokio::test]
-async fn what_may_be_left_when_the_layout_was_cleaned_away_does_not_stop_the_next_opening() {
+async fn remains_of_a_deleted_layout_do_not_stop_the_next_opening() {
     let (_around, path) = with_mode(0o700);
     drop(open(&path).unwrap());
     std::fs::write(path.join("breaks"), "").unwrap();
@@ -117,7 +117,7 @@ async fn what_may_be_left_when_the_layout_was_cleaned_away_does_not_stop_the_nex
 }
 
 #[tokio::test]
-async fn who_may_only_read_can_neither_keep_a_dead_lock_nor_hold_up_the_living() {
+async fn a_user_who_may_only_read_can_neither_keep_a_dead_lock_nor_delay_a_waiter() {
     let (_around, path) = with_mode(0o755);
     // The directory alone is open to readers: all that a reader can lock.
     let reader = std::fs::File::open(&path).unwrap();
@@ -133,7 +133,7 @@ async fn who_may_only_read_can_neither_keep_a_dead_lock_nor_hold_up_the_living()
 }
 
 #[test]
-fn what_was_open_to_more_people_is_tightened_when_the_directory_is() {
+fn files_open_to_more_users_are_tightened_with_their_directory() {
     let (_around, path) = with_mode(0o770);
     drop(open(&path).unwrap());
     set_mode(&path, 0o750);
@@ -144,7 +144,7 @@ fn what_was_open_to_more_people_is_tightened_when_the_directory_is() {
 }
 
 #[test]
-fn a_directory_that_everybody_may_write_is_refused_with_what_to_do() {
+fn a_directory_that_every_user_may_write_is_refused_with_what_to_do() {
     let (_around, path) = with_mode(0o777);
     let error = open(&path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied);
@@ -176,7 +176,7 @@ fn as_user<T: Send>(user: u32, step: impl FnOnce() -> T + Send) -> T {
 }
 
 #[test]
-fn what_one_user_left_unreadable_keeps_no_other_user_out() {
+fn unreadable_files_of_one_user_keep_no_other_user_out() {
     if !rustix::process::geteuid().is_root() {
         return; // Only root can act as other users.
     }

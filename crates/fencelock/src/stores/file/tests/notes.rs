@@ -31,7 +31,7 @@ fn files(directory: &TempDir) -> usize {
 }
 
 #[tokio::test]
-async fn what_a_broken_holder_is_about_to_write_never_counts_once_it_is_broken() {
+async fn a_note_of_a_holder_that_was_broken_meanwhile_never_counts() {
     let directory = directory();
     let (near, far) = (Arc::new(store(&directory)), store(&directory));
     let (mut one, mut two) = (Client::on(&near), Client::on(&far));
@@ -71,7 +71,7 @@ async fn what_a_broken_holder_is_about_to_write_never_counts_once_it_is_broken()
 }
 
 #[tokio::test]
-async fn what_was_replaced_or_deleted_or_is_over_leaves_no_file() {
+async fn a_note_that_was_replaced_or_deleted_or_has_expired_leaves_no_file() {
     let directory = directory();
     let store = store(&directory);
     let mut one = Client::on(&store);
@@ -99,7 +99,7 @@ async fn what_was_replaced_or_deleted_or_is_over_leaves_no_file() {
 }
 
 #[tokio::test]
-async fn what_is_written_for_a_holder_that_leaves_in_between_never_counts() {
+async fn a_note_of_a_holder_that_left_meanwhile_never_counts() {
     let directory = directory();
     let (near, far) = (store(&directory), Arc::new(store(&directory)));
     let (mut one, job) = (Client::on(&near), Name::new("job").unwrap());
@@ -161,7 +161,7 @@ async fn a_writer_that_was_killed_in_between_leaves_the_old_note_or_the_new_one_
 }
 
 #[tokio::test]
-async fn a_session_that_cannot_be_read_is_an_error_and_not_a_grant_that_is_over() {
+async fn a_session_that_cannot_be_read_is_an_error_and_not_an_ended_grant() {
     let directory = directory();
     let here = store(&directory);
     let mut client = Client::on(&here);

@@ -7,7 +7,7 @@ fn permits(count: u32) -> Claim {
 }
 
 #[tokio::test]
-async fn one_that_dies_between_its_grant_and_the_mark_of_it_holds_nobody_up() {
+async fn a_holder_that_dies_between_its_grant_and_its_mark_delays_no_waiter() {
     let directory = directory();
     let stores = [store(&directory), store(&directory), store(&directory)];
     let [mut holds, mut dies, mut waits] = [0, 1, 2].map(|number| Client::on(&stores[number]));
@@ -31,7 +31,7 @@ async fn listens(place: &mut Box<dyn Place>) {
 }
 
 #[tokio::test]
-async fn a_reader_that_nobody_polls_any_more_holds_up_no_reader_behind_it() {
+async fn an_unpolled_reader_delays_no_reader_behind_it() {
     for (is_writer_ours, is_client_same) in [(false, false), (false, true), (true, false), (true, true)] {
         let directory = directory();
         let (near, far) = (store(&directory), store(&directory));
@@ -138,7 +138,7 @@ async fn note(store: &FileStore, held: &dyn Place) {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_in_whatever_way_the_place_ahead_ends() {
+async fn a_waiter_is_notified_in_whatever_way_the_place_ahead_ends() {
     for end in [End::Leave, End::Withdrawal, End::Close, End::Break, End::Removal] {
         for with_note in [false, true] {
             let mut pair = Pair::meet(with_note).await;
@@ -149,7 +149,7 @@ async fn who_waits_is_told_in_whatever_way_the_place_ahead_ends() {
 }
 
 #[tokio::test]
-async fn who_is_told_that_a_session_may_have_ended_and_finds_it_alive_looks_again_soon() {
+async fn a_waiter_notified_of_an_ended_session_that_is_alive_looks_again_soon() {
     let (directory, clock) = (directory(), Arc::new(super::crowds::Naps::default()));
     let (near, far) = (store(&directory), store(&directory));
     let (mut holding, mut waiting) =

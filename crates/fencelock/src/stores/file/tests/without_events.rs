@@ -122,7 +122,7 @@ impl Crowd {
 }
 
 #[test]
-fn whoever_is_next_and_is_told_of_nothing_looks_soon_and_rarely_while_the_queue_stands_still() {
+fn without_events_the_next_waiter_looks_soon_and_rarely_while_the_queue_does_not_move() {
     for held in [1, 10, 50, 1000].map(Duration::from_millis) {
         let mut crowd = Crowd::gather(40);
         let slowest = crowd.drain(held);
@@ -146,7 +146,7 @@ fn tested(crowd: &Crowd) -> u64 {
 }
 
 #[test]
-fn one_that_dies_ahead_of_those_whom_no_event_reaches_keeps_nobody_out() {
+fn a_contender_that_dies_ahead_of_waiters_without_events_keeps_none_out() {
     for (first, others) in [(Claim::MUTEX, Claim::MUTEX), (Claim::WRITER, Claim::READER), (permits(3), permits(1))] {
         let mut crowd = Crowd::gather_as(first, others, 20);
         assert!(crowd.pass(Duration::from_secs(1)).is_none());

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn an_unusable_key_is_refused() {
         for keys in [None, Some(""), Some("sha1"), Some("exact:"), Some("bigint")] {
             assert_eq!(Keys::read(keys, None).unwrap_err().kind(), ErrorKind::Config, "{keys:?}");
         }

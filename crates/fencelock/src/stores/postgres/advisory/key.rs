@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn an_unusable_key_is_refused() {
         for keys in [
             None,
             Some(""),

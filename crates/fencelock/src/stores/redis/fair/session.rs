@@ -104,7 +104,7 @@ impl FairSession {
 
     /// Opens the session, or resumes it on a new connection. The server then refuses requests that are still on their way on an older one.
     async fn open_or_resume(&self, connection: &Connection) -> Result<()> {
-        if self.places.session.is_over() {
+        if self.places.session.has_ended() {
             return Ok(());
         }
         let sent = self.opening.clock.now();

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_a_lock_is_called_as_redisson_calls_it() {
+    fn keys_of_a_lock_have_the_names_that_redisson_gives_them() {
         assert_eq!(of(CHANNEL, "job"), "redisson_lock__channel:{job}");
         assert_eq!(of(COUNTER, "a{b}c"), "redisson_lock_token:a{b}c");
         assert_eq!(of(QUEUE, "a{b"), "redisson_lock_queue:a{b");

@@ -113,7 +113,7 @@ impl Replicas {
     }
 
     /// Whether its connection has ended, or is silent.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.task.is_finished() || self.is_silent.load(Ordering::Relaxed)
     }
 

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_server_is_refused() {
+    fn a_url_without_a_server_is_refused() {
         for url in [
             "redis://",
             "redis:h1",
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_password_stands_for_a_password_beside_a_user() {
+    fn a_file_of_the_password_replaces_a_password_after_a_user() {
         for (url, user) in [
             ("redis://h1?password_file=/x", None),
             ("redis://me@h1?password_file=/x", Some("me")),

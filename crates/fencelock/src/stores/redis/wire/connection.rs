@@ -75,7 +75,7 @@ impl Connection {
     }
 
     pub(crate) fn is_alive(&self) -> bool {
-        !self.traffic.is_over()
+        !self.traffic.has_ended()
     }
 
     /// The URL of the server, without secrets.
@@ -139,7 +139,7 @@ impl Connection {
     pub(crate) async fn counts(&self, operation: &str) -> Result<()> {
         let Some(replicas) = self.replicas.as_ref().filter(|_| needs_replicas(operation)) else { return Ok(()) };
         replicas.acknowledged().await.inspect_err(|_| {
-            if replicas.is_over() {
+            if replicas.has_ended() {
                 self.end()
             }
         })

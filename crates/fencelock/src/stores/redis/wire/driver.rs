@@ -24,7 +24,7 @@ pub(super) struct Traffic {
 
 impl Traffic {
     /// Whether the connection ended.
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
@@ -140,9 +140,9 @@ mod tests {
         let given_up = unanswered(|| Some(std::future::pending()), answered, &clock, patience);
         let mut given_up = std::pin::pin!(given_up);
         (0..20).any(|_| {
-            let is_over = given_up.as_mut().now_or_never().is_some();
+            let has_ended = given_up.as_mut().now_or_never().is_some();
             clock.advance(patience / 2);
-            is_over
+            has_ended
         })
     }
 

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_quotes_of_a_request_is_not_repeated() {
+    fn quotations_of_a_request_by_the_server_are_not_repeated() {
         let detail = "unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'me' 's3cret'";
         let error = RedisError::from((Wire::Client, "setup", detail.to_owned()));
         assert!(!format!("{:?}", fault("connect", &error)).contains("s3cret"));

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_ran_before_is_told_from_one_that_was_started_since() {
+    fn a_server_that_ran_before_is_distinguished_from_one_that_was_started_since() {
         let ran =
             |uptime: &str| Server::read(&format!("uptime_in_seconds:{uptime}\r\n")).ran_before(Duration::from_secs(5));
         assert!(ran("8") && !ran("7") && !ran("0") && !ran("x"));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_time_since_the_start_is_all_of_it_where_that_is_not_told() {
+    fn the_rest_of_a_time_since_the_start_is_all_of_it_where_the_start_is_unknown() {
         let time = Duration::from_secs(10);
         let rest = |info: &str| Server::read(info).rest_of(time).as_secs();
         assert_eq!(
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_keep_locks_is_refused_with_what_to_use() {
+    fn a_server_that_cannot_keep_locks_is_refused_with_an_alternative() {
         for (changes, kind, hint) in [
             (&[("standalone", "sentinel")][..], ErrorKind::Unsupported, "primary"),
             (&[("standalone", "cluster")], ErrorKind::Unsupported, "redis+cluster://"),

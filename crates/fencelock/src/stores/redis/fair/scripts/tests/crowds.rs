@@ -54,7 +54,7 @@ fn a_page_costs_as_much_of_a_long_queue_as_of_a_short_one() {
 }
 
 #[test]
-fn names_are_listed_beside_thousands_that_the_dead_left() {
+fn names_are_listed_among_thousands_that_the_dead_left() {
     let server = Server::start(Settings::default()).unwrap();
     let mut bed = Bed::at(&server.url());
     let (layout, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));

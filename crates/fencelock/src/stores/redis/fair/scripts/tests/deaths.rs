@@ -14,7 +14,7 @@ fn permits(weight: u32, capacity: u32) -> Claim {
 }
 
 #[test]
-fn the_sole_survivor_whom_a_look_lets_in_holds_the_lock_for_everybody() {
+fn the_sole_survivor_whom_a_look_lets_in_holds_the_lock_for_every_client() {
     let (mut bed, name) = (Bed::new(), name("survivor"));
     let (layout, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
     bed.hold(dies, &name, Claim::WRITER);
@@ -49,7 +49,7 @@ fn a_capacity_that_only_the_dead_believe_in_is_no_conflict_however_many_they_are
 }
 
 #[test]
-fn a_lock_is_not_said_to_be_busy_when_nobody_alive_was_found() {
+fn a_lock_without_a_living_contender_is_not_said_to_be_busy() {
     let (mut bed, name) = (Bed::new(), name("graveyard"));
     let (layout, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
     for _ in 0..2500 {
@@ -64,7 +64,7 @@ fn a_lock_is_not_said_to_be_busy_when_nobody_alive_was_found() {
 }
 
 #[test]
-fn a_page_of_a_queue_of_the_dead_is_cut_and_the_next_one_goes_on() {
+fn a_page_of_a_queue_of_the_dead_is_cut_and_the_next_one_continues() {
     let (mut bed, name) = (Bed::new(), name("pages"));
     let (layout, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
     let (held, _) = bed.hold(lives, &name, Claim::MUTEX);
@@ -136,7 +136,7 @@ fn tries_of_all_weights_find_the_dead_in_front_of_a_living_crowd_once_they_were_
 }
 
 #[test]
-fn the_dead_behind_a_living_holder_are_cleared_away_though_nobody_asks() {
+fn the_dead_behind_a_living_holder_are_cleared_away_though_no_client_asks() {
     let server = Server::start(Settings::default()).unwrap();
     let (mut bed, name) = (Bed::at(&server.url()), name("behind"));
     let (layout, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));

@@ -56,7 +56,7 @@ fn records_of_another_kind_are_an_error_and_no_grant() {
 }
 
 #[test]
-fn an_order_that_somebody_removed_is_an_error_and_no_grant() {
+fn an_order_that_was_removed_is_an_error_and_no_grant() {
     let (mut bed, name) = (Bed::new(), name("removed"));
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
     let (held, seq) = bed.hold(session, &name, Claim::MUTEX);

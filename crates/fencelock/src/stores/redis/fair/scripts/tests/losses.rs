@@ -10,7 +10,7 @@ fn name(name: &str) -> Name {
 }
 
 #[test]
-fn a_lost_bucket_is_told_by_the_next_renewal_whether_or_not_another_one_was_made() {
+fn a_lost_bucket_is_reported_by_the_next_renewal_whether_or_not_another_one_was_made() {
     let (mut bed, name) = (Bed::new(), name("lost"));
     let (layout, session, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
     let (_, seq) = bed.hold(session, &name, Claim::MUTEX);

@@ -34,7 +34,7 @@ fn a_new_connection_of_a_session_outdates_what_the_old_one_held_up() {
 }
 
 #[test]
-fn a_session_that_is_over_lets_nothing_in_and_is_not_revived() {
+fn an_ended_session_lets_nothing_in_and_is_not_revived() {
     let (mut bed, name) = (Bed::new(), name("over"));
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
     let (held, seq) = bed.hold(session, &name, Claim::MUTEX);
@@ -101,7 +101,7 @@ fn a_closed_session_leaves_nothing_and_lets_the_next_one_in() {
 }
 
 #[test]
-fn a_name_that_somebody_broke_keeps_no_other_from_being_given_up_and_told() {
+fn a_damaged_name_keeps_no_other_from_being_given_up_and_reported() {
     let (mut bed, one, two) = (Bed::new(), name("close/whole"), name("close/broken"));
     let (layout, session, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
     let (first, _) = bed.hold(session, &one, Claim::MUTEX);
@@ -148,7 +148,7 @@ fn a_request_left_over_from_an_earlier_session_starts_again_at_the_tail() {
 }
 
 #[test]
-fn who_is_broken_is_told_by_message_and_by_every_renewal_until_it_knows() {
+fn a_broken_holder_is_notified_by_message_and_by_every_renewal_until_it_acknowledges() {
     let (mut bed, name) = (Bed::new(), name("break {me}"));
     let (layout, session, other) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
     let (held, seq) = bed.hold(session, &name, Claim::MUTEX);

@@ -16,7 +16,7 @@ fn permits(weight: u32, capacity: u32) -> Claim {
 }
 
 #[test]
-fn a_full_semaphore_that_nobody_waits_for_is_known_to_be_full_until_somebody_could_be_dead() {
+fn a_full_semaphore_without_a_waiter_is_known_to_be_full_until_a_holder_could_be_dead() {
     let server = Server::start(Settings::default()).unwrap();
     let (mut bed, name) = (Bed::at(&server.url()), name("full"));
     let layout = bed.layout.clone();
@@ -78,7 +78,7 @@ fn a_crowd_of_dead_holders_goes_a_bounded_number_at_a_time_and_who_waits_comes_i
 }
 
 #[test]
-fn what_crashed_clients_left_under_names_that_nobody_asks_for_is_cleared_away() {
+fn remains_of_crashed_clients_under_unused_names_are_cleared_away() {
     let server = Server::start(Settings::default()).unwrap();
     let mut bed = Bed::at(&server.url());
     let (layout, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));

@@ -12,7 +12,7 @@ fn name(name: &str) -> Name {
 }
 
 #[test]
-fn a_waiter_that_looks_when_it_is_told_to_finds_the_dead_holder_gone() {
+fn a_waiter_that_looks_when_the_server_asks_finds_the_dead_holder_gone() {
     let (mut bed, name) = (Bed::new(), name("lapse"));
     let (dies, lives) = (bed.session(SHORT), bed.session(LONG));
     bed.hold(dies, &name, Claim::MUTEX);
@@ -40,7 +40,7 @@ fn a_renewed_holder_is_not_taken_for_dead_and_the_next_look_is_later() {
 }
 
 #[test]
-fn a_dead_waiter_holds_up_nobody_for_longer_than_its_lease() {
+fn a_dead_waiter_delays_no_other_for_longer_than_its_lease() {
     let (mut bed, name) = (Bed::new(), name("dead writer"));
     let (reads, dies, waits) = (bed.session(LONG), bed.session(SHORT), bed.session(LONG));
     bed.hold(reads, &name, Claim::READER);
@@ -51,7 +51,7 @@ fn a_dead_waiter_holds_up_nobody_for_longer_than_its_lease() {
 }
 
 #[test]
-fn whoever_is_dead_when_its_turn_comes_is_passed_over() {
+fn a_waiter_that_is_dead_when_its_turn_comes_is_passed_over() {
     let (mut bed, name) = (Bed::new(), name("passed over"));
     let (layout, holder, dies, waits) = (bed.layout.clone(), bed.session(LONG), bed.session(SHORT), bed.session(LONG));
     let (held, seq) = bed.hold(holder, &name, Claim::MUTEX);
@@ -68,7 +68,7 @@ fn whoever_is_dead_when_its_turn_comes_is_passed_over() {
 }
 
 #[test]
-fn who_only_tries_finds_the_lock_of_a_dead_holder_free() {
+fn a_try_finds_the_lock_of_a_dead_holder_free() {
     let (mut bed, name) = (Bed::new(), name("try"));
     let (layout, dies, lives) = (bed.layout.clone(), bed.session(SHORT), bed.session(LONG));
     bed.hold(dies, &name, Claim::MUTEX);

@@ -27,7 +27,7 @@ fn a_boundary_is_no_fact_before_it_was_set() {
 }
 
 #[test]
-fn a_clock_that_goes_back_keeps_nobody_waiting_for_who_died_without_another_renewal() {
+fn a_clock_that_goes_back_keeps_no_waiter_behind_a_holder_that_died_without_another_renewal() {
     let server = Server::start(Settings { own_clock: true, ..Settings::default() }).unwrap();
     let (mut bed, name) = (Bed::at(&server.url()), name("back"));
     let (dies, lives) = (bed.session(SHORT), bed.session(LONG * 60));
@@ -38,7 +38,7 @@ fn a_clock_that_goes_back_keeps_nobody_waiting_for_who_died_without_another_rene
 }
 
 #[test]
-fn a_session_whose_end_somebody_took_is_not_alive_for_ever() {
+fn a_session_whose_key_lost_its_expiry_is_not_alive_for_ever() {
     let (mut bed, name) = (Bed::new(), name("endless"));
     let (layout, dies, lives) = (bed.layout.clone(), bed.session(SHORT), bed.session(LONG));
     bed.hold(dies, &name, Claim::MUTEX);
