@@ -60,6 +60,7 @@ const FORBIDDEN: &[Forbidden] = &[
             "primitives/sticky.rs",
             "store/opening.rs",
             "stores/etcd/connection.rs",
+            "stores/etcd/session.rs",
             "stores/mysql/connection.rs",
             "stores/postgres/connection.rs",
             "stores/redis/wire/connection.rs",

@@ -10,6 +10,7 @@ use fencelock::{Client, ErrorKind};
 use fencelock_testbed::etcd::Server;
 use fencelock_testbed::{PATIENCE, wait_until};
 use futures_util::future;
+use prost_build::{Service, ServiceGenerator};
 use tokio::task::block_in_place;
 
 /// The number of leaders that are killed, and of leaders that are stopped; `FENCELOCK_ROUNDS` sets another number.
@@ -219,12 +220,30 @@ async fn a_lock_outlives_the_tokens_of_its_login() {
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
+/// Writes the path and the answer of each call behind the messages.
+struct Calls;
+
+impl ServiceGenerator for Calls {
+    fn generate(&mut self, service: Service, text: &mut String) {
+        for call in service.methods {
+            let (request, answer) = (call.input_type, call.output_type);
+            let path = format!("{}.{}/{}", service.package, service.proto_name, call.proto_name);
+            *text += &format!("impl super::connection::Rpc for {request} {{ type Answer = {answer};");
+            *text += &format!("const PATH: &'static str = {path:?}; }}\n");
+        }
+    }
+}
+
 #[test]
 fn the_messages_are_those_that_the_schema_generates() {
     let room = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fencelock/src/stores/etcd");
     let schema = protox::compile([room.join("etcd.proto")], [&room]).unwrap();
     let generated = tempfile::tempdir().unwrap();
-    prost_build::Config::new().out_dir(generated.path()).compile_fds(schema).unwrap();
-    let generated = std::fs::read_to_string(generated.path().join("etcd.rs")).unwrap();
+    prost_build::Config::new()
+        .service_generator(Box::new(Calls))
+        .out_dir(generated.path())
+        .compile_fds(schema)
+        .unwrap();
+    let generated = std::fs::read_to_string(generated.path().join("etcdserverpb.rs")).unwrap();
     assert_eq!(std::fs::read_to_string(room.join("proto.rs")).unwrap(), generated);
 }

@@ -1,24 +1,16 @@
 //! An HTTP/2 connection to a member: its requests, and its stream of watches.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use futures_core::future::BoxFuture;
-use futures_util::{future, stream};
-use http::uri::PathAndQuery;
-use http::{Request, Response, Uri};
-use hyper::body::Incoming;
-use hyper::client::conn::http2::{Builder, SendRequest};
-use hyper_util::rt::TokioIo;
-use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::AbortHandle;
-use tonic::body::Body;
-use tonic::client::Grpc;
-use tonic::metadata::{Ascii, MetadataValue};
-use tonic::{Status, Streaming};
-use tonic_prost::ProstCodec;
-use tower_service::Service;
+use futures_util::FutureExt;
+use h2::client::{Builder, ResponseFuture, SendRequest};
+use h2::{RecvStream, SendStream};
+use http::{HeaderMap, HeaderValue, Request, Version};
+use prost::Message;
+use prost::bytes::{self, BytesMut};
+use tokio::sync::mpsc;
+use tonic::{Code, Status};
 
 use super::fault::fault;
 use super::proto::watch_request::RequestUnion;
@@ -30,31 +22,17 @@ use crate::store::{PlaceId, RequestId, Tasks};
 
 /// The number of the watch of the session's own keys. The watch of a waiting place has the number of its request.
 pub(super) const SESSION_WATCH: i64 = i64::MAX;
+/// How many bytes a member may send before the client has read them: the queue of a thousand contenders has 250,000.
+const WINDOW: u32 = 4 << 20;
 
-/// A request with one answer.
-pub(super) trait Unary: prost::Message + Sized + 'static {
-    type Answer: prost::Message + Default + 'static;
+/// A request of the schema, which has the paths of all.
+pub(super) trait Rpc: Message {
+    type Answer: Message + Default;
     const PATH: &'static str;
 }
 
-macro_rules! unary {
-    ($($request:ty => $answer:ty, $path:literal;)*) => {
-        $(impl Unary for $request {
-            type Answer = $answer;
-            const PATH: &'static str = concat!("/etcdserverpb.", $path);
-        })*
-    };
-}
-
-unary! {
-    AuthenticateRequest => AuthenticateResponse, "Auth/Authenticate";
-    RangeRequest => RangeResponse, "KV/Range";
-    TxnRequest => TxnResponse, "KV/Txn";
-    LeaseGrantRequest => LeaseGrantResponse, "Lease/LeaseGrant";
-    LeaseRevokeRequest => LeaseRevokeResponse, "Lease/LeaseRevoke";
-    // A stream of one request has a stream of one answer.
-    LeaseKeepAliveRequest => LeaseKeepAliveResponse, "Lease/LeaseKeepAlive";
-}
+/// Why a call failed: a [`Status`], or an error of the connection.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The key, or the range of keys, that a waiting place watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,94 +47,87 @@ pub(super) struct Watched {
     pub(super) revision: i64,
 }
 
-/// The requests for the stream of watches, until there is one.
-pub(super) type WatchRequests = mpsc::UnboundedReceiver<WatchRequest>;
-
 pub(super) struct Connection {
     pub(super) number: u64,
-    grpc: Grpc<Http>,
-    sender: SendRequest<Body>,
-    token: Option<MetadataValue<Ascii>>,
+    sender: SendRequest<bytes::Bytes>,
+    origin: String,
+    token: OnceLock<HeaderValue>,
     bounds: Bounds,
-    closed: Arc<Notify>,
-    task: AbortHandle,
-    to_watch: mpsc::UnboundedSender<WatchRequest>,
+    /// The connection's task ends with this channel.
+    close: mpsc::Sender<()>,
+    to_watch: OnceLock<Mutex<SendStream<bytes::Bytes>>>,
     watched: Mutex<HashMap<i64, Watched>>,
 }
 
 impl Connection {
-    /// Speaks HTTP/2 over `stream`. The returned sender starts the chores that it receives, with which the connection ends. `ended` runs when
-    /// the connection has ended.
+    /// Speaks HTTP/2 over `stream`. `ended` runs when the connection has ended.
     pub(super) async fn open(
         stream: Box<dyn Bytes>,
-        origin: Uri,
+        origin: String,
         (number, bounds, tasks): (u64, Bounds, &Tasks),
         ended: impl FnOnce() + Send + 'static,
-    ) -> Result<(Self, WatchRequests, oneshot::Sender<BoxFuture<'static, ()>>)> {
+    ) -> Result<Self> {
         // Without pings: etcd closes connections that ping more often than every 5 s. Renewals and looks notice a silent member.
-        let settings = Builder::new(On(tasks.clone()));
-        let (sender, driver) = settings.handshake(TokioIo::new(stream)).await.map_err(|error| {
+        let mut settings = Builder::new();
+        settings.initial_window_size(WINDOW).initial_connection_window_size(WINDOW).enable_push(false);
+        let (sender, driver) = settings.handshake(stream).await.map_err(|error| {
             let message = "the member does not speak gRPC, or closed the connection";
             Error::new(ErrorKind::Unreachable, "connect", message).with("cause", error).retryable()
         })?;
-        let (chores, started) = oneshot::channel::<BoxFuture<'static, ()>>();
-        let closed = Arc::new(Notify::new());
-        let close = Arc::clone(&closed);
-        let task = tasks.spawn(async move {
-            let chores = async {
-                match started.await {
-                    Ok(chores) => chores.await,
-                    Err(_) => future::pending().await,
-                }
-            };
-            // Drops the driver, so that the connection is closed before its end is reported.
+        let (close, mut closed) = mpsc::channel(1);
+        tasks.spawn(async move {
             tokio::select! {
                 biased;
                 ended = driver => tracing::debug!(?ended, "the connection to a member of etcd ended"),
-                () = chores => {}
-                () = close.notified() => {}
+                // The connection was closed, or dropped.
+                _ = closed.recv() => {}
             }
+            // The driver is gone, so that the connection is closed before its end is reported.
+            drop(closed);
             ended();
         });
-        let grpc = Grpc::with_origin(Http(sender.clone()), origin).max_decoding_message_size(usize::MAX);
-        let (to_watch, requests) = mpsc::unbounded_channel();
-        let (token, watched) = (None, Mutex::default());
-        Ok((Self { number, grpc, sender, token, bounds, closed, task, to_watch, watched }, requests, chores))
+        let (token, to_watch, watched) = (OnceLock::new(), OnceLock::new(), Mutex::default());
+        Ok(Self { number, sender, origin, token, bounds, close, to_watch, watched })
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        !self.sender.is_closed()
+        !self.close.is_closed()
     }
 
     /// Ends the connection. Requests that wait for an answer fail.
     pub(super) fn close(&self) {
-        self.closed.notify_one();
+        // The channel is full or closed if the connection ends already.
+        let _ = self.close.try_send(());
     }
 
-    fn watched(&self) -> MutexGuard<'_, HashMap<i64, Watched>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn request<T>(&self, message: T) -> tonic::Request<T> {
-        let mut request = tonic::Request::new(message);
-        if let Some(token) = &self.token {
-            request.metadata_mut().insert("token", token.clone());
-        }
-        request
+    /// Starts a call. A member without a leader ends it if it `needs_leader`.
+    fn call(&self, path: &str, needs_leader: bool) -> Result<(ResponseFuture, SendStream<bytes::Bytes>), Failure> {
+        let head = Request::post(format!("{}{path}", self.origin)).version(Version::HTTP_2).header("te", "trailers");
+        let head = head.header("content-type", "application/grpc").header("hasleader", needs_leader.to_string());
+        let head = self.token.get().into_iter().fold(head, |head, token| head.header("token", token));
+        Ok(self.sender.clone().send_request(head.body(())?, false)?)
     }
 
     /// Sends one request. A member without an answer in time, or without a leader, is left for another one.
-    pub(super) async fn ask<Q: Unary>(&self, operation: &'static str, message: Q) -> Result<Q::Answer> {
-        let (mut grpc, path) = (self.grpc.clone(), PathAndQuery::from_static(Q::PATH));
+    pub(super) async fn ask<Q: Rpc>(&self, operation: &'static str, message: Q) -> Result<Q::Answer> {
+        let answer = async {
+            let (response, mut request) = self.call(Q::PATH, false)?;
+            request.send_data(framed(&message), true)?;
+            let mut answers = Messages::of(response).await?;
+            let answer = answers.next().await?;
+            // The status.
+            answers.next::<Q::Answer>().await?;
+            answer.ok_or_else(|| "no answer".into())
+        };
         let answer = tokio::select! {
             biased;
-            answer = grpc.unary(self.request(message), path, ProstCodec::default()) => answer,
+            answer = answer => answer,
             () = self.bounds.clock.sleep_until(self.bounds.clock.now().after(self.bounds.silence)) => {
-                Err(Status::deadline_exceeded("no answer in time"))
+                Err(Failure::from("no answer in time"))
             }
         };
-        answer.map(tonic::Response::into_inner).map_err(|status| {
-            let error = fault(operation, &status);
+        answer.map_err(|failure| {
+            let error = fault(operation, &Status::from_error(failure));
             if error.kind() == ErrorKind::Unreachable {
                 self.close();
             }
@@ -164,39 +135,32 @@ impl Connection {
         })
     }
 
-    pub(super) async fn log_in(&mut self, name: String, password: String) -> Result<()> {
+    pub(super) async fn log_in(&self, name: String, password: String) -> Result<()> {
         let answer = self.ask("connect", AuthenticateRequest { name, password }).await?;
-        self.token = Some(MetadataValue::try_from(answer.token).map_err(|_| strange("connect"))?);
-        Ok(())
+        let token = HeaderValue::try_from(answer.token).ok();
+        token.and_then(|token| self.token.set(token).ok()).ok_or_else(|| strange("connect"))
     }
 
-    /// Sends `requests`, and hands on what is received, until the member ends the stream. The future does not keep the connection.
-    pub(super) fn keep_watching<F: Fn(WatchResponse)>(
-        &self,
-        mut requests: WatchRequests,
-        received: F,
-    ) -> impl Future<Output = ()> + use<F> {
-        let mut request = self.request(stream::poll_fn(move |cx| requests.poll_recv(cx)));
-        // A member that has no leader ends the stream.
-        request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
-        let mut grpc = self.grpc.clone();
-        async move {
-            let watched = async {
-                let path = PathAndQuery::from_static("/etcdserverpb.Watch/Watch");
-                let answers = grpc.streaming(request, path, ProstCodec::default()).await?;
-                let mut answers: Streaming<WatchResponse> = answers.into_inner();
-                while let Some(answer) = answers.message().await? {
-                    // A refused watch may have no number, so another connection, with a new login, watches everything anew.
-                    if answer.created && answer.canceled {
-                        return Err(Status::aborted(answer.cancel_reason));
-                    }
-                    received(answer);
+    fn watched(&self) -> MutexGuard<'_, HashMap<i64, Watched>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the stream of watches, and hands on what is received, until the member ends it. The future does not keep the connection.
+    pub(super) fn keep_watching<F: Fn(WatchResponse)>(&self, received: F) -> impl Future<Output = ()> + use<F> {
+        let call = self.call(WatchRequest::PATH, true);
+        let call = call.map(|(response, to_watch)| (response, self.to_watch.set(Mutex::new(to_watch)).is_ok()).0);
+        let watched = async move {
+            let mut answers = Messages::of(call?).await?;
+            while let Some(answer) = answers.next::<WatchResponse>().await? {
+                // A refused watch may have no number, so another connection, with a new login, watches everything anew.
+                if answer.created && answer.canceled {
+                    return Err(Failure::from(answer.cancel_reason));
                 }
-                Ok::<_, Status>(())
-            };
-            let ended = watched.await;
-            tracing::debug!(?ended, "the stream of watches ended");
-        }
+                received(answer);
+            }
+            Ok(())
+        };
+        watched.map(|ended| tracing::debug!(?ended, "the stream of watches ended"))
     }
 
     /// Watches `key`, or the keys from there to `range_end`, for the changes after `revision`.
@@ -207,7 +171,9 @@ impl Connection {
 
     /// Sends a request about a watch. A connection that has ended watches nothing any more.
     fn send(&self, request: RequestUnion) {
-        let _ = self.to_watch.send(WatchRequest { request_union: Some(request) });
+        let request = framed(&WatchRequest { request_union: Some(request) });
+        let to_watch = self.to_watch.get().map(|it| it.lock().unwrap_or_else(PoisonError::into_inner));
+        let _ = to_watch.map(|mut to_watch| to_watch.send_data(request, false));
     }
 
     /// Has a waiting place watch a key, or a range of keys, from now on: etcd sends events of the past up to 100 ms late.
@@ -242,53 +208,61 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 pub(super) fn strange(operation: &'static str) -> Error {
     let message = "etcd answered in a form that this release does not know";
     Error::new(ErrorKind::Internal, operation, message).outcome_unknown()
 }
 
-/// The connection as `tonic` uses it.
-#[derive(Clone)]
-struct Http(SendRequest<Body>);
-
-impl Service<Request<Body>> for Http {
-    type Response = Response<Incoming>;
-    type Error = hyper::Error;
-    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.0.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        Box::pin(self.0.send_request(request))
-    }
+/// A message as gRPC sends it: not compressed, its length, itself.
+fn framed(message: &impl Message) -> bytes::Bytes {
+    let length = u32::try_from(message.encoded_len()).unwrap_or(u32::MAX).to_be_bytes();
+    [&[0], &length[..], &message.encode_to_vec()].concat().into()
 }
 
-/// Runs the tasks of HTTP/2 where the store's tasks run.
-#[derive(Clone)]
-struct On(Tasks);
+/// The messages that answer a request.
+struct Messages {
+    head: HeaderMap,
+    body: RecvStream,
+    received: BytesMut,
+}
 
-impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for On {
-    fn execute(&self, task: F) {
-        self.0.spawn(task);
+impl Messages {
+    async fn of(response: ResponseFuture) -> Result<Self, Failure> {
+        let (head, body) = response.await?.into_parts();
+        Ok(Self { head: head.headers, body, received: BytesMut::new() })
+    }
+
+    /// The next message; `None` after the last one, if all went well.
+    async fn next<M: Message + Default>(&mut self) -> Result<Option<M>, Failure> {
+        loop {
+            if let Some([_, length @ ..]) = self.received.first_chunk::<5>() {
+                let end = 5 + u32::from_be_bytes(*length) as usize;
+                if self.received.len() >= end {
+                    return Ok(Some(M::decode(&self.received.split_to(end)[5..])?));
+                }
+            }
+            let Some(data) = self.body.data().await.transpose()? else { break };
+            self.body.flow_control().release_capacity(data.len())?;
+            self.received.extend_from_slice(&data);
+        }
+        // An answer without a message may have its status in the head.
+        let end = self.body.trailers().await?;
+        match Status::from_header_map(end.as_ref().unwrap_or(&self.head)) {
+            Some(status) if status.code() == Code::Ok => Ok(None),
+            status => Err(status.map_or_else(|| "no status".into(), Failure::from)),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::OnceLock;
+    use std::sync::Arc;
     use std::time::{Duration, SystemTime};
 
-    use http::HeaderMap;
-    use prost::Message as _;
+    use futures_util::future;
+    use http::Response;
     use tokio::io::DuplexStream;
+    use tokio::sync::oneshot;
 
     use super::super::keys::{Keys, value};
     use super::super::ops::{all, has_version, read};
@@ -326,25 +300,20 @@ mod tests {
         let _ = member.accept().await;
     }
 
-    /// A connection to a member that gives these answers, and the requests for its watches. `ended` runs at its end.
-    async fn connected(
-        answers: Vec<(Vec<u8>, Option<Status>)>,
-        ended: impl FnOnce() + Send + 'static,
-    ) -> (Connection, WatchRequests) {
+    /// A connection to a member that gives these answers. `ended` runs at its end.
+    async fn connected(answers: Vec<(Vec<u8>, Option<Status>)>, ended: impl FnOnce() + Send + 'static) -> Connection {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         tokio::spawn(answer(theirs, answers));
-        let (tasks, origin) = (Tasks::here().unwrap(), Uri::from_static("http://member/"));
-        let terms = (1, Bounds::of(None), &tasks);
-        let (connection, requests, _) = Connection::open(Box::new(ours), origin, terms, ended).await.unwrap();
-        (connection, requests)
+        let (tasks, origin) = (Tasks::here().unwrap(), "http://member/".to_owned());
+        Connection::open(Box::new(ours), origin, (1, Bounds::of(None), &tasks), ended).await.unwrap()
     }
 
     /// A connection to a member that answers with this message alone, and what its stream of watches hands on: `None` once it has ended.
     async fn watched(message: WatchResponse) -> (Connection, Option<WatchResponse>) {
-        let (connection, requests) = connected(vec![(message.encode_to_vec(), None)], || {}).await;
+        let connection = connected(vec![(message.encode_to_vec(), None)], || {}).await;
         let (to_test, mut received) = mpsc::unbounded_channel();
+        let watching = connection.keep_watching(move |answer| drop(to_test.send(answer)));
         connection.create_watch(7, b"key".to_vec(), Vec::new(), 1);
-        let watching = connection.keep_watching(requests, move |answer| drop(to_test.send(answer)));
         let received = tokio::select! {
             biased;
             () = watching => None,
@@ -385,7 +354,7 @@ mod tests {
         let shared = Arc::new(OnceLock::<Connection>::new());
         let (connection, (reported, is_alive)) = (Arc::clone(&shared), oneshot::channel());
         let ended = move || reported.send(connection.get().unwrap().is_alive()).unwrap();
-        assert!(shared.set(connected(Vec::new(), ended).await.0).is_ok());
+        assert!(shared.set(connected(Vec::new(), ended).await).is_ok());
         assert!(shared.get().unwrap().is_alive());
         shared.get().unwrap().close();
         assert!(!is_alive.await.unwrap());
@@ -426,7 +395,7 @@ mod tests {
             let [held, waiting] = [1, 2].map(|number| places.begin(&place(number).name, place(number).request, 0).0);
             places.granted(&held, 1);
             places.waits(&waiting, 2, None, Moment::NEVER);
-            let (connection, _watches) = connected(vec![listed([front])], || {}).await;
+            let connection = connected(vec![listed([front])], || {}).await;
             assert!(session.leave(&connection, &place(1), Some(1)).await.unwrap());
             assert_eq!(matches!(waiting.standing(), Standing::Granted(_)), is_granted);
             assert_eq!(places.due(Moment::ORIGIN, false).is_err(), is_granted);
@@ -449,7 +418,7 @@ mod tests {
             ..RangeResponse::default()
         };
         let found = (found.encode_to_vec(), Some(Status::ok("")));
-        let (connection, _watches) = connected(vec![found, listed([])], || {}).await;
+        let connection = connected(vec![found, listed([])], || {}).await;
         assert!(session.lighten(&connection, &place(1), 1, Claim::READER).await.unwrap());
         assert!(session.places.due(Moment::ORIGIN, false).is_ok());
     }
@@ -461,7 +430,7 @@ mod tests {
         let held = session.places.begin(&place(1).name, place(1).request, 0).0;
         session.places.granted(&held, 1);
         for (ahead, is_watched) in [((own.clone(), 1), false), ((own, 9), true), ((b"job/7f".to_vec(), 1), true)] {
-            let (connection, _watches) = connected(vec![listed([ahead, (mine.clone(), 10)])], || {}).await;
+            let connection = connected(vec![listed([ahead, (mine.clone(), 10)])], || {}).await;
             let entered = session.enter(&connection, &entry(2, true), false).await.unwrap();
             assert!(matches!(entered, Enter::Waiting { seq: 10, .. }), "{entered:?}");
             assert_eq!(connection.unwatch(place(2).request).is_some(), is_watched);
@@ -473,7 +442,7 @@ mod tests {
         let session = session();
         let joined = listed([(b"job/7f".to_vec(), 1), (session.keys.place(0, &place(1)), 2)]);
         let busy = Status::resource_exhausted("etcdserver: too many requests");
-        let (connection, _watches) = connected(vec![joined, (Vec::new(), Some(busy))], || {}).await;
+        let connection = connected(vec![joined, (Vec::new(), Some(busy))], || {}).await;
         let error = session.enter(&connection, &entry(1, false), false).await.unwrap_err();
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::Exhausted, Outcome::Unknown), "{error}");
     }
@@ -484,11 +453,10 @@ mod tests {
         let session = session();
         session.places.raise(3);
         let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let (tasks, origin) = (Tasks::here().unwrap(), Uri::from_static("http://member/"));
-        let terms = (1, Bounds::of(None), &tasks);
-        let opened = Connection::open(Box::new(ours), origin, terms, || {});
+        let (tasks, origin) = (Tasks::here().unwrap(), "http://member/".to_owned());
+        let opened = Connection::open(Box::new(ours), origin, (1, Bounds::of(None), &tasks), || {});
         let (opened, member) = future::join(opened, h2::server::handshake(theirs)).await;
-        let ((connection, _watches, _chores), mut member) = (opened.unwrap(), member.unwrap());
+        let (connection, mut member) = (opened.unwrap(), member.unwrap());
         let received = async {
             let (mut body, mut text) = (member.accept().await.unwrap().unwrap().0.into_body(), Vec::new());
             let whole = async {

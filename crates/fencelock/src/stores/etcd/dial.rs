@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use http::Uri;
 
 use super::connection::Connection;
 use super::ops::one;
 use super::session::EtcdSession;
 use super::url::Config;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::kit::address::HostPort;
 use crate::kit::bounds::Bounds;
 use crate::kit::dial::{Bytes, encrypted};
@@ -70,19 +69,16 @@ impl Dialler {
 
     async fn greet(&self, stream: Box<dyn Bytes>, server: &HostPort, number: u64) -> Result<Arc<Connection>> {
         let scheme = if self.config.tls.is_some() { "https" } else { "http" };
-        let origin = Uri::try_from(format!("{scheme}://{server}"));
-        let origin = origin.map_err(|_| Error::new(ErrorKind::Config, "connect", "the host cannot stand in a URI"))?;
+        let origin = format!("{scheme}://{server}/");
         let (tasks, session) = (self.bounds.tasks.clone().map_or_else(Tasks::here, Ok)?, self.session.clone());
         let ended = move || session.iter().for_each(|session| session.places.disconnected(number));
         let terms = (number, self.bounds.clone(), &tasks);
-        let (mut connection, watches, chores) = Connection::open(stream, origin, terms, ended).await?;
+        let connection = Arc::new(Connection::open(stream, origin, terms, ended).await?);
         if let Some((user, password)) = &self.config.login {
             connection.log_in(user.clone(), password.read().await?).await?;
         }
-        let connection = Arc::new(connection);
         if let Some(session) = &self.session {
-            // The connection may have ended meanwhile.
-            let _ = chores.send(Arc::clone(session).greet(&connection, watches).await?);
+            Arc::clone(session).greet(&connection).await?;
         } else {
             // A member without a leader answers no read, so another one is tried.
             connection.ask("connect", one(self.config.keys.session(0))).await?;

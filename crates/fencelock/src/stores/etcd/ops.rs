@@ -3,10 +3,7 @@
 use super::proto::compare::TargetUnion;
 use super::proto::request_op::Request;
 use super::proto::response_op::Response;
-use super::proto::{
-    Compare, DeleteRangeRequest, DeleteRangeResponse, KeyValue, PutRequest, RangeRequest, RangeResponse, RequestOp,
-    TxnResponse,
-};
+use super::proto::*;
 
 /// Numbers of etcd's enums: the order of a range, and what it goes by.
 const ASCENDING: i32 = 1;
@@ -62,10 +59,6 @@ pub(super) fn delete(key: Vec<u8>) -> RequestOp {
 }
 
 impl TxnResponse {
-    pub(super) fn revision(&self) -> i64 {
-        self.header.unwrap_or_default().revision
-    }
-
     /// The answer to the operation `at`, if that was a range.
     pub(super) fn range(&mut self, at: usize) -> Option<RangeResponse> {
         match self.responses.get_mut(at)?.response.take()? {

@@ -270,3 +270,31 @@ pub struct AuthenticateResponse {
     #[prost(string, tag = "2")]
     pub token: ::prost::alloc::string::String,
 }
+impl super::connection::Rpc for RangeRequest {
+    type Answer = RangeResponse;
+    const PATH: &'static str = "etcdserverpb.KV/Range";
+}
+impl super::connection::Rpc for TxnRequest {
+    type Answer = TxnResponse;
+    const PATH: &'static str = "etcdserverpb.KV/Txn";
+}
+impl super::connection::Rpc for WatchRequest {
+    type Answer = WatchResponse;
+    const PATH: &'static str = "etcdserverpb.Watch/Watch";
+}
+impl super::connection::Rpc for LeaseGrantRequest {
+    type Answer = LeaseGrantResponse;
+    const PATH: &'static str = "etcdserverpb.Lease/LeaseGrant";
+}
+impl super::connection::Rpc for LeaseRevokeRequest {
+    type Answer = LeaseRevokeResponse;
+    const PATH: &'static str = "etcdserverpb.Lease/LeaseRevoke";
+}
+impl super::connection::Rpc for LeaseKeepAliveRequest {
+    type Answer = LeaseKeepAliveResponse;
+    const PATH: &'static str = "etcdserverpb.Lease/LeaseKeepAlive";
+}
+impl super::connection::Rpc for AuthenticateRequest {
+    type Answer = AuthenticateResponse;
+    const PATH: &'static str = "etcdserverpb.Auth/Authenticate";
+}

@@ -4,17 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use futures_core::future::BoxFuture;
 use futures_util::{FutureExt, future};
 
-use super::connection::{Connection, SESSION_WATCH, WatchRequests, Watched, strange};
+use super::connection::{Connection, SESSION_WATCH, Watched, strange};
 use super::dial::Dialler;
 use super::keys::{Keys, QueueKey, value};
 use super::ops::{all, delete, end_of, has_version, is_there, made_in, newest, one, put, read};
-use super::proto::{
-    KeyEvent, KeyValue, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, PutRequest, RangeRequest,
-    RangeResponse, RequestOp, TxnRequest, WatchResponse,
-};
+use super::proto::*;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::served::{Broken, Enter, Look, Looked, Places, PlacesByName, Seen, Served, Withdrawn, repair};
 use crate::name::Name;
@@ -37,9 +33,6 @@ pub(super) struct EtcdSession {
     lease: AtomicI64,
     closes: AtomicBool,
 }
-
-/// A queue as the read of this revision shows it, front first.
-type Line = (Vec<QueueKey>, i64);
 
 impl EtcdSession {
     pub(super) fn new(keys: &Arc<Keys>, opening: Opening, places: Places) -> Self {
@@ -76,12 +69,8 @@ impl EtcdSession {
         Ok(is_alive)
     }
 
-    /// Opens the session, or resumes it on a new connection. Returns what the connection does from then on.
-    pub(super) async fn greet(
-        self: Arc<Self>,
-        connection: &Arc<Connection>,
-        requests: WatchRequests,
-    ) -> Result<BoxFuture<'static, ()>> {
+    /// Opens the session, or resumes it on a new connection, which then looks after it.
+    pub(super) async fn greet(self: Arc<Self>, connection: &Arc<Connection>) -> Result<()> {
         let sent = self.opening.clock.now();
         let opened = match self.places.epoch() {
             _ if self.places.session.has_ended() => None,
@@ -90,20 +79,24 @@ impl EtcdSession {
         };
         let Some((epoch, revision)) = opened else {
             self.places.end(Loss::Expired);
-            return Ok(future::pending().boxed());
+            return Ok(());
         };
         self.places.raise(epoch);
         self.places.session.confirm(sent);
         self.lose_missing(connection, "resume session").await?;
         self.places.connected(connection.number);
-        connection.create_watch(SESSION_WATCH, self.key(), end_of(&self.keys.records(self.lease())), revision);
-        let (weak, session) = (Arc::downgrade(connection), Arc::clone(&self));
+        let ([repaired, watched, closed], session) = ([(); 3].map(|()| Arc::downgrade(connection)), Arc::clone(&self));
         let look = async move |connection: &Connection, asked: &PlacesByName| session.look(connection, asked).await;
-        let repair = repair(weak.clone(), Arc::clone(&self.places), Arc::clone(&self.opening.clock), look);
-        let received = move |answer| weak.upgrade().iter().for_each(|it| self.received(it, &answer));
+        let repair = repair(repaired, Arc::clone(&self.places), Arc::clone(&self.opening.clock), look);
+        let session = Arc::clone(&self);
+        let received = move |answer| watched.upgrade().iter().for_each(|it| session.received(it, &answer));
+        let watching = connection.keep_watching(received);
+        connection.create_watch(SESSION_WATCH, self.key(), end_of(&self.keys.records(self.lease())), revision);
         // Both run in one task: no event is handled between the last answer to a look and what the look changes. No event may be missed, so
         // the connection ends with the stream.
-        Ok(future::select(repair.boxed(), connection.keep_watching(requests, received).boxed()).map(drop).boxed())
+        let chores = future::select(repair.boxed(), watching.boxed());
+        self.opening.tasks.spawn(chores.map(move |_| closed.upgrade().iter().for_each(|it| it.close())));
+        Ok(())
     }
 
     /// Returns the epoch, and the revision that wrote the session's key.
@@ -112,7 +105,7 @@ impl EtcdSession {
         let lease = connection.ask("open session", LeaseGrantRequest { ttl, id: 0 }).await?.id;
         let key = PutRequest { key: self.keys.session(lease), lease, ..PutRequest::default() };
         let opened = connection.ask("open session", TxnRequest { success: vec![put(key)], ..TxnRequest::default() });
-        let revision = opened.await?.revision();
+        let revision = opened.await?.header.unwrap_or_default().revision;
         self.lease.store(lease, Ordering::Release);
         Ok((1, revision))
     }
@@ -124,7 +117,7 @@ impl EtcdSession {
         let is_alive = self.keep_alive(connection, "resume session").await?;
         let mut resumed = connection.ask("resume session", txn).await?;
         let key = resumed.key(1).filter(|_| is_alive);
-        Ok(key.map(|key| (key.version.cast_unsigned(), resumed.revision())))
+        Ok(key.map(|key| (key.version.cast_unsigned(), resumed.header.unwrap_or_default().revision)))
     }
 
     /// Marks grants whose keys are gone as broken, where there is a record of it, or removed.
@@ -177,7 +170,8 @@ impl EtcdSession {
         answer.events.iter().filter_map(|event| event.kv.as_ref()).for_each(|kv| self.broken(kv));
     }
 
-    fn line(&self, name: &Name, listed: RangeResponse) -> Line {
+    /// A queue as the read of this revision shows it, front first.
+    fn line(&self, name: &Name, listed: RangeResponse) -> (Vec<QueueKey>, i64) {
         (self.keys.contenders(name, listed.kvs), listed.header.unwrap_or_default().revision)
     }
 
@@ -188,7 +182,12 @@ impl EtcdSession {
 
     /// The number of a place, its standing in `line`, and the contenders ahead; `None` if it is not there. A waiting place watches the keys
     /// that can let it in. Behind an own place that excludes it, it needs no watch: the session looks when that one goes.
-    fn judge(&self, connection: &Connection, place: &PlaceId, line: &Line) -> Option<(u64, Admission, Ahead)> {
+    fn judge(
+        &self,
+        connection: &Connection,
+        place: &PlaceId,
+        line: &(Vec<QueueKey>, i64),
+    ) -> Option<(u64, Admission, Ahead)> {
         let (keys, revision) = line;
         let Some(position) = keys.iter().position(|key| key.request == Some(place.request)) else {
             connection.unwatch(place.request);
