@@ -50,7 +50,7 @@ struct Known {
 pub(crate) struct Ownership {
     /// Whether the node serves requests, and the number of the newest configuration that it has seen: a later one has a higher number.
     newness: (bool, u64),
-    owners: Vec<(RangeInclusive<u16>, HostPort)>,
+    pub(super) owners: Vec<(RangeInclusive<u16>, HostPort)>,
     nodes: Vec<HostPort>,
 }
 

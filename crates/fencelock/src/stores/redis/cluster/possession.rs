@@ -1,24 +1,21 @@
 //! Whether a slot came to another node whole.
 //!
-//! A node that gives a slot away moves all keys before. Nothing is lost where the last owner says that the slot is another node's now, and is
-//! the same primary as before by its own word. A replica that was promoted in the owner's place shows none of this: for the layout it is
-//! another server. A session whose connection ended while its slot moved asks the last owner, before it believes a new one.
+//! A node that gives a slot away moves all keys before, and still owns other slots. A replica that is promoted takes all slots of its primary.
+//! So nothing is lost where the new owner names the last one as an owner, was not promoted in its place, and has run for long enough. Every
+//! other node is another server for the layout.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::{RedisError, RedisResult, Value};
 
-use super::nodes::ClusterSlot;
-use crate::error::{Error, ErrorKind, Result};
+use super::nodes::{ClusterSlot, Ownership};
+use crate::error::Result;
 use crate::kit::address::HostPort;
 use crate::stores::redis::wire::{Address, Config, Connection, Era, Server, is_same_era};
 use crate::time::{Clock, Moment};
 
-/// How often the last owner is asked about another node that serves the slot. Without its answer that node counts as another server.
-const TRIES: u8 = 2;
-
-/// The chain of owners of one slot, as one link has seen it.
+/// The owner of one slot, as one link has seen it.
 #[derive(Debug, Default)]
 pub(super) struct Custody {
     chain: Mutex<Chain>,
@@ -29,12 +26,8 @@ pub(super) struct Custody {
 #[derive(Debug, Default)]
 struct Chain {
     last: Option<LastOwner>,
-    /// The address of the node to which the last owner gave the slot, and when an owner served the slot last.
-    given: Option<(HostPort, Moment)>,
     /// The node to dial next, for one try.
     hint: Option<HostPort>,
-    /// How often the last owner was asked since it served the slot.
-    tries: u8,
 }
 
 #[derive(Debug)]
@@ -64,16 +57,14 @@ pub(crate) struct Possession {
     clock: Arc<dyn Clock>,
     /// Whether the node is known, so that its answers count.
     has_arrived: AtomicBool,
-    /// The turn of the caller that asks what became of the slot.
-    turn: tokio::sync::Mutex<()>,
 }
 
 impl Possession {
     /// Returns `None` for a server that is no node of a Cluster.
     pub(crate) fn of(config: &Config, clock: &Arc<dyn Clock>) -> Option<Self> {
         let (Some(slot), Address::Tcp(node)) = (&config.slot, &config.address) else { return None };
-        let (clock, has_arrived, turn) = (Arc::clone(clock), AtomicBool::default(), Default::default());
-        Some(Self { slot: slot.clone(), node: node.clone(), clock, has_arrived, turn })
+        let (clock, has_arrived) = (Arc::clone(clock), AtomicBool::default());
+        Some(Self { slot: slot.clone(), node: node.clone(), clock, has_arrived })
     }
 
     /// The server of a new connection as the layout is to see it. A node of a Cluster has to serve `key`, a key of the slot; a node that was
@@ -81,88 +72,45 @@ impl Possession {
     pub(crate) async fn arrived(connection: &Connection, key: Option<String>, server: Server) -> Result<Server> {
         let Some((possession, key)) = connection.possession.as_ref().zip(key) else { return Ok(server) };
         connection.command("connect", redis::cmd("EXISTS").arg(key)).await?;
-        possession.of_era(server)
+        let slots = connection.command("connect", redis::cmd("CLUSTER").arg("SLOTS")).await?;
+        Ok(possession.of_era(server, &Ownership::read(vec![Value::Nil, slots], &possession.node)))
     }
 
-    /// The node with the era that the layout knows the slot by, if the last owner gave the slot to this node. Returns an error as long as the
-    /// last owner may still say so.
-    fn of_era(&self, mut server: Server) -> Result<Server> {
-        let Some(era) = server.era() else { return Ok(server) };
+    /// The node with the era that the layout knows the slot by, if the slot came here whole by the node's own `view`.
+    fn of_era(&self, mut server: Server, view: &Ownership) -> Server {
+        let Some(era) = server.era() else { return server };
         let chain = &mut *self.slot.custody.lock();
-        let known_by = match &chain.last {
-            None => era.clone(),
-            Some(last) => {
-                let is_promoted = last.stream.is_none() || era.1 == last.stream;
-                let is_whole = match &chain.given {
-                    Some((node, at)) if *node == self.node => {
-                        !is_promoted && server.ran_before(self.clock.now().since(*at))
-                    }
-                    _ if is_same_era(&last.era, &era) => true,
-                    _ if is_promoted || chain.tries == TRIES => false,
-                    given => {
-                        chain.tries += 1;
-                        chain.hint = Some(given.as_ref().map_or(&last.node, |(node, _)| node).clone());
-                        let message = "the last owner of the slot is asked whether it gave the slot away";
-                        return Err(Error::new(ErrorKind::Unreachable, "connect", message).retryable());
-                    }
-                };
-                if is_whole { last.known_by.clone() } else { era.clone() }
-            }
-        };
+        let is_known = |last: &&LastOwner| is_same_era(&last.era, &era) || self.is_whole(last, &server, view);
+        let known_by = chain.last.as_ref().filter(is_known).map_or_else(|| era.clone(), |last| last.known_by.clone());
         (server.run_id, server.promoted_from) = (Some(known_by.0.clone()), known_by.1.clone());
-        let last = LastOwner { node: self.node.clone(), era, stream: server.replication.clone(), known_by };
-        *chain = Chain { last: Some(last), ..Chain::default() };
+        chain.last = Some(LastOwner { node: self.node.clone(), era, stream: server.replication.clone(), known_by });
         self.has_arrived.store(true, Ordering::Relaxed);
-        Ok(server)
+        server
+    }
+
+    /// Whether this node, which is `server`, got the slot from the last owner, and not in its place.
+    fn is_whole(&self, last: &LastOwner, server: &Server, view: &Ownership) -> bool {
+        let owns = |(_, owner): &(_, HostPort)| self.slot.nodes.dialled(owner) == last.node;
+        let is_promoted = last.stream.is_none() || server.promoted_from == last.stream;
+        let served = Moment::from_nanos(self.slot.custody.served.load(Ordering::Relaxed));
+        let is_another = self.node != last.node && view.owners.iter().any(owns);
+        is_another && !is_promoted && server.ran_before(self.clock.now().since(served))
     }
 
     pub(crate) fn now(&self) -> Moment {
         self.clock.now()
     }
 
-    /// Notes when the node served the slot, or where the slot has gone. An answer that is no error says that the node has the slot.
-    pub(crate) async fn answered(&self, connection: &Connection, sent: Moment, answer: &RedisResult<Value>) {
-        if let Some(owner) = answer.as_ref().err().and_then(moved_to) {
-            self.lost(connection, owner).await;
+    /// Notes when the node served the slot, or where the slot has gone, which ends the connection. An answer that is no error says that the
+    /// node has the slot.
+    pub(crate) fn answered(&self, connection: &Connection, sent: Moment, answer: &RedisResult<Value>) {
+        if let Some((host, port)) = answer.as_ref().err().and_then(moved_to) {
+            let host = if matches!(host, "" | "?") { &self.node.host } else { host };
+            self.slot.custody.lock().hint = Some(HostPort { host: host.to_owned(), port });
+            connection.end();
         } else if answer.is_ok() && self.has_arrived.load(Ordering::Relaxed) {
             self.slot.custody.served.fetch_max(sent.as_nanos(), Ordering::Relaxed);
         }
-    }
-
-    /// The node says that another one has the slot. Asks whether the node is the same primary still, and ends the connection.
-    async fn lost(&self, connection: &Connection, (host, port): (&str, u16)) {
-        let _turn = self.turn.lock().await;
-        if !connection.is_alive() {
-            return;
-        }
-        let host = if matches!(host, "" | "?") { &self.node.host } else { host };
-        let owner = HostPort { host: host.to_owned(), port };
-        let served = Moment::from_nanos(self.slot.custody.served.load(Ordering::Relaxed));
-        // Without an answer the node is asked again, on another connection.
-        if let Ok(info) = connection.exchange(&redis::cmd("INFO")).await {
-            let server = Server::answered(info);
-            if server.is_replica() {
-                self.slot.custody.lock().hint = Some(owner);
-                return connection.is_a_replica();
-            }
-            self.gave(&server, owner, served);
-        }
-        connection.end();
-    }
-
-    /// Notes that this node, which is `server`, names another owner. Only the last owner's answer is a proof.
-    fn gave(&self, server: &Server, owner: HostPort, served: Moment) {
-        // The slot left its new owner before the session had arrived there.
-        if self.slot.custody.lock().given.as_ref().is_some_and(|(node, _)| *node == self.node) {
-            let _ = self.of_era(server.clone());
-        }
-        let chain = &mut *self.slot.custody.lock();
-        let last = chain.last.as_mut().zip(server.era()).filter(|(last, now)| is_same_era(&last.era, now));
-        if let Some((last, _)) = last {
-            last.stream.clone_from(&server.replication);
-            chain.given = Some((self.slot.nodes.dialled(&owner), served));
-        }
-        chain.hint = Some(owner);
     }
 }
 
@@ -175,38 +123,31 @@ fn moved_to(error: &RedisError) -> Option<(&str, u16)> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::url;
     use super::*;
     use crate::store::StoreUrl;
     use crate::stores::memory::VirtualClock;
 
     /// A link that was connected to the node `a`, which served the slot.
-    struct Lab(Arc<Config>);
+    struct Lab(Arc<Config>, VirtualClock);
 
     impl Lab {
         fn new() -> Self {
             let (nodes, ..) = url::read(StoreUrl::parse("redis+cluster://a").unwrap()).unwrap();
-            let lab = Self(Arc::new(Arc::new(nodes).way_to(0, 0)).of_one_link());
-            lab.arrives("a", "").unwrap();
+            let lab = Self(Arc::new(Arc::new(nodes).way_to(0, 0)).of_one_link(), VirtualClock::new());
+            assert_eq!(lab.arrives("a", "", &["a"]), "a");
             lab
         }
 
-        fn at(&self, node: &str) -> Possession {
+        /// The `run_id` that the layout sees at this node, which serves the slot and names these owners.
+        fn arrives(&self, node: &str, promoted_from: &str, owners: &[&str]) -> String {
             let config = self.0.at(named(node));
-            Possession::of(&config, &(Arc::new(VirtualClock::new()) as Arc<dyn Clock>)).unwrap()
-        }
-
-        /// The `run_id` that the layout sees at this node, which serves the slot.
-        fn arrives(&self, node: &str, promoted_from: &str) -> Result<Option<String>> {
-            self.at(node).of_era(server(node, promoted_from)).map(|server| server.run_id)
-        }
-
-        fn names(&self, node: &str, owner: &str) {
-            self.at(node).gave(&server(node, ""), named(owner), Moment::ORIGIN);
-        }
-
-        fn next(&self) -> Option<HostPort> {
-            self.at("a").slot.custody.take_hint()
+            let possession = Possession::of(&config, &(Arc::new(self.1.clone()) as Arc<dyn Clock>)).unwrap();
+            let mut view = Ownership::default();
+            view.owners.extend(owners.iter().map(|owner| (0..=1, named(owner))));
+            possession.of_era(server(node, promoted_from), &view).run_id.unwrap()
         }
     }
 
@@ -214,59 +155,48 @@ mod tests {
         HostPort { host: node.to_owned(), port: 6379 }
     }
 
+    /// A node that has run for an hour.
     fn server(node: &str, promoted_from: &str) -> Server {
         let info = format!(
-            "run_id:{node}\r\nmaster_replid:{node}1\r\nmaster_replid2:{promoted_from}\r\nuptime_in_seconds:9000\r\n"
+            "run_id:{node}\r\nmaster_replid:{node}1\r\nmaster_replid2:{promoted_from}\r\nuptime_in_seconds:3600\r\n"
         );
         Server::answered(Value::BulkString(info.into_bytes()))
     }
 
-    fn seen(node: &str) -> Option<String> {
-        Some(node.to_owned())
+    #[test]
+    fn a_slot_that_moves_keeps_its_era_as_long_as_each_owner_names_the_last_one() {
+        let lab = Lab::new();
+        assert_eq!(lab.arrives("b", "", &["a", "b"]), "a");
+        assert_eq!(lab.arrives("c", "x1", &["c", "b"]), "a");
+        assert_eq!(lab.arrives("c", "x1", &["c"]), "a");
+        assert_eq!(lab.arrives("a", "", &["a", "c"]), "a");
     }
 
     #[test]
-    fn an_unknown_node_counts_once_the_last_owner_says_that_it_gave_the_slot_away() {
-        let lab = Lab::new();
-        assert!(lab.arrives("b", "").unwrap_err().is_retryable());
-        assert_eq!(lab.next(), Some(named("a")));
-        lab.names("a", "b");
-        assert_eq!(lab.arrives("b", "").unwrap(), seen("a"));
-        assert_eq!(lab.arrives("b", "").unwrap(), seen("a"));
+    fn a_last_owner_without_slots_is_another_era() {
+        assert_eq!(Lab::new().arrives("b", "", &["b", "c"]), "b");
     }
 
     #[test]
-    fn a_last_owner_that_says_nothing_is_another_era() {
+    fn a_replica_of_the_last_owner_that_was_promoted_is_another_era_whoever_has_slots() {
         let lab = Lab::new();
-        (0..TRIES).for_each(|_| drop(lab.arrives("b", "").unwrap_err()));
-        assert_eq!(lab.arrives("b", "").unwrap(), seen("b"));
+        assert_eq!(lab.arrives("b", "a1", &["a", "b"]), "b");
+        assert_eq!(lab.arrives("c", "b1", &["b", "c"]), "c");
     }
 
     #[test]
-    fn a_replica_of_the_last_owner_that_was_promoted_is_another_era_at_once() {
+    fn a_last_owner_that_was_promoted_anew_is_another_era() {
         let lab = Lab::new();
-        assert_eq!(lab.arrives("b", "a1").unwrap(), seen("b"));
-        lab.names("b", "c");
-        assert_eq!(lab.arrives("c", "b1").unwrap(), seen("c"));
+        lab.arrives("a", "b1", &["a"]);
+        let era = lab.0.at(named("a"));
+        let possession = Possession::of(&era, &(Arc::new(lab.1.clone()) as Arc<dyn Clock>)).unwrap();
+        assert_eq!(possession.slot.custody.lock().last.as_ref().unwrap().known_by.1.as_deref(), Some("b1"));
     }
 
     #[test]
-    fn the_word_of_another_node_neither_proves_nor_disproves_anything() {
+    fn a_node_that_was_started_since_the_last_answer_is_another_era() {
         let lab = Lab::new();
-        lab.names("c", "b");
-        assert!(lab.arrives("b", "").is_err());
-        lab.names("a", "b");
-        lab.names("c", "b");
-        assert_eq!(lab.arrives("b", "").unwrap(), seen("a"));
-    }
-
-    #[test]
-    fn a_slot_that_left_its_new_owner_first_is_followed() {
-        let lab = Lab::new();
-        lab.names("a", "b");
-        assert!(lab.arrives("c", "").is_err());
-        assert_eq!(lab.next(), Some(named("b")));
-        lab.names("b", "c");
-        assert_eq!(lab.arrives("c", "").unwrap(), seen("a"));
+        lab.1.advance(Duration::from_secs(3600));
+        assert_eq!(lab.arrives("b", "", &["a", "b"]), "b");
     }
 }

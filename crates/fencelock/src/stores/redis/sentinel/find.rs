@@ -28,7 +28,7 @@ const MAP: &str = "if only the servers know this address, the option `map` names
 impl Dialler {
     /// Connects to the server that is found to take locks. Until then the search begins again, within the time that a connection may take.
     pub(crate) async fn find(&self, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
-        // The first failure in a Cluster is news: a node named another one, or the last owner of the slot has to be asked.
+        // The first failure in a Cluster is news: a node named another one.
         let is_cluster = matches!(self.config.address, Address::Owner(_));
         let (mut pause, again) = if is_cluster { (Duration::ZERO, AGAIN_IN_A_CLUSTER) } else { (AGAIN, AGAIN) };
         loop {

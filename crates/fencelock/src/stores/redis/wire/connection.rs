@@ -151,27 +151,19 @@ impl Connection {
 
     async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         let sent = self.possession.as_ref().map(Possession::now);
-        let answer = self.exchange(command).await;
-        if let Some((possession, sent)) = self.possession.as_ref().zip(sent) {
-            possession.answered(self, sent, &answer).await;
-        }
-        if answer.as_ref().is_err_and(|error| is_of_a_replica(error, &*self.user)) {
-            self.is_a_replica();
-        }
-        answer
-    }
-
-    pub(crate) async fn exchange(&self, command: &Cmd) -> RedisResult<Value> {
         let waiting = Waiting::new(&self.traffic);
         let answer = self.wire.clone().send_packed_command(command).await;
         waiting.answered();
-        answer.and_then(Value::extract_error)
-    }
-
-    /// Another server grants locks now. Ends the connection: the next request connects to wherever the address leads by then.
-    pub(crate) fn is_a_replica(&self) {
-        self.user.demoted();
-        self.end();
+        let answer = answer.and_then(Value::extract_error);
+        if let Some((possession, sent)) = self.possession.as_ref().zip(sent) {
+            possession.answered(self, sent, &answer);
+        }
+        if answer.as_ref().is_err_and(|error| is_of_a_replica(error, &*self.user)) {
+            // Another server grants locks now: the next request connects to wherever the address leads by then.
+            self.user.demoted();
+            self.end();
+        }
+        answer
     }
 
     pub(crate) fn end(&self) {
