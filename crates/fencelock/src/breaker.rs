@@ -1,11 +1,12 @@
 //! The circuit breaker of a client: acquires fail at once while its store is known to be out of reach.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::engine::observe::{Event, Observer, Observers};
 use crate::error::{Error, ErrorKind, Result, rounded};
+use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 
 /// When the circuit breaker of a client opens, and for how long: [`ClientBuilder::breaker`](crate::ClientBuilder::breaker).
@@ -146,16 +147,12 @@ impl Circuit {
     }
 
     pub(crate) fn state(&self) -> BreakerState {
-        self.lock().shown()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Tally> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().shown()
     }
 
     /// Changes the state, and reports the new one if there is one.
     fn change<T>(&self, change: impl FnOnce(&mut Tally) -> T) -> T {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let before = state.shown();
         let changed = change(&mut state);
         let after = state.shown();

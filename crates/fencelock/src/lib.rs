@@ -174,8 +174,6 @@ mod name;
 mod outage;
 mod pattern;
 mod primitives;
-#[cfg(all(test, feature = "file", feature = "test-util"))]
-mod promises;
 #[cfg(feature = "unstable-store")]
 pub mod queue;
 #[cfg(not(feature = "unstable-store"))]
@@ -188,6 +186,7 @@ pub mod store;
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "part of it is there for stores outside of this crate")]
 mod store;
 mod stores;
+mod sync;
 pub mod time;
 mod token;
 

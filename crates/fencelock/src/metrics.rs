@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use metrics::{Label, SharedString, counter, gauge, histogram};
@@ -12,7 +11,7 @@ use crate::engine::observe::{Event, Observer};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::pattern::NamePattern;
-use crate::store::Loss;
+use crate::sync::Mutex;
 
 /// The class of names that no pattern is for.
 const OTHER: &str = "other";
@@ -110,7 +109,7 @@ impl Metrics {
         if self.most_names == 0 {
             return OTHER.into();
         }
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names.lock();
         if names.contains(name) || (names.len() < self.most_names && names.insert(name.clone())) {
             return name.as_str().to_owned().into();
         }
@@ -126,11 +125,7 @@ impl Metrics {
         self.labels([("class", self.class_of(name))])
     }
 
-    fn awaited(&self) -> MutexGuard<'_, HashMap<Name, Awaited>> {
-        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ended(&self, name: &Name, outcome: &'static str, waited: Option<Duration>) {
+    fn ended(&self, name: &Name, outcome: impl Into<SharedString>, waited: Option<Duration>) {
         let class = self.class_of(name);
         counter!("fencelock_acquires_total", self.labels([("class", class.clone()), ("outcome", outcome.into())]))
             .increment(1);
@@ -144,24 +139,24 @@ impl Metrics {
         if error.operation() == Circuit::OPERATION {
             return self.ended(name, "breaker_open", None);
         }
-        self.ended(name, kind_label(kind), (kind == ErrorKind::TimedOut).then_some(waited));
+        self.ended(name, label_of(kind), (kind == ErrorKind::TimedOut).then_some(waited));
         if !error.is_contention() && !matches!(kind, ErrorKind::Config | ErrorKind::InvalidName | ErrorKind::Closed) {
             self.failed(error);
         }
     }
 
     fn failed(&self, error: &Error) {
-        let labels = self.labels([("kind", kind_label(error.kind()).into())]);
+        let labels = self.labels([("kind", label_of(error.kind()))]);
         counter!("fencelock_store_errors_total", labels).increment(1);
     }
 
     fn waits(&self, name: &Name) {
-        self.awaited().entry(name.clone()).or_default().waiters += 1;
+        self.awaited.lock().entry(name.clone()).or_default().waiters += 1;
         gauge!("fencelock_waiters", self.class_label(name)).increment(1);
     }
 
     fn waits_no_longer(&self, name: &Name) {
-        let mut awaited = self.awaited();
+        let mut awaited = self.awaited.lock();
         if let Some(entry) = awaited.get_mut(name) {
             entry.waiters = entry.waiters.saturating_sub(1);
             if entry.waiters == 0 {
@@ -174,13 +169,13 @@ impl Metrics {
 
     /// The waiters here may be let in from now on.
     fn releases(&self, name: &Name) {
-        if let Some(entry) = self.awaited().get_mut(name) {
+        if let Some(entry) = self.awaited.lock().get_mut(name) {
             entry.released = Some(Instant::now());
         }
     }
 
     fn is_let_in(&self, name: &Name) {
-        let released = self.awaited().get_mut(name).and_then(|entry| entry.released.take());
+        let released = self.awaited.lock().get_mut(name).and_then(|entry| entry.released.take());
         if let Some(released) = released {
             histogram!("fencelock_hand_over_seconds", self.class_label(name)).record(released.elapsed());
         }
@@ -232,7 +227,7 @@ impl Observer for Metrics {
             Event::Released { name, held } => self.held(name, held),
             Event::Lost { name, cause, held } => {
                 self.held(name, held);
-                let labels = self.labels([("class", self.class_of(name)), ("cause", loss_label(cause).into())]);
+                let labels = self.labels([("class", self.class_of(name)), ("cause", label_of(cause))]);
                 counter!("fencelock_lost_total", labels).increment(1);
             }
             Event::Retried { error, .. } | Event::RenewalFailed { error } => self.failed(error),
@@ -256,43 +251,20 @@ impl fmt::Debug for Metrics {
     }
 }
 
-const fn kind_label(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::Config => "config",
-        ErrorKind::InvalidName => "invalid_name",
-        ErrorKind::Unsupported => "unsupported",
-        ErrorKind::Busy => "busy",
-        ErrorKind::TimedOut => "timed_out",
-        ErrorKind::QueueFull => "queue_full",
-        ErrorKind::Conflict => "conflict",
-        ErrorKind::Lost => "lost",
-        ErrorKind::Unreachable => "unreachable",
-        ErrorKind::Denied => "denied",
-        ErrorKind::Exhausted => "exhausted",
-        ErrorKind::Layout => "layout",
-        ErrorKind::Closed => "closed",
-        ErrorKind::Internal => "internal",
+/// The name of a variant as a label: `timed_out` for `TimedOut`.
+fn label_of(variant: impl fmt::Debug) -> SharedString {
+    let mut label = String::new();
+    for c in format!("{variant:?}").chars() {
+        label.extend((c.is_uppercase() && !label.is_empty()).then_some('_'));
+        label.push(c.to_ascii_lowercase());
     }
-}
-
-const fn loss_label(loss: Loss) -> &'static str {
-    match loss {
-        Loss::Expired => "expired",
-        Loss::Demoted => "demoted",
-        Loss::Replaced => "replaced",
-        Loss::Restarted => "restarted",
-        Loss::PerhapsRestarted => "perhaps_restarted",
-        Loss::Unconfirmed => "unconfirmed",
-        Loss::Removed => "removed",
-        Loss::Broken => "broken",
-        Loss::HeldTooLong => "held_too_long",
-        Loss::Closed => "closed",
-    }
+    label.into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Loss;
 
     #[test]
     fn a_star_of_a_class_is_one_part_of_a_name_as_in_a_route() {
@@ -317,5 +289,13 @@ mod tests {
         assert_eq!(classes.len(), 102);
         assert!(classes.contains("orders/*") && classes.contains(OVERFLOW) && classes.contains("jobs/1"));
         assert_eq!(Metrics::new().class_of(&Name::new("a").unwrap()).as_ref(), OTHER);
+    }
+
+    #[test]
+    fn the_label_of_a_variant_is_its_name_in_lower_case() {
+        let labels = [ErrorKind::InvalidName, ErrorKind::Busy].map(|kind| label_of(kind).into_owned());
+        assert_eq!(labels, ["invalid_name", "busy"]);
+        let labels = [Loss::PerhapsRestarted, Loss::HeldTooLong].map(|loss| label_of(loss).into_owned());
+        assert_eq!(labels, ["perhaps_restarted", "held_too_long"]);
     }
 }

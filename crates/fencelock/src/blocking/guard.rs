@@ -34,7 +34,7 @@ pub(super) use guard_answers;
 /// A [`crate::Guard`] for code that blocks. Dropping it releases the lock in the background.
 #[must_use = "a guard that is dropped releases its lock"]
 #[derive(Debug)]
-pub struct Guard<K = Exclusive>(crate::Guard<K>);
+pub struct Guard<K = Exclusive>(pub(super) crate::Guard<K>);
 
 /// A [`crate::ReadGuard`] for code that blocks.
 pub type ReadGuard = Guard<Reading>;
@@ -67,10 +67,6 @@ impl WriteGuard {
 }
 
 impl<K> Guard<K> {
-    pub(crate) fn new(guard: crate::Guard<K>) -> Self {
-        Self(guard)
-    }
-
     /// Runs `body` under this guard and releases it. Blocking code cannot be stopped when the lock is lost: `body` asks [`Guard::check`]
     /// itself. A release that fails is retried in the background.
     ///

@@ -13,11 +13,9 @@
 //! ```
 
 mod guard;
-mod mutex;
+mod primitives;
 mod recipes;
 mod reentrant;
-mod rwlock;
-mod semaphore;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -26,13 +24,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 pub use self::guard::{Guard, PermitGuard, ReadGuard, WriteGuard};
-pub use self::mutex::Mutex;
-#[allow(unused_imports, reason = "unused without the feature jobs")]
+pub use self::primitives::{Mutex, RwLock, Semaphore};
 pub(crate) use self::recipes::recipe;
 pub use self::recipes::{Election, Leader, MultiGuard, MultiLock, Once, Window};
 pub use self::reentrant::{ReentrantGuard, ReentrantMutex};
-pub use self::rwlock::RwLock;
-pub use self::semaphore::Semaphore;
 use crate::breaker::BreakerState;
 use crate::client::{ClientBuilder, Health};
 use crate::engine::io::{Io, on_own_thread};
@@ -140,30 +135,6 @@ impl Client {
     /// See [`ClientBuilder::connect`].
     pub fn connect_store(options: ClientBuilder, store: impl Into<AnyStore>) -> Result<Self> {
         wait(options.io(Io::OwnThread).connect_store(store)).map(Self)
-    }
-
-    /// The mutex `name`.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidName`].
-    pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
-        self.0.mutex(name).map(Mutex::new)
-    }
-
-    /// The read-write lock `name`.
-    ///
-    /// # Errors
-    /// As [`crate::Client::rwlock`].
-    pub fn rwlock(&self, name: impl AsRef<str>) -> Result<RwLock> {
-        self.0.rwlock(name).map(RwLock::new)
-    }
-
-    /// The semaphore `name`, of which up to `capacity` permits are held at a time.
-    ///
-    /// # Errors
-    /// As [`crate::Client::semaphore`].
-    pub fn semaphore(&self, name: impl AsRef<str>, capacity: u32) -> Result<Semaphore> {
-        self.0.semaphore(name, capacity).map(Semaphore::new)
     }
 
     answers! { "Client" in 0;

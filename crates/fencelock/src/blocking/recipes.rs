@@ -39,7 +39,6 @@ macro_rules! recipe {
     };
 }
 
-#[allow(unused_imports, reason = "unused without the feature jobs")]
 pub(crate) use recipe;
 
 recipe! { "recipes::Window" Window(recipes::Window);

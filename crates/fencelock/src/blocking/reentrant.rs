@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::ThreadId;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use super::{Guard, answers, wait};
 use crate::engine::hold::{GuardState, Hold};
 use crate::error::Result;
 use crate::name::Name;
+use crate::sync::Mutex;
 use crate::token::FencingToken;
 
 /// A mutex that its holding thread may acquire again; each guard is released on its own, and the last one releases the lock. Other threads,
@@ -60,22 +61,18 @@ impl ReentrantMutex {
 
     fn again_or(&self, acquire: impl FnOnce(&crate::Mutex) -> Result<crate::Guard>) -> Result<ReentrantGuard> {
         let thread = std::thread::current().id();
-        let held = self.holds().get(&thread).and_then(Weak::upgrade).filter(|hold| !hold.is_unshared());
+        let held = self.holds.lock().get(&thread).and_then(Weak::upgrade).filter(|hold| !hold.is_unshared());
         let guard = match held {
             Some(hold) => self.mutex.guard_of(&hold)?,
             None => {
                 let guard = acquire(&self.mutex)?;
-                let mut holds = self.holds();
+                let mut holds = self.holds.lock();
                 holds.retain(|_, hold| hold.strong_count() > 0);
                 holds.insert(thread, guard.hold());
                 guard
             }
         };
-        Ok(ReentrantGuard::new(Guard::new(guard)))
-    }
-
-    fn holds(&self) -> MutexGuard<'_, HashMap<ThreadId, Weak<Hold>>> {
-        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(ReentrantGuard { guard: Guard(guard), stays_on_its_thread: PhantomData })
     }
 }
 
@@ -101,10 +98,6 @@ pub struct ReentrantGuard {
 }
 
 impl ReentrantGuard {
-    fn new(guard: Guard) -> Self {
-        Self { guard, stays_on_its_thread: PhantomData }
-    }
-
     guard_answers!(guard);
 
     /// Ends this guard; the thread's last guard releases the lock.

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_util::TryFutureExt;
@@ -13,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Tasks;
+use crate::sync::Mutex;
 
 /// Where a client's sessions, renewals, requests and clean-up run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -190,7 +190,7 @@ fn own_thread(blocking: bool) -> Result<Handle> {
     static GENERAL: Mutex<Option<(Home, Handle)>> = Mutex::new(None);
     static BLOCKING: Mutex<Option<(Home, Handle)>> = Mutex::new(None);
     let (started, name) = if blocking { (&BLOCKING, "fencelock-disk") } else { (&GENERAL, "fencelock-io") };
-    let mut started = started.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut started = started.lock();
     // A forked child has only the thread that forked.
     if let Some((_, handle)) = started.as_ref().filter(|(home, _)| !home.is_elsewhere()) {
         return Ok(handle.clone());

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
@@ -12,6 +12,7 @@ use super::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{Contention, Outline, RequestId, clean};
+use crate::sync::Mutex;
 use crate::time::Moment;
 
 /// The longest time of a look.
@@ -35,13 +36,9 @@ struct Asker {
 }
 
 impl Looks {
-    fn askers(&self) -> MutexGuard<'_, HashMap<Name, Vec<Asker>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Joins the callers of a name; returns whether this caller is the first and has to start the look.
     fn join(&self, name: &Name, asker: Asker) -> bool {
-        let mut askers = self.askers();
+        let mut askers = self.0.lock();
         let is_first = !askers.contains_key(name);
         askers.entry(name.clone()).or_default().push(asker);
         is_first
@@ -49,7 +46,7 @@ impl Looks {
 
     /// All callers that have joined since the last time; `None`, and the name is forgotten, when there are none.
     fn take(&self, name: &Name) -> Option<Vec<Asker>> {
-        let mut askers = self.askers();
+        let mut askers = self.0.lock();
         let joined = askers.get_mut(name).map(mem::take).filter(|joined| !joined.is_empty());
         if joined.is_none() {
             askers.remove(name);
@@ -130,7 +127,7 @@ impl Drop for Looking {
     /// A task that ends half-way (a store that panics, a runtime that stops) must remove its name: otherwise no task would look again.
     fn drop(&mut self) {
         if !self.is_done {
-            self.engine.looks.askers().remove(&self.name);
+            self.engine.looks.0.lock().remove(&self.name);
         }
     }
 }

@@ -12,12 +12,11 @@ mod opening;
 pub(crate) mod options;
 pub(crate) mod pending;
 mod session;
-mod slot;
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
@@ -26,12 +25,13 @@ use self::contact::Contact;
 use self::io::Spawner;
 use self::look::Looks;
 use self::observe::{Event, Observers};
+use self::opening::Openings;
 use self::options::{Retry, Timing};
 use self::pending::Pending;
 use self::session::Live;
-use self::slot::SessionSlot;
 use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::store::{Capability, Loss, Order, Owner, RequestId, Store};
+use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 
 /// The state that all handles of a client share.
@@ -47,9 +47,11 @@ pub(crate) struct Engine {
     pub(crate) observers: Observers,
     pub(crate) spawner: Spawner,
     requests: AtomicU64,
-    slot: SessionSlot,
-    /// The capability of the store before it connects.
-    promised: Arc<Capability>,
+    /// The session that began last.
+    live: RwLock<Option<Arc<Live>>>,
+    openings: Mutex<Openings>,
+    /// The capability of the newest session; of the store, before it connects.
+    capability: Mutex<Arc<Capability>>,
     looks: Looks,
     contact: Arc<Contact>,
     closed: CancellationToken,
@@ -66,9 +68,11 @@ impl Engine {
         observers: Observers,
         spawner: Spawner,
     ) -> Self {
-        let promised = Arc::new(store.capability().clone());
         Self {
-            url: promised.store.to_owned(),
+            url: store.capability().store.to_owned(),
+            live: RwLock::default(),
+            openings: Mutex::default(),
+            capability: Mutex::new(Arc::new(store.capability().clone())),
             store,
             clock,
             timing,
@@ -77,8 +81,6 @@ impl Engine {
             observers,
             spawner,
             requests: AtomicU64::new(0),
-            slot: SessionSlot::default(),
-            promised,
             looks: Looks::default(),
             contact: Arc::default(),
             closed: CancellationToken::new(),
@@ -91,11 +93,12 @@ impl Engine {
     }
 
     pub(crate) fn capability(&self) -> Arc<Capability> {
-        self.slot.refined().unwrap_or_else(|| Arc::clone(&self.promised))
+        Arc::clone(&self.capability.lock())
     }
 
     pub(crate) fn current(&self) -> Option<Arc<Live>> {
-        self.slot.current()
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner).clone();
+        live.filter(|live| live.over().is_none())
     }
 
     /// Whether a permanent error prevents every session.
@@ -122,7 +125,7 @@ impl Engine {
 
     /// Ends the present session, if there is one, and notifies its places at once.
     fn forget(&self, loss: Loss) -> Option<Arc<Live>> {
-        let live = self.slot.take()?;
+        let live = self.live.write().unwrap_or_else(PoisonError::into_inner).take()?;
         self.end(&live, loss);
         Some(live)
     }

@@ -1,7 +1,7 @@
 //! The engine opens sessions, once for all waiting callers, and again after a loss.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -41,7 +41,7 @@ impl Engine {
             return Ok(live);
         }
         let opening = {
-            let mut openings = self.slot.openings();
+            let mut openings = self.openings.lock();
             if self.is_closed() {
                 return Err(closed());
             }
@@ -60,7 +60,7 @@ impl Engine {
     }
 
     pub(super) fn why_no_session(&self) -> Option<Error> {
-        self.slot.openings().failed.as_ref().map(|error| error.again())
+        self.openings.lock().failed.as_ref().map(|error| error.again())
     }
 
     /// Counts another opening, and says when it may begin.
@@ -107,7 +107,7 @@ impl Engine {
                 } => opened,
             };
             let opened = opened.map_err(Arc::new);
-            engine.opening_ended_with(&mut engine.slot.openings(), &opened);
+            engine.opening_ended_with(&mut engine.openings.lock(), &opened);
             // All waiting callers may be gone.
             let _ = done.send(opened);
         });
@@ -118,7 +118,7 @@ impl Engine {
 
     /// Completes when no session is being opened; after [`Engine::closed`], no other will be.
     pub(super) async fn opening_ended(&self) {
-        let under_way = self.slot.openings().under_way.take();
+        let under_way = self.openings.lock().under_way.take();
         if let Some(opening) = under_way {
             let _ = opening.await;
         }
@@ -135,7 +135,8 @@ impl Engine {
         };
         let opened = self.in_time("open session", self.store.open(opening)).await?;
         self.check_granted(&opened)?;
-        self.slot.promises(opened.capability.as_ref());
+        let capability = opened.capability.clone();
+        *self.capability.lock() = capability.unwrap_or_else(|| Arc::new(self.store.capability().clone()));
         let live = Live::new(&opened, Arc::clone(&self.clock), self.timing, Arc::clone(&self.contact));
         let granted = (opened.confirmed, opened.ttl);
         let keeper = Keeper::new(Arc::clone(&live), granted, self.observers.clone(), self.retry);
@@ -146,7 +147,7 @@ impl Engine {
             return Err(Error::new(ErrorKind::Unreachable, "open session", message).retryable());
         }
         self.close_when_over(&live);
-        self.slot.begin(Arc::clone(&live));
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&live));
         self.observers.tell(Event::SessionOpened);
         Ok(live)
     }

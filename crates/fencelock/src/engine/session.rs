@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry as Slot;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use futures_util::task::AtomicWaker;
@@ -18,6 +18,7 @@ use super::options::Timing;
 use crate::error::Error;
 use crate::name::Name;
 use crate::store::{GrantId, Loss, Opened, PlaceId, PlaceList, RequestId, Session, clean};
+use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 use crate::token::FencingToken;
 
@@ -75,7 +76,7 @@ impl WaitSlot {
     }
 
     fn note(&self, grant: GoneGrant) {
-        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gone = self.gone.lock();
         if gone.as_ref().is_none_or(|before| before.token < grant.token) {
             *gone = Some(Box::new(grant));
         }
@@ -83,7 +84,7 @@ impl WaitSlot {
 
     /// Passes on to a hold the news of its place that arrived while it was still a waiter's.
     pub(crate) fn hand_on(&self, hold: &Arc<Hold>) {
-        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let gone = self.gone.lock().take();
         let gone = gone.filter(|gone| hold.token() == Some(gone.token));
         if let Some(gone) = gone {
             hold.lose_for(gone.loss, gone.reason);
@@ -170,14 +171,14 @@ impl Live {
 
     /// Why no renewal succeeds, if the last one failed for a reason that no retry will help with.
     pub(crate) fn refusal(&self) -> Option<Arc<str>> {
-        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.refusal.lock().clone()
     }
 
     /// The last renewal succeeded, or failed for this.
     pub(super) fn renewal_ended_with(&self, failure: Option<&Error>) {
         let refusal = failure.filter(|error| !error.is_retryable());
         let refusal = refusal.map(|error| clean::reason(error.said_without("server").into()));
-        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+        *self.refusal.lock() = refusal;
     }
 
     pub(crate) async fn ended(&self) -> Loss {
@@ -185,13 +186,9 @@ impl Live {
         self.over.get().copied().unwrap_or(Loss::Expired)
     }
 
-    fn places(&self) -> MutexGuard<'_, BTreeMap<RequestId, Tracked>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn track_waiting(&self, id: PlaceId) -> Arc<WaitSlot> {
         let slot = Arc::new(WaitSlot::default());
-        self.places().insert(id.request, Tracked::Waiting(id.name, Arc::clone(&slot)));
+        self.places.lock().insert(id.request, Tracked::Waiting(id.name, Arc::clone(&slot)));
         if let Some(loss) = self.over.get() {
             slot.lose(*loss);
         }
@@ -201,7 +198,7 @@ impl Live {
     /// Puts a held place under renewal. The session may have ended meanwhile: then the hold is lost at once.
     pub(crate) fn track_held(&self, hold: &Arc<Hold>) {
         self.used.store(true, Ordering::Relaxed);
-        self.places().insert(hold.id().request, Tracked::Held(Arc::clone(hold)));
+        self.places.lock().insert(hold.id().request, Tracked::Held(Arc::clone(hold)));
         if hold.own_end() != Moment::NEVER {
             self.next_end.fetch_min(hold.own_end().as_nanos(), Ordering::AcqRel);
             self.sooner.notify_one();
@@ -214,7 +211,7 @@ impl Live {
 
     /// Moves the place of `hold` to `next`; returns whether it was still under renewal for `hold`.
     pub(crate) fn replace(&self, hold: &Arc<Hold>, next: &Arc<Hold>) -> bool {
-        match self.places().get_mut(&hold.id().request) {
+        match self.places.lock().get_mut(&hold.id().request) {
             Some(Tracked::Held(known)) if Arc::ptr_eq(known, hold) => {
                 *known = Arc::clone(next);
                 true
@@ -237,19 +234,19 @@ impl Live {
 
     /// The caller drops the removed entry without the lock: the last reference to a hold drops its place, which calls the store.
     fn take(&self, request: RequestId, is_meant: impl FnOnce(&Tracked) -> bool) -> Option<Tracked> {
-        match self.places().entry(request) {
+        match self.places.lock().entry(request) {
             Slot::Occupied(place) if is_meant(place.get()) => Some(place.remove()),
             _ => None,
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.places().len()
+        self.places.lock().len()
     }
 
     /// Notes until when these places are valid by themselves, which may be sooner than before. A grant that has ended stays ended.
     pub(super) fn are_valid(&self, valid: Vec<(PlaceId, Moment)>) {
-        let places = self.places();
+        let places = self.places.lock();
         for (place, until) in valid {
             if let Some(Tracked::Held(hold)) = places.get(&place.request) {
                 hold.is_valid_until(until);
@@ -264,7 +261,7 @@ impl Live {
             return;
         }
         let (mut ended, mut next) = (Vec::new(), Moment::NEVER);
-        let places = self.places();
+        let places = self.places.lock();
         for tracked in places.values() {
             let Tracked::Held(hold) = tracked else { continue };
             match hold.own_end() {
@@ -281,7 +278,9 @@ impl Live {
     /// A grant is gone, and no other grant of the same request. If its place waits here, that may be an older grant, or one that the waiter has not
     /// received yet. The loss is noted for the grant that the waiter receives; `false` says that only a renewal can clarify the present state.
     pub(super) fn lose_grant(&self, grant: &GrantId, loss: Loss, reason: Option<Arc<str>>) -> bool {
-        if let (Some(token), Some(Tracked::Waiting(_, slot))) = (grant.token, self.places().get(&grant.place.request)) {
+        if let (Some(token), Some(Tracked::Waiting(_, slot))) =
+            (grant.token, self.places.lock().get(&grant.place.request))
+        {
             slot.note(GoneGrant { token, loss, reason });
             return false;
         }
@@ -309,7 +308,7 @@ impl Live {
             return false;
         }
         self.ended.cancel();
-        let places = std::mem::take(&mut *self.places());
+        let places = std::mem::take(&mut *self.places.lock());
         for tracked in places.into_values() {
             match tracked {
                 Tracked::Waiting(_, slot) => slot.lose(loss),
@@ -322,7 +321,7 @@ impl Live {
 
 impl PlaceList for Live {
     fn each(&self, show: &mut dyn FnMut(&Name, RequestId)) {
-        for (request, tracked) in &*self.places() {
+        for (request, tracked) in &*self.places.lock() {
             match tracked {
                 Tracked::Waiting(name, _) => show(name, *request),
                 Tracked::Held(hold) => show(&hold.id().name, *request),

@@ -1,6 +1,6 @@
 //! Requests over HTTP that carry a token, and a service that refuses late ones.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::future::BoxFuture;
@@ -11,6 +11,7 @@ use tower_service::Service;
 
 use super::token::required;
 use crate::error::Result;
+use crate::sync::Mutex;
 use crate::token::FencingToken;
 
 /// The header that carries a token, as a decimal number.
@@ -201,7 +202,7 @@ impl Register {
         loop {
             let ended = self.ended.notified();
             {
-                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut state = self.state.lock();
                 if state.newest > Some(token) {
                     return None;
                 }
@@ -222,7 +223,7 @@ struct UnderWay(Arc<Register>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.state.lock();
         state.under_way.1 -= 1;
         if state.under_way.1 == 0 {
             self.0.ended.notify_waiters();

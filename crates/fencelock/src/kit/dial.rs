@@ -7,7 +7,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -18,6 +17,7 @@ use tokio::net::{TcpStream, lookup_host};
 use super::address::HostPort;
 use super::tls::Tls;
 use crate::error::{Error, ErrorKind, Result, rounded};
+use crate::sync::Mutex;
 use crate::time::Clock;
 
 /// A way to a server, encrypted or not.
@@ -115,7 +115,7 @@ impl Addresses {
             };
             (address, greeted.await)
         };
-        let worked = self.last.lock().unwrap_or_else(PoisonError::into_inner).get(server).copied();
+        let worked = self.last.lock().get(server).copied();
         let (mut question, mut attempts) = (pin!(question), FuturesUnordered::new());
         let (mut is_asking, mut spare, mut waiting) = (true, worked, VecDeque::new());
         let (mut begun, mut unresolved, mut failed) = (Vec::new(), None, None);
@@ -126,7 +126,7 @@ impl Addresses {
                 biased;
                 Some((address, greeted)) = attempts.next() => match greeted {
                     Ok(greeted) => {
-                        self.last.lock().unwrap_or_else(PoisonError::into_inner).insert(server.clone(), address);
+                        self.last.lock().insert(server.clone(), address);
                         return Ok(greeted);
                     }
                     Err(error) => {
@@ -172,14 +172,14 @@ impl Addresses {
 
     /// If another host serves, this warning is the only report of the unresolved name.
     fn warn_once(&self, server: &HostPort, error: &io::Error) {
-        if self.nameless.lock().unwrap_or_else(PoisonError::into_inner).insert(server.clone()) {
+        if self.nameless.lock().insert(server.clone()) {
             tracing::warn!(%server, cause = %error, "the name of a server cannot be resolved");
         }
     }
 
     /// Forgets the last address of `server`: a wrong server answered there.
     pub(crate) fn forget(&self, server: &HostPort) {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(server);
+        self.last.lock().remove(server);
     }
 
     /// Dials one of `servers` after another, until one accepts. The remaining time is divided equally among the remaining servers; `silent` is
@@ -246,7 +246,7 @@ mod tests {
     impl Addresses {
         /// Whether the client knows an address of `server` that worked.
         pub(crate) fn has_worked(&self, server: &HostPort) -> bool {
-            self.last.lock().unwrap_or_else(PoisonError::into_inner).contains_key(server)
+            self.last.lock().contains_key(server)
         }
     }
 

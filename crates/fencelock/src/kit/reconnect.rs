@@ -2,7 +2,7 @@
 //!
 //! `Reconnect` pauses after a failure, and waits for a new connection up to the user's patience. No task is started here.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -11,6 +11,7 @@ use futures_util::FutureExt;
 use super::pause::{LONGEST_OF_HOLDERS, pause};
 use super::share_call::SharedCall;
 use crate::error::{Error, Result};
+use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 
 /// The pause after the first failure; each further one is twice as long. Short, for holders: the engine pauses between openings itself.
@@ -54,12 +55,8 @@ impl<D: Dial> Reconnect<D> {
         Arc::new(Self { dial, clock, patience, dialing: SharedCall::default(), state })
     }
 
-    fn lock(&self) -> MutexGuard<'_, LinkState<D::Connection>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn current(&self) -> Option<Arc<D::Connection>> {
-        self.lock().current.as_ref().filter(|current| D::is_alive(current)).map(Arc::clone)
+        self.state.lock().current.as_ref().filter(|current| D::is_alive(current)).map(Arc::clone)
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -67,7 +64,7 @@ impl<D: Dial> Reconnect<D> {
     }
 
     pub(crate) fn hang_up(&self) {
-        let current = self.lock().current.take();
+        let current = self.state.lock().current.take();
         current.into_iter().for_each(|current| D::hang_up(&current));
     }
 
@@ -89,7 +86,7 @@ impl<D: Dial> Reconnect<D> {
             return Ok(current);
         }
         let (number, not_before) = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.tried += 1;
             (state.tried, state.not_before)
         };
@@ -107,7 +104,7 @@ impl<D: Dial> Reconnect<D> {
     }
 
     fn ended_with(&self, made: &Result<Arc<D::Connection>>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Ok(connection) = made {
             (state.failures, state.not_before) = (0, None);
             let before = state.current.replace(Arc::clone(connection));
@@ -177,14 +174,14 @@ mod tests {
             assert!(longest * 3 / 4 <= pause && pause <= longest, "{pause:?}");
             clock.advance(pause);
             let (one, other) = both.now_or_never().unwrap();
-            assert_eq!((one.is_ok(), other.is_ok(), way.lock().tried), (tried == 3, tried == 3, tried));
+            assert_eq!((one.is_ok(), other.is_ok(), way.state.lock().tried), (tried == 3, tried == 3, tried));
         }
     }
 
     #[test]
     fn a_connection_is_used_until_it_ends_and_the_next_one_is_made_at_once() {
         let (_clock, way) = way(false);
-        way.lock().tried = 2;
+        way.state.lock().tried = 2;
         let connected = || way.connection().now_or_never().unwrap().unwrap();
         let first = connected();
         assert!(Arc::ptr_eq(&first, &connected()) && way.is_connected());
@@ -200,7 +197,7 @@ mod tests {
         let (clock, way) = way(false);
         let away = Err(Error::new(ErrorKind::Unreachable, "connect", "down"));
         (0..20).for_each(|_| way.ended_with(&away));
-        assert!(way.lock().not_before.unwrap().since(clock.now()) <= LONGEST_OF_HOLDERS);
+        assert!(way.state.lock().not_before.unwrap().since(clock.now()) <= LONGEST_OF_HOLDERS);
     }
 
     #[test]

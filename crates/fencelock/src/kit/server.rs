@@ -5,7 +5,7 @@ mod session;
 
 use std::fmt;
 use std::future::{Future, ready};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use futures_core::future::BoxFuture;
@@ -24,6 +24,7 @@ use crate::store::{
     Break, Capability, Entered, Entry, NoteOrder, NoteRead, Opened, Opening, Outline, Page, PlaceId, PlaceList, Queue,
     Renewal, RequestId, SessionEvent, Standing, Store, breaks_nothing, keeps_no_notes,
 };
+use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 
 /// A session of such a store, independent of its connection: its requests about itself and its places.
@@ -204,14 +205,14 @@ impl<S: Server> ServerStore<S> {
         }
         let (confirmed, capability) = (session.state().confirmed(), self.server.learned(&session));
         let core = Arc::new(Core { link, session, waited: Default::default() });
-        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&core);
+        *self.newest.lock() = Arc::downgrade(&core);
         let events = Box::pin(stream::poll_fn(move |cx| events.poll_recv(cx)));
         Ok(Opened { session: Arc::new(SessionHandle(core)), events, ttl: Some(ttl), confirmed, capability })
     }
 
     /// The connection of the session opened last, or of the link without a session if that session has ended.
     pub(crate) async fn connection(&self) -> Result<Arc<Wire<S>>> {
-        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        let newest = self.newest.lock().upgrade();
         if let Some(core) = newest.filter(|core| !core.session.state().has_ended()) {
             return core.link.connection().await;
         }
@@ -219,7 +220,7 @@ impl<S: Server> ServerStore<S> {
     }
 
     fn reader(&self) -> Arc<Link<S>> {
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.reader.lock();
         Arc::clone(reader.get_or_insert_with(|| self.server.reader()))
     }
 

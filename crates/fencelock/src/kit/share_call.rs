@@ -1,10 +1,10 @@
 //! A single call for all callers that ask for the same thing while the call is under way.
 
-use std::sync::{Mutex, PoisonError};
-
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
 use futures_util::future::{Shared, WeakShared};
+
+use crate::sync::Mutex;
 
 /// A caller's part of the call. The call continues while one caller waits, and ends with the last.
 pub(crate) type Joined<T> = Shared<BoxFuture<'static, T>>;
@@ -21,7 +21,7 @@ impl<T: Clone> Default for SharedCall<T> {
 impl<T: Clone> SharedCall<T> {
     /// The call under way; if there is none, the one that `begin` makes.
     pub(crate) fn join(&self, begin: impl FnOnce() -> BoxFuture<'static, T>) -> Joined<T> {
-        let mut call = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut call = self.0.lock();
         let under_way = call.as_ref().and_then(WeakShared::upgrade).filter(|call| call.peek().is_none());
         under_way.unwrap_or_else(|| {
             let begun = begin().shared();

@@ -1,26 +1,23 @@
 //! A lock that collects wakers, and wakes them after its release: a waker may run any code, even code that takes the lock again.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::MutexGuard;
 use std::task::Waker;
 
-/// The lock of a state that collects wakers. A panic under the lock harms no other caller: each single step leaves the state usable.
+use crate::sync::Mutex;
+
+/// The lock of a state that collects wakers.
 #[derive(Debug, Default)]
 pub(crate) struct WakingLock<T>(Mutex<T>);
 
 impl<T: AsMut<Vec<Waker>>> WakingLock<T> {
     pub(crate) fn lock(&self) -> Locked<'_, T> {
-        Locked { state: self.0.lock().unwrap_or_else(PoisonError::into_inner), noted: Noted::default() }
+        Locked { state: self.0.lock(), noted: Noted::default() }
     }
 
     /// Takes the lock if no caller holds it.
     pub(crate) fn lock_now(&self) -> Option<Locked<'_, T>> {
-        let state = match self.0.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(state)) => state.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        Some(Locked { state, noted: Noted::default() })
+        self.0.try_lock().map(|state| Locked { state, noted: Noted::default() })
     }
 }
 

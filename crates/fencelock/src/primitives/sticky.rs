@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -21,6 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::Waiters;
+use crate::sync::Mutex;
 use crate::time::Moment;
 
 /// How long before the end of its wait a task leaves the turns of its client for the store's queue: at most half of the wait.
@@ -35,12 +36,8 @@ const MOST_SECTIONS: u64 = 256;
 pub(crate) struct StickyLocks(Mutex<HashMap<Name, Weak<Sticky>>>);
 
 impl StickyLocks {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Name, Weak<Sticky>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn of(self: &Arc<Self>, name: &Name, keep: Duration) -> Arc<Sticky> {
-        let mut locks = self.lock();
+        let mut locks = self.0.lock();
         let sticky = locks.get(name).and_then(Weak::upgrade).unwrap_or_else(|| {
             let sticky = Arc::new(Sticky {
                 name: name.clone(),
@@ -85,10 +82,6 @@ struct KeptGrant {
 }
 
 impl Sticky {
-    fn state(&self) -> MutexGuard<'_, KeptGrant> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn keep(&self) -> Duration {
         Duration::from_nanos(self.keep.load(Ordering::Relaxed))
     }
@@ -121,7 +114,7 @@ impl Sticky {
     /// A hold of the kept place, if there is one and the lock is certainly held; and the number of the grant.
     fn take(&self, deadline: Moment) -> Option<(Arc<Hold>, u64)> {
         let (kept, grant) = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let grant = state.current?;
             (state.kept.take()?.0, grant)
         };
@@ -136,7 +129,7 @@ impl Sticky {
     /// The store granted `hold` to a section, which may be kept from now on.
     fn begin(self: &Arc<Self>, hold: &Arc<Hold>, turn: OwnedSemaphorePermit) {
         let engine = hold.engine();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.grants += 1;
         let grant = state.grants;
         state.current = Some(grant);
@@ -144,14 +137,14 @@ impl Sticky {
         drop(state);
         let keeping = Keeping { sticky: Arc::clone(self), grant };
         let watch = engine.spawner.spawn(watch(keeping, Arc::clone(engine), hold.waited_for())).abort_handle();
-        let before = self.state().watch.replace(watch);
+        let before = self.state.lock().watch.replace(watch);
         before.into_iter().for_each(|watch| watch.abort());
         hold.retained_by(Box::new(Section { sticky: Arc::clone(self), grant, turn: Mutex::new(Some(turn)) }));
     }
 
     /// Ends a section of this grant; returns whether the place may be kept.
     fn may_keep(&self, grant: u64) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.sections = state.sections.saturating_sub(1);
         state.current == Some(grant) && state.sections > 0
     }
@@ -159,7 +152,7 @@ impl Sticky {
     /// Makes the place the client's own. A waiter may have arrived by now.
     fn put(&self, grant: u64, kept: Arc<Hold>) {
         let until = kept.engine().clock.now().after(self.keep());
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.current == Some(grant) {
             state.kept = Some((kept, until));
             return;
@@ -170,7 +163,7 @@ impl Sticky {
 
     /// Stops keeping the grant, and releases a kept place.
     fn give_up(&self, grant: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.current == Some(grant) {
             state.current = None;
             let kept = state.kept.take();
@@ -181,7 +174,7 @@ impl Sticky {
 
     /// The grant has ended, or will be released; no task needs to watch it.
     fn ends(&self, grant: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.current == Some(grant) {
             state.current = None;
             let watch = state.watch.take();
@@ -193,7 +186,7 @@ impl Sticky {
     /// When to check again for the end of the keeping; `None` when the grant has ended.
     fn due(&self, grant: u64, now: Moment) -> Option<Moment> {
         let until = {
-            let state = self.state();
+            let state = self.state.lock();
             if state.current != Some(grant) {
                 return None;
             }
@@ -210,7 +203,7 @@ impl Sticky {
 impl Drop for Sticky {
     fn drop(&mut self) {
         let Some(locks) = self.locks.upgrade() else { return };
-        let mut locks = locks.lock();
+        let mut locks = locks.0.lock();
         // Another lock of the name may have been made since.
         if locks.get(&self.name).is_some_and(|known| known.strong_count() == 0) {
             locks.remove(&self.name);
@@ -260,15 +253,9 @@ struct Section {
     turn: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-impl Section {
-    fn take_turn(&self) -> Option<OwnedSemaphorePermit> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
 impl Retain for Section {
     fn retain(&self, hold: &Arc<Hold>) -> bool {
-        let Some(turn) = self.take_turn() else { return false };
+        let Some(turn) = self.turn.lock().take() else { return false };
         let kept = self.sticky.may_keep(self.grant).then(|| hold.pass_on(Moment::NEVER)).flatten();
         let is_kept = kept.is_some();
         match kept {
@@ -280,7 +267,7 @@ impl Retain for Section {
     }
 
     fn lost(&self) {
-        let turn = self.take_turn();
+        let turn = self.turn.lock().take();
         if turn.is_some() {
             self.sticky.ends(self.grant);
         }

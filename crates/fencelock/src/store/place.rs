@@ -1,10 +1,9 @@
 //! A place in a queue: where it stands, and how it ends.
 
-use std::fmt;
-
 use futures_core::future::BoxFuture;
 
 use super::PlaceId;
+use super::words::words;
 use crate::error::Result;
 use crate::queue::Claim;
 use crate::time::Moment;
@@ -110,63 +109,28 @@ impl Grant {
     }
 }
 
-/// Why a place was lost without a release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Loss {
-    /// The session expired in the store.
-    Expired,
-    /// The server became a replica, and its grants may be unknown to the present primary.
-    Demoted,
-    /// Another server answers in the place of the one that granted it, such as a replica that was promoted, and may not know of it.
-    Replaced,
-    /// The server was started anew and may have forgotten what it granted.
-    Restarted,
-    /// A connection was made anew to a server that does not tell whether it was started anew meanwhile, so it may have been.
-    PerhapsRestarted,
-    /// No renewal was confirmed until the safety margin before the ttl ran out: another client may be granted soon.
-    Unconfirmed,
-    /// A user or another program removed the place from the store.
-    Removed,
-    /// A client or a user broke the grant with a force-release.
-    Broken,
-    /// The grant was held for `max_hold`.
-    HeldTooLong,
-    /// The client was closed.
-    Closed,
-}
-
-impl Loss {
-    /// All causes, in their order.
-    pub(crate) const ALL: [Self; 10] = [
-        Self::Expired,
-        Self::Demoted,
-        Self::Replaced,
-        Self::Restarted,
-        Self::PerhapsRestarted,
-        Self::Unconfirmed,
-        Self::Removed,
-        Self::Broken,
-        Self::HeldTooLong,
-        Self::Closed,
-    ];
-}
-
-impl fmt::Display for Loss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "the session expired in the store",
-            Self::Demoted => "the server is a replica now, and its primary may not know of it",
-            Self::Replaced => "another server answers in the place of the one that granted it, and may not know of it",
-            Self::Restarted => "the server was started anew and may have forgotten it",
-            Self::PerhapsRestarted => {
-                "the connection was made anew to a server that does not tell whether it was started anew, and may have forgotten it"
-            }
-            Self::Unconfirmed => "no renewal was confirmed in time",
-            Self::Removed => "it was removed from the store",
-            Self::Broken => "it was broken by a force-release",
-            Self::HeldTooLong => "it was held for max_hold",
-            Self::Closed => "the client was closed",
-        })
+words! {
+    /// Why a place was lost without a release.
+    pub enum Loss {
+        /// The session expired in the store.
+        Expired = "the session expired in the store",
+        /// The server became a replica, and its grants may be unknown to the present primary.
+        Demoted = "the server is a replica now, and its primary may not know of it",
+        /// Another server answers in the place of the one that granted it, such as a replica that was promoted, and may not know of it.
+        Replaced = "another server answers in the place of the one that granted it, and may not know of it",
+        /// The server was started anew and may have forgotten what it granted.
+        Restarted = "the server was started anew and may have forgotten it",
+        /// A connection was made anew to a server that does not tell whether it was started anew meanwhile, so it may have been.
+        PerhapsRestarted = "the connection was made anew to a server that does not tell whether it was started anew, and may have forgotten it",
+        /// No renewal was confirmed until the safety margin before the ttl ran out: another client may be granted soon.
+        Unconfirmed = "no renewal was confirmed in time",
+        /// A user or another program removed the place from the store.
+        Removed = "it was removed from the store",
+        /// A client or a user broke the grant with a force-release.
+        Broken = "it was broken by a force-release",
+        /// The grant was held for `max_hold`.
+        HeldTooLong = "it was held for max_hold",
+        /// The client was closed.
+        Closed = "the client was closed",
     }
 }

@@ -2,136 +2,110 @@
 
 use std::fmt;
 
-/// An assumption behind the validity of a guard. If it fails, two clients can hold a lock at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Presumption {
-    /// The process lives: the kernel keeps the lock for as long.
-    ProcessLives,
-    /// No user removes the store's files by hand.
-    FilesStay,
-    /// The servers receive each other's messages in time and lose no transactions.
-    ServersAgree,
-    /// The server keeps its memory: a crash loses what was not saved yet, a failover what was not replicated yet.
-    MemoryKept,
-    /// The server keeps what it committed: a failover to an asynchronous standby or replica loses what was not replicated yet, and MariaDB
-    /// needs `innodb_flush_log_at_trx_commit=1`.
-    CommitsKept,
-    /// Clients delete the lock's key and change its row only by the rules of its layout.
-    KeyStays,
-    /// The server's wall clock does not jump ahead.
-    ClockSteady,
-    /// No connection breaks: a user who may not run `INFO` cannot tell whether the server behind a new connection was started anew.
-    NoConnectionBreaks,
-    /// All clients name the same masters, which know nothing of each other.
-    SameMasters,
-    /// At least one master of every quorum keeps the key. fencelock ignores a restarted master for `rejoin_ms`; other clients count it.
-    QuorumKept,
-    /// Clocks go at rates that differ by less than `drift_ms` in a ttl.
-    ClockRates,
-    /// Both ends learn of a connection's end: no proxy drops one alone, no session is killed on the server, and its host does not restart within a ttl.
-    EndsAreHeard,
-    /// No standby or replica takes over, for session locks exist on their own server only.
-    NoTakeover,
-}
+/// An enum, and the words for each of its variants.
+macro_rules! words {
+    ($(#[$about:meta])* pub enum $name:ident { $($(#[$what:meta])* $variant:ident = $words:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum $name { $($(#[$what])* $variant,)* }
 
-impl fmt::Display for Presumption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ProcessLives => "the process lives",
-            Self::FilesStay => "no user removes its files by hand",
-            Self::ServersAgree => "the servers reach each other in time and lose no transactions",
-            Self::MemoryKept => "the server keeps its memory",
-            Self::CommitsKept => "the server keeps what it committed",
-            Self::KeyStays => "key stays",
-            Self::ClockSteady => "no clock jumps",
-            Self::NoConnectionBreaks => "no connection breaks (the user may not run INFO)",
-            Self::SameMasters => "independent masters",
-            Self::QuorumKept => "quorum kept",
-            Self::ClockRates => "clocks go alike",
-            Self::EndsAreHeard => "both ends hear of the connection's end",
-            Self::NoTakeover => "no replica takes over",
-        })
+        impl $name {
+            /// All of them, in their order.
+            #[allow(dead_code, reason = "one enum needs it")]
+            pub(crate) const ALL: &[Self] = &[$(Self::$variant),*];
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self { $(Self::$variant => $words,)* })
+            }
+        }
+    };
+}
+pub(super) use words;
+
+words! {
+    /// An assumption behind the validity of a guard. If it fails, two clients can hold a lock at once.
+    pub enum Presumption {
+        /// The process lives: the kernel keeps the lock for as long.
+        ProcessLives = "the process lives",
+        /// No user removes the store's files by hand.
+        FilesStay = "no user removes its files by hand",
+        /// The servers receive each other's messages in time and lose no transactions.
+        ServersAgree = "the servers reach each other in time and lose no transactions",
+        /// The server keeps its memory: a crash loses what was not saved yet, a failover what was not replicated yet.
+        MemoryKept = "the server keeps its memory",
+        /// The server keeps what it committed: a failover to an asynchronous standby or replica loses what was not replicated yet, and MariaDB
+        /// needs `innodb_flush_log_at_trx_commit=1`.
+        CommitsKept = "the server keeps what it committed",
+        /// Clients delete the lock's key and change its row only by the rules of its layout.
+        KeyStays = "key stays",
+        /// The server's wall clock does not jump ahead.
+        ClockSteady = "no clock jumps",
+        /// No connection breaks: a user who may not run `INFO` cannot tell whether the server behind a new connection was started anew.
+        NoConnectionBreaks = "no connection breaks (the user may not run INFO)",
+        /// All clients name the same masters, which know nothing of each other.
+        SameMasters = "independent masters",
+        /// At least one master of every quorum keeps the key. fencelock ignores a restarted master for `rejoin_ms`; other clients count it.
+        QuorumKept = "quorum kept",
+        /// Clocks go at rates that differ by less than `drift_ms` in a ttl.
+        ClockRates = "clocks go alike",
+        /// Both ends learn of a connection's end: no proxy drops one alone, no session is killed on the server, and its host does not restart within a ttl.
+        EndsAreHeard = "both ends hear of the connection's end",
+        /// No standby or replica takes over, for session locks exist on their own server only.
+        NoTakeover = "no replica takes over",
     }
 }
 
-/// Another client that shares our locks: each excludes the other. Locks of all other clients do not exclude ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Peer {
-    /// etcd's `concurrency` package: clientv3's Mutex and Election, and `etcdctl lock`.
-    EtcdConcurrency,
-    /// Apache Curator's mutexes and read-write locks.
-    Curator,
-    /// The lock of go-zk.
-    GoZk,
-    /// The locks of kazoo: `Lock`, `WriteLock` and `ReadLock`.
-    Kazoo,
-    /// kazoo's `Lock` with the extra pattern `-lock-`.
-    KazooWithPattern,
-    /// zk-lock for Node.
-    ZkLock,
-    /// redis-py.
-    RedisPy,
-    /// redsync.
-    Redsync,
-    /// redlock of npm.
-    NpmRedlock,
-    /// rslock.
-    Rslock,
-    /// bsm/redislock.
-    BsmRedislock,
-    /// pottery.
-    Pottery,
-    /// The mutex of npm's redis-semaphore, with `prefix=mutex:`.
-    RedisSemaphore,
-    /// python-redis-lock, whose waiters are woken.
-    PythonRedisLock,
-    /// Any other client that sets a string of that key if it is absent, on Redlock at a quorum of the same masters.
-    SetIfAbsent,
-    /// Redisson's `RLock`, its spin lock, its fenced lock, and the holder of its fair lock. Its read-write locks wait for a fenced lock of ours;
-    /// ours are refused while one of those is held.
-    Redisson,
-    /// Redisson's read-write lock. A mutex is refused under the name of one, and the other way round.
-    RedissonReadWrite,
-    /// `ShedLock`'s providers of JDBC, R2DBC, jOOQ and Exposed, with `usingDbTime`, on that table.
-    ShedLock,
-    /// Programs that insert a row with the same key and an expiry, by the same database's clock, and delete it by key and value.
-    ExpiryTable,
-    /// DistributedLock.NET, with `key=.net`.
-    DistributedLockNet,
-    /// The gem `with_advisory_lock`, with `key=with_advisory_lock`.
-    WithAdvisoryLock,
-    /// Any program that takes a session lock with the same key: in that database of PostgreSQL, on that server of MariaDB.
-    SessionLock,
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::EtcdConcurrency => "clientv3's Mutex and Election, `etcdctl lock`",
-            Self::Curator => "Curator",
-            Self::GoZk => "go-zk",
-            Self::Kazoo => "kazoo",
-            Self::KazooWithPattern => "kazoo with the extra pattern -lock-",
-            Self::ZkLock => "zk-lock",
-            Self::RedisPy => "redis-py",
-            Self::Redsync => "redsync",
-            Self::NpmRedlock => "npm redlock",
-            Self::Rslock => "rslock",
-            Self::BsmRedislock => "bsm/redislock",
-            Self::Pottery => "pottery",
-            Self::RedisSemaphore => "npm redis-semaphore (`prefix=mutex:`)",
-            Self::PythonRedisLock => "python-redis-lock",
-            Self::SetIfAbsent => "other `SET NX`",
-            Self::Redisson => "Redisson",
-            Self::RedissonReadWrite => "its read-write lock",
-            Self::ShedLock => "ShedLock with usingDbTime",
-            Self::ExpiryTable => "programs that insert a row with an expiry",
-            Self::DistributedLockNet => "DistributedLock.NET",
-            Self::WithAdvisoryLock => "with_advisory_lock",
-            Self::SessionLock => "any session's lock of that key",
-        })
+words! {
+    /// Another client that shares our locks: each excludes the other. Locks of all other clients do not exclude ours.
+    pub enum Peer {
+        /// etcd's `concurrency` package: clientv3's Mutex and Election, and `etcdctl lock`.
+        EtcdConcurrency = "clientv3's Mutex and Election, `etcdctl lock`",
+        /// Apache Curator's mutexes and read-write locks.
+        Curator = "Curator",
+        /// The lock of go-zk.
+        GoZk = "go-zk",
+        /// The locks of kazoo: `Lock`, `WriteLock` and `ReadLock`.
+        Kazoo = "kazoo",
+        /// kazoo's `Lock` with the extra pattern `-lock-`.
+        KazooWithPattern = "kazoo with the extra pattern -lock-",
+        /// zk-lock for Node.
+        ZkLock = "zk-lock",
+        /// redis-py.
+        RedisPy = "redis-py",
+        /// redsync.
+        Redsync = "redsync",
+        /// redlock of npm.
+        NpmRedlock = "npm redlock",
+        /// rslock.
+        Rslock = "rslock",
+        /// bsm/redislock.
+        BsmRedislock = "bsm/redislock",
+        /// pottery.
+        Pottery = "pottery",
+        /// The mutex of npm's redis-semaphore, with `prefix=mutex:`.
+        RedisSemaphore = "npm redis-semaphore (`prefix=mutex:`)",
+        /// python-redis-lock, whose waiters are woken.
+        PythonRedisLock = "python-redis-lock",
+        /// Any other client that sets a string of that key if it is absent, on Redlock at a quorum of the same masters.
+        SetIfAbsent = "other `SET NX`",
+        /// Redisson's `RLock`, its spin lock, its fenced lock, and the holder of its fair lock. Its read-write locks wait for a fenced lock of ours;
+        /// ours are refused while one of those is held.
+        Redisson = "Redisson",
+        /// Redisson's read-write lock. A mutex is refused under the name of one, and the other way round.
+        RedissonReadWrite = "its read-write lock",
+        /// `ShedLock`'s providers of JDBC, R2DBC, jOOQ and Exposed, with `usingDbTime`, on that table.
+        ShedLock = "ShedLock with usingDbTime",
+        /// Programs that insert a row with the same key and an expiry, by the same database's clock, and delete it by key and value.
+        ExpiryTable = "programs that insert a row with an expiry",
+        /// DistributedLock.NET, with `key=.net`.
+        DistributedLockNet = "DistributedLock.NET",
+        /// The gem `with_advisory_lock`, with `key=with_advisory_lock`.
+        WithAdvisoryLock = "with_advisory_lock",
+        /// Any program that takes a session lock with the same key: in that database of PostgreSQL, on that server of MariaDB.
+        SessionLock = "any session's lock of that key",
     }
 }
 

@@ -17,6 +17,8 @@ mod multi;
 mod mutex;
 mod notes;
 mod outage;
+#[cfg(feature = "file")]
+mod promises;
 mod queue;
 mod queue_random;
 mod router;

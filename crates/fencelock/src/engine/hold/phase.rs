@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn every_phase_is_known_by_its_number() {
-        let phases = [Held, GivenUp, Leaving, Left].into_iter().chain(Loss::ALL.map(Lost));
+        let phases = [Held, GivenUp, Leaving, Left].into_iter().chain(Loss::ALL.iter().copied().map(Lost));
         for (phase, number) in phases.zip(0..) {
             assert_eq!((phase.number(), Phase::of(number)), (number, phase));
         }

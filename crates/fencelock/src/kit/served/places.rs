@@ -5,8 +5,8 @@
 //! waiting places at intervals, and when a lease ahead may have expired.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use crate::kit::own_places;
 use crate::kit::session_state::SessionState;
 use crate::name::Name;
 use crate::store::{Ahead, GrantId, Loss, PlaceId, PlaceList, RequestId, SessionEvent};
+use crate::sync::Mutex;
 use crate::time::Moment;
 use crate::token::FencingToken;
 
@@ -71,10 +72,6 @@ impl Places {
         self.epoch.fetch_max(epoch, Ordering::AcqRel);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ends the session, and returns whether it lived until now. Every waiting task checks its standing.
     pub(crate) fn end(&self, loss: Loss) -> bool {
         let is_first = self.session.end(loss);
@@ -83,7 +80,7 @@ impl Places {
     }
 
     fn wake_all(&self) {
-        let waiting: Vec<_> = self.lock().waiting.values().cloned().collect();
+        let waiting: Vec<_> = self.inner.lock().waiting.values().cloned().collect();
         waiting.iter().filter_map(|slot| slot.change(|_| true)).for_each(Waker::wake);
     }
 
@@ -98,7 +95,7 @@ impl Places {
         if ended && !self.session.has_ended() {
             self.session.notify(SessionEvent::Doubtful);
             self.wake_all();
-            let slots: Vec<_> = self.lock().slots.values().cloned().collect();
+            let slots: Vec<_> = self.inner.lock().slots.values().cloned().collect();
             slots.iter().for_each(|slot| slot.ring(Ring::Disconnected));
         }
     }
@@ -106,7 +103,7 @@ impl Places {
     /// Notes that a request is about to be sent, and says whether it may have been sent before.
     pub(crate) fn begin(&self, name: &Name, id: RequestId, bucket: u16) -> (Arc<PlaceSlot>, bool) {
         let mut is_known = true;
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let slot = inner.slots.entry(id).or_insert_with(|| {
             is_known = false;
             let place = PlaceId { name: name.clone(), request: id };
@@ -117,7 +114,7 @@ impl Places {
 
     /// Nothing of the request is in the store.
     pub(crate) fn forget(&self, id: RequestId) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.waiting.remove(&id);
         let slot = inner.slots.remove(&id);
         drop(inner);
@@ -131,7 +128,7 @@ impl Places {
 
     /// The answer to its own request says that the place waits. An earlier message may be newer.
     pub(crate) fn waits(&self, slot: &Arc<PlaceSlot>, seq: u64, ahead: Option<Ahead>, due: Moment) {
-        self.lock().waiting.insert(slot.place.request, Arc::clone(slot));
+        self.inner.lock().waiting.insert(slot.place.request, Arc::clone(slot));
         let mut settled = None;
         slot.change(|state| {
             settled = match state.place_state {
@@ -155,7 +152,7 @@ impl Places {
 
     /// Wakes the task that looks, if a look is due before the planned one.
     fn plan(&self, due: Moment) {
-        let is_sooner = self.lock().planned.is_some_and(|planned| due < planned);
+        let is_sooner = self.inner.lock().planned.is_some_and(|planned| due < planned);
         if is_sooner {
             self.session.bell.notify_one();
         }
@@ -179,7 +176,7 @@ impl Places {
 
     /// The place stopped waiting. A place that is gone stays gone: the client may read that message before the answer with the grant.
     fn set(&self, slot: &PlaceSlot, place_state: PlaceState) {
-        self.lock().waiting.remove(&slot.place.request);
+        self.inner.lock().waiting.remove(&slot.place.request);
         let waker = slot.change(|state| {
             state.place_state = match (state.place_state, place_state) {
                 (PlaceState::Gone(loss), _) => PlaceState::Gone(loss),
@@ -196,7 +193,7 @@ impl Places {
     /// The buckets in which the session holds places, in their order.
     pub(crate) fn held_in(&self) -> Vec<HeldIn> {
         let mut held: BTreeMap<u16, HeldIn> = BTreeMap::new();
-        for slot in self.lock().slots.values() {
+        for slot in self.inner.lock().slots.values() {
             let PlaceState::Granted { seq } = slot.place_state() else { continue };
             let first = HeldIn { bucket: slot.bucket, lowest: seq, highest: seq };
             let known = held.entry(slot.bucket).or_insert(first);
@@ -211,24 +208,26 @@ impl Places {
             let PlaceState::Granted { seq } = slot.place_state() else { return false };
             slot.bucket == counted.bucket && seq <= counted.highest && born.is_none_or(|born| seq < born)
         };
-        let lost: Vec<_> = self.lock().slots.values().filter(is_lost).cloned().collect();
+        let lost: Vec<_> = self.inner.lock().slots.values().filter(is_lost).cloned().collect();
         lost.iter().for_each(|slot| self.set(slot, PlaceState::Gone(Loss::Removed)));
     }
 
     pub(crate) fn held(&self) -> HashMap<Name, Vec<RequestId>> {
-        by_name(self.lock().slots.values().filter(|slot| matches!(slot.place_state(), PlaceState::Granted { .. })))
+        by_name(
+            self.inner.lock().slots.values().filter(|slot| matches!(slot.place_state(), PlaceState::Granted { .. })),
+        )
     }
 
     pub(crate) fn has_places(&self) -> bool {
-        !self.lock().slots.is_empty()
+        !self.inner.lock().slots.is_empty()
     }
 
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.lock().waiting.is_empty()
+        !self.inner.lock().waiting.is_empty()
     }
 
     pub(crate) fn slot(&self, id: RequestId) -> Option<Arc<PlaceSlot>> {
-        self.lock().slots.get(&id).cloned()
+        self.inner.lock().slots.get(&id).cloned()
     }
 
     /// A waiter arrived behind a grant whose holder asked for this notification.
@@ -239,7 +238,7 @@ impl Places {
     }
 
     pub(crate) fn seq(&self, id: RequestId) -> Option<u64> {
-        self.lock().slots.get(&id).and_then(|slot| slot.seq())
+        self.inner.lock().slots.get(&id).and_then(|slot| slot.seq())
     }
 
     /// The server does not have this grant any more.
@@ -251,15 +250,17 @@ impl Places {
 
     /// Which of `places` are gone, and why.
     pub(crate) fn gone(&self, places: &dyn PlaceList) -> Vec<(PlaceId, Loss)> {
-        own_places::gone(places, |_, request| match self.lock().slots.get(&request).map(|slot| slot.place_state()) {
-            None => Some(Loss::Removed),
-            Some(PlaceState::Gone(loss)) => Some(loss),
-            Some(_) => None,
+        own_places::gone(places, |_, request| {
+            match self.inner.lock().slots.get(&request).map(|slot| slot.place_state()) {
+                None => Some(Loss::Removed),
+                Some(PlaceState::Gone(loss)) => Some(loss),
+                Some(_) => None,
+            }
         })
     }
 
     pub(crate) fn by_name(&self) -> HashMap<Name, Vec<RequestId>> {
-        by_name(self.lock().slots.values())
+        by_name(self.inner.lock().slots.values())
     }
 
     pub(crate) fn receive(&self, connection: u64, message: &[u8]) {
@@ -299,7 +300,7 @@ impl Places {
     /// A message or a renewal reports that a user broke a grant of this session.
     pub(crate) fn receive_break(&self, broken: Broken) {
         let known = (broken.place, broken.grant);
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let slot = inner.slots.get(&known.0.request).cloned();
         if !inner.broken.contains(&known) {
             inner.broken.push(known.clone());
@@ -331,20 +332,20 @@ impl Places {
 
     /// The broken grants that the server need not report again.
     pub(crate) fn broken(&self) -> Vec<(PlaceId, u64)> {
-        self.lock().broken.clone()
+        self.inner.lock().broken.clone()
     }
 
     /// The server received the acknowledgement of these grants.
     pub(crate) fn acknowledged(&self, grants: &[(PlaceId, u64)]) {
-        self.lock().broken.retain(|grant| !grants.contains(grant));
+        self.inner.lock().broken.retain(|grant| !grants.contains(grant));
     }
 
     /// The waiting places to look at now, by name; with `all`, every one. Otherwise the time of the next look. A look without an answer is repeated.
     pub(crate) fn due(&self, now: Moment, all: bool) -> Result<HashMap<Name, Vec<RequestId>>, Moment> {
-        let mut inner = self.lock();
-        let asked = inner.waiting.values().filter(|slot| all || slot.lock().due <= now);
-        let names = by_name(asked.inspect(|slot| slot.lock().due = now.after(REPAIR)));
-        let next = inner.waiting.values().map(|slot| slot.lock().due).min().unwrap_or(Moment::NEVER);
+        let mut inner = self.inner.lock();
+        let asked = inner.waiting.values().filter(|slot| all || slot.state.lock().due <= now);
+        let names = by_name(asked.inspect(|slot| slot.state.lock().due = now.after(REPAIR)));
+        let next = inner.waiting.values().map(|slot| slot.state.lock().due).min().unwrap_or(Moment::NEVER);
         inner.planned = names.is_empty().then_some(next);
         if names.is_empty() { Err(next) } else { Ok(names) }
     }
@@ -355,9 +356,9 @@ impl Places {
     }
 
     pub(crate) fn look_at_those(&self, are_meant: impl Fn(&PlaceSlot) -> bool) {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let slots = inner.waiting.values().filter(|slot| are_meant(slot));
-        slots.for_each(|slot| slot.lock().due = Moment::ORIGIN);
+        slots.for_each(|slot| slot.state.lock().due = Moment::ORIGIN);
         drop(inner);
         self.session.bell.notify_one();
     }
@@ -376,7 +377,7 @@ impl Places {
     }
 
     fn seen(&self, id: RequestId, seen: Seen, due: Moment) {
-        let Some(slot) = self.lock().waiting.get(&id).cloned() else { return };
+        let Some(slot) = self.inner.lock().waiting.get(&id).cloned() else { return };
         let PlaceState::Waiting { seq: known, ahead: known_ahead } = slot.place_state() else { return };
         match seen {
             Seen::Granted(grant) => self.granted(&slot, grant),

@@ -134,7 +134,7 @@ impl<S: Served> Core<S> {
             let Some(slot) = self.session.places().slot(place.request) else { return Ok(()) };
             let Some(seq) = slot.seq() else { return Ok(()) };
             let connection = self.link.connection().await?;
-            slot.lock().rung = None;
+            slot.state.lock().rung = None;
             if self.session.watch(&connection, place, seq).await? {
                 return Ok(());
             }

@@ -1,9 +1,9 @@
 //! A place of a session: its state, and the waker of the task that waits for news.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::store::{Ahead, Grant, Loss, PlaceId, Standing};
+use crate::sync::Mutex;
 use crate::time::Moment;
 use crate::token::FencingToken;
 
@@ -39,7 +39,7 @@ pub(crate) enum Ring {
 pub(crate) struct PlaceSlot {
     pub(crate) place: PlaceId,
     pub(crate) bucket: u16,
-    state: Mutex<SlotState>,
+    pub(super) state: Mutex<SlotState>,
 }
 
 pub(crate) struct SlotState {
@@ -66,12 +66,8 @@ impl PlaceSlot {
         Self { place, bucket, state: Mutex::new(state) }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, SlotState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn place_state(&self) -> PlaceState {
-        self.lock().place_state
+        self.state.lock().place_state
     }
 
     /// The number that the place has, once it is known.
@@ -93,7 +89,7 @@ impl PlaceSlot {
 
     /// Ready once the place stopped waiting, or when its task has to check the session.
     pub(crate) fn poll_news(&self, cx: &Context<'_>) -> Poll<()> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !matches!(state.place_state, PlaceState::Waiting { .. } | PlaceState::Sent { .. }) {
             return Poll::Ready(());
         }
@@ -103,7 +99,7 @@ impl PlaceSlot {
 
     /// Ready once the holder is rung. A place that is granted has no other waker.
     pub(crate) fn poll_rung(&self, cx: &Context<'_>) -> Poll<Ring> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(ring) = state.rung {
             return Poll::Ready(ring);
         }
@@ -121,7 +117,7 @@ impl PlaceSlot {
 
     /// Changes the state; returns the waker to wake.
     pub(crate) fn change(&self, change: impl FnOnce(&mut SlotState) -> bool) -> Option<Waker> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if change(&mut state) { state.waker.take() } else { None }
     }
 }

@@ -4,7 +4,6 @@
 //! the ceiling is synced, about ten minutes ahead of the clock, and so costs one sync in five minutes.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, OFlags};
@@ -17,6 +16,7 @@ use super::layout::{CEILING, Root};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::number::{PER_SECOND, clock_number};
 use crate::kit::record;
+use crate::sync::Mutex;
 use crate::token::FencingToken;
 
 /// How far the ceiling is moved ahead of the need.
@@ -52,11 +52,7 @@ impl Ceiling {
 
     /// The number after `last` in a bucket whose lock the caller holds; `None` if the ceiling must be moved first, or is being moved.
     pub(super) fn draw(&self, last: u64, wall: SystemTime) -> Option<u64> {
-        let (floor, ceiling) = match self.known.try_lock() {
-            Ok(known) => *known,
-            Err(TryLockError::Poisoned(known)) => *known.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+        let (floor, ceiling) = *self.known.try_lock()?;
         Some(next_number(last, wall, floor)).filter(|number| *number < ceiling)
     }
 
@@ -64,7 +60,7 @@ impl Ceiling {
     /// for the disk, so no caller holds the lock of a bucket.
     pub(super) fn raise(&self, path: &str, root: &Root, last: u64, wall: SystemTime) -> Result<bool> {
         let failed = |errno| fault("raise the ceiling", format_args!("{path}/{CEILING}"), errno);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         match rustix::fs::flock(&root.sessions, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Ok(false),

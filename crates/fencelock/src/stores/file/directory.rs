@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use rustix::fs::{AtFlags, FlockOperation, Stat};
 use rustix::io::Errno;
@@ -18,6 +18,7 @@ use super::platform;
 use super::sessions::OwnSessions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bucket;
+use crate::sync::Mutex;
 use crate::time::Moment;
 
 /// How many buckets' descriptors are kept open: far fewer than a process has by default.
@@ -53,7 +54,7 @@ impl Directory {
             return Self::prepare(config, fd).map(Arc::new);
         }
         let stat = rustix::fs::fstat(&fd).map_err(|errno| fault("open", &config.path, errno))?;
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = OPEN.lock();
         open.retain(|_, directory| directory.strong_count() > 0);
         let known = open.get(&(std::process::id(), layout::identity(&stat))).and_then(Weak::upgrade);
         if let Some(directory) = known.filter(|directory| directory.path == config.path)
@@ -106,13 +107,13 @@ impl Directory {
     }
 
     pub(super) fn bucket(&self, index: u16) -> Arc<Bucket> {
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.lock();
         Arc::clone(buckets.entry(index).or_insert_with(|| Arc::new(Bucket::new(index))))
     }
 
     /// Every bucket that this process knows something of.
     pub(super) fn known_buckets(&self) -> Vec<Arc<Bucket>> {
-        self.buckets.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.buckets.lock().values().cloned().collect()
     }
 
     /// Every bucket that is on disk.

@@ -29,7 +29,7 @@ mod trust;
 mod watch;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_core::future::BoxFuture;
@@ -47,6 +47,7 @@ use crate::store::{
     AnyStore, Break, Capability, Liveness, NoteOrder, NoteRead, Opened, Opening, Order, Outline, Owner, Pace, Page,
     Presumption, Queue, RequestId, Residue, Store, StoreInfo, StoreUrl, Tokens, Waiters,
 };
+use crate::sync::Mutex;
 use crate::time::{Clock, SystemClock};
 
 /// The registry's entry of this store.
@@ -132,7 +133,7 @@ impl FileStore {
     }
 
     fn directory(&self) -> Arc<Directory> {
-        Arc::clone(&self.directory.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.directory.lock())
     }
 
     /// The directory; opened anew if another process removed it meanwhile.
@@ -142,7 +143,7 @@ impl FileStore {
             return Ok(directory);
         }
         let directory = Directory::open(&self.config)?;
-        *self.directory.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&directory);
+        *self.directory.lock() = Arc::clone(&directory);
         Ok(directory)
     }
 

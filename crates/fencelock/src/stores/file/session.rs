@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -28,6 +28,7 @@ use crate::name::Name;
 use crate::store::{
     Break, Entered, Entry, GrantId, Loss, Owner, PlaceId, PlaceList, Renewal, RequestId, Session, SessionEvent,
 };
+use crate::sync::Mutex;
 use crate::time::Clock;
 
 /// How many places a renewal looks at before other tasks run.
@@ -105,21 +106,13 @@ impl SessionCore {
 
     /// Whether a request was taken back, so that it must not take effect any more.
     pub(super) fn is_withdrawn(&self, number: u64) -> bool {
-        self.withdrawn().contains(&number)
-    }
-
-    fn withdrawn(&self) -> MutexGuard<'_, VecDeque<u64>> {
-        self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn file(&self) -> MutexGuard<'_, Option<OwnedFd>> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+        self.withdrawn.lock().contains(&number)
     }
 
     /// Whether the session file is still in the directory, and the directory at its path.
     fn is_linked(&self) -> Result<bool> {
         let linked = || -> rustix::io::Result<bool> {
-            match &*self.file() {
+            match &*self.file.lock() {
                 Some(file) => Ok(rustix::fs::fstat(file)?.st_nlink > 0 && self.directory.is_in_place()?),
                 None => Ok(false),
             }
@@ -150,7 +143,7 @@ impl SessionCore {
     pub(super) fn drop_session(&self) {
         let _ = self.over.set(Loss::Closed);
         self.directory.own_sessions.disown(self.id);
-        *self.file() = None;
+        *self.file.lock() = None;
         // The kernel does not notify waiters in this process of its own tickets.
         for bucket in self.directory.known_buckets() {
             bucket.lock().disown(self.id);
@@ -161,7 +154,7 @@ impl SessionCore {
     fn close(&self) -> Result<()> {
         let _ = self.over.set(Loss::Closed);
         let removed = self.remove_tickets();
-        if self.file().is_some() {
+        if self.file.lock().is_some() {
             let name = session_name(self.id);
             let unlinked = remove(&self.directory.root.sessions, &name);
             self.drop_session();
@@ -215,7 +208,7 @@ impl SessionCore {
 
     /// Removes broken places from the list: events report them, with the reason.
     fn leave_to_events(&self, gone: &mut Vec<(PlaceId, Loss)>) {
-        let reported = self.reported_breaks();
+        let reported = self.reported_breaks.lock();
         let is_unreported = |order: &Break| !reported.contains(&order.grant());
         let breaks = self.directory.breaks_of(self.id).into_iter();
         let broken: Vec<_> = breaks.filter(is_unreported).map(|order| order.place).collect();
@@ -231,21 +224,17 @@ impl SessionCore {
     fn broken(&self) -> VecDeque<SessionEvent> {
         let mut events = VecDeque::new();
         for order in self.directory.breaks_of(self.id) {
-            if !self.finds(&order.place).unwrap_or(true) && self.reported_breaks().insert(order.grant()) {
+            if !self.finds(&order.place).unwrap_or(true) && self.reported_breaks.lock().insert(order.grant()) {
                 events.push_back(SessionEvent::Broken(order.grant(), order.reason));
             }
         }
         events
     }
 
-    fn reported_breaks(&self) -> MutexGuard<'_, HashSet<GrantId>> {
-        self.reported_breaks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn withdraw(&self, name: &Name, id: RequestId) -> Result<()> {
         let slot = EncodedName::of(name);
         let bucket = self.directory.bucket(slot.bucket);
-        let mut withdrawn = self.withdrawn();
+        let mut withdrawn = self.withdrawn.lock();
         if !withdrawn.contains(&id.number) {
             if withdrawn.len() >= WITHDRAWN {
                 withdrawn.pop_front();
@@ -291,7 +280,7 @@ impl SessionCore {
 
 impl Drop for SessionCore {
     fn drop(&mut self) {
-        if self.file().is_some() {
+        if self.file.lock().is_some() {
             self.drop_session();
         }
     }

@@ -4,7 +4,6 @@
 //! and their closing is not the event that the owner's closing is.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
@@ -14,6 +13,7 @@ use super::files::open_file;
 use super::line::KnownQueue;
 use crate::kit::record::{self, Identity};
 use crate::store::Owner;
+use crate::sync::Mutex;
 
 /// The file name of a session.
 pub(super) fn session_name(session: u64) -> String {
@@ -25,26 +25,22 @@ pub(super) fn session_name(session: u64) -> String {
 pub(super) struct OwnSessions(Mutex<HashMap<u64, u64>>);
 
 impl OwnSessions {
-    fn own(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether the session belongs to this process.
     pub(super) fn is_own(&self, session: u64) -> bool {
-        self.own().contains_key(&session)
+        self.0.lock().contains_key(&session)
     }
 
     /// The client of a session of this process.
     pub(super) fn client(&self, session: u64) -> Option<u64> {
-        self.own().get(&session).copied()
+        self.0.lock().get(&session).copied()
     }
 
     pub(super) fn adopt(&self, session: u64, client: u64) {
-        self.own().insert(session, client);
+        self.0.lock().insert(session, client);
     }
 
     pub(super) fn disown(&self, session: u64) {
-        self.own().remove(&session);
+        self.0.lock().remove(&session);
     }
 }
 

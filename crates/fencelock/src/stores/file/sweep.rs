@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
-use std::sync::PoisonError;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, FileType, Mode};
@@ -38,7 +37,7 @@ impl Directory {
 
     /// Removes the dead, each minute, and with the next renewal if some are left.
     pub(super) fn sweep_with_renewal(&self, now: Moment) {
-        let mut due = self.sweep_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = self.sweep_at.lock();
         if due.is_none_or(|at| now >= at) {
             *due = self.remove_dead().unwrap_or(true).then(|| now.after(SEARCHES));
         }

@@ -5,7 +5,7 @@
 //! waiters poll.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::task::Waker;
 
 use rustix::io::Errno;
@@ -13,6 +13,7 @@ use tokio::runtime::{Handle, Id};
 
 use super::platform::{Interest, Notifier, WatchEvent};
 use crate::kit::bell::Bell;
+use crate::sync::Mutex;
 
 /// Bells to ring after the release of all internal locks: a waker may run any code.
 pub(super) type Rung = Vec<Waker>;
@@ -28,7 +29,7 @@ pub(super) struct PathWatch {
 impl PathWatch {
     /// Whether the task that reads the events is gone with its runtime.
     pub(super) fn is_blind(&self) -> bool {
-        self.watches.lock().notifier.is_none()
+        self.watches.0.lock().notifier.is_none()
     }
 }
 
@@ -59,14 +60,10 @@ struct Table {
 /// The runtimes with a reader.
 static READ: LazyLock<Mutex<HashMap<Id, Arc<Watches>>>> = LazyLock::new(Mutex::default);
 
-fn read_by_runtime() -> MutexGuard<'static, HashMap<Id, Arc<Watches>>> {
-    READ.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Watches {
     fn of_this_runtime() -> Option<Arc<Self>> {
         let runtime = Handle::try_current().ok()?;
-        let mut read = read_by_runtime();
+        let mut read = READ.lock();
         if let Some(watches) = read.get(&runtime.id()) {
             return Some(Arc::clone(watches));
         }
@@ -81,14 +78,9 @@ impl Watches {
         Some(watches)
     }
 
-    /// The table is only ever changed in single steps, so a panic elsewhere cannot have left it half done.
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn subscribe(&self, path: &str, interest: Interest, bell: &Arc<Bell>) -> rustix::io::Result<i32> {
         // Under the table's lock, so that no event of the new watch is dispatched before its bell is there.
-        let mut table = self.lock();
+        let mut table = self.0.lock();
         let watch = table.notifier.as_ref().ok_or(Errno::BADF)?.add(path, interest)?;
         let bells = table.bells.entry(watch).or_default();
         // Most paths wake one waiter.
@@ -98,7 +90,7 @@ impl Watches {
     }
 
     fn unsubscribe(&self, watch: i32, bell: &Arc<Bell>) {
-        let mut table = self.lock();
+        let mut table = self.0.lock();
         let Some(bells) = table.bells.get_mut(&watch) else {
             return;
         };
@@ -117,7 +109,7 @@ impl Watches {
     fn dispatch(&self, notifier: &Notifier) -> std::io::Result<()> {
         let mut rung: Vec<Arc<Bell>> = Vec::new();
         let drained = notifier.drain(|event| {
-            let mut table = self.lock();
+            let mut table = self.0.lock();
             match event {
                 WatchEvent::Changed(watch) => rung.extend(table.bells.get(&watch).into_iter().flatten().cloned()),
                 WatchEvent::Over(watch) => rung.extend(table.bells.remove(&watch).into_iter().flatten()),
@@ -143,12 +135,12 @@ impl EventReader {
 
 impl Drop for EventReader {
     fn drop(&mut self) {
-        let mut read = read_by_runtime();
+        let mut read = READ.lock();
         if read.get(&self.runtime).is_some_and(|watches| Arc::ptr_eq(watches, &self.watches)) {
             read.remove(&self.runtime);
         }
         drop(read);
-        let mut table = self.watches.lock();
+        let mut table = self.watches.0.lock();
         table.notifier = None;
         let bells = std::mem::take(&mut table.bells);
         drop(table);

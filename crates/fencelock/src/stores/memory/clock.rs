@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
 
 use futures_core::future::BoxFuture;
 
+use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 
 /// A clock for tests: the clock stands still until [`VirtualClock::advance`] moves it. Clones are the same clock.
@@ -61,7 +62,7 @@ impl VirtualClock {
     /// each moment by itself advances to [`VirtualClock::next_sleeper`] again and again.
     pub fn advance(&self, duration: Duration) {
         let woken = {
-            let mut time = self.time();
+            let mut time = self.0.lock();
             time.now = time.now.after(duration);
             time.wall += duration;
             let now = time.now;
@@ -73,17 +74,13 @@ impl VirtualClock {
 
     /// Moves the wall clock alone on by `duration`: as the guest of a paused virtual machine sees afterwards.
     pub fn jump_wall(&self, duration: Duration) {
-        self.time().wall += duration;
+        self.0.lock().wall += duration;
     }
 
     /// The earliest wake-up of a sleeper, if there is one.
     #[must_use]
     pub fn next_sleeper(&self) -> Option<Moment> {
-        self.time().sleepers.keys().next().map(|(at, _)| *at)
-    }
-
-    fn time(&self) -> MutexGuard<'_, Time> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().sleepers.keys().next().map(|(at, _)| *at)
     }
 }
 
@@ -101,11 +98,11 @@ impl std::fmt::Debug for VirtualClock {
 
 impl Clock for VirtualClock {
     fn now(&self) -> Moment {
-        self.time().now
+        self.0.lock().now
     }
 
     fn wall(&self) -> SystemTime {
-        self.time().wall
+        self.0.lock().wall
     }
 
     fn sleep_until(&self, at: Moment) -> BoxFuture<'_, ()> {
@@ -123,7 +120,7 @@ impl Future for Sleep<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut time = self.clock.time();
+        let mut time = self.clock.0.lock();
         if time.now >= self.at {
             return Poll::Ready(());
         }
@@ -141,7 +138,7 @@ impl Future for Sleep<'_> {
 impl Drop for Sleep<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            self.clock.time().sleepers.remove(&key);
+            self.clock.0.lock().sleepers.remove(&key);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The way from one client to the store, and the faults scripted for it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
@@ -11,6 +11,7 @@ use super::state::StoreState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::served::Places;
 use crate::store::RequestId;
+use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 
 /// The store itself, which all links lead to.
@@ -32,7 +33,7 @@ impl SharedStore {
     /// look, too.
     pub(super) fn with<R>(&self, look: impl FnOnce(&mut StoreState, Moment) -> R) -> R {
         // A panic under it does no harm to others: the state is changed in steps that leave it usable.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let now = self.clock.now();
         state.sweep(now);
         let answer = look(&mut state, now);
@@ -114,13 +115,9 @@ impl Link {
         Arc::new(Self { shared, is_scripted, faults, healed })
     }
 
-    fn faults(&self) -> MutexGuard<'_, Faults> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Scripts faults, or takes them back.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut Faults) -> R) -> R {
-        let mut faults = self.faults();
+        let mut faults = self.faults.lock();
         let changed = change(&mut faults);
         let is_cut = faults.cut || faults.crashed;
         let is_scripted = is_cut || !faults.renewal_delay.is_zero() || !faults.scripts.is_empty();
@@ -148,14 +145,14 @@ impl Link {
 
     /// Whether the client is cut off from the store.
     pub(super) fn is_cut(&self) -> bool {
-        let faults = self.faults();
+        let faults = self.faults.lock();
         faults.cut || faults.crashed
     }
 
     /// Notifies a session of the client, once it is not cut off.
     fn tell(&self, places: Arc<Places>, news: News) {
         if self.is_scripted() {
-            let mut faults = self.faults();
+            let mut faults = self.faults.lock();
             if faults.cut || faults.crashed {
                 return faults.unheard.push((places, news));
             }
@@ -183,7 +180,7 @@ impl Link {
         apply: impl FnOnce(&mut StoreState, Moment) -> T + Send + 'static,
     ) -> Result<T> {
         self.until_healed().await;
-        let delay = self.faults().renewal_delay;
+        let delay = self.faults.lock().renewal_delay;
         if operation == Operation::Renew && !delay.is_zero() {
             let clock = &self.shared.clock;
             clock.sleep_until(clock.now().after(delay)).await;

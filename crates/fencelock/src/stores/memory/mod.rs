@@ -12,7 +12,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -30,6 +30,7 @@ use crate::store::{
     AnyStore, Break, Capability, Liveness, NoteOrder, NoteRead, Opening, Order, Outline, Pace, Page, PlaceId,
     Presumption, Queue, RequestId, Store, StoreInfo, StoreUrl, Tokens, Waiters,
 };
+use crate::sync::Mutex;
 use crate::time::{Clock, SystemClock};
 
 /// A store in the memory of this process.
@@ -76,7 +77,7 @@ impl MemoryStore {
     #[must_use]
     pub fn named(name: &str) -> Self {
         static NAMED: LazyLock<Mutex<HashMap<String, Weak<SharedStore>>>> = LazyLock::new(Mutex::default);
-        let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = NAMED.lock();
         named.retain(|_, store| store.strong_count() > 0);
         let store = named.get(name).and_then(Weak::upgrade).unwrap_or_else(|| {
             let store = SharedStore::new(Arc::new(SystemClock), false);

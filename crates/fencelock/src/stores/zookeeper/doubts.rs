@@ -6,7 +6,7 @@
 //! and nothing is asked.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Context;
 
 use futures_util::future;
@@ -17,6 +17,7 @@ use super::session::ZooKeeperSession;
 use crate::kit::bell::Bell;
 use crate::name::Name;
 use crate::store::RequestId;
+use crate::sync::Mutex;
 
 /// The number of renewals that repeat the search for a request: by default the renewals of two ttl. After a longer standstill the leader
 /// has given up the server, which then takes no session when it resumes.
@@ -42,18 +43,14 @@ struct Doubt {
 }
 
 impl Doubts {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Doubt>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The store has no node of the request now, and may have one later.
     pub(super) fn note(&self, name: &Name, request: RequestId) {
-        self.lock().push_back(Doubt { name: name.clone(), request, looks: LOOKS });
+        self.waiting.lock().push_back(Doubt { name: name.clone(), request, looks: LOOKS });
     }
 
     /// A renewal is sent: time to look.
     pub(super) fn renewed(&self) {
-        if !self.lock().is_empty() {
+        if !self.waiting.lock().is_empty() {
             self.bell.ring();
         }
     }
@@ -66,7 +63,7 @@ impl Doubts {
 
     /// The doubts to look for now, sorted by name.
     fn take(&self) -> Vec<(Name, RequestId)> {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         // By name: a single listing serves all doubts of a name.
         let mut names = HashSet::new();
         let is_now =

@@ -1,7 +1,6 @@
 //! The children of a parent as a listing shows them, and how far the fronts of queues of mutexes have moved.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use fencelock_zookeeper as wire;
 use futures_util::future;
@@ -10,6 +9,7 @@ use super::inspect::or_nothing;
 use super::layout::Layout;
 use super::queue_view::{self, View};
 use crate::name::Name;
+use crate::sync::Mutex;
 
 /// The children of a parent. A listing that was sent behind a create on one connection shows the created node and every node before it.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ pub(super) struct Fronts(Mutex<HashMap<Name, (Parent, i64)>>);
 impl Fronts {
     /// All mutexes below `number` have gone for good under `parent`. A queue that was deleted as a whole begins anew under another parent.
     pub(super) fn begins_at(&self, name: &Name, parent: Parent, number: i64) {
-        let mut fronts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fronts = self.0.lock();
         if fronts.len() >= KEPT && !fronts.contains_key(name) {
             fronts.clear();
         }
@@ -61,7 +61,7 @@ impl Fronts {
 
     /// Whether no mutex is ahead of `number` under `parent`, as far as this session saw.
     pub(super) fn is_first(&self, name: &Name, parent: Parent, number: i64) -> bool {
-        let fronts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fronts = self.0.lock();
         fronts.get(name).is_some_and(|(of, front)| *of == parent && number <= *front)
     }
 }
@@ -91,7 +91,7 @@ mod tests {
     fn fronts_of_many_queues_take_bounded_memory() {
         let fronts = Fronts::default();
         (0..10 * KEPT).for_each(|number| fronts.begins_at(&name(number), Parent(1), 1));
-        assert!(fronts.0.lock().unwrap().len() <= KEPT);
+        assert!(fronts.0.lock().len() <= KEPT);
         assert!(fronts.is_first(&name(10 * KEPT - 1), Parent(1), 1));
     }
 }

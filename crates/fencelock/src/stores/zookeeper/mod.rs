@@ -26,7 +26,7 @@ mod session;
 mod wakes;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use fencelock_zookeeper as wire;
@@ -50,6 +50,7 @@ use crate::store::{
     Break, Capability, Liveness, NoteOrder, NoteRead, Opened, Opening, Order, Outline, Pace, Page, Presumption, Queue,
     RequestId, Residue, Store, StoreInfo, StoreUrl, Tokens, Waiters, keeps_no_notes,
 };
+use crate::sync::Mutex;
 
 /// The registry's entry of this store.
 pub(crate) const INFO: StoreInfo = StoreInfo {
@@ -176,7 +177,7 @@ impl ZooKeeperStore {
         self.check_granted(ttl, granted)?;
         let confirmed = moment(client.confirmed());
         let session = Arc::new(ZooKeeperSession::new(client, Arc::clone(&self.config), clock, owner));
-        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&session);
+        *self.newest.lock() = Arc::downgrade(&session);
         let events = Events::new(events, granted, &session).boxed();
         let session = Arc::new(SessionHandle(session));
         Ok(Opened { session, events, ttl: Some(granted), confirmed, capability: None })
@@ -223,7 +224,7 @@ impl ZooKeeperStore {
 
     /// The client of the session opened last.
     fn newest_client(&self) -> Option<wire::Client> {
-        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        let newest = self.newest.lock().upgrade();
         newest.map(|session| session.client.clone())
     }
 

@@ -1,7 +1,7 @@
 //! A session's record of its own requests and nodes, and how it learns that a holder's node was deleted.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use fencelock_zookeeper::{Watch, WatchEvent};
@@ -11,6 +11,7 @@ use crate::kit::bell::Bell;
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Grant, PlaceId, RequestId};
+use crate::sync::Mutex;
 use crate::token::FencingToken;
 
 /// A node of ours. Its path follows from the lock, the request and the number.
@@ -102,10 +103,6 @@ impl Inner {
 }
 
 impl Places {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn new(max_frame: usize) -> Self {
         Self { inner: Mutex::default(), max_frame, bell: Arc::default() }
     }
@@ -115,7 +112,7 @@ impl Places {
     /// # Errors
     /// [`ErrorKind::Exhausted`] when this client has as many contenders as a session may have.
     pub(super) fn begin(&self, id: RequestId, claim: Claim, path: &str) -> Result<Option<RequestState>> {
-        let inner = &mut *self.lock();
+        let inner = &mut *self.inner.lock();
         if let Some(known) = inner.requests.get(&id) {
             return Ok(Some(known.clone()));
         }
@@ -137,24 +134,24 @@ impl Places {
 
     /// The state of a request; `None` when the store holds nothing of it.
     pub(super) fn state(&self, id: RequestId) -> Option<RequestState> {
-        self.lock().requests.get(&id).cloned()
+        self.inner.lock().requests.get(&id).cloned()
     }
 
     /// The nodes of a place, the lighter one of two last.
     pub(super) fn nodes(&self, id: RequestId) -> Option<(Node, Option<Node>)> {
-        self.lock().placed(id).map(|placed| (placed.node, placed.lighter))
+        self.inner.lock().placed(id).map(|placed| (placed.node, placed.lighter))
     }
 
     /// The node of a request is about to be replaced by one of this claim.
     pub(super) fn lightening(&self, id: RequestId, claim: Claim) {
-        if let Some(placed) = self.lock().placed(id) {
+        if let Some(placed) = self.inner.lock().placed(id) {
             placed.lighter = Some(placed.node.with(claim));
         }
     }
 
     /// The node of a request was replaced by one of this claim, which is to be watched.
     pub(super) fn lightened(&self, id: RequestId, claim: Claim) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if let Some(placed) = inner.placed(id) {
             (placed.node, placed.lighter) = (placed.node.with(claim), None);
         }
@@ -166,12 +163,12 @@ impl Places {
     /// The request made `node`.
     pub(super) fn placed(&self, id: RequestId, name: &Name, node: Node) {
         let placed = Placed { name: name.clone(), node, leaving: false, lighter: None };
-        self.lock().requests.insert(id, RequestState::Placed(Box::new(placed)));
+        self.inner.lock().requests.insert(id, RequestState::Placed(Box::new(placed)));
     }
 
     /// Nothing of the request is in the store.
     pub(super) fn forget(&self, id: RequestId) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.requests.remove(&id);
         let watch = inner.watches.remove(&id);
         if inner.requests.capacity() > 1024 && inner.requests.len() < inner.requests.capacity() / 8 {
@@ -183,7 +180,7 @@ impl Places {
 
     /// The place is a holder's: its node is to be watched, by `watch` if there is one.
     pub(super) fn hold(&self, id: RequestId, watch: Option<Watch>) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let Some(placed) = inner.placed(id) else { return };
         let Some(mut watch) = watch else {
             placed.leaving = false;
@@ -206,7 +203,7 @@ impl Places {
 
     /// Stops watching the node of a holder that leaves: its end is no news.
     pub(super) fn unwatch(&self, id: RequestId) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if let Some(placed) = inner.placed(id) {
             placed.leaving = true;
         }
@@ -221,14 +218,14 @@ impl Places {
 
     /// Whether a holder's node waits for its watch.
     pub(super) fn has_unwatched(&self) -> bool {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         !(inner.unwatched.is_empty() && inner.ripe.is_empty())
     }
 
     /// The holders whose nodes are to be watched now: the holders that the last call saw already, and that do not leave. A session that
     /// holds for less than the time between two calls costs nothing.
     pub(super) fn take_ripe(&self) -> Vec<(PlaceId, Node)> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let ripe = std::mem::take(&mut inner.ripe);
         inner.ripe = std::mem::take(&mut inner.unwatched);
         let inner = &mut *inner;
@@ -242,7 +239,7 @@ impl Places {
 
     /// Another client deleted the node of a request.
     pub(super) fn ending(&self, id: RequestId) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.requests.insert(id, RequestState::Ending);
         let watch = inner.watches.remove(&id);
         drop((inner, watch));
@@ -253,7 +250,7 @@ impl Places {
         if !self.bell.take() {
             return Vec::new();
         }
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let fired = inner.watches.iter().filter_map(|(id, watch)| Some((*id, watch.event()?)));
         let fired: Vec<_> = fired.filter(|(_, event)| *event != WatchEvent::SessionOver).collect();
         let (mut gone, mut watches) = (Vec::new(), Vec::new());

@@ -1,6 +1,6 @@
 //! Clears away remains of dead sessions, a little with each renewal. Nothing waits for the janitor, and nothing depends on it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 
@@ -8,6 +8,7 @@ use super::layout::KeySpace;
 use super::scripts::{self, Swept};
 use crate::kit::bucket::BUCKETS;
 use crate::stores::redis::wire::Connection;
+use crate::sync::Mutex;
 
 /// The janitor of a session.
 pub(super) struct Janitor {
@@ -27,10 +28,6 @@ impl Janitor {
     pub(super) fn call(&self) {
         self.wanted.notify_one();
     }
-
-    fn swept(&self) -> MutexGuard<'_, Swept> {
-        self.swept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Clears away a part at each call of the janitor. Ends with the connection.
@@ -38,9 +35,9 @@ pub(super) async fn clear_up(connection: Weak<Connection>, layout: Arc<KeySpace>
     loop {
         janitor.wanted.notified().await;
         let Some(connection) = connection.upgrade() else { return };
-        let from = janitor.swept().clone();
+        let from = janitor.swept.lock().clone();
         match connection.run("clear up", &scripts::janitor(&layout, &from)).await {
-            Ok(swept) => *janitor.swept() = Swept { bucket: (from.bucket + swept.bucket) % BUCKETS, ..swept },
+            Ok(swept) => *janitor.swept.lock() = Swept { bucket: (from.bucket + swept.bucket) % BUCKETS, ..swept },
             Err(error) => tracing::debug!(%error, "remains of dead sessions could not be cleared away"),
         }
     }

@@ -1,11 +1,12 @@
 //! The keys of the layout `fair`, version 2. NOTES.md has their content, and `scripts/` writes them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::kit::bucket::bucket_of;
 use crate::name::Name;
 use crate::store::RequestId;
+use crate::sync::Mutex;
 
 /// The version in the layout key, and in the name of every other key.
 pub(super) const VERSION: &str = "2";
@@ -113,7 +114,7 @@ impl KeySpace {
 
     /// The bucket of a name.
     pub(super) fn bucket_of(&self, name: &Name) -> u16 {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(bucket) = known.get(name) {
             return *bucket;
         }
@@ -181,7 +182,7 @@ mod tests {
             for number in 0..2 * KNOWN {
                 let name = Name::new(format!("n{}", number / (round + 1))).unwrap();
                 assert_eq!(layout.bucket_of(&name), bucket_of(&name));
-                assert!(layout.known.lock().unwrap().len() <= KNOWN);
+                assert!(layout.known.lock().len() <= KNOWN);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use super::Times;
@@ -15,6 +15,7 @@ use crate::kit::try_again::{Prolonged, Tried, Try, UnqueuedBackend};
 use crate::store::{Entry, Opening, PlaceId, RequestId};
 use crate::stores::redis::try_again::dialect::Dialect;
 use crate::stores::redis::try_again::inspect::reason;
+use crate::sync::Mutex;
 use crate::token::FencingToken;
 
 /// The state of a session.
@@ -43,13 +44,9 @@ impl RedlockSession {
         Arc::new(Self { dialect, opening, votes, times, attempts, number, servers })
     }
 
-    fn attempts(&self) -> MutexGuard<'_, HashMap<RequestId, Latest>> {
-        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Begins an attempt, the newest of its request from now on. Fails if the session gave up the place.
     fn begin(&self, due: &Try) -> Result<Arc<RedlockAttempt>> {
-        let (place, id, mut attempts) = (due.place.clone(), due.place.request, self.attempts());
+        let (place, id, mut attempts) = (due.place.clone(), due.place.request, self.attempts.lock());
         let earlier = match attempts.get(&id) {
             Some(Latest::Leaving) => return Err(withdrawn()),
             Some(Latest::Attempt(earlier)) => Some(earlier.number),
@@ -63,13 +60,13 @@ impl RedlockSession {
 
     /// Whether this is the newest attempt of a request that was not given up.
     pub(super) fn has(&self, attempt: &Arc<RedlockAttempt>) -> bool {
-        let attempts = self.attempts();
+        let attempts = self.attempts.lock();
         matches!(attempts.get(&attempt.place.request), Some(Latest::Attempt(newest)) if Arc::ptr_eq(newest, attempt))
     }
 
     /// The number of the attempt of this place; without an attempt, a number that no attempt has.
     fn number_of(&self, place: &PlaceId) -> u64 {
-        match self.attempts().get(&place.request) {
+        match self.attempts.lock().get(&place.request) {
             Some(Latest::Attempt(attempt)) => attempt.number,
             _ => u64::MAX,
         }
@@ -96,7 +93,7 @@ impl UnqueuedBackend for Asking {
         let until = servers.clock.now().after(self.validity(self.0.opening.ttl));
         let tried = self.0.attempt(servers, &attempt, until, is_new).await;
         if matches!(&tried, Ok(refused) if !matches!(refused, Tried::Granted(_))) && self.0.has(&attempt) {
-            self.0.attempts().remove(&attempt.place.request);
+            self.0.attempts.lock().remove(&attempt.place.request);
         }
         tried
     }
@@ -138,7 +135,7 @@ impl UnqueuedBackend for Asking {
     /// For a single place, waits shortly to learn whether a majority may have had it.
     async fn leave(&self, servers: &Servers, operation: &'static str, places: &[PlaceId]) -> Result<usize> {
         // An attempt that is under way must not keep a grant.
-        self.0.attempts().extend(places.iter().map(|place| (place.request, Latest::Leaving)));
+        self.0.attempts.lock().extend(places.iter().map(|place| (place.request, Latest::Leaving)));
         let mut answers = self.delete(servers, places.into())?;
         let (all, quorum, is_one) = (servers.size(), servers.quorum(), places.len() == 1);
         let deleted = |given: &Given<usize>| given.iter().flatten().flatten().filter(|there| **there > 0).count();
@@ -148,7 +145,7 @@ impl UnqueuedBackend for Asking {
         };
         answers.until(is_decided).await;
         answers.of_quorum(operation)?;
-        places.iter().for_each(|place| drop(self.0.attempts().remove(&place.request)));
+        places.iter().for_each(|place| drop(self.0.attempts.lock().remove(&place.request)));
         let given = &answers.given[..];
         let was_there = deleted(given) + all - answered(given) >= quorum;
         Ok(if was_there { places.len() } else { 0 })

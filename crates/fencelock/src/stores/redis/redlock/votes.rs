@@ -1,6 +1,6 @@
 //! Which servers have a vote: a server that restarted lately may have forgotten its grants.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::Meaning;
 use crate::kit::try_again::TryAgainSession;
 use crate::stores::redis::wire::{Chores, Connection, LinkUser, Script, Server};
+use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 
 /// The servers that the session has met.
@@ -37,28 +38,24 @@ impl Votes {
         Self { met: Mutex::new((0..servers).map(|_| Met::default()).collect()), rejoin, clock }
     }
 
-    fn met(&self) -> MutexGuard<'_, Vec<Met>> {
-        self.met.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether this server has a vote on a request sent at `sent`.
     pub(super) fn counts(&self, index: usize, sent: Moment) -> bool {
-        self.met()[index].counts_from <= sent.as_nanos()
+        self.met.lock()[index].counts_from <= sent.as_nanos()
     }
 
     /// The time until this server has a vote.
     pub(super) fn counts_in(&self, index: usize) -> Duration {
-        Moment::from_nanos(self.met()[index].counts_from).since(self.clock.now())
+        Moment::from_nanos(self.met.lock()[index].counts_from).since(self.clock.now())
     }
 
     /// Whether every server that the session met says its `run_id`.
     pub(super) fn sees_all_restarts(&self) -> bool {
-        self.met().iter().all(|met| met.run_id.as_ref().is_none_or(Option::is_some))
+        self.met.lock().iter().all(|met| met.run_id.as_ref().is_none_or(Option::is_some))
     }
 
     /// Notes that `server` answers there. Returns whether it may have forgotten its keys.
     fn meet(&self, index: usize, server: &Server) -> bool {
-        let met = &mut self.met()[index];
+        let met = &mut self.met.lock()[index];
         let before = met.run_id.replace(server.run_id.clone());
         met.replication.clone_from(&server.replication);
         let rest = match (&before, &server.run_id) {
@@ -73,7 +70,7 @@ impl Votes {
     /// Refuses a server with two names, and a server with the same data as another.
     fn is_another(&self, index: usize, server: &Server) -> Result<()> {
         let wrong = |message| Err(Error::new(ErrorKind::Config, "connect", message));
-        for (_, met) in self.met().iter().enumerate().filter(|(other, _)| *other != index) {
+        for (_, met) in self.met.lock().iter().enumerate().filter(|(other, _)| *other != index) {
             if server.run_id.is_some() && met.run_id.as_ref() == Some(&server.run_id) {
                 return wrong(
                     "two of the servers are one server: name each server once, for one that is named twice has two votes",

@@ -1,11 +1,11 @@
 //! Detects a restart of the server behind a new connection: the server may have forgotten its grants.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 pub(crate) use super::server::Era;
 use super::server::Server;
 use crate::store::{Capability, Loss, Presumption};
+use crate::sync::Mutex;
 
 /// Remembers the server that a session met last.
 #[derive(Default)]
@@ -14,13 +14,13 @@ pub(crate) struct RestartWatch(Mutex<Option<Era>>);
 impl RestartWatch {
     /// Whether the server says its `run_id`.
     pub(crate) fn sees_restarts(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.0.lock().is_some()
     }
 
     /// Notes `server`. Returns why confirmations until `ago` no longer hold: another process answers, the server was a replica meanwhile,
     /// or it does not say.
     pub(crate) fn met(&self, server: &Server, ago: Duration) -> Option<Loss> {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock();
         let now = server.era();
         match (std::mem::replace(&mut *last, now.clone()), now) {
             (Some(before), Some(now)) if is_same_era(&before, &now) => None,

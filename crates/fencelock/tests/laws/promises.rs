@@ -3,10 +3,10 @@
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
 
-use crate::capability::*;
-use crate::inspect::*;
-use crate::time::Moment;
-use crate::*;
+use fencelock::capability::*;
+use fencelock::inspect::*;
+use fencelock::time::Moment;
+use fencelock::*;
 
 /// Can be kept anywhere, shared between threads, and shown.
 fn shared<T: Debug + Send + Sync + Unpin + 'static>() {}
