@@ -38,7 +38,7 @@ const GIVING_BACK: Duration = Duration::from_secs(30);
 #[derive(Debug, Args)]
 pub(crate) struct Acquire {
     /// The lock's name: 1 to 512 bytes of UTF-8.
-    #[arg(value_parser = arguments::name())]
+    #[arg(value_parser = arguments::name)]
     name: Name,
     /// The process that the lock is for, as in --pid $$. The process must be of this user, on this host.
     #[arg(long, value_name = "PID", allow_negative_numbers = true)]
@@ -46,7 +46,7 @@ pub(crate) struct Acquire {
     #[command(flatten)]
     pub(super) waiting: Waiting,
     /// The purpose of the lock, which other clients can read.
-    #[arg(long, value_name = "TEXT", value_parser = arguments::purpose())]
+    #[arg(long, value_name = "TEXT", value_parser = arguments::purpose)]
     purpose: Option<String>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Acquire {
 #[derive(Debug, Default, Args)]
 pub(super) struct Waiting {
     /// Give up after waiting this long (as in 500ms, 30s, 1h 30m); 0 is --try.
-    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero(), allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero, allow_hyphen_values = true)]
     pub(super) wait: Option<Duration>,
     /// Give up at once if the lock is not free.
     #[arg(long = "try", conflicts_with = "wait")]
@@ -74,7 +74,7 @@ pub(super) struct Waiting {
 #[derive(Debug, Args)]
 pub(crate) struct Release {
     /// The lock's name.
-    #[arg(value_parser = arguments::name())]
+    #[arg(value_parser = arguments::name)]
     name: Name,
     /// The process that the lock was taken for; that of the script around this command if not given.
     #[arg(long, value_name = "PID")]
@@ -90,9 +90,9 @@ pub(crate) struct Keep {
     close: Vec<i32>,
     #[command(flatten)]
     waiting: Waiting,
-    #[arg(long, value_parser = arguments::purpose())]
+    #[arg(long, value_parser = arguments::purpose)]
     purpose: Option<String>,
-    #[arg(last = true, value_parser = arguments::name())]
+    #[arg(last = true, value_parser = arguments::name)]
     name: Name,
 }
 

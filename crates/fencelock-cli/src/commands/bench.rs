@@ -48,7 +48,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
     /// The lock's name; by default a new name.
-    #[arg(long, value_name = "NAME", value_parser = arguments::name())]
+    #[arg(long, value_name = "NAME", value_parser = arguments::name)]
     name: Option<Name>,
     /// Print JSON: the same figures, times in microseconds.
     #[arg(long)]

@@ -27,10 +27,10 @@ const NOTHING: u8 = 1;
 #[derive(Debug, Args)]
 pub(crate) struct Break {
     /// The lock's name.
-    #[arg(value_parser = arguments::name())]
+    #[arg(value_parser = arguments::name)]
     name: Name,
     /// The reason, which the record and the holder get.
-    #[arg(long, value_name = "TEXT", value_parser = arguments::reason())]
+    #[arg(long, value_name = "TEXT", value_parser = arguments::reason)]
     reason: String,
     /// Break the grant with this token; needed where several hold the lock.
     #[arg(long, value_name = "TOKEN")]

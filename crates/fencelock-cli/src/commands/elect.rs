@@ -21,16 +21,16 @@ use crate::output::{Outcome, code};
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Elect {
     /// The election's name: 1 to 512 bytes of UTF-8.
-    #[arg(value_parser = arguments::name())]
+    #[arg(value_parser = arguments::name)]
     name: Name,
     /// Keep trying for this long to reach the store, each time anew; 30s if not given.
-    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero(), allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero, allow_hyphen_values = true)]
     connect_wait: Option<Duration>,
     /// Say nothing about waiting.
     #[arg(short, long)]
     pub(super) quiet: bool,
     /// Where the leader is reached: the note on the lock, which `show` calls the holder's while it leads. The store must keep notes.
-    #[arg(long, value_name = "TEXT", value_parser = arguments::address())]
+    #[arg(long, value_name = "TEXT", value_parser = arguments::address)]
     address: Option<String>,
     #[command(flatten)]
     task: Task,

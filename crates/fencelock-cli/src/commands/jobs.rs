@@ -31,7 +31,7 @@ const WRONG: u8 = 1;
 #[derive(Debug, Args)]
 pub(crate) struct Jobs {
     /// The jobs' names, which are those of their locks.
-    #[arg(value_name = "NAME", value_parser = arguments::name())]
+    #[arg(value_name = "NAME", value_parser = arguments::name)]
     names: Vec<Name>,
     /// Exit with 1 if one of them failed, died, never ran, has missed a slot, or has a record from the future of the store's clock.
     #[arg(long, requires = "names")]

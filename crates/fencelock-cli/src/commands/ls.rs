@@ -1,11 +1,9 @@
 //! `fencelock ls`: which locks are held or waited for.
 
-use std::time::Duration;
-
 use clap::Args;
 use fencelock::Client;
 
-use super::{BESIDE, Failures, SILENCE, StoreArguments, look_at};
+use super::{BESIDE, Failures, StoreArguments, look_at};
 use crate::locks::{self, Lock};
 use crate::output::{Failure, Outcome, say};
 use crate::settings::Chosen;
@@ -84,35 +82,6 @@ impl Ls {
                 unread.get_or_insert(Failure::new(failure.code, message));
             }
         });
-        let kept = if chosen.url.starts_with("redis") { "keys" } else { "names" };
-        let looked = slowly(look, SILENCE, || say(format_args!("going through all {kept} of {store}"))).await;
-        failures.note(looked.and(unread.map_or(Ok(()), Err)));
-    }
-}
-
-/// Does `work`, and says a `word` when that takes longer than `silence`.
-async fn slowly<T>(work: impl Future<Output = T>, silence: Duration, word: impl FnOnce()) -> T {
-    tokio::pin!(work);
-    tokio::select! {
-        biased;
-        done = &mut work => return done,
-        () = tokio::time::sleep(silence) => word(),
-    }
-    work.await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_that_takes_long_says_so_once_and_continues() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let (said, is_said) = tokio::sync::oneshot::channel();
-        let slow = async { is_said.await.map(|()| "done") };
-        let word = || said.send(()).unwrap();
-        assert_eq!(runtime.block_on(slowly(slow, Duration::from_millis(1), word)), Ok("done"));
-        let quick = slowly(async { "done" }, Duration::ZERO, || unreachable!("it was not slow"));
-        assert_eq!(runtime.block_on(quick), "done");
+        failures.note(look.await.and(unread.map_or(Ok(()), Err)));
     }
 }

@@ -19,7 +19,7 @@ const NO_SCHEMA: &str =
 #[derive(Debug, Args)]
 pub(super) struct Migrate {
     /// The store, in the place of --store: postgres://user@host/database, mysql://user@host/database.
-    #[arg(value_name = "URL", value_parser = arguments::store(), conflicts_with = "store")]
+    #[arg(value_name = "URL", value_parser = arguments::store, conflicts_with = "store")]
     url: Option<String>,
     /// Print the statements, and run none.
     #[arg(long)]

@@ -66,7 +66,7 @@ Exit codes: 64 usage, 65 unknown data in the store, 69 store unreachable, 70 bug
 #[derive(Debug, Clone, clap::Args)]
 struct StoreArguments {
     /// The store: file:///dir, or any URL that `fencelock stores` lists. Give credentials by FENCELOCK_STORE or a file.
-    #[arg(long, global = true, value_name = "URL", value_parser = arguments::store())]
+    #[arg(long, global = true, value_name = "URL", value_parser = arguments::store)]
     store: Option<String>,
     /// The configuration file, instead of fencelock.toml in its usual places: store = "URL", or the table routes.
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "store")]
@@ -75,7 +75,7 @@ struct StoreArguments {
     #[arg(long, global = true)]
     require_store: bool,
     /// How much of what happens underneath is said on stderr; else FENCELOCK_LOG, else warn, and error with --quiet.
-    #[arg(long, global = true, value_name = "LEVEL", value_parser = arguments::level())]
+    #[arg(long, global = true, value_name = "LEVEL", value_parser = arguments::level)]
     log_level: Option<LevelFilter>,
 }
 
@@ -115,7 +115,7 @@ enum Verb {
     Keep(acquire::Keep),
 }
 
-/// A wait, or a list, that takes longer than this prints a message.
+/// A wait that takes longer than this prints a message.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// How long the store is tried for at the start, where the wait has no limit.
@@ -195,8 +195,9 @@ impl StoreArguments {
         let otherwise = if quiet { LevelFilter::ERROR } else { LevelFilter::WARN };
         match (self.log_level, std::env::var(LOG_VARIABLE)) {
             (Some(level), _) => Ok(level),
-            (None, Ok(level)) => arguments::level_of(&level)
-                .map_err(|fault| Failure::new(code::CONFIG, format!("{LOG_VARIABLE}: {fault}"))),
+            (None, Ok(level)) => {
+                arguments::level(&level).map_err(|fault| Failure::new(code::CONFIG, format!("{LOG_VARIABLE}: {fault}")))
+            }
             (None, Err(_)) => Ok(otherwise),
         }
     }

@@ -34,19 +34,19 @@ const NONE: u8 = 1;
 #[derive(Debug, Args)]
 pub(crate) struct Note {
     /// The lock's name.
-    #[arg(value_parser = arguments::name())]
+    #[arg(value_parser = arguments::name)]
     name: Name,
     /// Write this.
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["delete", "json"])]
     set: Option<String>,
     /// With --set, delete it by itself after this long; without, it stays.
-    #[arg(long, value_name = "DURATION", value_parser = arguments::duration(), requires = "set", allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration, requires = "set", allow_hyphen_values = true)]
     ttl: Option<Duration>,
     /// Delete it.
     #[arg(long, conflicts_with = "json")]
     delete: bool,
     /// To write or delete, give up after waiting this long for the lock; 0 does not wait.
-    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero(), allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero, allow_hyphen_values = true)]
     wait: Option<Duration>,
     /// Print JSON.
     #[arg(long)]

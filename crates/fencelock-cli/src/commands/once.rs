@@ -28,11 +28,11 @@ pub(super) const SLOT_VARIABLE: &str = "FENCELOCK_SLOT";
 pub(super) struct Once {
     /// Run the command once in each of these slots, on one of all hosts, by the store's clock: 5m, 6h, 1d, hourly, daily,
     /// daily@Europe/Berlin, or a text of cron as in "0 3 * * 1-5@Europe/Berlin". A store must be named, and keep notes.
-    #[arg(long, value_name = "SLOT", value_parser = arguments::slot(), group = "job",
+    #[arg(long, value_name = "SLOT", value_parser = arguments::slot, group = "job",
           conflicts_with_all = ["shared", "exclusive", "permits", "hold_at_least"])]
     once_per: Option<Slot>,
     /// Run the command once for this slot, which any text names: a date, a release.
-    #[arg(long, value_name = "TEXT", value_parser = arguments::named_slot(), group = "job",
+    #[arg(long, value_name = "TEXT", value_parser = arguments::named_slot, group = "job",
           conflicts_with_all = ["shared", "exclusive", "permits", "hold_at_least"])]
     slot: Option<Slot>,
     /// Run the command again, when a later call asks for the same slot, up to N times after it has failed.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::future::pending;
-use std::iter::{once, repeat};
+use std::iter::repeat;
 use std::os::unix::process::CommandExt as _;
 use std::pin::pin;
 use std::process::Command;
@@ -33,9 +33,6 @@ use crate::output::{Failure, Outcome, chain, code, finish, never_wait, not_start
 use crate::settings::Chosen;
 use crate::signals::{Signals, asks_for_an_end, code_of, die_of};
 
-/// A longer wait prints its lock and holders again.
-const SILENCE_LATER: Duration = Duration::from_secs(600);
-
 /// How long a release may delay the end once we are asked to end, or where the lock is lost or about to be and the command had to be
 /// stopped.
 const BRIEF_RELEASE: Duration = Duration::from_millis(300);
@@ -55,7 +52,7 @@ const TOKEN_VARIABLE: &str = "FENCELOCK_TOKEN";
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Run {
     /// The lock's name: 1 to 512 bytes of UTF-8. Of several (up to 100), the command runs while it holds all of them.
-    #[arg(required = true, value_name = "NAME", value_parser = arguments::name())]
+    #[arg(required = true, value_name = "NAME", value_parser = arguments::name)]
     pub(super) names: Vec<Name>,
     /// Take a read-write lock for reading: together with other readers, and never while another command holds it with
     /// --exclusive.
@@ -65,25 +62,25 @@ pub(crate) struct Run {
     #[arg(long, conflicts_with = "permits")]
     pub(super) exclusive: bool,
     /// Take K of the N permits of a semaphore; every user of the name must give the same N.
-    #[arg(long, value_name = "K/N", value_parser = arguments::permits())]
+    #[arg(long, value_name = "K/N", value_parser = arguments::permits)]
     pub(super) permits: Option<Permits>,
     #[command(flatten)]
     pub(super) waiting: Waiting,
     /// Keep trying for this long to reach the store, and count --wait only from then on; as long as --wait if not given, 30s
     /// without either, and a single attempt with --try.
-    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero(), allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero, allow_hyphen_values = true)]
     pub(super) connect_wait: Option<Duration>,
     /// Stop the command when it has run this long.
-    #[arg(long, value_name = "DURATION", value_parser = arguments::duration(), allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration, allow_hyphen_values = true)]
     pub(super) max_hold: Option<Duration>,
     /// Hold the lock until this long after the start of the command, also when it has ended: a job that every host starts at the
     /// same time runs on one of them. TERM or INT ends it early. A store must be named.
-    #[arg(long, value_name = "DURATION", value_parser = arguments::duration(), allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration, allow_hyphen_values = true)]
     pub(super) hold_at_least: Option<Duration>,
     #[command(flatten)]
     pub(super) once: Once,
     /// How long a command may go on after its lock is lost, and others may have it: 0 kills it at once.
-    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = arguments::duration_or_zero(),
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = arguments::duration_or_zero,
           allow_hyphen_values = true)]
     pub(super) grace_after_loss: Duration,
     /// With file:, end the command if fencelock itself is killed, instead of leaving the lock to it.
@@ -103,10 +100,10 @@ pub(crate) struct Run {
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct Task {
     /// The purpose of the lock, which other clients can read; by default the command's name.
-    #[arg(long, value_name = "TEXT", value_parser = arguments::purpose())]
+    #[arg(long, value_name = "TEXT", value_parser = arguments::purpose)]
     pub(super) purpose: Option<String>,
     /// A command that is stopped is sent TERM, and KILL after this time, or earlier if the lock would expire.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = arguments::duration_or_zero(),
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = arguments::duration_or_zero,
           allow_hyphen_values = true)]
     pub(super) grace: Duration,
     /// The command and its arguments.
@@ -393,30 +390,27 @@ impl Run {
         pending().await
     }
 
-    /// Prints the lock and holders that we wait for, if we wait for long, and again after every [`SILENCE_LATER`].
+    /// Prints once the lock and holders that we wait for, if we wait for long.
     async fn say_for_whom(&self, homes: &[Home]) {
         if !self.waiting.quiet {
-            let silences = once(SILENCE).chain(repeat(SILENCE_LATER));
-            after_each(silences, async || {
-                // Of several locks, the first that another client holds.
-                let (mut found, mut at) = (Ok(None), &homes[0]);
-                for (name, home) in self.names.iter().flat_map(|name| homes.iter().map(move |home| (name, home))) {
-                    found = home.client.contention(name).await.map(Some);
-                    at = home;
-                    let ours = |holder: &Contender| holder.owner.as_ref() == Some(home.client.owner());
-                    if !matches!(&found, Ok(Some(found)) if found.holder.as_ref().is_none_or(ours)) {
-                        break;
-                    }
+            tokio::time::sleep(SILENCE).await;
+            // Of several locks, the first that another client holds.
+            let (mut found, mut at) = (Ok(None), &homes[0]);
+            for (name, home) in self.names.iter().flat_map(|name| homes.iter().map(move |home| (name, home))) {
+                found = home.client.contention(name).await.map(Some);
+                at = home;
+                let ours = |holder: &Contender| holder.owner.as_ref() == Some(home.client.owner());
+                if !matches!(&found, Ok(Some(found)) if found.holder.as_ref().is_none_or(ours)) {
+                    break;
                 }
-                let which = found.as_ref().ok().and_then(Option::as_ref).map_or(&self.names[0], |found| &found.name);
-                let waiting = format!("waiting for {which} in {}", at.chosen.shown());
-                match found {
-                    Ok(Some(contention)) => say(format_args!("{waiting}, {contention}")),
-                    Ok(None) => say(waiting),
-                    Err(error) => say(format_args!("{waiting}, holder unknown: {}", chain(&error))),
-                }
-            })
-            .await;
+            }
+            let which = found.as_ref().ok().and_then(Option::as_ref).map_or(&self.names[0], |found| &found.name);
+            let waiting = format!("waiting for {which} in {}", at.chosen.shown());
+            match found {
+                Ok(Some(contention)) => say(format_args!("{waiting}, {contention}")),
+                Ok(None) => say(waiting),
+                Err(error) => say(format_args!("{waiting}, holder unknown: {}", chain(&error))),
+            }
         }
         pending().await
     }
@@ -591,14 +585,6 @@ impl Run {
 /// The outcome of a release.
 type Released = Result<(), GuardError<MultiGuard>>;
 
-/// Runs `word` after each of the silences.
-async fn after_each(silences: impl Iterator<Item = Duration>, mut word: impl AsyncFnMut()) {
-    for silence in silences {
-        tokio::time::sleep(silence).await;
-        word().await;
-    }
-}
-
 /// The outcome of asking for the lock.
 enum Taken {
     /// The lock is held, for this run if the command is a job.
@@ -629,17 +615,4 @@ fn purpose_of(command: &[OsString]) -> String {
     let program = command.first().and_then(|program| std::path::Path::new(program).file_name()?.to_str());
     let fits = program.filter(|program| arguments::purpose_fault(program).is_none());
     fits.unwrap_or("a command").to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_word_is_said_after_every_silence() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let mut said = 0;
-        runtime.block_on(after_each(once(Duration::from_millis(1)).chain([Duration::ZERO; 3]), async || said += 1));
-        assert_eq!(said, 4);
-    }
 }

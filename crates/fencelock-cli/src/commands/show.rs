@@ -34,7 +34,7 @@ const BREAKS: usize = 5;
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// The lock's name.
-    #[arg(value_parser = arguments::name())]
+    #[arg(value_parser = arguments::name)]
     name: Name,
     /// Leave out so many at the front.
     #[arg(long, value_name = "N", default_value_t = 0)]

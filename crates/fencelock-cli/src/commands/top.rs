@@ -34,13 +34,13 @@ const HEADS: [&str; 7] = ["NAME", "WAITING", "HELD FOR", "HELD AS", "HOLDER", "P
 #[derive(Debug, Args)]
 pub(crate) struct Top {
     /// The store, in the place of --store.
-    #[arg(value_name = "URL", value_parser = arguments::store(), conflicts_with = "store")]
+    #[arg(value_name = "URL", value_parser = arguments::store, conflicts_with = "store")]
     url: Option<String>,
     /// Only names that start with this.
     #[arg(long, default_value = "", hide_default_value = true)]
     prefix: String,
     /// How long to rest between two looks at the store.
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = arguments::duration())]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = arguments::duration)]
     every: Duration,
     /// Print the list once, as text.
     #[arg(long)]

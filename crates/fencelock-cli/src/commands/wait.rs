@@ -25,10 +25,10 @@ const LOOK_LATER: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// The lock's name.
-    #[arg(value_parser = arguments::name())]
+    #[arg(value_parser = arguments::name)]
     name: Name,
     /// Give up after this long (as in 500ms, 30s, 1h 30m); 0 looks once.
-    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero(), allow_hyphen_values = true)]
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration_or_zero, allow_hyphen_values = true)]
     timeout: Option<Duration>,
 }
 

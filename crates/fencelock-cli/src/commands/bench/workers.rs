@@ -34,7 +34,7 @@ pub(crate) struct Workers {
     sections: Option<u64>,
     #[arg(long)]
     seconds: Option<u64>,
-    #[arg(last = true, value_parser = arguments::name())]
+    #[arg(last = true, value_parser = arguments::name)]
     name: Name,
 }
 

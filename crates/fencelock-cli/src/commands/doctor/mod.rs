@@ -52,7 +52,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     /// The store, in the place of --store.
-    #[arg(value_name = "URL", value_parser = arguments::store(), conflicts_with = "store")]
+    #[arg(value_name = "URL", value_parser = arguments::store, conflicts_with = "store")]
     url: Option<String>,
     /// Print JSON.
     #[arg(long)]

@@ -53,10 +53,10 @@ const SHORTEST_TOKEN: usize = 16;
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// The store, in the place of --store.
-    #[arg(value_name = "URL", value_parser = arguments::store(), conflicts_with = "store")]
+    #[arg(value_name = "URL", value_parser = arguments::store, conflicts_with = "store")]
     url: Option<String>,
     /// Where to listen: IP:PORT; port 0 takes any free one.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7433", value_parser = arguments::listen())]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7433", value_parser = arguments::listen)]
     listen: SocketAddr,
     /// A file with a token, which requests carry as `Authorization: Bearer TOKEN`, and which the page asks for.
     #[arg(long, value_name = "FILE")]
@@ -72,10 +72,10 @@ pub(crate) struct Serve {
     prefix: String,
     /// Names that are counted together, as orders/*: * is one part of a name between slashes, ** at the end one or more. May be given
     /// again. The first that matches counts, and all other names are the class `other`.
-    #[arg(long = "class", value_name = "PATTERN", value_parser = arguments::class())]
+    #[arg(long = "class", value_name = "PATTERN", value_parser = arguments::class)]
     classes: Vec<NamePattern>,
     /// How long to rest between two looks at the store.
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = arguments::duration())]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = arguments::duration)]
     every: Duration,
 }
 

@@ -50,10 +50,10 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
     /// The store, in the place of --store.
-    #[arg(value_name = "URL", value_parser = arguments::store(), conflicts_with = "store")]
+    #[arg(value_name = "URL", value_parser = arguments::store, conflicts_with = "store")]
     url: Option<String>,
     /// For how long.
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = arguments::duration())]
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = arguments::duration)]
     duration: Duration,
     /// Stop, continue and kill workers.
     #[arg(long)]

@@ -220,9 +220,7 @@ pub(crate) fn stdout(output: &Output) -> String {
 pub(crate) fn stderr(output: &Output) -> String {
     let said = str::from_utf8(&output.stderr).unwrap();
     let is_of_patience = |line: &&str| {
-        let waits =
-            ["fencelock: waiting for ", "fencelock: going through all "].iter().any(|start| line.starts_with(start));
-        waits || line.contains(" is not reached yet, and is tried ")
+        line.starts_with("fencelock: waiting for ") || line.contains(" is not reached yet, and is tried ")
     };
     said.split_inclusive('\n').filter(|line| !is_of_patience(line)).collect()
 }
