@@ -14,6 +14,9 @@ pub const REDIS_SERVER: &str = "FENCELOCK_TEST_REDIS_SERVER";
 /// An `etcd` to start instead of Debian's.
 pub const ETCD_SERVER: &str = "FENCELOCK_TEST_ETCD_SERVER";
 
+/// MySQL's `mysqld` to start instead of Debian's MariaDB.
+pub const MYSQL_SERVER: &str = "FENCELOCK_TEST_MYSQL_SERVER";
+
 /// The last two are what the first needs for TLS and does not name itself.
 const DEBIANS: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar:\
                        /usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
@@ -27,7 +30,11 @@ pub(crate) fn zookeeper_class_path() -> String {
 pub(crate) fn asks_for_debug_commands() -> bool {
     static MAJOR: OnceLock<u32> = OnceLock::new();
     let major = MAJOR.get_or_init(|| {
-        let said = Command::new(redis_server()).arg("--version").output().map(|said| said.stdout).unwrap_or_default();
+        let said = Command::new(program(REDIS_SERVER, "redis-server"))
+            .arg("--version")
+            .output()
+            .map(|said| said.stdout)
+            .unwrap_or_default();
         // Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=…
         let said = String::from_utf8_lossy(&said);
         said.split_once("v=").and_then(|(_, number)| number.split('.').next()?.parse().ok()).unwrap_or(7)
@@ -35,14 +42,9 @@ pub(crate) fn asks_for_debug_commands() -> bool {
     *major >= 7
 }
 
-/// The program that is the Redis server.
-pub(crate) fn redis_server() -> String {
-    env::var(REDIS_SERVER).unwrap_or_else(|_| "redis-server".to_owned())
-}
-
-/// The program that is the etcd server.
-pub(crate) fn etcd_server() -> String {
-    env::var(ETCD_SERVER).unwrap_or_else(|_| "/usr/bin/etcd".to_owned())
+/// The program that `variable` names, or Debian's.
+pub(crate) fn program(variable: &str, debians: &str) -> String {
+    env::var(variable).unwrap_or_else(|_| debians.to_owned())
 }
 
 /// A directory of PostgreSQL's programs to use instead of Debian's newest.

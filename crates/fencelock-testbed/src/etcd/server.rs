@@ -9,7 +9,7 @@ use crate::packages::ETCD;
 use crate::ports::Port;
 use crate::process::bound;
 use crate::runner::{open_scratch, run};
-use crate::versions::etcd_server;
+use crate::versions::{ETCD_SERVER, program};
 
 /// etcd.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Program for Etcd {
         let is_secure = extra.iter().any(|option| option == "--cert-file");
         let clients = format!("{}://{}", if is_secure { "https" } else { "http" }, member.address());
         let (peers, about) = (member.peer_url(), format!("http://{}", about.address()));
-        let mut command = bound(etcd_server());
+        let mut command = bound(program(ETCD_SERVER, "/usr/bin/etcd"));
         command.current_dir("/").arg("--data-dir").arg(member.data());
         command.args(["--name", &member.name(), "--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
         command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);

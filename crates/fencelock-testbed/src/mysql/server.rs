@@ -11,6 +11,7 @@ use crate::daemon::{Daemon, Program};
 use crate::packages::MARIADB;
 use crate::ports::Port;
 use crate::runner::{Runner, Template, open_scratch, run};
+use crate::versions::{MYSQL_SERVER, program};
 
 /// The user of the server's package.
 const USER: &str = "mysql";
@@ -43,18 +44,16 @@ pub struct Mariadb {
 impl Program for Mariadb {
     fn command(server: &Server) -> Command {
         let (Mariadb { settings, runner }, data) = (&server.program, server.data());
-        let mut command = runner.server_command("/usr/sbin/mariadbd");
-        command.arg("--no-defaults");
-        command.arg(format!("--datadir={}", data.display())).arg(format!("--socket={}", data.join("s").display()));
-        command.arg(format!("--tmpdir={}", server.directory.path().join("tmp").display()));
-        command.arg(format!("--pid-file={}", data.join("pid").display()));
+        let mut command = runner.server_command(program(MYSQL_SERVER, "/usr/sbin/mariadbd"));
+        let scratch = server.directory.path();
+        let (socket, pid) = (data.join("s"), data.join("pid"));
+        let own = [("datadir", data), ("socket", socket), ("pid-file", pid)].into_iter();
+        let files = own.chain([("tmpdir", scratch.join("tmp")), ("init-file", scratch.join("users.sql"))]);
+        command.arg("--no-defaults").args(files.map(|(option, path)| format!("--{option}={}", path.display())));
         command.arg(format!("--port={}", server.port.number()));
         command.args(["--bind-address=127.0.0.1", "--innodb-buffer-pool-size=64M", "--max-connections=600"]);
-        command.arg(format!("--init-file={}", server.directory.path().join("users.sql").display()));
-        command
-            .args(["--skip-name-resolve", "--back-log=400", "--default-time-zone=+00:00"])
-            .args(&settings.extra)
-            .envs(settings.system_zone.iter().map(|zone| ("TZ", zone)));
+        command.args(["--skip-name-resolve", "--back-log=400", "--default-time-zone=+00:00"]).args(&settings.extra);
+        command.envs(settings.system_zone.iter().map(|zone| ("TZ", zone)));
         command
     }
 
@@ -116,15 +115,21 @@ pub(super) fn sql_at(address: SocketAddr, statements: &str) -> io::Result<String
 fn users() -> String {
     format!(
         "CREATE USER IF NOT EXISTS {OWNER}@'%' IDENTIFIED BY 'secret';\nCREATE DATABASE IF NOT EXISTS {OWNER};\n\
-         GRANT ALL ON {OWNER}.* TO {OWNER}@'%';\n"
+         GRANT ALL ON {OWNER}.* TO {OWNER}@'%';\nCREATE USER IF NOT EXISTS root@'127.0.0.1';\n\
+         GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;\n"
     )
 }
 
 fn template(runner: Runner) -> io::Result<PathBuf> {
     static TEMPLATE: Template = Template::new();
     TEMPLATE.data(runner, |data| {
-        let mut install = runner.command(Path::new("mariadb-install-db"));
-        install.args(["--no-defaults", "--skip-test-db", "--auth-root-authentication-method=normal"]);
+        let mysqld = program(MYSQL_SERVER, "");
+        let (installer, options) = match &*mysqld {
+            "" => ("mariadb-install-db", ["--skip-test-db", "--auth-root-authentication-method=normal"].as_slice()),
+            mysqld => (mysqld, ["--initialize-insecure"].as_slice()),
+        };
+        let mut install = runner.command(Path::new(installer));
+        install.arg("--no-defaults").args(options);
         install.arg(format!("--datadir={}", data.display()));
         install
     })

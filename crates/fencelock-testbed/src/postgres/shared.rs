@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::pooler::Pooler;
 use super::server::{self, Server};
 use super::settings::Settings;
-use crate::packages::{PGBOUNCER, POSTGRESQL};
+use crate::packages::{PGBOUNCER, POSTGRESQL, Package};
 use crate::server::{Kind, Shared, database_name};
 
 /// The role that owns the databases of tests; no superuser.
@@ -17,40 +17,23 @@ pub const OWNER: &str = "fencelock";
 pub const PLANTED: &str = include_str!("planted.sql");
 
 /// PostgreSQL.
-pub static KIND: Kind = Kind {
-    scheme: "postgres",
-    other_schemes: &["postgresql"],
-    variable: "FENCELOCK_TEST_POSTGRES",
-    package: POSTGRESQL,
-    options: "user=fencelock",
-    start,
-    namespace: database,
-    shared: OnceLock::new(),
-};
+pub static KIND: Kind = kind("FENCELOCK_TEST_POSTGRES", POSTGRESQL, start, database);
 
 /// PostgreSQL with an administrator's limits on every connection ([`LIMITS`]), on a server of its own.
-pub static LIMITED: Kind = Kind {
-    scheme: "postgres",
-    other_schemes: &[],
-    variable: "FENCELOCK_TEST_POSTGRES",
-    package: POSTGRESQL,
-    options: "user=fencelock",
-    start,
-    namespace: limited,
-    shared: OnceLock::new(),
-};
+pub static LIMITED: Kind = kind("FENCELOCK_TEST_POSTGRES", POSTGRESQL, start, limited);
 
 /// The same by way of PgBouncer in transaction mode.
-pub static POOLED: Kind = Kind {
-    scheme: "postgres",
-    other_schemes: &[],
-    variable: "FENCELOCK_TEST_PGBOUNCER",
-    package: PGBOUNCER,
-    options: "user=fencelock",
-    start: pooled,
-    namespace: database,
-    shared: OnceLock::new(),
-};
+pub static POOLED: Kind = kind("FENCELOCK_TEST_PGBOUNCER", PGBOUNCER, pooled, database);
+
+const fn kind(
+    variable: &'static str,
+    package: Package,
+    start: fn() -> io::Result<Box<dyn crate::server::Server>>,
+    namespace: fn(SocketAddr) -> io::Result<String>,
+) -> Kind {
+    let (scheme, other_schemes, options) = ("postgres", &["postgresql"], "user=fencelock");
+    Kind { scheme, other_schemes, variable, package, options, start, namespace, shared: OnceLock::new() }
+}
 
 /// A test has no power cut, and would spend most of its time in waiting for the disk.
 fn start() -> io::Result<Box<dyn crate::server::Server>> {

@@ -13,7 +13,7 @@ use crate::packages::REDIS;
 use crate::ports::Port;
 use crate::process::bound;
 use crate::scratch::Scratch;
-use crate::versions::{asks_for_debug_commands, redis_server};
+use crate::versions::{REDIS_SERVER, asks_for_debug_commands, program};
 use crate::wait_for;
 
 /// Redis.
@@ -29,8 +29,8 @@ impl Program for Redis {
     fn command(server: &Server) -> Command {
         let settings = &server.program.settings;
         let mut command = match &settings.host {
-            None => bound(redis_server()),
-            Some((network, host)) => network.command(*host, &redis_server()),
+            None => bound(program(REDIS_SERVER, "redis-server")),
+            Some((network, host)) => network.command(*host, &program(REDIS_SERVER, "redis-server")),
         };
         command.arg(server.directory.path().join("redis.conf"));
         if matches!(settings.role, Role::SentinelOf(_)) {

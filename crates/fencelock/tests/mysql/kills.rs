@@ -137,9 +137,8 @@ fn at_fault(number: usize, statement: &str) -> String {
         "DELETE FROM fencelock_session WHERE FALSE;".to_owned()
     } else if statement.contains(" INTO ") {
         let read = statement.trim_end_matches(';');
-        let lock = [" FOR UPDATE SKIP LOCKED", " FOR UPDATE", " LOCK IN SHARE MODE"];
-        let lock = lock.into_iter().find(|lock| read.ends_with(lock)).unwrap_or("");
-        let read = read.strip_suffix(lock).unwrap_or(read);
+        let lock = read.find(" FOR UPDATE").or_else(|| read.find(" LOCK IN SHARE MODE")).unwrap_or(read.len());
+        let (read, lock) = read.split_at(lock);
         format!("{} LIMIT 0{lock};", read.strip_suffix(" LIMIT 1").unwrap_or(read))
     } else {
         String::new()

@@ -22,6 +22,19 @@ pub(crate) async fn connection(url: &str) -> Conn {
     Conn::new(Opts::from_url(&format!("{url}?prefer_socket=false")).unwrap()).await.unwrap()
 }
 
+/// A limit of a second for each statement: an option of MariaDB, and one of MySQL.
+pub(crate) const STATEMENTS: [&str; 2] = ["--loose-max-statement-time=1", "--loose-max-execution-time=1000"];
+
+/// Fails if this connection is in a transaction: both servers refuse the statement there.
+pub(crate) async fn has_no_transaction(user: &mut Conn) {
+    user.query_drop("SET TRANSACTION READ WRITE").await.unwrap();
+}
+
+/// Whether the server is MariaDB, and not MySQL.
+pub(crate) async fn is_mariadb(user: &mut Conn) -> bool {
+    user.query_first::<String, _>("SELECT VERSION()").await.unwrap().unwrap().contains("MariaDB")
+}
+
 /// The SQLSTATE of the server's refusal.
 pub(crate) fn state<T: std::fmt::Debug>(answer: mysql_async::Result<T>) -> String {
     match answer.unwrap_err() {

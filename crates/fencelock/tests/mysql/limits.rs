@@ -6,8 +6,8 @@ use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
 use crate::lab::{
-    acquire, acquiring, client, connection, database, end_requests, refused_because, soon, transactions, until,
-    until_queued, with,
+    STATEMENTS, acquire, acquiring, client, connection, database, end_requests, refused_because, soon, transactions,
+    until, until_queued, with,
 };
 
 #[tokio::test]
@@ -39,8 +39,8 @@ async fn a_waiting_alteration_is_reported_and_costs_no_lock() {
 /// The client waits by its own ttl: 7 s with that of a minute.
 #[tokio::test]
 async fn a_row_that_is_kept_for_longer_than_the_servers_limits_is_still_waited_for() {
-    let limits = ["--innodb-lock-wait-timeout=1", "--max-statement-time=1", "--lock-wait-timeout=1"];
-    let settings = limits.iter().fold(Settings::default(), |settings, one| settings.with(one));
+    let limits = ["--innodb-lock-wait-timeout=1", "--lock-wait-timeout=1"];
+    let settings = limits.iter().chain(&STATEMENTS).fold(Settings::default(), |settings, one| settings.with(one));
     let server = Server::start(settings).unwrap();
     let one = client(&server.url(), 60_000).await;
     drop(acquire(&one, "job").await);

@@ -4,7 +4,7 @@ use fencelock_testbed::Proxy;
 use fencelock_testbed::mysql::{KIND, Server, Settings};
 use mysql_async::prelude::Queryable;
 
-use crate::lab::{acquire, acquiring, client, connection, database, soon, transactions, until, with};
+use crate::lab::{STATEMENTS, acquire, acquiring, client, connection, database, soon, transactions, until, with};
 
 #[path = "../batches/mod.rs"]
 mod any;
@@ -52,7 +52,7 @@ async fn while_a_transaction_keeps_one_bucket_tasks_of_other_names_get_their_loc
 
 #[tokio::test]
 async fn requests_that_arrive_while_a_call_is_on_its_way_go_in_one_call_that_no_limit_of_statements_ends() {
-    let server = Server::start(Settings::default().with("--max-statement-time=1")).unwrap();
+    let server = Server::start(Settings::default().with(STATEMENTS[0]).with(STATEMENTS[1])).unwrap();
     let url = server.url();
     let one = any::client_on_this_runtime(&with(&url, &format!("ttl_ms={LONG}"))).await;
     let (mut first, mut second, mut admin) = (connection(&url).await, connection(&url).await, connection(&url).await);

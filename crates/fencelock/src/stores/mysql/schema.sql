@@ -237,7 +237,7 @@ BEGIN
         UPDATE fencelock_session SET rung = rung + 1 WHERE id = CAST(v_first AS UNSIGNED);
     ELSE
         SELECT COALESCE(MAX(epoch), 0) INTO v_before FROM fencelock_session WHERE id = p_me;
-        UPDATE (SELECT DISTINCT id FROM JSON_TABLE(CONCAT('[', p_rung, COALESCE(p_me, 0), ']'), '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$')) AS j
+        UPDATE (SELECT DISTINCT id FROM JSON_TABLE(CONVERT(CONCAT('[', p_rung, COALESCE(p_me, 0), ']') USING utf8mb4), '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$')) AS j
             ORDER BY id LIMIT 100000) AS r STRAIGHT_JOIN fencelock_session AS s FORCE INDEX (PRIMARY) ON s.id = r.id
             SET s.rung = s.rung + 1, s.epoch = s.epoch + (s.id <=> p_me);
         SELECT COALESCE(MAX(epoch), 0) INTO o_epoch FROM fencelock_session WHERE id = p_me;
@@ -572,7 +572,7 @@ BEGIN
                 STRAIGHT_JOIN fencelock_queue AS q FORCE INDEX (PRIMARY) ON q.b = {b} AND q.name = {name} AND NOT q.shared
                 STRAIGHT_JOIN fencelock_place AS p FORCE INDEX (PRIMARY) ON p.b = {b} AND p.name = {name} AND p.seq = r.seq
                 WHERE r.kind = 1 AND FIND_IN_SET(r.n, v_once) AND p.client = r.client AND p.number = r.number AND p.session = p_session
-                FOR UPDATE SKIP LOCKED;
+                FOR UPDATE /*!80000 OF q, p */ SKIP LOCKED;
             IF v_gone IS NULL {interrupted}
             DELETE p FROM {requests} STRAIGHT_JOIN fencelock_place AS p FORCE INDEX (PRIMARY) ON p.b = {b} AND p.name = {name} AND p.seq = r.seq WHERE FIND_IN_SET(r.n, v_gone);
             IF ROW_COUNT() <> v_n {interrupted}
@@ -828,7 +828,7 @@ BEGIN
             IF IF(v_noted, NULL, 0) IS NULL {interrupted}
         ELSEIF v_lives THEN
             REPLACE INTO fencelock_note VALUES (p_name, p_value, p_seq, v_host, v_pid, v_client, v_now, v_now + p_ttl);
-            IF NULLIF(GREATEST(ROW_COUNT(), 0), 0) IS NULL {interrupted}
+            IF NOT COALESCE(ROW_COUNT() > 0, FALSE) {interrupted}
         END IF;
         COMMIT;
     END;

@@ -73,8 +73,12 @@ impl Table {
     }
 
     async fn columns(&self, connection: &Connection) -> Result<Vec<Row>> {
-        let asked = "SELECT c.COLUMN_NAME, c.DATA_TYPE, c.CHARACTER_MAXIMUM_LENGTH, c.DATETIME_PRECISION, COALESCE(t.ENGINE, ''), CONCAT('SELECT HEX(WEIGHT_STRING(CONVERT(? USING ', c.CHARACTER_SET_NAME, ') COLLATE ', c.COLLATION_NAME, \
-             IF(c.COLLATION_NAME REGEXP '_nopad_|_0900_', '', CONCAT(' AS CHAR(', 2 * c.CHARACTER_MAXIMUM_LENGTH, ')')), '))') \
+        // MySQL pads to a number of characters, not of weights, so an expansion such as that of ß would weigh more: there, spaces at the end go.
+        let asked = "SELECT c.COLUMN_NAME, c.DATA_TYPE, c.CHARACTER_MAXIMUM_LENGTH, c.DATETIME_PRECISION, COALESCE(t.ENGINE, ''), \
+             REPLACE(REPLACE(CASE WHEN c.COLLATION_NAME REGEXP '_nopad_|_0900_' THEN 'SELECT HEX(WEIGHT_STRING(CONVERT(? USING @s) COLLATE @c))' \
+             WHEN VERSION() LIKE '%MariaDB%' THEN CONCAT('SELECT HEX(WEIGHT_STRING(CONVERT(? USING @s) COLLATE @c AS CHAR(', 2 * c.CHARACTER_MAXIMUM_LENGTH, ')))') \
+             ELSE 'SELECT HEX(TRIM(TRAILING WEIGHT_STRING(CONVERT('' '' USING @s) COLLATE @c) FROM WEIGHT_STRING(CONVERT(? USING @s) COLLATE @c)))' \
+             END, '@s', c.CHARACTER_SET_NAME), '@c', c.COLLATION_NAME) \
              FROM information_schema.COLUMNS AS c JOIN information_schema.TABLES AS t ON t.TABLE_SCHEMA = c.TABLE_SCHEMA AND t.TABLE_NAME = c.TABLE_NAME \
              WHERE c.TABLE_SCHEMA = COALESCE(?, DATABASE()) AND c.TABLE_NAME = ? AND t.TABLE_TYPE = 'BASE TABLE'";
         connection.run("connect", asked, self.arguments(), &meant).await.map(|answer| answer.rows)
