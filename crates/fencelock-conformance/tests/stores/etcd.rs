@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use fencelock::{Client, ErrorKind, Result};
 use fencelock_testbed::etcd::{KIND, Server};
 use fencelock_testbed::{PATIENCE, wait_until};
+use futures_util::future;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 use crate::fixtures;
@@ -80,6 +81,31 @@ async fn a_lock_of_etcdctl_and_one_of_ours_take_turns() {
     assert!(wait_until(PATIENCE, || second.has_started()));
     second.end();
     client.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn many_names_at_once_take_fewer_requests_and_two_grants_of_one_name_have_different_tokens() {
+    const NAMES: usize = 64;
+    let server = Server::start(&[]).unwrap();
+    let client = Client::connect(&format!("etcd://{}/locks?ttl_ms=60000", server.address())).await.unwrap();
+    let mutexes: Vec<_> = (0..NAMES).map(|name| client.mutex(format!("job-{name}")).unwrap()).collect();
+    let before = server.requests_for("Txn").unwrap();
+    let guards = future::try_join_all(mutexes.iter().map(|mutex| mutex.acquire())).await.unwrap();
+    assert!(guards.iter().all(|guard| guard.check().is_ok() && guard.token().is_some()));
+    future::try_join_all(guards.into_iter().map(|guard| guard.release())).await.unwrap();
+    let requests = server.requests_for("Txn").unwrap() - before;
+    assert!(requests < NAMES as u64, "{requests} transactions");
+    for mutex in &mutexes {
+        assert!(client.queue(mutex.name().as_str()).await.unwrap().contenders.is_empty());
+    }
+    let section = async || {
+        let guard = mutexes[0].acquire().await.unwrap();
+        let token = guard.token();
+        guard.release().await.unwrap();
+        token
+    };
+    let (one, other) = future::join(section(), section()).await;
+    assert_ne!(one, other);
 }
 
 #[tokio::test]

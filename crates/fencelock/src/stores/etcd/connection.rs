@@ -1,29 +1,32 @@
 //! An HTTP/2 connection to a member: its requests, and its stream of watches.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use futures_util::FutureExt;
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
-use http::{HeaderMap, HeaderValue, Request, Version};
+use http::{HeaderValue, Request, Response, Version};
 use prost::Message;
 use prost::bytes::{self, BytesMut};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tonic::{Code, Status};
 
 use super::fault::fault;
 use super::proto::watch_request::RequestUnion;
 use super::proto::*;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::bounds::Bounds;
 use crate::kit::dial::Bytes;
+use crate::name::Name;
 use crate::store::{PlaceId, RequestId, Tasks};
 
 /// The number of the watch of the session's own keys. The watch of a waiting place has the number of its request.
 pub(super) const SESSION_WATCH: i64 = i64::MAX;
 /// How many bytes a member may send before the client has read them: the queue of a thousand contenders has 250,000.
 const WINDOW: u32 = 4 << 20;
+/// How many transactions go together: etcd's bound is 128 comparisons or operations, and each has two of both at most.
+pub(super) const MOST: usize = 64;
 
 /// A request of the schema, which has the paths of all.
 pub(super) trait Rpc: Message {
@@ -47,6 +50,10 @@ pub(super) struct Watched {
     pub(super) revision: i64,
 }
 
+/// A transaction about a lock, and the channel of its answer.
+type Gathered = (Name, TxnRequest, oneshot::Sender<Result<TxnResponse>>);
+type Gathering = mpsc::UnboundedReceiver<Gathered>;
+
 pub(super) struct Connection {
     pub(super) number: u64,
     sender: SendRequest<bytes::Bytes>,
@@ -54,7 +61,9 @@ pub(super) struct Connection {
     token: OnceLock<HeaderValue>,
     bounds: Bounds,
     /// The connection's task ends with this channel.
-    close: mpsc::Sender<()>,
+    pub(super) close: mpsc::Sender<()>,
+    /// Transactions that gather, those that join queues and those that leave them: a full etcd refuses the first ones alone.
+    lanes: [mpsc::UnboundedSender<Gathered>; 2],
     to_watch: OnceLock<Mutex<SendStream<bytes::Bytes>>>,
     watched: Mutex<HashMap<i64, Watched>>,
 }
@@ -66,7 +75,7 @@ impl Connection {
         origin: String,
         (number, bounds, tasks): (u64, Bounds, &Tasks),
         ended: impl FnOnce() + Send + 'static,
-    ) -> Result<Self> {
+    ) -> Result<Arc<Self>> {
         // Without pings: etcd closes connections that ping more often than every 5 s. Renewals and looks notice a silent member.
         let mut settings = Builder::new();
         settings.initial_window_size(WINDOW).initial_connection_window_size(WINDOW).enable_push(false);
@@ -87,11 +96,14 @@ impl Connection {
             ended();
         });
         let (token, to_watch, watched) = (OnceLock::new(), OnceLock::new(), Mutex::default());
-        Ok(Self { number, sender, origin, token, bounds, close, to_watch, watched })
-    }
-
-    pub(super) fn is_alive(&self) -> bool {
-        !self.close.is_closed()
+        Ok(Arc::new_cyclic(|connection| {
+            let lanes = ["enter", "leave"].map(|operation| {
+                let (lane, gathered) = mpsc::unbounded_channel();
+                tasks.spawn(Self::send_gathered(connection.clone(), operation, gathered));
+                lane
+            });
+            Self { number, sender, origin, token, bounds, close, lanes, to_watch, watched }
+        }))
     }
 
     /// Ends the connection. Requests that wait for an answer fail.
@@ -113,26 +125,63 @@ impl Connection {
         let answer = async {
             let (response, mut request) = self.call(Q::PATH, false)?;
             request.send_data(framed(&message), true)?;
-            let mut answers = Messages::of(response).await?;
+            let mut answers = Messages(response.await?, BytesMut::new());
             let answer = answers.next().await?;
-            // The status.
             answers.next::<Q::Answer>().await?;
             answer.ok_or_else(|| "no answer".into())
         };
-        let answer = tokio::select! {
+        let Bounds { clock, silence, .. } = &self.bounds;
+        let failure = tokio::select! {
             biased;
-            answer = answer => answer,
-            () = self.bounds.clock.sleep_until(self.bounds.clock.now().after(self.bounds.silence)) => {
-                Err(Failure::from("no answer in time"))
-            }
+            answer = answer => match answer {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            },
+            () = clock.sleep_until(clock.now().after(*silence)) => "no answer in time".into(),
         };
-        answer.map_err(|failure| {
-            let error = fault(operation, &Status::from_error(failure));
-            if error.kind() == ErrorKind::Unreachable {
-                self.close();
+        let error = fault(operation, &Status::from_error(failure));
+        if error.kind() == ErrorKind::Unreachable {
+            self.close();
+        }
+        Err(error)
+    }
+
+    /// Sends a transaction about the lock `name`, with those of the same operation that arrive while others are on their way.
+    pub(super) async fn gather(&self, operation: &'static str, name: &Name, txn: TxnRequest) -> Result<TxnResponse> {
+        let (caller, answer) = oneshot::channel();
+        let _ = self.lanes[usize::from(operation == "leave")].send((name.clone(), txn.clone(), caller));
+        // Without an answer it was left out, or changed nothing together with others.
+        let Ok(answer) = answer.await else { return self.ask(operation, txn).await };
+        answer
+    }
+
+    /// Sends gathered transactions as one. A caller whose channel is dropped sends its own by itself.
+    async fn send_gathered(connection: Weak<Self>, operation: &'static str, mut lane: Gathering) {
+        let mut gathered = Vec::new();
+        while lane.recv_many(&mut gathered, MOST).await > 0 {
+            let Some(connection) = connection.upgrade() else { return };
+            let mut names = HashSet::new();
+            // All keys that a transaction makes have one revision, their number: two places of one name would have the same. A request whose
+            // caller is gone is not sent.
+            gathered.retain(|(name, _, caller)| !caller.is_closed() && names.insert(name.clone()));
+            let compare = gathered.iter().flat_map(|(_, txn, _)| txn.compare.clone()).collect();
+            let success = gathered.iter().flat_map(|(_, txn, _)| txn.success.clone()).collect();
+            match connection.ask(operation, TxnRequest { compare, success, failure: Vec::new() }).await {
+                Ok(TxnResponse { header, succeeded: true, responses }) => {
+                    let mut responses = responses.into_iter();
+                    for (_, txn, caller) in gathered.drain(..) {
+                        let responses = responses.by_ref().take(txn.success.len()).collect();
+                        // The caller may have gone meanwhile.
+                        let _ = caller.send(Ok(TxnResponse { header, succeeded: true, responses }));
+                    }
+                }
+                Err(error) if gathered.len() == 1 || error.outcome() == Outcome::Unknown => {
+                    gathered.drain(..).for_each(|(.., caller)| drop(caller.send(Err(error.again()))));
+                }
+                // etcd refused one, or one failed its comparison.
+                _ => gathered.clear(),
             }
-            error
-        })
+        }
     }
 
     pub(super) async fn log_in(&self, name: String, password: String) -> Result<()> {
@@ -148,9 +197,9 @@ impl Connection {
     /// Opens the stream of watches, and hands on what is received, until the member ends it. The future does not keep the connection.
     pub(super) fn keep_watching<F: Fn(WatchResponse)>(&self, received: F) -> impl Future<Output = ()> + use<F> {
         let call = self.call(WatchRequest::PATH, true);
-        let call = call.map(|(response, to_watch)| (response, self.to_watch.set(Mutex::new(to_watch)).is_ok()).0);
+        let call = call.map(|(response, to_watch)| (response, self.to_watch.set(Mutex::new(to_watch))));
         let watched = async move {
-            let mut answers = Messages::of(call?).await?;
+            let mut answers = Messages(call?.0.await?, BytesMut::new());
             while let Some(answer) = answers.next::<WatchResponse>().await? {
                 // A refused watch may have no number, so another connection, with a new login, watches everything anew.
                 if answer.created && answer.canceled {
@@ -219,35 +268,28 @@ fn framed(message: &impl Message) -> bytes::Bytes {
     [&[0], &length[..], &message.encode_to_vec()].concat().into()
 }
 
-/// The messages that answer a request.
-struct Messages {
-    head: HeaderMap,
-    body: RecvStream,
-    received: BytesMut,
-}
+/// The messages that answer a request, and what was received of the next one.
+struct Messages(Response<RecvStream>, BytesMut);
 
 impl Messages {
-    async fn of(response: ResponseFuture) -> Result<Self, Failure> {
-        let (head, body) = response.await?.into_parts();
-        Ok(Self { head: head.headers, body, received: BytesMut::new() })
-    }
-
     /// The next message; `None` after the last one, if all went well.
     async fn next<M: Message + Default>(&mut self) -> Result<Option<M>, Failure> {
         loop {
-            if let Some([_, length @ ..]) = self.received.first_chunk::<5>() {
+            if let Some([_, length @ ..]) = self.1.first_chunk::<5>() {
                 let end = 5 + u32::from_be_bytes(*length) as usize;
-                if self.received.len() >= end {
-                    return Ok(Some(M::decode(&self.received.split_to(end)[5..])?));
+                if self.1.len() >= end {
+                    return Ok(Some(M::decode(&self.1.split_to(end)[5..])?));
                 }
             }
-            let Some(data) = self.body.data().await.transpose()? else { break };
-            self.body.flow_control().release_capacity(data.len())?;
-            self.received.extend_from_slice(&data);
+            let Some(data) = self.0.body_mut().data().await.transpose()? else {
+                break;
+            };
+            self.0.body_mut().flow_control().release_capacity(data.len())?;
+            self.1.extend_from_slice(&data);
         }
         // An answer without a message may have its status in the head.
-        let end = self.body.trailers().await?;
-        match Status::from_header_map(end.as_ref().unwrap_or(&self.head)) {
+        let end = self.0.body_mut().trailers().await?;
+        match Status::from_header_map(end.as_ref().unwrap_or(self.0.headers())) {
             Some(status) if status.code() == Code::Ok => Ok(None),
             status => Err(status.map_or_else(|| "no status".into(), Failure::from)),
         }
@@ -260,12 +302,13 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use futures_util::future;
-    use http::Response;
+    use http::HeaderMap;
     use tokio::io::DuplexStream;
     use tokio::sync::oneshot;
 
     use super::super::keys::{Keys, value};
     use super::super::ops::{all, has_version, read};
+    use super::super::proto::request_op::Request as OpRequest;
     use super::super::proto::response_op::Response as OpResponse;
     use super::super::session::EtcdSession;
     use super::*;
@@ -301,7 +344,10 @@ mod tests {
     }
 
     /// A connection to a member that gives these answers. `ended` runs at its end.
-    async fn connected(answers: Vec<(Vec<u8>, Option<Status>)>, ended: impl FnOnce() + Send + 'static) -> Connection {
+    async fn connected(
+        answers: Vec<(Vec<u8>, Option<Status>)>,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Arc<Connection> {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         tokio::spawn(answer(theirs, answers));
         let (tasks, origin) = (Tasks::here().unwrap(), "http://member/".to_owned());
@@ -309,7 +355,7 @@ mod tests {
     }
 
     /// A connection to a member that answers with this message alone, and what its stream of watches hands on: `None` once it has ended.
-    async fn watched(message: WatchResponse) -> (Connection, Option<WatchResponse>) {
+    async fn watched(message: WatchResponse) -> (Arc<Connection>, Option<WatchResponse>) {
         let connection = connected(vec![(message.encode_to_vec(), None)], || {}).await;
         let (to_test, mut received) = mpsc::unbounded_channel();
         let watching = connection.keep_watching(move |answer| drop(to_test.send(answer)));
@@ -351,11 +397,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_is_closed_before_its_end_is_reported() {
-        let shared = Arc::new(OnceLock::<Connection>::new());
+        let shared = Arc::new(OnceLock::<Arc<Connection>>::new());
         let (connection, (reported, is_alive)) = (Arc::clone(&shared), oneshot::channel());
-        let ended = move || reported.send(connection.get().unwrap().is_alive()).unwrap();
+        let ended = move || reported.send(!connection.get().unwrap().close.is_closed()).unwrap();
         assert!(shared.set(connected(Vec::new(), ended).await).is_ok());
-        assert!(shared.get().unwrap().is_alive());
+        assert!(!shared.get().unwrap().close.is_closed());
         shared.get().unwrap().close();
         assert!(!is_alive.await.unwrap());
     }
@@ -478,5 +524,137 @@ mod tests {
         };
         assert!(txn.compare.contains(&has_version(session.keys.session(0), 3)), "{:?}", txn.compare);
         assert!(txn.success.contains(&read(all(session.keys.queue("job")))));
+    }
+
+    /// The messages of the transactions that a member receives, and their answers: the member has no keys but those that a transaction puts,
+    /// which have the revision 7.
+    async fn recorded() -> (Arc<Connection>, mpsc::UnboundedReceiver<TxnRequest>) {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (to_test, received) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            let mut member = h2::server::handshake(theirs).await.unwrap();
+            while let Some(Ok((request, mut answer))) = member.accept().await {
+                let to_test = to_test.clone();
+                tokio::spawn(async move {
+                    let (mut body, mut text) = (request.into_body(), Vec::new());
+                    while let Some(data) = body.data().await {
+                        text.extend_from_slice(&data.unwrap());
+                    }
+                    let txn = TxnRequest::decode(&text[5..]).unwrap();
+                    let message = framed(&made(&txn));
+                    let _ = to_test.send(txn);
+                    let mut answer = answer.send_response(Response::new(()), false).unwrap();
+                    answer.send_data(message, false).unwrap();
+                    let mut trailers = HeaderMap::new();
+                    Status::ok("").add_header(&mut trailers).unwrap();
+                    answer.send_trailers(trailers).unwrap();
+                });
+            }
+        });
+        let (tasks, origin) = (Tasks::here().unwrap(), "http://member/".to_owned());
+        let connection = Connection::open(Box::new(ours), origin, (1, Bounds::of(None), &tasks), || {}).await.unwrap();
+        (connection, received)
+    }
+
+    /// The keys that a transaction puts.
+    fn put_by(txn: &TxnRequest) -> Vec<Vec<u8>> {
+        let puts = txn.success.iter().filter_map(|op| match op.request.as_ref().unwrap() {
+            OpRequest::RequestPut(put) => Some(put.key.clone()),
+            _ => None,
+        });
+        puts.collect()
+    }
+
+    fn made(txn: &TxnRequest) -> TxnResponse {
+        let puts = put_by(txn);
+        let answer = |op: &RequestOp| match op.request.as_ref().unwrap() {
+            OpRequest::RequestPut(_) => OpResponse::ResponsePut(PutResponse::default()),
+            OpRequest::RequestDeleteRange(_) => {
+                OpResponse::ResponseDeleteRange(DeleteRangeResponse { deleted: 1, header: None })
+            }
+            OpRequest::RequestRange(range) => {
+                let keys = puts.iter().filter(|key| (&range.key..&range.range_end).contains(key));
+                let kv = |key: &Vec<u8>| KeyValue { key: key.clone(), create_revision: 7, ..KeyValue::default() };
+                OpResponse::ResponseRange(RangeResponse { kvs: keys.map(kv).collect(), ..RangeResponse::default() })
+            }
+        };
+        let responses = txn.success.iter().map(|op| ResponseOp { response: Some(answer(op)) }).collect();
+        TxnResponse { succeeded: true, responses, ..TxnResponse::default() }
+    }
+
+    /// A request for a lock of this name.
+    fn request(name: &str, number: u64) -> Entry {
+        Entry { name: Name::new(name).unwrap(), ..entry(number, true) }
+    }
+
+    #[tokio::test]
+    async fn requests_of_several_names_go_together_and_two_of_one_name_never_do() {
+        let (session, (connection, mut received)) = (session(), recorded().await);
+        let entries: Vec<_> = (0..).zip(["a", "b", "b", "c"]).map(|(number, name)| request(name, number)).collect();
+        let entered = entries.iter().map(|entry| session.enter(&connection, entry, false));
+        for entered in future::join_all(entered).await {
+            assert!(matches!(entered.unwrap(), Enter::Granted(7)));
+        }
+        let mut keys: Vec<_> = [received.recv().await, received.recv().await].map(|txn| put_by(&txn.unwrap())).into();
+        keys.sort_by_key(Vec::len);
+        let keys_of = |numbers: &[usize]| -> Vec<_> {
+            let place = |number: &usize| PlaceId { name: entries[*number].name.clone(), request: entries[*number].id };
+            numbers.iter().map(|number| session.keys.place(0, &place(number))).collect()
+        };
+        assert_eq!(keys, [keys_of(&[2]), keys_of(&[0, 1, 3])]);
+        let left = (0..2).map(|number| PlaceId { name: entries[number].name.clone(), request: entries[number].id });
+        let left = left.collect::<Vec<_>>();
+        let leaving = left.iter().map(|place| session.leave(&connection, place, Some(7)));
+        assert!(future::join_all(leaving).await.into_iter().all(Result::unwrap));
+        assert_eq!(received.recv().await.unwrap().success.len(), 2);
+        assert!(received.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_request_whose_caller_is_gone_before_it_goes_is_not_sent() {
+        let (session, (connection, mut received)) = (session(), recorded().await);
+        let [gone, kept] = [request("a", 1), request("b", 2)];
+        assert!(session.enter(&connection, &gone, false).now_or_never().is_none());
+        session.enter(&connection, &kept, false).await.unwrap();
+        assert_eq!(put_by(&received.recv().await.unwrap()).len(), 1);
+    }
+
+    /// Two requests go together, and these are the answers of the member.
+    async fn entered(answers: Vec<(Vec<u8>, Option<Status>)>) -> Vec<Result<Enter>> {
+        let (session, connection) = (session(), connected(answers, || {}).await);
+        let entries = [request("a", 1), request("b", 2)];
+        future::join_all(entries.iter().map(|entry| session.enter(&connection, entry, false))).await
+    }
+
+    #[tokio::test]
+    async fn requests_that_changed_nothing_together_go_by_themselves_and_an_unknown_outcome_is_unknown_for_each() {
+        let session = session();
+        let keys = [("a", 1), ("b", 2)].map(|(name, number)| {
+            let Entry { name, id: request, .. } = request(name, number);
+            (session.keys.place(0, &PlaceId { name, request }), 7)
+        });
+        let alone = || listed(keys.clone());
+        let refused = (Vec::new(), Some(Status::invalid_argument("etcdserver: too many operations in txn request")));
+        let header = Some(ResponseHeader { revision: 8, ..ResponseHeader::default() });
+        let failed = (TxnResponse { header, ..TxnResponse::default() }.encode_to_vec(), Some(Status::ok("")));
+        for together in [refused, failed] {
+            let entered = entered(vec![together, alone(), alone()]).await;
+            assert!(entered.iter().all(|entered| matches!(entered, Ok(Enter::Granted(7)))), "{entered:?}");
+        }
+        let lost = (Vec::new(), Some(Status::unavailable("etcdserver: leader changed")));
+        for entered in entered(vec![lost]).await {
+            assert_eq!(entered.unwrap_err().outcome(), Outcome::Unknown);
+        }
+    }
+
+    /// etcd applies a transaction that its quota admitted, and reports that it is full if the quota is used up meanwhile.
+    #[tokio::test]
+    async fn a_request_that_a_full_etcd_refused_leaves_no_place() {
+        let full = || (Vec::new(), Some(Status::resource_exhausted("etcdserver: mvcc: database space exceeded")));
+        for (deletion, outcome) in [(listed([]), Outcome::NotApplied), (full(), Outcome::Unknown)] {
+            let (session, connection) = (session(), connected(vec![full(), deletion], || {}).await);
+            let error = session.enter(&connection, &entry(1, true), false).await.unwrap_err();
+            assert_eq!((error.kind(), error.outcome()), (ErrorKind::Exhausted, outcome), "{error}");
+        }
     }
 }

@@ -50,7 +50,7 @@ impl Dial for Dialler {
     }
 
     fn is_alive(connection: &Connection) -> bool {
-        connection.is_alive()
+        !connection.close.is_closed()
     }
 
     fn hang_up(connection: &Connection) {
@@ -73,7 +73,7 @@ impl Dialler {
         let (tasks, session) = (self.bounds.tasks.clone().map_or_else(Tasks::here, Ok)?, self.session.clone());
         let ended = move || session.iter().for_each(|session| session.places.disconnected(number));
         let terms = (number, self.bounds.clone(), &tasks);
-        let connection = Arc::new(Connection::open(stream, origin, terms, ended).await?);
+        let connection = Connection::open(stream, origin, terms, ended).await?;
         if let Some((user, password)) = &self.config.login {
             connection.log_in(user.clone(), password.read().await?).await?;
         }

@@ -120,22 +120,16 @@ pub(super) struct QueueKey {
     /// `None` for another client's.
     pub(super) request: Option<RequestId>,
     pub(super) claim: Claim,
-    /// A [`Value`], of which most readers of a queue need the claim alone.
     value: Vec<u8>,
-}
-
-#[derive(Deserialize)]
-struct Claimed {
-    claim: [u32; 2],
 }
 
 impl QueueKey {
     fn read(queue: &[u8], kv: KeyValue) -> Option<Self> {
         let rest = std::str::from_utf8(kv.key.strip_prefix(queue)?).ok()?;
         let (lease, request) = lease_and_request(rest)?;
-        let claimed: Option<Claimed> = request.and_then(|_| record::read(&kv.value));
+        let value: Option<Value<'_>> = request.and_then(|_| record::read(&kv.value));
         // A key of another client, and one whose value was changed by hand, excludes every other.
-        let claim = claimed.and_then(|Claimed { claim: [weight, capacity] }| Claim::new(weight, capacity).ok());
+        let claim = value.and_then(|Value { claim: [weight, capacity], .. }| Claim::new(weight, capacity).ok());
         let (seq, claim) = (kv.create_revision.cast_unsigned(), claim.unwrap_or(Claim::MUTEX));
         Some(Self { key: kv.key, seq, lease, request, claim, value: kv.value })
     }

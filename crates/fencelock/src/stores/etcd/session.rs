@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, future};
 
-use super::connection::{Connection, SESSION_WATCH, Watched, strange};
+use super::connection::{Connection, MOST, SESSION_WATCH, Watched, strange};
 use super::dial::Dialler;
 use super::keys::{Keys, QueueKey, value};
 use super::ops::{all, delete, end_of, has_version, is_there, made_in, newest, one, put, read};
@@ -20,8 +20,6 @@ use crate::store::{Ahead, Break, Entry, Loss, Opening, PlaceId, RequestId};
 
 /// An event can arrive before its place is known to wait. The place looks once, soon after joining.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
-/// etcd's bound is 128 operations in a transaction.
-const OPS: usize = 64;
 /// The type of an event.
 const DELETED: i32 = 1;
 
@@ -127,7 +125,7 @@ impl EtcdSession {
             ids.into_iter().filter_map(move |id| Some((place(id), self.places.seq(id)?)))
         };
         let held: Vec<_> = self.places.held().into_iter().flat_map(granted).collect();
-        for held in held.chunks(OPS) {
+        for held in held.chunks(MOST) {
             let keys = held.iter().map(|(place, _)| read(one(self.keys.place(self.lease(), place))));
             let success = keys.chain([read(all(self.keys.records(self.lease())))]).collect();
             let mut found = connection.ask(operation, TxnRequest { success, ..TxnRequest::default() }).await?;
@@ -258,8 +256,13 @@ impl Served for EtcdSession {
             success: vec![put(join), read(queue.clone())],
             failure: vec![read(one(session)), read(queue)],
         };
-        let mut answer = match connection.ask("enter", txn).await {
+        let mut answer = match connection.gather("enter", &entry.name, txn).await {
             Err(error) if error.kind() == ErrorKind::Lost => return Ok(Enter::Gone),
+            Err(error) if error.kind() == ErrorKind::Exhausted && !error.is_retryable() => {
+                // etcd may report that it is full of a transaction that it applied.
+                self.leave(connection, &place, None).await.map_err(Error::outcome_unknown)?;
+                return Err(error);
+            }
             answer => answer?,
         };
         if !answer.succeeded {
@@ -293,7 +296,7 @@ impl Served for EtcdSession {
         let front = || read(RangeRequest { limit: 1, ..all(self.keys.queue(place.name.as_str())) });
         let success = [delete(key)].into_iter().chain(self.places.is_waiting().then(front)).collect();
         let txn = TxnRequest { compare, success, failure: Vec::new() };
-        let mut answer = connection.ask("leave", txn).await?;
+        let mut answer = connection.gather("leave", &place.name, txn).await?;
         let front = self.keys.contenders(&place.name, answer.range(1).unwrap_or_default().kvs).pop();
         let front = front.filter(|front| self.is_own(front));
         if let Some(QueueKey { request: Some(request), seq, .. }) = front {
@@ -340,7 +343,7 @@ impl Served for EtcdSession {
     /// The grants in whose queue there is a newer key. A key of a longer name counts, so a grant may be given up for nothing.
     async fn waited_for(&self, connection: &Connection, grants: &[PlaceId]) -> Result<Vec<RequestId>> {
         let mut found = Vec::new();
-        for grants in grants.chunks(OPS) {
+        for grants in grants.chunks(MOST) {
             let success = grants.iter().map(|place| read(newest(self.keys.queue(place.name.as_str())))).collect();
             let mut answer = connection.ask("look", TxnRequest { success, ..TxnRequest::default() }).await?;
             for (at, place) in grants.iter().enumerate() {
