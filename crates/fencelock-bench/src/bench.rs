@@ -77,7 +77,7 @@ impl Effort {
         limit: Duration::from_secs(25 * 60),
     };
     const REDIS: Self = Self { cycles: 2000, hand_overs: 100, limit: Duration::from_secs(60 * 60), ..Self::ZOOKEEPER };
-    /// Five seconds give each of 32 contenders some fifty sections on loopback; with the twelve of one second, one more or less is 0.08.
+    /// In five seconds each of 32 contenders has some fifty sections on loopback; in one second twelve, so one more is 0.08 of a share.
     const SQL: Self = Self { contend: Duration::from_secs(5), limit: Duration::from_secs(60 * 60), ..Self::ZOOKEEPER };
     const QUICK: Self = Self {
         rounds: 1,
@@ -105,9 +105,9 @@ pub(crate) struct Bench {
     pub(crate) python: Option<PathBuf>,
     /// Clients of other languages; `None` when they take no part.
     pub(crate) peers: Option<Peers>,
-    /// The seconds of the open transaction in the row of cycles with one; `None` for as long as the cycles of ten minutes take.
+    /// The seconds for which a transaction stays open in the row `Aged`. `None`: for the cycles of ten minutes, without pauses.
     pub(crate) open_for: Option<u64>,
-    /// Only these contestants and these networks; all of them where there are none.
+    /// Only these contestants and networks; an empty list means all.
     pub(crate) with: Vec<Contestant>,
     pub(crate) on: Vec<Network>,
     /// tokio's multi-thread runtime, and no process keeps to a core.

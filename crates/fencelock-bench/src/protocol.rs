@@ -26,7 +26,7 @@ pub(crate) enum Order {
     Contend { waiters: u64, first: u64, start: u64, end: u64 },
     /// As `Contend`, each waiter with a name of its own.
     Spread { waiters: u64, first: u64, start: u64, end: u64 },
-    /// Hold `count` locks of different names, which so many tasks take.
+    /// Hold `count` locks of different names, which `tasks` tasks take.
     Hold { count: u64, tasks: u64 },
     /// Let `count` wait for one lock that is held.
     Wait { count: u64 },

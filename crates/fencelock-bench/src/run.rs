@@ -140,7 +140,7 @@ impl Run {
         self.proxies.iter().for_each(|proxy| proxy.delay(if delays { DELAY } else { Duration::ZERO }));
     }
 
-    /// Waits until the first proxy has carried so many bytes more to the server, or until no more come.
+    /// Waits until the first proxy has carried this number of further bytes to the server, or until no more come.
     pub(crate) fn carries(&self, bytes: u64) {
         let Some(proxy) = self.proxies.first() else { return };
         let (before, _) = proxy.bytes();

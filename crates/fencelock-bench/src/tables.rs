@@ -88,8 +88,8 @@ fn table(
     table
 }
 
-/// A row for each figure below its place: of each contestant the median, and the least and the most of several rounds. Goals judge
-/// more figures than these.
+/// A row for each figure, below a row for its place: each contestant's median, with the least and the most of several rounds. Goals
+/// judge more figures.
 pub(crate) fn defaults(measured: &Measured) -> Table {
     let mut table =
         Table::new(&["figures for users", "nothing set", "`Io::CurrentRuntime`", "floor", "Python's `filelock`"]);

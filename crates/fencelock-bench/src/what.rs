@@ -200,7 +200,7 @@ impl What {
             Self::Aside => "notifications of a release off the way of the hand-over, each in a session of its own",
             Self::Seconds => "taking many locks on new names",
             Self::Held => "bytes per held lock",
-            Self::Waiting => "bytes per waiting lock, the caller's future aside",
+            Self::Waiting => "bytes per waiting lock",
             Self::Aged => "cycle beside an open transaction: old ÷ fresh",
         };
         text.to_owned()

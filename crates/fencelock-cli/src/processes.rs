@@ -54,7 +54,7 @@ fn runs_on(process: Pid) -> Option<bool> {
     Some(!is_stopped(process)? && !stops.iter().any(|stop| pending.contains(*stop)))
 }
 
-/// The parent of `process`, unless that is nobody's child here.
+/// The parent of `process`; `None` if the parent is outside of this container.
 pub(crate) fn parent_of(process: Pid) -> Option<Pid> {
     let parent = stat_of(process)?.get(1)?.parse().ok()?;
     (parent > 0).then(|| Pid::from_raw(parent))

@@ -253,7 +253,7 @@ fn named(options: Options<'_>, around: &Surroundings) -> Outcome<(Stores, Origin
     Ok((Stores::One(default(around)?), Origin::Default))
 }
 
-/// The one store that all of `names` have, by the place that is called `origin`.
+/// The store of all `names`, as `origin` configures it; an error if they have several.
 fn of_names(stores: Stores, origin: Origin, names: &[Name]) -> Outcome<Chosen> {
     let router = match stores {
         Stores::One(url) => return Ok(Chosen::new(url, origin)),
@@ -289,7 +289,7 @@ fn files(around: &Surroundings) -> Vec<PathBuf> {
     files
 }
 
-/// A directory of the XDG base directory specification: relative ones are to be ignored.
+/// A directory of the XDG base directory specification, which ignores relative paths.
 fn base(xdg: Option<&OsString>, home: Option<&OsString>, under_home: &str) -> Option<PathBuf> {
     let absolute = |path: &OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
     xdg.and_then(absolute).or_else(|| home.and_then(absolute).map(|home| home.join(under_home)))

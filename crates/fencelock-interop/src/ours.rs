@@ -203,7 +203,7 @@ impl Ours {
     fn end(&mut self, (recipe, parent, name): Lock<'_>) -> Result<String> {
         let client = self.client(parts(recipe).0, parent)?;
         let queue = self.runtime.block_on(client.queue(name))?;
-        let holder = queue.contenders.iter().find(|one| one.grant.is_some()).context("nobody holds it")?;
+        let holder = queue.contenders.iter().find(|one| one.grant.is_some()).context("it has no holder")?;
         let broken = self.runtime.block_on(client.break_grant(name, holder, "interop"))?;
         Ok(format!("done broken={broken} at={}", now()))
     }

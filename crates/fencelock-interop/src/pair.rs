@@ -76,7 +76,7 @@ impl<'a> Pair<'a> {
     pub(crate) fn is_kept_waiting(&self) -> Result<()> {
         match self.contender.answer(SILENCE)? {
             None => Ok(()),
-            Some(answer) => bail!("the contender should wait, and was told {answer:?} while the other holds"),
+            Some(answer) => bail!("the contender should wait, and received {answer:?} while the other holds"),
         }
     }
 
@@ -85,7 +85,7 @@ impl<'a> Pair<'a> {
         self.contender.send(&format!("acquire {} {}", self.lock(self.cell.contender, name), wait.as_millis()))?;
         match self.contender.answer(PATIENCE)? {
             Some(Answer::Busy) => Ok(()),
-            other => bail!("the contender should have been refused, and was told {other:?}"),
+            other => bail!("the contender should have been refused, and received {other:?}"),
         }
     }
 
@@ -150,7 +150,7 @@ impl<'a> Pair<'a> {
         self.tries(name)?;
         match self.contender.answer(PATIENCE)? {
             Some(Answer::Failed(why)) => Ok(why),
-            other => bail!("the contender should have been refused, and was told {other:?}"),
+            other => bail!("the contender should have been refused, and received {other:?}"),
         }
     }
 

@@ -16,7 +16,7 @@ pub(crate) enum Work<'a> {
     Count(&'a str),
     /// Reads the number, and says so when another client counts meanwhile.
     Look(&'a str),
-    /// Takes one of so many seats, and leaves a byte in the file; says so when there is no seat.
+    /// Takes a seat of this number, and leaves a byte in the file; reports a lack of seats.
     Sit(&'a str, u32),
 }
 

@@ -74,7 +74,7 @@ impl Row {
         Self { format: FORMAT.to_owned(), store: store.to_owned(), fault: fault.to_owned(), ..Self::default() }
     }
 
-    /// Counts the outcome of a drill in which so many faults took effect.
+    /// Counts the outcome of a drill in which this number of faults took effect.
     #[must_use]
     pub fn with(mut self, verdict: &Verdict, faults: u64) -> Self {
         let (report, history) = (&verdict.report, &verdict.history);

@@ -32,8 +32,8 @@ pub enum Outage {
     ServerRestarted,
     /// Every connection is reset once.
     ConnectionsReset,
-    /// A worker's connection ends somewhere in the middle of an answer: after so many bytes as the random number says,
-    /// modulo [`Outage::ANSWER_BYTES`].
+    /// A worker's connection ends in the middle of an answer: after a random number of bytes below
+    /// [`Outage::ANSWER_BYTES`].
     AnswerCut,
     /// The server that decides forgets everything.
     MemoryLost,

@@ -110,7 +110,7 @@ pub trait Bed: fmt::Debug + Send + Sync {
     }
 }
 
-/// Whether this can befall so many servers that keep all on their disks and have the clock of this machine.
+/// Whether this outage can hit this number of servers that keep all on their disks and have the clock of this machine.
 pub(crate) fn can_usually(servers: usize, outage: Outage) -> bool {
     match outage {
         Outage::FollowerCut | Outage::NumbersEnd | Outage::QueuesOverflow => false,

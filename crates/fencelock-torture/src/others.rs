@@ -17,7 +17,7 @@ pub(crate) struct Mysql(mysql::Server);
 impl Mysql {
     /// Starts the server.
     pub(crate) fn start() -> io::Result<Arc<dyn Bed>> {
-        // No drill here is about the power going.
+        // No drill cuts the power.
         let settings = mysql::Settings::default().with("--innodb-flush-log-at-trx-commit=0");
         Ok(Arc::new(Self(mysql::Server::start(settings)?)))
     }
@@ -32,7 +32,7 @@ impl Bed for Mysql {
         format!("mysql://{OWNER}:secret@{}/{name}?ttl_ms={}", ways[0], TTL.as_millis())
     }
 
-    /// The tables of the locks take longer than a session of the drills may.
+    /// Makes the tables before the drill: that takes longer than its sessions live.
     fn prepare(&self, name: &str) -> io::Result<()> {
         self.0.sql(&format!("CREATE DATABASE {name}; GRANT ALL ON {name}.* TO {OWNER}@'%'"))?;
         let schema = Schema::of(&self.url(&[self.0.address()], name)).map_err(io::Error::other)?;
@@ -46,7 +46,7 @@ impl Bed for Mysql {
 pub(crate) struct Etcd(Vec<etcd::Server>);
 
 impl Etcd {
-    /// Starts so many members.
+    /// Starts this number of members.
     pub(crate) fn start(members: usize) -> io::Result<Arc<dyn Bed>> {
         Ok(Arc::new(Self(etcd::Server::cluster(members, &[])?)))
     }
@@ -72,7 +72,7 @@ impl Bed for Etcd {
     }
 }
 
-/// A directory, of which nothing breaks but the processes that use it.
+/// A directory. Faults can only hit the processes that use it.
 #[derive(Debug)]
 pub(crate) struct Directory(tempfile::TempDir);
 

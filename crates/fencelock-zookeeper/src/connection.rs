@@ -171,8 +171,8 @@ impl Connection {
         }
     }
 
-    /// Moves what waits in the line to the buffer, and says whether there was something. The time of sending is taken here, before the
-    /// write: so a request can only seem earlier than it was.
+    /// Moves waiting requests from the outbox to the buffer, and returns whether there were any. Their time of sending is from before the
+    /// write, so a request can seem earlier than it was, and never later.
     fn take_requests(&mut self, context: &Context<'_>) -> bool {
         if !self.conversation.is_settled() {
             return false;

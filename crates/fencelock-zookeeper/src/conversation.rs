@@ -130,7 +130,7 @@ impl Conversation {
         self.seen
     }
 
-    /// Takes in a frame that was read by `now`. Whether it was an answer.
+    /// Applies a frame that was read by `now`. Returns whether it was an answer.
     pub(crate) fn receive(&mut self, incoming: &Incoming<'_>, now: Duration) -> Result<bool, End> {
         let (Incoming::Whole(bytes) | Incoming::TooLarge { header: bytes, .. }) = incoming;
         let mut record = Reader::new(bytes);

@@ -1,4 +1,4 @@
-//! Everything that takes in what a server sends, for arbitrary bytes to be thrown at: by the tests, and by the fuzzer. Not for other use.
+//! Every reader of bytes from a server, for tests and the fuzzer, which feed arbitrary bytes to them. Not for other use.
 
 #[cfg(test)]
 #[path = "../../../fuzz/changes.rs"]
@@ -58,7 +58,7 @@ pub fn connection(bytes: &[u8], piece: usize) -> usize {
     answers.iter_mut().map(|answer| answer.as_mut().poll(&mut context)).filter(Poll::is_ready).count()
 }
 
-/// Takes in what comes until the connection ends.
+/// Reads until the connection ends.
 fn receive(conversation: &mut Conversation, bytes: &[u8], piece: usize) {
     let mut frames = FrameReader::new(2048);
     for bytes in bytes.chunks(piece.max(1)) {

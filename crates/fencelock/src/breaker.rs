@@ -11,7 +11,7 @@ use crate::time::{Clock, Moment};
 
 /// When the circuit breaker of a client opens, and for how long: [`ClientBuilder::breaker`](crate::ClientBuilder::breaker).
 ///
-/// The breaker opens when so many acquires in a row have failed because the store was out of reach (the rule is that of
+/// The breaker opens when this number of acquires in a row have failed because the store was out of reach (the rule is that of
 /// [`OnOutage`](crate::OnOutage)), each after its own wait limit or [`Retry::give_up_after`](crate::Retry). While it is open, acquires fail
 /// at once, with [`ErrorKind::Unreachable`], the [operation](Error::operation) `breaker` and for how long it has been open. After
 /// `open_for` one acquire is the probe, polled or not, and all others keep failing: the breaker closes if the store answers the probe, also

@@ -81,7 +81,7 @@
 //! [`Capability`](capability::Capability) has the promises of a store ([`Client::capability`]), and [`capability::stores`] lists the stores
 //! of this build with their options.
 //!
-//! Every URL takes `ttl_ms`, `renew_interval_ms`, `margin_ms`, `request_deadline_ms` and `owner`, as [`ClientBuilder`] does, which wins.
+//! Every URL takes `ttl_ms`, `renew_interval_ms`, `margin_ms`, `request_deadline_ms` and `owner`, as [`ClientBuilder`] does, whose values win.
 //! The ttl, 10 s by default, is how long a dead client can block other clients, and how long an outage a living client survives; see
 //! [`Timing`].
 //!

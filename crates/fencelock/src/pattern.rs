@@ -76,7 +76,7 @@ impl NamePattern {
         self.parts.len() + usize::from(self.has_more)
     }
 
-    /// Whether it matches names of so many parts.
+    /// Whether the pattern matches names of this number of parts.
     fn has_length(&self, parts: usize) -> bool {
         if self.has_more { parts >= self.shortest() } else { parts == self.shortest() }
     }

@@ -38,7 +38,7 @@ impl Page {
 
     async fn write(&self, edition: u32) -> std::io::Result<()> {
         for half in &self.halves {
-            assert_eq!(self.readers.load(Ordering::SeqCst), 0, "a writer beside a reader");
+            assert_eq!(self.readers.load(Ordering::SeqCst), 0, "a writer together with a reader");
             fs::write(half, edition.to_string())?;
             // Another task that believes to hold the lock gets its chance here.
             tokio::task::yield_now().await;

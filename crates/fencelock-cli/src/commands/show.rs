@@ -36,10 +36,10 @@ pub(crate) struct Show {
     /// The lock's name.
     #[arg(value_parser = arguments::name)]
     name: Name,
-    /// Leave out so many at the front.
+    /// Leave out this number of contenders at the front.
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip: usize,
-    /// Show so many at most.
+    /// Show this number of contenders at most.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     limit: usize,
     /// Print JSON.

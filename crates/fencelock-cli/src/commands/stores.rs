@@ -150,12 +150,12 @@ impl Promises {
 
     fn lines(&self) -> String {
         let woken = format!("within {} ms", self.wake_bound_ms);
-        let nobodys = "fencelock only: locks of other programs are not seen";
+        let no_others = "fencelock only: locks of other programs are not seen";
         let lines = [
             ("layout", self.layout),
             ("liveness", &self.liveness),
             ("order", self.order),
-            ("same as", if self.excludes.is_empty() { nobodys } else { &self.excludes }),
+            ("same as", if self.excludes.is_empty() { no_others } else { &self.excludes }),
             ("tokens", self.tokens),
             ("shared", if self.shared_claims { "readers, writers, permits" } else { "mutexes only" }),
             ("woken", &woken),

@@ -139,10 +139,12 @@ fn table(stores: &[StoreInfo]) -> String {
     table
 }
 
-/// A cell of a family: equal cells of neighbours once, different ones after each other.
+/// A cell of a family: equal cells once, different ones after each other.
 fn each(family: &[&StoreInfo], cell: impl Fn(&StoreInfo) -> String) -> String {
-    let mut cells: Vec<String> = family.iter().map(|info| cell(info)).collect();
-    cells.dedup();
+    let mut cells: Vec<String> = Vec::new();
+    for cell in family.iter().map(|info| cell(info)) {
+        cells.extend(Some(cell).filter(|cell| !cells.contains(cell)));
+    }
     cells.join("<br>")
 }
 
@@ -197,27 +199,32 @@ fn renewals(pace: &Pace) -> String {
     format!("{}{}", pace.renewals_per_ttl, most.unwrap_or_default())
 }
 
-/// The options in the URL of a store, a line for each set of options. Schemes with the same options, as with TLS, share
-/// a line.
+/// The options in the URL of a store, a line for each set of options, and those of TLS once. Schemes with the same options share a line.
 fn options(stores: &[StoreInfo]) -> String {
-    let mut lines: Vec<(&[&str], Vec<String>)> = Vec::new();
+    const TLS: [&str; 3] = ["tls_ca", "tls_cert", "tls_key"];
+    let mut lines: Vec<(Vec<&str>, Vec<String>)> = Vec::new();
+    let mut with_tls = Vec::new();
     for info in stores.iter().filter(|info| !info.options.is_empty()) {
         let scheme = format!("`{}:`", info.scheme);
-        match lines.iter_mut().find(|(of, _)| *of == info.options) {
+        let (tls, others): (Vec<&str>, Vec<&str>) = info.options.iter().partition(|option| TLS.contains(option));
+        assert!(tls.is_empty() || tls == TLS, "{scheme} {tls:?}");
+        with_tls.extend(tls.first().map(|_| scheme.clone()));
+        match lines.iter_mut().find(|(of, _)| *of == others) {
             Some((_, schemes)) => schemes.push(scheme),
-            None => lines.push((info.options, vec![scheme])),
+            None => lines.push((others, vec![scheme])),
         }
     }
     let quoted = |options: &[&str]| options.iter().map(|option| format!("`{option}`")).collect::<Vec<_>>().join(" ");
     let lines = lines.iter().map(|(options, schemes)| format!("- {}: {}\n", schemes.join(" "), quoted(options)));
-    format!("Options of the URL:\n\n{}", lines.collect::<String>())
+    let tls = format!("- {}: also {}\n", with_tls.join(" "), quoted(&TLS));
+    format!("Options of the URL:\n\n{}{tls}", lines.collect::<String>())
 }
 
 fn liveness(liveness: Liveness) -> String {
     match liveness {
-        Liveness::Process => "its process: the kernel decides, time plays no part",
-        Liveness::Session => "its session, by the servers' monotonic clock",
-        Liveness::Lease => "its lease, by the store's wall clock",
+        Liveness::Process => "its process; no clock counts",
+        Liveness::Session => "a session, by the servers' monotonic clock",
+        Liveness::Lease => "a lease, by the server's wall clock",
         Liveness::Memory => "the memory of one process",
         _ => "see its notes",
     }
@@ -226,7 +233,7 @@ fn liveness(liveness: Liveness) -> String {
 
 fn order(order: Order) -> String {
     match order {
-        Order::Fifo => "first come, first served",
+        Order::Fifo => "of arrival",
         Order::None => "none",
         _ => "see its notes",
     }
@@ -235,9 +242,9 @@ fn order(order: Order) -> String {
 
 fn tokens(tokens: Tokens) -> String {
     match tokens {
-        Tokens::ClockFlooredCounter => "a counter, floored by the store's clock",
-        Tokens::CommitNumber => "the number of the commit",
-        Tokens::Counter => "a counter, which rises as long as the store keeps it",
+        Tokens::ClockFlooredCounter => "a counter above the clock",
+        Tokens::CommitNumber => "the commit's number",
+        Tokens::Counter => "a counter, until the store loses it",
         Tokens::None => "none",
         _ => "see its notes",
     }

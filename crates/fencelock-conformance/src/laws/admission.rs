@@ -144,7 +144,7 @@ pub async fn a_lighter_claim_lets_in_whom_it_makes_room_for(world: World) -> Ver
     world.park(&mut parked).await?;
     writer.lighten(Claim::READER).await?;
     let told = world.in_time("a wake by a lighter claim", a.capability().wake_bound, parked).await;
-    demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "after a downgrade the next reader was told {told:?}");
+    demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "after a downgrade the next reader received {told:?}");
     world.waits(&mut second, &b).await?;
     let front = a.queue(&page).await?.contenders.first().map(|contender| (contender.id, contender.claim));
     demand!(front == Some((writer.id().request, Claim::READER)), "after a downgrade the queue begins with {front:?}");
@@ -172,7 +172,7 @@ pub async fn a_waiter_that_departs_lets_in_whom_it_held_up(world: World) -> Verd
             writer.leave().await?;
         }
         let told = world.in_time("a wake by a waiter that departs", a.capability().wake_bound, parked).await;
-        demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "once the writer gave up the reader was told {told:?}");
+        demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "once the writer gave up the reader received {told:?}");
         release(reader).await?;
     }
     Ok(())
@@ -188,7 +188,7 @@ pub async fn one_queue_has_one_capacity(world: World) -> Verdict {
         for wait in [true, false] {
             let entered = client.send(&fencelock::store::Entry { wait, ..client.entry(&job, claim) }).await?;
             let told = matches!(entered, Entered::Conflict(ahead) if ahead == Claim::MUTEX);
-            demand!(told, "{claim} behind a mutex was not told of the conflict");
+            demand!(told, "{claim} behind a mutex got no error of the conflict");
         }
     }
     demand!(client.ids(&job).await? == before, "a contender with another capacity left something behind");

@@ -27,7 +27,7 @@ pub async fn a_break_ends_the_grant_it_names_and_no_later_one(world: World) -> V
     world.park(&mut parked).await?;
     demand!(evict(&b, &first).await?, "a grant that was there was not broken");
     let told = world.in_time("a wake by a break", b.capability().wake_bound, parked).await;
-    demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "after a break the next one was told {told:?}");
+    demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "after a break the next waiter received {told:?}");
     let tokens = (token_of(&*held), token_of(&*waiter));
     demand!(tokens.0.is_none() || tokens.1 > tokens.0, "the tokens around a break are {tokens:?}");
     demand!(evict(&a, &first).await?, "the same order does not find what it did");
@@ -58,7 +58,7 @@ pub async fn a_broken_holder_gets_the_reason_and_a_record_is_kept(world: World) 
     demand!(gone, "the renewal of a broken place says {renewal:?}");
     let told = world.within(PATIENCE, a.opened.events.next()).await;
     let expected = fencelock::store::SessionEvent::Broken(order.grant(), order.reason.clone());
-    demand!(told == Some(Some(expected)), "who was broken is told {told:?}");
+    demand!(told == Some(Some(expected)), "the broken holder receives {told:?}");
     let kept = insist(|| b.process.store.breaks(&page)).await?;
     let [record] = &kept[..] else {
         return Err(Fault::Broken(format!("of one break these are kept: {kept:?}")));

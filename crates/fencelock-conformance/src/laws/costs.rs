@@ -38,7 +38,7 @@ pub async fn looks_refusals_and_renewals_cost_the_same_however_many_wait(world: 
     Ok(())
 }
 
-/// The cost of each thing while so many wait.
+/// The cost of each operation while `waiters` wait.
 async fn costs(world: &World, waiters: usize) -> Verdict<Vec<(&'static str, Cost)>> {
     let (job, kept) = (name(&format!("job-{waiters}"))?, name(&format!("kept-{waiters}"))?);
     let (crowd, crowds) = world.metered_client().await?;
@@ -55,7 +55,7 @@ async fn costs(world: &World, waiters: usize) -> Verdict<Vec<(&'static str, Cost
         let outline = other.process.store.contention(&job, &[]).await?;
         of_looks.push(others.read().since(before));
         let told = if other.capability().order == Order::None { 1 } else { waiters + 1 };
-        demand!(outline.queued == told, "{} of {waiters} and one are told", outline.queued);
+        demand!(outline.queued == told, "the outline counts {} of {waiters} and one", outline.queued);
     }
     for _ in 0..TIMES {
         let all: Vec<_> = places.iter().map(|place| &**place).collect();
@@ -88,7 +88,7 @@ async fn refusals(world: &World, job: &fencelock::Name) -> Verdict<Vec<(&'static
             let refused = refused.ok_or_else(|| Fault::Broken("two hold a mutex".to_owned()))?;
             // On a busy machine a request may not have been answered by then.
             let is_honest = matches!(refused.kind(), ErrorKind::TimedOut | ErrorKind::Unreachable);
-            demand!(is_honest, "who gave up was told {refused:?}");
+            demand!(is_honest, "a waiter that gave up received {refused:?}");
             each.push(meter.read().since(before));
         }
         costs.push((what, Cost::median(&each)));

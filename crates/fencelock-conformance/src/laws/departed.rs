@@ -27,7 +27,7 @@ pub async fn locks_that_dead_clients_held_together_come_back_in_time(world: Worl
     are_granted(&world, &mut waiters, bound).await?;
     for (name, place) in [(&seats, &kept[0]), (&book, &kept[1])] {
         let ids = living.ids(name).await?;
-        demand!(ids.len() == 2 && ids[0] == place.id().request, "beside the living the dead are shown: {ids:?}");
+        demand!(ids.len() == 2 && ids[0] == place.id().request, "among the living the dead are shown: {ids:?}");
     }
     for place in waiters.into_iter().chain(kept) {
         release(place).await?;
@@ -91,6 +91,6 @@ async fn are_granted(world: &World, places: &mut [Box<dyn Place>], bound: Durati
     }));
     let told = world.in_time("the dead are gone", bound, waits).await;
     let told_all = told.as_ref().is_some_and(|told| told.iter().all(|told| matches!(told, Ok(Standing::Granted(_)))));
-    demand!(told_all, "{bound:?} after the death of whoever held them up, waiters were told {told:?}");
+    demand!(told_all, "{bound:?} after the death of the place ahead, waiters received {told:?}");
     Ok(())
 }

@@ -73,10 +73,10 @@ pub async fn a_withdrawn_request_leaves_nothing(world: World) -> Verdict {
     let rest = a.shown(&[held.id().request, last_id]);
     demand!(a.ids(&job).await? == rest, "a withdrawn waiter is still in the queue");
     let standing = middle.next(b.clock.now()).await;
-    demand!(!matches!(standing, Ok(Standing::Granted(_))), "a withdrawn waiter was told {standing:?}");
+    demand!(!matches!(standing, Ok(Standing::Granted(_))), "a withdrawn waiter received {standing:?}");
     a.session().withdraw(&job, held.id().request).await?;
     let told = world.in_time("a wake by a withdrawal", a.capability().wake_bound, parked).await;
-    demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "once the holder withdrew the waiter was told {told:?}");
+    demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "once the holder withdrew the waiter received {told:?}");
     release(last).await?;
     demand!(a.ids(&job).await?.is_empty(), "a withdrawn holder is still in the queue");
     Ok(())
@@ -155,7 +155,7 @@ pub async fn closing_a_session_ends_its_places_and_no_others(world: World) -> Ve
     insist(|| a.session().close()).await?;
     insist(|| a.session().close()).await?;
     let told = world.in_time("a wake by the end of a session", b.capability().wake_bound, parked).await;
-    demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "once the holder closed the waiter was told {told:?}");
+    demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "once the holder closed the waiter received {told:?}");
     demand!(b.ids(&other).await? == [kept.id().request], "closing left a waiter, or took another's place");
     let entered = a.send(&a.entry(&job, world.whole)).await;
     demand!(entered.is_err(), "a closed session still lets in");

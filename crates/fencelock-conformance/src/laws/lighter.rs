@@ -68,7 +68,7 @@ pub async fn a_lost_place_cannot_be_made_lighter(world: World) -> Verdict {
         end.come(&a, &b, &page, &*writer).await?;
         let next = b.hold(&page, Claim::WRITER).await?;
         let lightened = lighten(&mut writer).await;
-        demand!(lightened.is_err(), "a writer that was {end:?} was made a reader beside the next one");
+        demand!(lightened.is_err(), "a writer that was {end:?} was made a reader while the next one held");
         demand!(b.ids(&page).await? == [next.id().request], "a writer that was {end:?} is back");
         writer.leave().await.ok();
         release(next).await?;
@@ -121,7 +121,7 @@ async fn is_alone(looks: &Client, page: &Name, place: &dyn Place, claims: &[Clai
     demand!(is_shown, "the grant {grant:?} is shown as {:?}", shown.grant);
     if claims == [Claim::READER] {
         let refused = matches!(looks.try_enter(page, Claim::WRITER).await?, Entered::Busy);
-        demand!(refused, "a writer was let in beside a reader that was a writer");
+        demand!(refused, "a writer was let in together with a reader that was a writer");
     }
     Ok(())
 }

@@ -38,13 +38,13 @@ pub async fn no_rival_is_granted_while_a_holder_whose_time_is_up_still_runs(worl
         Ok::<_, Error>((still_runs.load(Ordering::SeqCst), guard))
     });
     let loss = world.within(PATIENCE, guard.lost()).await;
-    demand!(loss == Some(Loss::HeldTooLong), "who held for too long was told {loss:?}");
+    demand!(loss == Some(Loss::HeldTooLong), "a holder beyond its limit received {loss:?}");
     // Work under a lock needs a moment to stop.
     world.pass(GLANCE).await;
     runs.store(false, Ordering::SeqCst);
     drop(guard);
     let (is_beside, guard) = ended(&world, rival).await??;
-    demand!(!is_beside, "a rival was granted beside what still ran");
+    demand!(!is_beside, "a rival was granted while the holder still ran");
     guard.release().await?;
     Ok(())
 }
@@ -103,14 +103,14 @@ pub async fn a_crowd_that_gives_up_together_delays_no_other_client(world: World)
         let refused = refused.ok_or_else(|| Fault::Broken("two hold a mutex".to_owned()))?;
         // On a busy machine a request may not have been answered by then.
         let is_honest = matches!(refused.kind(), ErrorKind::TimedOut | ErrorKind::Unreachable);
-        demand!(is_honest, "one of a crowd that gave up was told {refused:?}");
+        demand!(is_honest, "a waiter of a crowd that gave up received {refused:?}");
         if refused.contention().is_some_and(|contention| contention.holder.is_some()) {
             cycle(&world, &mutex).await?;
         }
     }
     cycle(&world, &mutex).await?;
     world
-        .until("nobody of the crowd is left", async || {
+        .until("no waiter of the crowd is left", async || {
             Ok(holds.queue(&job).await?.queued == 1 && holds.contention(&job).await?.queued == 1)
         })
         .await?;

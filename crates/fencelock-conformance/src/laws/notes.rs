@@ -57,7 +57,7 @@ pub async fn a_note_outlives_its_grant_until_it_is_deleted_or_expires(world: Wor
     demand!((note.token, &note.owner) == (granted.token, &a.owner), "of {granted:?} this is kept: {note:?}");
     demand!(note.expires == note.written.checked_add(HOUR), "a note of an hour is {note:?}");
     demand!(there.age().is_some_and(|age| age < HOUR), "by the store's time, {there:?}");
-    demand!(b.names("").await?.is_empty(), "a lock that nobody holds is listed for its note");
+    demand!(b.names("").await?.is_empty(), "a lock without a holder is listed for its note");
     let held = b.hold(&job, world.whole).await?;
     demand!(write(&b, grant(&*held), None).await?, "a holder could not delete a note");
     demand!(read(&b, &job).await?.is_none(), "a note is there after it was deleted");

@@ -43,7 +43,7 @@ pub async fn a_reader_that_never_leaves_costs_writers_their_patience_and_others_
             .await?;
         let reading = tokio::spawn(async move { reader.read().await });
         let refused = ended(&world, writing).await?.err();
-        let refused = refused.ok_or_else(|| Fault::Broken("a writer was let in beside a reader".to_owned()))?;
+        let refused = refused.ok_or_else(|| Fault::Broken("a writer was let in together with a reader".to_owned()))?;
         if refused.is_outage() && patience < PATIENCE {
             // On a busy machine a wait can be over before the store has answered its first request.
             patience *= 2;
@@ -70,7 +70,7 @@ pub async fn the_limit_of_a_hold_ends_the_wait_for_one_that_never_leaves(world: 
     let writer = waits.rwlock(&page)?;
     ended(&world, tokio::spawn(async move { writer.write().await })).await??.release().await?;
     let loss = world.within(PATIENCE, held.lost()).await;
-    demand!(loss == Some(Loss::HeldTooLong), "who held for too long was told {loss:?}");
+    demand!(loss == Some(Loss::HeldTooLong), "a holder beyond its limit received {loss:?}");
     Ok(())
 }
 
@@ -101,7 +101,7 @@ pub async fn a_try_names_the_holder_and_leaves_nothing(world: World) -> Verdict 
     Ok(())
 }
 
-/// A downgrade keeps its place and its token, lets readers in and no writer; where the writer was entered again it is refused.
+/// A downgrade keeps place and token, and lets readers in, no writer. A writer that entered its lock again cannot downgrade.
 pub async fn a_downgrade_keeps_its_token_and_is_refused_while_the_writer_was_entered_again(world: World) -> Verdict {
     let (holds, other) = (world.user().await?, world.user().await?);
     needs(holds.capability().shared_claims, NO_SHARED_CLAIMS)?;
@@ -130,8 +130,8 @@ pub async fn a_downgrade_keeps_its_token_and_is_refused_while_the_writer_was_ent
     Ok(())
 }
 
-/// While one queues under a name, every other kind of lock and every other number of permits is a conflict that names both,
-/// and leaves nothing; afterwards it is not. No permits, and more than there are, are refused at once.
+/// While a contender queues under a name, another kind of lock or number of permits is a conflict, which names both and leaves
+/// nothing. Afterwards both are accepted. Zero permits, and more than the capacity, are refused at once.
 pub async fn a_name_is_one_kind_of_lock_at_a_time(world: World) -> Verdict {
     let (holds, tries) = (world.user().await?, world.user().await?);
     needs(holds.capability().permits, NO_PERMITS)?;
@@ -155,7 +155,7 @@ pub async fn a_name_is_one_kind_of_lock_at_a_time(world: World) -> Verdict {
                     let said = answer.as_ref().err().map(|error| (error.kind(), error.to_string()));
                     let names = |text: &str| [held, other].iter().all(|kind| text.contains(&kind.claim().to_string()));
                     let is_told = matches!(&said, Some((ErrorKind::Conflict, text)) if names(text));
-                    demand!(is_told == excludes, "{other:?} where {held:?} was (still: {is_held}) is told {said:?}");
+                    demand!(is_told == excludes, "{other:?} where {held:?} was (still: {is_held}) receives {said:?}");
                     if let Ok(guard) = answer {
                         guard.release().await?;
                     }
@@ -184,7 +184,7 @@ pub async fn a_section_behind_a_lent_guard_is_notified_of_its_break(world: World
     let holder = queue.contenders.first().ok_or_else(|| Fault::Broken("a holder is not shown".to_owned()))?;
     demand!(other.break_grant(&page, holder, "it is needed").await?, "a grant that was there was not broken");
     let loss = world.within(PATIENCE, section.lost()).await;
-    demand!(loss == Some(Loss::Broken), "the holder of a broken section was told {loss:?}");
+    demand!(loss == Some(Loss::Broken), "the holder of a broken section received {loss:?}");
     Ok(())
 }
 
@@ -232,7 +232,7 @@ impl Kind {
 /// The outcome of a task that has to end.
 pub(super) async fn ended<T>(world: &World, task: JoinHandle<T>) -> Verdict<T> {
     let ended = world.within(PATIENCE, task).await;
-    let ended = ended.ok_or_else(|| Fault::Broken("somebody waits who must not".to_owned()))?;
+    let ended = ended.ok_or_else(|| Fault::Broken("a contender waits that must not".to_owned()))?;
     ended.map_err(|panicked| Fault::Broken(format!("a client panicked: {panicked}")))
 }
 

@@ -262,7 +262,7 @@ impl Schedule {
         let expected = self.model.granted();
         while let Some(missing) = expected.iter().find(|id| !self.model.known_granted.contains(id)) {
             let Some(Some(news)) = self.world.within(PATIENCE, self.news.recv()).await else {
-                return Err(Fault::Broken(format!("{missing} in {:?} was never told of its grant", self.model.queue)));
+                return Err(Fault::Broken(format!("{missing} in {:?} got no news of its grant", self.model.queue)));
             };
             match news {
                 News::Granted(id) if self.model.known_granted.contains(&id) || expected.contains(&id) => {

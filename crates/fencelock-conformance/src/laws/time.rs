@@ -32,7 +32,7 @@ pub async fn next_returns_within_its_bound_of_the_grant(world: World) -> Verdict
             release(holder).await?;
             let told = world.in_time("a wake", a.capability().wake_bound, parked).await;
             let granted = matches!(told, Some(Ok(Standing::Granted(_))));
-            demand!(granted, "a {behind} behind a {ahead} that left was told {told:?} within the bound");
+            demand!(granted, "a {behind} behind a {ahead} that left received {told:?} within the bound");
             release(waiter).await?;
         }
     }
@@ -50,7 +50,7 @@ pub async fn next_returns_when_its_time_is_up(world: World) -> Verdict {
             let told =
                 world.in_time("the end of a wait", wait + client.capability().wake_bound, waiter.next(until)).await;
             let waits = matches!(told, Some(Ok(Standing::Waiting(_))));
-            demand!(waits, "a waiter whose wait of {wait:?} was over was told {told:?}");
+            demand!(waits, "a waiter whose wait of {wait:?} had ended received {told:?}");
             if client.clock.now() >= until {
                 break;
             }
@@ -65,11 +65,11 @@ pub async fn next_returns_at_once_when_granted(world: World) -> Verdict {
     let mut held = client.hold(&job, world.whole).await?;
     let mut waiter = client.enter(&job, world.whole).await?;
     let told = world.within(PATIENCE, held.next(Moment::NEVER)).await;
-    demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "a holder that waits is told {told:?}");
+    demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "a holder that waits receives {told:?}");
     release(held).await?;
     // Granted while no task listened: the store differs already.
     let told = world.in_time("a grant of before", client.capability().wake_bound, waiter.next(Moment::NEVER)).await;
-    demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "a waiter granted before it waits is told {told:?}");
+    demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "a waiter granted before it waits receives {told:?}");
     Ok(())
 }
 
@@ -90,7 +90,7 @@ pub async fn a_dead_sessions_places_go_in_time(world: World) -> Verdict {
     let bound = lives + capability.detection_slack + capability.wake_bound;
     let told = world.in_time("the dead are gone", bound, parked).await;
     let granted = matches!(told, Some(Ok(Standing::Granted(_))));
-    demand!(granted, "{bound:?} after the death of all ahead of it a waiter was told {told:?}");
+    demand!(granted, "{bound:?} after the death of all ahead of it a waiter received {told:?}");
     let ids = living.ids(&job).await?;
     demand!(ids == [waiter.id().request], "the places of the dead are still in the queue: {ids:?}");
     Ok(())
@@ -114,7 +114,7 @@ pub async fn a_renewed_session_outlives_its_ttl(world: World) -> Verdict {
             Some(renewal) => renewal?,
             None => renewing.await?,
         };
-        demand!(renewal.gone.is_empty(), "a session renewed in time is told {renewal:?}");
+        demand!(renewal.gone.is_empty(), "a session renewed in time receives {renewal:?}");
         demand!(renewal.confirmed <= client.clock.now(), "a renewal counts from the future");
         demand!(renewal.confirmed <= sent, "a renewal counts from after it was sent");
     }
@@ -133,14 +133,14 @@ pub async fn an_expired_session_is_reported_as_expired(world: World) -> Verdict 
     demand!(client.ids(&job).await?.is_empty(), "an expired place is still in the queue");
     takes_nothing_more(&client, &job, world.whole, Loss::Expired).await?;
     let standing = held.next(client.clock.now()).await;
-    demand!(!matches!(standing, Ok(Standing::Granted(_))), "a holder whose session expired is told {standing:?}");
+    demand!(!matches!(standing, Ok(Standing::Granted(_))), "a holder whose session expired receives {standing:?}");
     let event = world.within(PATIENCE, client.opened.events.next()).await;
     demand!(event == Some(Some(SessionEvent::Over)), "the event of an expired session is {event:?}");
     let event = world.within(GLANCE, client.opened.events.next()).await;
-    demand!(matches!(event, None | Some(None)), "after the end of a session it was told {event:?}");
+    demand!(matches!(event, None | Some(None)), "after its end a session received {event:?}");
     demand!(
         client.session().over() == Some(Loss::Expired),
-        "a session that expired is over by {:?}",
+        "a session that expired ended by {:?}",
         client.session().over()
     );
     Ok(())
@@ -150,7 +150,7 @@ pub async fn an_expired_session_is_reported_as_expired(world: World) -> Verdict 
 pub async fn a_closed_session_has_ended_and_takes_nothing_more(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
     let _held = client.hold(&job, world.whole).await?;
-    demand!(client.session().over().is_none(), "an open session is over by {:?}", client.session().over());
+    demand!(client.session().over().is_none(), "an open session ended by {:?}", client.session().over());
     client.session().close().await?;
     takes_nothing_more(&client, &job, world.whole, Loss::Closed).await
 }
@@ -159,11 +159,11 @@ pub async fn a_closed_session_has_ended_and_takes_nothing_more(world: World) -> 
 async fn takes_nothing_more(client: &Client, job: &Name, claim: Claim, cause: Loss) -> Verdict {
     let lost = |error: &Error| matches!(error.kind(), ErrorKind::Lost | ErrorKind::Closed);
     let renewal = client.session().renew(&[]).await;
-    demand!(renewal.as_ref().is_err_and(lost), "the renewal of a session that is over said {renewal:?}");
+    demand!(renewal.as_ref().is_err_and(lost), "the renewal of an ended session said {renewal:?}");
     let entered = client.session().enter(Arc::new(client.entry(job, claim))).await;
-    demand!(entered.is_err_and(|error| lost(&error)), "a session that is over still lets in, or does not say why not");
+    demand!(entered.is_err_and(|error| lost(&error)), "an ended session still lets in, or names no cause");
     let over = client.session().over();
-    demand!(over == Some(cause), "a session that is over by {cause:?} says {over:?}");
+    demand!(over == Some(cause), "a session that ended by {cause:?} says {over:?}");
     Ok(())
 }
 

@@ -141,7 +141,7 @@ pub async fn the_capability_tells_the_truth(world: World) -> Verdict {
     let capability = client.capability().clone();
     let is_named = !capability.store.is_empty() && !capability.layout.is_empty() && !capability.presumes.is_empty();
     demand!(is_named, "the store, its layout or what its validity presumes is not named: {capability:?}");
-    demand!(!capability.wake_bound.is_zero(), "nobody wakes in no time");
+    demand!(!capability.wake_bound.is_zero(), "no store wakes in no time");
     let expires = client.opened.ttl.is_some();
     demand!(expires != (capability.liveness == Liveness::Process), "ttl {:?}, {capability:?}", client.opened.ttl);
     demand!(client.opened.confirmed <= client.clock.now(), "the session counts from the future");

@@ -42,7 +42,7 @@ fn is_notified_before_a_rival_is_granted(stage: &Stage, outage: Outage) {
         assert!(matches!(loss, Loss::Unconfirmed | Loss::Expired), "{loss}");
         assert!(guard.check().is_err());
         let (granted, at) = waiting.await.unwrap();
-        assert!(told < at, "told {:?} after the rival's grant", told.since(at));
+        assert!(told < at, "notified {:?} after the rival's grant", told.since(at));
         assert!(granted.token() > guard.token());
         stage.heal();
         // The holder's client is as good as new.

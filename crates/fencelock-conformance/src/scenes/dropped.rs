@@ -53,7 +53,7 @@ async fn on_this_runtime(stage: &Stage) -> Client {
         .expect("a client")
 }
 
-/// Acquires, and drops the attempt when it is not granted after so many polls.
+/// Acquires, and drops the attempt when it is not granted after this number of polls.
 async fn acquire_with_polls(client: &Client, polls: usize) -> Option<Guard> {
     let mutex = mutex(client);
     let mut acquire: BoxFuture<'_, _> = Box::pin(mutex.acquire());

@@ -210,7 +210,7 @@ async fn is_kept_for(duration: Duration, guard: Guard, waiting: JoinHandle<(Guar
         pass(LOOK_AGAIN).await;
     }
     assert_eq!(guard.state(), GuardState::Held);
-    assert!(!waiting.is_finished(), "the rival was granted beside a holder");
+    assert!(!waiting.is_finished(), "the rival was granted while another held");
     let token = guard.token();
     release(guard).await;
     let (granted, _) = waiting.await.unwrap();

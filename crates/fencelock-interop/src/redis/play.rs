@@ -116,7 +116,7 @@ impl Game<'_> {
         }
         ensure!(
             wake > WAKE_BOUND,
-            "it heard of each release, the last time after {} ms: the documents say that it sleeps",
+            "it was notified of each release, the last time after {} ms: the documents say that it sleeps",
             wake.as_millis()
         );
         let takeover = self.crash(TTL)?;
@@ -212,7 +212,7 @@ impl Game<'_> {
         writer.send(&format!("acquire {} {}", self.pair.lock(&WRITES, &lock.name), longer.as_millis()))?;
         match writer.answer(longer + PATIENCE)? {
             Some(Answer::Busy) => {}
-            other => bail!("a writer should be kept out by the reader that lives, and was told {other:?}"),
+            other => bail!("a writer should be kept out by the reader that lives, and received {other:?}"),
         }
         let asked = Instant::now();
         give_back(&mut self.pair.contender, &also)?;
@@ -264,7 +264,7 @@ impl Game<'_> {
         self.servers.iter().map(ask).collect()
     }
 
-    /// How long the key of a killed holder lives on so many servers that the others are no quorum.
+    /// How long the key of a killed holder lives at a number of servers that leaves the others without a quorum.
     fn left(&self, lock: &Lock) -> Result<Option<Duration>> {
         let Some(key) = &lock.key else { return Ok(None) };
         let lives = |reply: Reply| reply.number().and_then(|left| u64::try_from(left).ok());

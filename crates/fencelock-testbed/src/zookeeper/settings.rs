@@ -65,7 +65,7 @@ impl Settings {
         self
     }
 
-    /// Memory of so many mebibytes for what a server keeps.
+    /// The memory of a server in mebibytes.
     #[must_use]
     pub fn heap(mut self, mebibytes: usize) -> Self {
         self.java.push(format!("-Xmx{mebibytes}m"));

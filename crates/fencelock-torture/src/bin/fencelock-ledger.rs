@@ -29,7 +29,7 @@ const END: &str = "<!-- end -->";
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask ledger")]
 struct Args {
-    /// No new drill starts after so many hours.
+    /// No new drill starts after this number of hours.
     #[arg(long, default_value_t = 1.0)]
     hours: f64,
     /// These topologies alone, such as `redis` or `zookeeper-three`.
@@ -154,13 +154,13 @@ impl Run {
         })
     }
 
-    /// Plays round after round; a cell that was played in an earlier run more often than others waits for them.
+    /// Plays round after round. A cell that earlier runs played more often waits until the others have caught up.
     fn play(mut self) -> io::Result<bool> {
         for round in 0.. {
             if Instant::now() >= self.until {
                 break;
             }
-            // A few faults befall every topology before the next ones do: a short run meets all topologies.
+            // Every topology gets these four faults before the next four: a short run plays all topologies.
             for faults in self.faults.clone().chunks(4) {
                 for topology in self.topologies.clone() {
                     self.round_of(topology, faults, round)?;
@@ -193,7 +193,7 @@ impl Run {
             match played {
                 Ok(Some(row)) => self.ledger.add(row)?,
                 Ok(None) => drop(self.impossible.insert(cell)),
-                // Other servers may start, and these may do so later.
+                // The servers of other topologies may start, and these servers in a later round.
                 Err(error) => {
                     println!("{}: not run: {error}", topology.name);
                     let row = Row { not_run: Some(error.to_string()), started: now(), ..Row::new(cell.0, &cell.1) };

@@ -51,7 +51,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Counts so many rounds with the lock of this title, several at a time, and prints each as a row of its own.
+    /// Counts this number of rounds with the lock of this title, several at a time, and prints each as a row of its own.
     pub(super) fn count(
         (experiment, lock): (Experiment, String),
         (times, at_once): (usize, usize),

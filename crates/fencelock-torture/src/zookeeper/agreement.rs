@@ -71,7 +71,7 @@ fn dissenters(ensemble: &Ensemble) -> io::Result<Vec<usize>> {
     });
     match is_there {
         true => minority(&digests).ok_or_else(|| io::Error::other(format!("no majority agrees: {digests:?}"))),
-        false => Err(io::Error::new(io::ErrorKind::Interrupted, "the servers told of no transaction in common")),
+        false => Err(io::Error::new(io::ErrorKind::Interrupted, "the servers have no transaction in common")),
     }
 }
 

@@ -46,7 +46,7 @@ impl Hands {
         }
     }
 
-    /// Writes so many times; says which transaction was the first.
+    /// Writes `count` times; returns the first transaction.
     pub(super) fn pass_transactions(&self, count: usize) -> io::Result<i64> {
         const PATH: &str = "/fencelock-testbed-passes";
         let created = self.runtime.block_on(self.client.create(PATH, b"", CreateMode::Persistent, &[Acl::open()]));

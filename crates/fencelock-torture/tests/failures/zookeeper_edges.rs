@@ -105,7 +105,7 @@ fn a_client_of_a_frozen_follower_is_notified_before_a_rival_is_granted() {
             let told = SystemClock.now();
             let (granted, at) = waiting.await.unwrap();
             println!("told after {:?}, rival after {:?}", told.since(frozen), at.since(frozen));
-            assert!(told < at, "told {:?} after the rival's grant", told.since(at));
+            assert!(told < at, "notified {:?} after the rival's grant", told.since(at));
             // The follower was still there, and serving: otherwise this showed nothing.
             assert!(ensemble.server(follower).mode().is_some());
             granted.release().await.unwrap();

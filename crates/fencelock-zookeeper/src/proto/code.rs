@@ -68,7 +68,7 @@ mod tests {
         let error = error(-999, "create");
         assert_eq!((error.kind(), error.code()), (ErrorKind::Other(-999), Some(-999)));
         assert!(error.to_string().contains("-999"));
-        assert!(error.outcome_unknown(), "nobody knows what it says of the request either");
+        assert!(error.outcome_unknown(), "its effect on the request is unknown too");
     }
 
     #[test]

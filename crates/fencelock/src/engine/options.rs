@@ -178,13 +178,13 @@ impl Retry {
             .with("longest_pause", rounded(self.longest_pause)))
     }
 
-    /// The pause after so many fruitless openings of a session in a row (from 1).
+    /// The pause after this number of fruitless openings of a session in a row (from 1).
     pub(crate) fn opening_pause(&self, in_vain: u32) -> Duration {
         const TIMES: u32 = 5;
         pause(self.shortest_pause.saturating_mul(TIMES), self.longest_pause.saturating_mul(TIMES), in_vain)
     }
 
-    /// The pause after so many renewals in a row that failed.
+    /// The pause after this number of failed renewals in a row.
     pub(crate) fn renewal_pause(&self, failures: u32) -> Duration {
         let longest = self.longest_pause.min(LONGEST_OF_HOLDERS);
         pause(self.shortest_pause.min(longest), longest, failures)

@@ -80,7 +80,7 @@ mod tests {
     /// Takes the lock again when it is woken.
     impl Wake for WakingLock<State> {
         fn wake(self: Arc<Self>) {
-            self.lock_now().expect("somebody is woken while the lock is held").woken += 1;
+            self.lock_now().expect("a task is woken while the lock is held").woken += 1;
         }
     }
 

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 /// A release or a downgrade that failed, with the guard, which the caller kept by [`Guard::release_or_keep`](crate::Guard::release_or_keep)
 /// and its like.
 ///
-/// Turned into an [`Error`], as `?` does in a function of this crate's `Result`, it drops the guard, which releases the lock in the background.
+/// The conversion into an [`Error`], as by `?`, drops the guard, which releases the lock in the background.
 #[derive(Debug)]
 pub struct GuardError<G> {
     error: Error,

@@ -27,7 +27,7 @@ use crate::time::Moment;
 /// How long before the end of its wait a task leaves the turns of its client for the store's queue: at most half of the wait.
 const LEAVE_TURNS: Duration = Duration::from_secs(1);
 
-/// After so many sections under a grant that the client waited for, it releases the lock, even without news of waiters, which may be late.
+/// Sections under a grant that the client waited for. Then the client releases the lock, even without news of waiters, which may be late.
 /// Otherwise a client could by chance get more of a shared lock than another.
 const MOST_SECTIONS: u64 = 256;
 

@@ -84,7 +84,7 @@ impl StoreUrl {
         &self.authority
     }
 
-    /// Each of several hosts, with credentials of its own if there are any in front of it. Secret.
+    /// The hosts, each with the credentials in front of it, if any. Secret.
     #[allow(dead_code, reason = "unused without some stores")]
     pub(crate) fn servers(&self) -> Result<Vec<(Option<String>, String)>> {
         let server = |written: &str| match written.rsplit_once('@') {
@@ -108,7 +108,7 @@ impl StoreUrl {
     /// Takes the option `name`, a whole number of milliseconds.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] when it is not one.
+    /// [`ErrorKind::Config`] if the value is no such number.
     pub fn take_ms(&mut self, name: &str) -> Result<Option<Duration>> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let wrong = |_| bad("an option that ends in _ms takes a whole number of milliseconds").with("option", name);

@@ -113,7 +113,7 @@ words! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Residue {
-    /// A counter or two for each of so many buckets, which all names share.
+    /// A counter or two for each of this number of buckets, which all names share.
     Buckets(u32),
     /// A number for each name that was ever locked, for ever.
     NumberPerName,
@@ -121,17 +121,17 @@ pub enum Residue {
     RowPerName,
     /// The row of a holder that crashed, until a client acquires that lock.
     RowOfCrashed,
-    /// Empty containers, for so many seconds.
+    /// Empty containers, for this number of seconds.
     ContainersForSeconds(u32),
-    /// The signal of a release, for so many seconds.
+    /// The signal of a release, for this number of seconds.
     SignalForSeconds(u32),
     /// Notes, until they expire or a holder deletes them.
     Notes,
     /// Records of breaks, for ever.
     Breaks,
-    /// Records of breaks, for so many days.
+    /// Records of breaks, for this number of days.
     BreaksForDays(u32),
-    /// The last so many records of breaks of each name.
+    /// This number of latest records of breaks, for each name.
     LastBreaks(u32),
     /// Data of crashed clients, until living clients remove it.
     LeftByCrashed,

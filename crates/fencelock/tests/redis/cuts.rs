@@ -94,13 +94,13 @@ async fn one_answer_lost_at_lighten_leaves_a_reader_or_a_writer_and_no_gap() {
                 failed.into_guard()
             }
         };
-        assert!(!writing.is_finished(), "a writer was let in beside a reader");
+        assert!(!writing.is_finished(), "a writer was let in together with a reader");
         while let Err(failed) = reader.release_or_keep().await {
             assert!(failed.error().is_retryable(), "{failed}");
             reader = failed.into_guard();
         }
         let beside = soon(reading).await.unwrap().unwrap();
-        assert!(!writing.is_finished(), "a writer was let in beside a reader");
+        assert!(!writing.is_finished(), "a writer was let in together with a reader");
         beside.release().await.unwrap();
         soon(writing).await.unwrap().unwrap().release().await.unwrap();
         until_queued(&other, "page", 0).await;

@@ -363,7 +363,7 @@ impl Places {
         self.session.bell.notify_one();
     }
 
-    /// Takes in a look at the places `asked`, whose answer arrived at `at`.
+    /// Applies a look at the places `asked`, whose answer arrived at `at`.
     pub(crate) fn looked(&self, asked: &[(Name, Vec<RequestId>)], look: Look, at: Moment) {
         let Some(names) = look else {
             self.end(Loss::Expired);

@@ -35,7 +35,7 @@ enum Reply {
 }
 
 impl Channels {
-    /// From now on messages of `channel` concern `name`. Returns the channel of its former kind of lock if no name needs that channel.
+    /// From now on messages of `channel` concern `name`. Returns the name's former channel if no other name needs that.
     pub(super) fn begin(&mut self, name: &Name, channel: &str, claim: Claim, now: Moment) -> Option<String> {
         let is_known = self.of.get(name).is_some_and(|known| known.channel == channel);
         let replaced = if is_known { None } else { self.end(name) };
@@ -45,8 +45,8 @@ impl Channels {
         replaced
     }
 
-    /// Takes in whether the server accepted the subscription for this name.
-    pub(super) fn is_answered(&mut self, name: &Name, is_accepted: bool, now: Moment) {
+    /// Records whether the server accepted the subscription for this name.
+    pub(super) fn answered(&mut self, name: &Name, is_accepted: bool, now: Moment) {
         if let Some(channel) = self.of.get_mut(name) {
             channel.reply = if is_accepted { Reply::Accepted } else { Reply::Refused };
             channel.used = now;
@@ -58,7 +58,7 @@ impl Channels {
         self.of.get(name).is_some_and(|channel| channel.is_for(claim) && channel.reply == Reply::Accepted)
     }
 
-    /// Whether a subscription is active, pending or not yet due, for a waiter of now.
+    /// Whether a subscription is active, pending or not yet due. Counts as a use by a waiter, now.
     pub(super) fn is_used(&mut self, name: &Name, claim: Claim, now: Moment) -> bool {
         let channel = self.of.get_mut(name).filter(|channel| channel.is_for(claim));
         channel.is_some_and(|channel| {
@@ -91,7 +91,7 @@ impl Channels {
         next
     }
 
-    /// Ends the messages of this name. Returns its channel if that concerns no name any more.
+    /// Ends the messages of this name. Returns its channel if no other name needs that.
     fn end(&mut self, name: &Name) -> Option<String> {
         let channel = self.of.remove(name)?.channel;
         let others = self.names.get_mut(&channel)?;
@@ -150,11 +150,11 @@ mod tests {
         let (mut channels, job) = (Channels::default(), name("job"));
         channels.begin(&job, "told", Claim::MUTEX, NOW);
         assert!(!channels.has(&job, Claim::MUTEX) && channels.is_used(&job, Claim::MUTEX, NOW));
-        channels.is_answered(&job, false, NOW);
+        channels.answered(&job, false, NOW);
         assert!(!channels.has(&job, Claim::MUTEX) && channels.is_used(&job, Claim::MUTEX, NOW));
         assert!(!channels.is_used(&job, Claim::MUTEX, NOW.after(LINGER)));
         channels.begin(&job, "told", Claim::MUTEX, NOW);
-        channels.is_answered(&job, true, NOW);
+        channels.answered(&job, true, NOW);
         assert!(channels.has(&job, Claim::MUTEX) && channels.is_used(&job, Claim::MUTEX, NOW.after(LINGER)));
         assert!(!channels.has(&job, Claim::WRITER));
     }

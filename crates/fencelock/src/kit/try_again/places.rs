@@ -116,7 +116,7 @@ impl Places {
         Ok((is_first, true))
     }
 
-    /// Takes in the server's answer to a request; `valid_until` is the end of a grant. Returns whether the caller has to delete the place
+    /// Applies the server's answer to a request; `valid_until` is the end of a grant. Returns whether the caller has to delete the place
     /// in the server, since the client gave it up before the grant.
     pub(crate) fn answered(&self, id: RequestId, tried: Result<Tried>, valid_until: Moment, now: Moment) -> bool {
         let is_granted = matches!(tried, Ok(Tried::Granted(_)));
@@ -186,7 +186,7 @@ impl Places {
     /// The server accepted or refused the subscription for this name. A release may have come before, so the first of the line is due.
     pub(crate) fn subscribed(&self, name: &Name, is_subscribed: bool, now: Moment) {
         let mut state = self.lock();
-        state.channels.is_answered(name, is_subscribed, now);
+        state.channels.answered(name, is_subscribed, now);
         if is_subscribed && state.make_due(name) {
             self.session.bell.notify_one();
         }

@@ -48,7 +48,7 @@ pub(super) fn make_directory(parent: &OwnedFd, name: &str, modes: Modes, mode: M
     }
 }
 
-/// A file under a temporary name, which goes if nothing came of it.
+/// A temporary name of a file; its drop removes the name.
 pub(super) struct Temporary<'a>(pub(super) &'a OwnedFd, pub(super) String);
 
 impl Drop for Temporary<'_> {

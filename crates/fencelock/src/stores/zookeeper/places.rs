@@ -291,7 +291,7 @@ mod tests {
         places.ending(id(2));
         assert!(is_full(3));
         places.forget(id(2));
-        assert!(places.begin(id(3), Claim::WRITER, &"x".repeat(200)).is_err(), "it is too long beside the others");
+        assert!(places.begin(id(3), Claim::WRITER, &"x".repeat(200)).is_err(), "it is too long with the others");
         assert!(matches!(begin(3), Ok(None)));
     }
 

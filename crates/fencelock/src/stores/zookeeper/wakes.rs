@@ -143,8 +143,7 @@ impl ZooKeeperPlace {
         Ok(None)
     }
 
-    /// The paths to watch during this wait. The own node is last, so that a predecessor found gone was gone while the own node was still
-    /// there.
+    /// The paths to watch during this wait. The own node is read last, so the node was there after a predecessor was found to be gone.
     fn wanted(&self, waits: &WaitingView) -> Result<Vec<(Whose, String)>> {
         let home = self.session.config.home(&self.id.name)?;
         let mut wanted: Vec<_> = waits

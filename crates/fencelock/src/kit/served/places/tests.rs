@@ -168,7 +168,7 @@ fn a_break_is_reported_once_and_acknowledged_until_the_server_got_that() {
     bed.places.receive_break(broken());
     let grant = GrantId { place: slot.place.clone(), token: FencingToken::new(7) };
     assert_eq!(bed.events.try_recv(), Ok(SessionEvent::Broken(grant, "stuck".into())));
-    assert!(bed.events.try_recv().is_err(), "a break is told twice");
+    assert!(bed.events.try_recv().is_err(), "a break is reported twice");
     let places = [slot.place.clone()];
     assert_eq!(bed.places.gone(&places), [(slot.place.clone(), Loss::Broken)]);
     let known = bed.places.broken();
@@ -192,7 +192,7 @@ fn a_break_that_overtakes_the_answer_is_not_undone_by_it() {
         let places = [place.clone()];
         assert_eq!(bed.places.gone(&places), [(place, Loss::Broken)]);
     }
-    assert_eq!(bed.places.due(Moment::NEVER, true), Err(Moment::NEVER), "what is gone is looked at");
+    assert_eq!(bed.places.due(Moment::NEVER, true), Err(Moment::NEVER), "a lost place is due");
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl Places {
 }
 
 impl Next<'_> {
-    /// Takes in the server's answer, as [`Places::answered`] does.
+    /// Applies the server's answer, as [`Places::answered`] does.
     pub(crate) fn answered(mut self, tried: Result<Tried>, valid_until: Moment, now: Moment) -> bool {
         self.is_answered = true;
         self.places.answered(self.place.request, tried, valid_until, now)

@@ -127,7 +127,7 @@ impl KeySpace {
     }
 }
 
-/// Writes a number with at least so many hexadecimal digits. `write!` takes ten times as long.
+/// Writes a number with at least `digits` hexadecimal digits. `write!` takes ten times as long.
 pub(super) fn push_hex(text: &mut String, number: u64, digits: u32) {
     let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(digits);
     let digit = |place| char::from(b"0123456789abcdef"[(number >> (4 * place) & 15) as usize]);

@@ -39,7 +39,7 @@ impl fmt::Debug for Script {
 pub(crate) struct Call<R> {
     /// The script, to load after a `NOSCRIPT`.
     pub(crate) script: &'static Script,
-    /// Calls the script by its digest; a server without the script answers `NOSCRIPT`, and changed nothing then.
+    /// Calls the script by its digest. A server without the script replies `NOSCRIPT`, and changes nothing.
     pub(crate) command: Cmd,
     /// Reads the answer. Another answer than the script's is an error of the kind `Layout`.
     pub(crate) read: fn(Value) -> Result<R>,

@@ -137,10 +137,10 @@ impl Server {
         self.check_eviction().map_err(|error| error.with("server", format!("{config:?}")))
     }
 
-    /// Refuses a server that evicts keys when it is full, and locks with them.
+    /// Refuses a server that evicts keys, and so locks, when its memory is full.
     fn check_eviction(&self) -> Result<()> {
         let Some(policy) = self.eviction.as_deref().filter(|policy| *policy != "noeviction") else { return Ok(()) };
-        // A later memory limit takes effect without a new check of clients that hold locks.
+        // A memory limit that is set later takes effect at once; clients with locks check only when they connect.
         if self.memory_limit == 0 && !policy.starts_with("allkeys") {
             tracing::warn!(
                 policy,

@@ -67,7 +67,7 @@ impl Subscription {
         Some(Self { user: Arc::clone(user), channel, connection })
     }
 
-    /// Takes in a message that the server sent unasked.
+    /// Receives a message that the server sent unasked.
     pub(crate) fn pushed(&self, push: &PushInfo) {
         if push.kind == PushKind::Message
             && let [Value::BulkString(channel), Value::BulkString(message), ..] = push.data.as_slice()

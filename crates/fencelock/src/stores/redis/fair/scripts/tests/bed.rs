@@ -147,7 +147,7 @@ impl Bed {
         page.places
     }
 
-    /// The names in the first so many buckets that begin with `prefix`, and how many calls that took.
+    /// The names that begin with `prefix` in this number of first buckets, and the number of calls for them.
     pub(super) fn listed(&mut self, buckets: u16, prefix: &str) -> (Vec<Name>, usize) {
         let (mut found, mut calls) = (std::collections::BTreeSet::new(), 0);
         let mut from = Swept { bucket: 0, cursor: "0".to_owned() };
