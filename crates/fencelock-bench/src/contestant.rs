@@ -3,77 +3,98 @@
 use clap::ValueEnum;
 use fencelock_interop::Foreign;
 
-use crate::what::Store;
+use crate::what::Store::{self, Etcd, File, Memory, Mysql, Postgres, Redis, Redlock, ZooKeeper};
 
-/// A way to lock, or the floor below all of them, in the order of the tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Contestant {
+/// A contestant, its name in a table, and the stores on which it can lock.
+macro_rules! contestants {
+    ($($(#[$about:meta])* $name:ident = $title:literal on $stores:expr;)*) => {
+        /// A way to lock, or the floor below all of them, in the order of the tables.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+        pub(crate) enum Contestant { $($(#[$about])* $name,)* }
+
+        impl Contestant {
+            /// The name in a table.
+            pub(crate) const fn title(self) -> &'static str {
+                match self { $(Self::$name => $title,)* }
+            }
+
+            /// Whether it can lock on `store`.
+            pub(crate) fn is_on(self, store: Store) -> bool {
+                match self { $(Self::$name => $stores.contains(&store),)* }
+            }
+        }
+    };
+}
+
+const EVERY: [Store; 8] = [File, Memory, ZooKeeper, Redis, Postgres, Mysql, Etcd, Redlock];
+
+contestants! {
     /// The bare system calls of the layout of `file:`.
-    Floor,
+    Floor = "floor: the bare system calls of the layout" on [File];
     /// The bare requests of a lock on ZooKeeper, on our client: create and delete; notified of a deletion, a waiter is next.
-    ZkFloor,
+    ZkFloor = "floor: the bare requests, without a list" on [ZooKeeper];
     /// As [`Contestant::ZkFloor`], with a list concurrent with the create and another after the deletion.
-    ZkFloorListed,
+    ZkFloorListed = "floor: the bare requests, with a list" on [ZooKeeper];
     /// The bare scripts of a lock on Redis, on our connection: a release grants the lock to the next waiter and notifies it.
-    RedisFloor,
+    RedisFloor = "floor: the bare scripts" on [Redis];
     /// The bare commands of `layout=plain` on our connection: `SET NX PX`, and a script that deletes its own key. No waiting.
-    PlainFloor,
+    PlainFloor = "floor of `layout=plain`: the bare commands" on [Redis];
     /// The bare scripts of `layout=redisson` on our connection: the hash, its end, the message of a release. No waiting.
-    RedissonFloor,
+    RedissonFloor = "floor of `layout=redisson`: the bare scripts" on [Redis];
     /// The bare statements of a lock in a database, on one connection: insert and delete. A release before a queue grants the lock to
     /// the next waiter and wakes it.
-    SqlFloor,
+    SqlFloor = "floor: the bare statements" on [Postgres, Mysql];
     /// The bare requests of a lock in etcd, by clientv3: put and delete. No waiting.
-    EtcdFloor,
+    EtcdFloor = "floor: the bare requests" on [Etcd];
     /// fencelock with `Io::CurrentRuntime`.
-    Current,
+    Current = "fencelock, `Io::CurrentRuntime`" on EVERY;
     /// As [`Contestant::Current`], in the layout of redis-py, redsync and `rslock`: no queue; a session hands the lock
     /// on within itself.
-    CurrentPlain,
+    CurrentPlain = "fencelock, `Io::CurrentRuntime`, `layout=plain`" on [Redis];
     /// As [`Contestant::Current`], in the layout of Redisson's `RLock`.
-    CurrentRedisson,
+    CurrentRedisson = "fencelock, `Io::CurrentRuntime`, `layout=redisson`" on [Redis];
     /// As [`Contestant::Current`], at the URL `FENCELOCK_ELSEWHERE`, as of a Cluster; only where it is named, and without a delay.
-    Elsewhere,
+    Elsewhere = "fencelock, `Io::CurrentRuntime`, elsewhere" on [Redis];
     /// fencelock with its I/O thread, on any core: the default.
-    Own,
+    Own = "fencelock, I/O thread" on EVERY;
     /// fencelock with its I/O thread on the second core.
-    OwnApart,
+    OwnApart = "fencelock, I/O thread apart" on EVERY;
     /// The crate `zookeeper-client`.
-    ZkCrate,
+    ZkCrate = "crate `zookeeper-client`" on [ZooKeeper];
     /// The crate `rslock`.
-    Rslock,
+    Rslock = "crate `rslock`" on [Redis];
     /// The table of tutorials, by hand, on a pool of 64 connections as services have it. A failed try is repeated after 50 ms.
-    Table,
+    Table = "a table with a unique key, by hand" on [Postgres, Mysql];
     /// The table in MariaDB from a driver that prepares each statement anew, as Go's does by default. No waiting.
-    TableUnprepared,
+    TableUnprepared = "the same, each statement prepared anew" on [Mysql];
     /// The statements of ShedLock's provider, by hand. No waiting.
-    ShedLock,
+    ShedLock = "ShedLock's statements, by hand" on [Postgres, Mysql];
     /// PostgreSQL's advisory locks, by hand. Nothing is written.
-    Advisory,
+    Advisory = "advisory locks, by hand" on [Postgres];
     /// MariaDB's named locks, by hand. Nothing is written. No waiting.
-    GetLock,
+    GetLock = "named locks (`GET_LOCK`), by hand" on [Mysql];
     /// Curator's `InterProcessMutex`.
-    Curator,
+    Curator = "Curator" on [ZooKeeper];
     /// go-zk's `Lock`.
-    GoZk,
+    GoZk = "go-zk" on [ZooKeeper];
     /// kazoo's `Lock`.
-    Kazoo,
+    Kazoo = "kazoo" on [ZooKeeper];
     /// Redisson's plain lock, for the client that receives the message of a release first.
-    Redisson,
+    Redisson = "Redisson" on [Redis];
     /// Redisson's fair lock.
-    RedissonFair,
+    RedissonFair = "Redisson, fair lock" on [Redis];
     /// redsync's mutex, with its defaults: a retry after 50 to 250 ms.
-    Redsync,
+    Redsync = "redsync" on [Redis, Redlock];
     /// redis-py's `Lock`, with its defaults: a retry after 100 ms.
-    RedisPy,
+    RedisPy = "redis-py" on [Redis];
     /// npm's `redlock`, with its defaults.
-    NpmRedlock,
+    NpmRedlock = "npm `redlock`" on [Redlock];
     /// clientv3's `Mutex`. Contenders for one name have a session each.
-    Clientv3,
+    Clientv3 = "clientv3's `Mutex`" on [Etcd];
     /// `flock(2)` of a file that stays open.
-    Flock,
+    Flock = "`flock` of an open file" on [File];
     /// Python's `filelock`, with its defaults.
-    Filelock,
+    Filelock = "Python's `filelock`" on [File];
 }
 
 impl Contestant {
@@ -85,44 +106,6 @@ impl Contestant {
             Store::Redis | Store::Redlock => Self::RedisFloor,
             Store::Postgres | Store::Mysql => Self::SqlFloor,
             Store::Etcd => Self::EtcdFloor,
-        }
-    }
-
-    /// The name in a table.
-    pub(crate) const fn title(self) -> &'static str {
-        match self {
-            Self::Floor => "floor: the bare system calls of the layout",
-            Self::ZkFloor => "floor: the bare requests, without a list",
-            Self::ZkFloorListed => "floor: the bare requests, with a list",
-            Self::RedisFloor => "floor: the bare scripts",
-            Self::PlainFloor => "floor of `layout=plain`: the bare commands",
-            Self::RedissonFloor => "floor of `layout=redisson`: the bare scripts",
-            Self::SqlFloor => "floor: the bare statements",
-            Self::EtcdFloor => "floor: the bare requests",
-            Self::Current => "fencelock, `Io::CurrentRuntime`",
-            Self::CurrentPlain => "fencelock, `Io::CurrentRuntime`, `layout=plain`",
-            Self::CurrentRedisson => "fencelock, `Io::CurrentRuntime`, `layout=redisson`",
-            Self::Elsewhere => "fencelock, `Io::CurrentRuntime`, elsewhere",
-            Self::Own => "fencelock, I/O thread",
-            Self::OwnApart => "fencelock, I/O thread apart",
-            Self::ZkCrate => "crate `zookeeper-client`",
-            Self::Rslock => "crate `rslock`",
-            Self::Table => "a table with a unique key, by hand",
-            Self::TableUnprepared => "the same, each statement prepared anew",
-            Self::ShedLock => "ShedLock's statements, by hand",
-            Self::Advisory => "advisory locks, by hand",
-            Self::GetLock => "named locks (`GET_LOCK`), by hand",
-            Self::Curator => "Curator",
-            Self::GoZk => "go-zk",
-            Self::Kazoo => "kazoo",
-            Self::Redisson => "Redisson",
-            Self::RedissonFair => "Redisson, fair lock",
-            Self::Redsync => "redsync",
-            Self::RedisPy => "redis-py",
-            Self::NpmRedlock => "npm `redlock`",
-            Self::Clientv3 => "clientv3's `Mutex`",
-            Self::Flock => "`flock` of an open file",
-            Self::Filelock => "Python's `filelock`",
         }
     }
 
@@ -145,24 +128,6 @@ impl Contestant {
             || self.is_driven()
     }
 
-    /// Whether it can lock on `store`.
-    pub(crate) const fn is_on(self, store: Store) -> bool {
-        match self {
-            Self::Current | Self::Own | Self::OwnApart => true,
-            Self::ZkFloor | Self::ZkFloorListed | Self::ZkCrate | Self::Curator | Self::GoZk | Self::Kazoo => {
-                matches!(store, Store::ZooKeeper)
-            }
-            Self::SqlFloor | Self::Table | Self::ShedLock => store.is_sql(),
-            Self::Advisory => matches!(store, Store::Postgres),
-            Self::TableUnprepared | Self::GetLock => matches!(store, Store::Mysql),
-            Self::Redsync => matches!(store, Store::Redis | Store::Redlock),
-            Self::NpmRedlock => matches!(store, Store::Redlock),
-            Self::EtcdFloor | Self::Clientv3 => matches!(store, Store::Etcd),
-            Self::Floor | Self::Flock | Self::Filelock => matches!(store, Store::File),
-            _ => matches!(store, Store::Redis),
-        }
-    }
-
     /// Whether it can wait for a lock that another task of it holds.
     pub(crate) const fn waits(self) -> bool {
         !matches!(self, Self::PlainFloor | Self::RedissonFloor | Self::Advisory | Self::ShedLock)
@@ -170,7 +135,7 @@ impl Contestant {
     }
 
     /// Whether its locks may outlive its process, with its session.
-    pub(crate) const fn is_session(self) -> bool {
+    pub(crate) fn is_session(self) -> bool {
         self.is_fencelock() || !self.is_on(Store::File)
     }
 

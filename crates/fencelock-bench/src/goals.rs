@@ -260,7 +260,7 @@ mod tests {
         assert!(verdicts(Some(Memory), &memory, true, false).contains(": 0.02 (≤ 5 µs)\n"));
         assert_eq!(verdicts(Some(Memory), &memory, true, true), "1 of 1 goals are met.\n");
         let idle = measured(Current, &[1.0], &[0.0]);
-        assert!(verdicts(Some(File), &idle, true, true).contains("of the layout: not measured (≤ 1.5)\n"));
+        assert!(verdicts(Some(File), &idle, true, true).contains("÷ floor: not measured (≤ 1.5)\n"));
     }
 
     #[test]

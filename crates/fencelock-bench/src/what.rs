@@ -102,30 +102,27 @@ pub(crate) enum Way {
 impl Way {
     pub(crate) const ALL: [Self; 4] = [Self::Apart, Self::Services, Self::Together, Self::Processes];
 
-    pub(crate) const fn title(self) -> &'static str {
+    /// The title, how many processes, and how many tasks in each.
+    const fn facts(self) -> (&'static str, u64, u64) {
         match self {
-            Self::Apart => "64 tasks on 64 names",
-            Self::Services => "8 processes × 8 names each",
-            Self::Together => "32 tasks on one name",
-            Self::Processes => "4 processes × 8 on one name",
+            Self::Apart => ("64 tasks on 64 names", 1, 64),
+            Self::Services => ("8 processes × 8 names each", 8, 8),
+            Self::Together => ("32 tasks on one name", 1, 32),
+            Self::Processes => ("4 processes × 8 on one name", 4, 8),
         }
     }
 
+    pub(crate) const fn title(self) -> &'static str {
+        self.facts().0
+    }
+
     pub(crate) const fn processes(self) -> u64 {
-        match self {
-            Self::Apart | Self::Together => 1,
-            Self::Services => 8,
-            Self::Processes => 4,
-        }
+        self.facts().1
     }
 
     /// Tasks in each process.
     pub(crate) const fn each(self) -> u64 {
-        match self {
-            Self::Apart => 64,
-            Self::Together => 32,
-            Self::Services | Self::Processes => 8,
-        }
+        self.facts().2
     }
 
     /// Whether each task has a name of its own.
