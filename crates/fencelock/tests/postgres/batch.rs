@@ -52,6 +52,24 @@ impl Mix {
     }
 }
 
+/// A holder that no client awaits leaves without the bucket's lock, and grants the lock to no other client.
+#[tokio::test]
+async fn no_client_waits_behind_a_holder_that_is_leaving() {
+    let (url, _) = database();
+    let (side, leaving) = (Side::new(&url, "one").await, connection(&url).await);
+    side.begin().await;
+    let ask = |number| Request { name: "job".into(), number, weight: 1, capacity: 1, wait: true, ..Request::default() };
+    let (held, _) = side.alone(1, 1, &ask(1)).await;
+    let leave = format!("SELECT one.leave_unrung(1, 'job', 1, 1, {}, false)", held[1]);
+    leaving.batch_execute(AS_CLIENTS).await.unwrap();
+    leaving.batch_execute(&format!("BEGIN; {leave}")).await.unwrap();
+    assert_eq!(side.alone(2, 1, &ask(2)).await.0, [6, 0, 0]);
+    leaving.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(side.alone(2, 1, &ask(2)).await.0[0], 1);
+    leaving.batch_execute(&leave).await.unwrap();
+    assert_eq!(side.queues().await, "job 2 2 t 1 1");
+}
+
 #[tokio::test]
 async fn each_request_of_a_batch_is_answered_as_if_it_had_come_alone() {
     let (url, _) = database();

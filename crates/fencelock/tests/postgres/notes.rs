@@ -54,7 +54,8 @@ async fn expired_notes_are_swept_a_thousand_at_a_time_and_no_others() {
     for (name, ttl) in [("a", None), ("b", Some(Duration::from_secs(3600))), ("c", Some(Duration::from_millis(1)))] {
         acquire(&one, name).await.write_note(name, ttl).await.unwrap();
     }
-    let many = "INSERT INTO fencelock.note SELECT 'old' || n, '', 1, '', 0, 1, 'epoch', 1, timestamptz 'epoch' + interval '1 ms'
+    let many =
+        "INSERT INTO fencelock.note SELECT 'old' || n, '', 1, '', 0, 1, 'epoch', timestamptz 'epoch' + interval '1 ms'
         FROM generate_series(1, 1500) AS n";
     user.batch_execute(many).await.unwrap();
     for left in [503, 2, 2] {

@@ -86,7 +86,7 @@ async fn temporary_tables_of_the_same_names_get_no_client_a_grant() {
     rogue
         .batch_execute(
             "CREATE TEMP TABLE session (id bigint, expires timestamptz, ttl interval, epoch bigint, bell text, host text, pid bigint, client bigint);
-             CREATE TEMP TABLE place (bucket integer, name text, seq bigint, granted boolean, weight bigint, capacity bigint, session bigint, client bigint, number bigint, since timestamptz, purpose text);
+             CREATE TEMP TABLE place (bucket integer, name text, seq bigint, granted boolean, awaited boolean, weight bigint, capacity bigint, session bigint, client bigint, number bigint, since timestamptz, purpose text);
              INSERT INTO session VALUES (7, now() + interval '1 day', interval '1 day', 1, 'bell', '', 0, 7);
              SET client_min_messages = warning",
         )
@@ -118,7 +118,7 @@ async fn the_functions_refuse_every_isolation_but_read_committed() {
             "batch_unrung(7, 1, '{1}', '{job}', '{7}', '{1}', '{1}', '{1}', '{1}', '{t}', '{f}', '{NULL}')",
             "lighten(7, 'job', 7, 1, 1, 1)",
             "look(7, '{}', '{}', '{}', '{}', '{}')",
-            "break_grant('job', 7, 1, 1, '', '')",
+            "break('job', 7, 1, 1, '', '')",
             "close(7)",
             "clear_up(0)",
         ] {
@@ -306,7 +306,7 @@ async fn a_role_that_may_only_call_the_functions_is_sent_neither_number_nor_bell
         [("NULL", "'why'"), ("'r'", "NULL"), ("repeat('r', 65536)", "'why'"), ("'r'", "repeat('w', 513)")]
     {
         let broken = format!(
-            "SELECT fencelock.break_grant('job', 1, 1, (SELECT r_seq FROM fencelock.show('job', 0, 1)), {record}, {reason})"
+            "SELECT fencelock.break('job', 1, 1, (SELECT r_seq FROM fencelock.show('job', 0, 1)), {record}, {reason})"
         );
         let error = user.batch_execute(&broken).await.unwrap_err();
         let said = error.as_db_error().unwrap();

@@ -53,7 +53,7 @@ async fn a_schema_of_another_version_or_program_or_damaged_is_refused() {
     user.batch_execute("UPDATE fencelock.layout SET version = 9").await.unwrap();
     let error = refused(&url).await;
     assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("layout 9"), "{error}");
-    user.batch_execute("UPDATE fencelock.layout SET version = 7; DROP FUNCTION fencelock.renew").await.unwrap();
+    user.batch_execute("UPDATE fencelock.layout SET version = 8; DROP FUNCTION fencelock.renew").await.unwrap();
     let error = refused(&url).await;
     assert!(error.kind() == ErrorKind::Layout && error.to_string().contains("damaged"), "{error}");
     user.batch_execute("DELETE FROM fencelock.layout").await.unwrap();

@@ -24,15 +24,8 @@ pub(crate) trait Dialect: Database<Connection: Calls> {
     const LONGEST_TTL: u64;
     /// How often a session looks at its waiting places while nothing can wake it.
     const POLL: Duration;
-    /// Whether a note has its time to live, in milliseconds, and not its end.
-    const NOTES_SAY_TTL: bool;
     /// The parameters of `show` behind the name. They have the call begin at the front.
     const SHOW: &'static [Param<'static>];
-    const BREAK: &'static str;
-    /// The column of `unknown` with the number of a place.
-    const UNKNOWN_SEQ: usize;
-    /// The parameters of `leave` behind the number of the place. They have the call wait for no transaction.
-    const LEAVE: &'static [Param<'static>];
     /// The error message of a grant whose row a transaction keeps.
     const KEPT: &'static str;
 

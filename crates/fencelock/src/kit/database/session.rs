@@ -136,10 +136,10 @@ impl<D: Dialect> FairSession<D> {
         let rows = connection.call("resume session", "unknown", vec![self.session.into(), known]).await?;
         let mut unknown = Vec::new();
         for row in &rows {
-            let seq = row.number(D::UNKNOWN_SEQ)?;
+            let seq = row.number(3)?;
             // A row with the number 0 says only that the answer is whole.
             if seq != 0 {
-                unknown.push((row.place(usize::from(D::UNKNOWN_SEQ == 0))?, Some(seq)));
+                unknown.push((row.place(0)?, Some(seq)));
             }
         }
         if let Some((PlaceId { name, .. }, _)) = unknown.first() {
@@ -253,7 +253,6 @@ impl<D: Dialect> FairSession<D> {
             RequestKind::Leave(seq) => {
                 let mut params = self.request(&request.place);
                 params.push(seq.into());
-                params.extend_from_slice(D::LEAVE);
                 self.read_grants(vec![name], D::leave(connection, params)).await.map(|row| row.numbers())
             }
             RequestKind::Withdraw => {

@@ -124,7 +124,7 @@ impl<D: Dialect> Server for DatabaseStore<D> {
         let name = &order.place.name;
         let connection = Dialler::<D>::alone(&self.0, Purpose::Patience, None).await?;
         let answer =
-            connection.ask("break", D::BREAK, params).await.map_err(|error| D::in_vain("break", name, error))?;
+            connection.ask("break", "break", params).await.map_err(|error| D::in_vain("break", name, error))?;
         match answer.signed(0)? {
             0 => Ok(false),
             1 => Ok(true),
@@ -152,24 +152,19 @@ impl<D: Dialect> Server for DatabaseStore<D> {
             return Ok(NoteRead { note: None, now: moment(&row, 0)? });
         }
         let row = connection.ask("note", "read_note", vec![name.as_str().into()]).await?;
-        let note = row.bytes(1)?.map(|value| note_of::<D>(&row, value)).transpose()?;
+        let note = row.bytes(1)?.map(|value| note_of(&row, value)).transpose()?;
         Ok(NoteRead { note, now: moment(&row, 0)? })
     }
 }
 
-fn note_of<D: Dialect>(row: &Row, value: &[u8]) -> Result<Note> {
+fn note_of(row: &Row, value: &[u8]) -> Result<Note> {
     let pid = u32::try_from(row.number(4)?).map_err(|_| row.strange())?;
-    let written = moment(row, 6)?;
-    let expires = row.optional(7)?.map(i64::unsigned_abs);
     Ok(Note {
         value: value.into(),
         token: FencingToken::new(row.number(2)?),
         owner: Owner { host: row.text(3)?.to_owned(), pid, client: row.number(5)? },
-        written,
-        expires: expires.and_then(|expires| match D::NOTES_SAY_TTL {
-            true => written.checked_add(Duration::from_millis(expires)),
-            false => UNIX_EPOCH.checked_add(Duration::from_micros(expires)),
-        }),
+        written: moment(row, 6)?,
+        expires: row.optional(7)?.map(|_| moment(row, 7)).transpose()?,
     })
 }
 

@@ -42,7 +42,7 @@ pub(crate) async fn enter<S: Served>(core: &Arc<Core<S>>, entry: Arc<Entry>) -> 
                 core.session.places().forget(entry.id);
                 return Ok(Entered::Conflict(claim));
             }
-            // Each answer removed a thousand dead contenders, so this ends.
+            // Each answer removed a thousand dead contenders, or met a holder that was leaving, so this ends.
             Enter::Again => continue,
             Enter::Stale(epoch) => {
                 core.session.places().raise(epoch);

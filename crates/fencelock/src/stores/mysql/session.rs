@@ -38,11 +38,7 @@ impl Dialect for Mysql {
     const UNIT: Duration = Duration::from_micros(1);
     const LONGEST_TTL: u64 = u64::MAX / 8;
     const POLL: Duration = Duration::from_millis(500);
-    const NOTES_SAY_TTL: bool = false;
     const SHOW: &'static [Param<'static>] = &[Param::Number(0)];
-    const BREAK: &'static str = "break";
-    const UNKNOWN_SEQ: usize = 3;
-    const LEAVE: &'static [Param<'static>] = &[];
     const KEPT: &'static str = "another transaction keeps the row of this grant, which cannot end before it; information_schema.innodb_trx shows it";
 
     fn batch(requests: &[Request]) -> Vec<Param<'_>> {

@@ -50,4 +50,4 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     ..StoreInfo::OFF
 };
 
-static CAPABILITY: Capability = Capability { store: "postgres", layout: "fencelock postgres fair layout 7", ..FAIR };
+static CAPABILITY: Capability = Capability { store: "postgres", layout: "fencelock postgres fair layout 8", ..FAIR };

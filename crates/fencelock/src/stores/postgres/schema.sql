@@ -1,4 +1,4 @@
--- Locks in PostgreSQL, layout `fair`, version 7: tables that only the functions below touch.
+-- Locks in PostgreSQL, layout `fair`, version 8: tables that only the functions below touch.
 --
 -- {schema} stands for the quoted name of the schema, {kept} for UNLOGGED or nothing, {check} for the refusal of every isolation level but read
 -- committed, and {secure} for a function that runs with the rights of its owner and finds nothing outside of the schema. Functions that are called
@@ -20,18 +20,20 @@ END $$;
 CREATE TABLE {schema}.layout (
     version integer PRIMARY KEY, mark text, quiet_until timestamptz NOT NULL, quiet_for interval NOT NULL, longest interval NOT NULL
 );
-INSERT INTO {schema}.layout VALUES (7, NULL, 'epoch', '0', '0');
+INSERT INTO {schema}.layout VALUES (8, NULL, 'epoch', '0', '0');
 
 -- Rows that are locked, and hardly ever updated: nothing alive in a bucket has a number below `low`.
 CREATE {kept} TABLE {schema}.bucket (bucket integer PRIMARY KEY, low bigint NOT NULL) WITH (fillfactor = 50);
 INSERT INTO {schema}.bucket SELECT number, 0 FROM generate_series(0, 4095) AS number;
 
--- The functions check what they write, see _fits(): the server would parse constraints anew with each row.
+-- The functions check what they write, see _fits(): the server would parse constraints anew with each row. While a place of the name waits,
+-- each granted one is `awaited`. Others leave without the bucket's lock.
 CREATE {kept} TABLE {schema}.place (
     bucket integer NOT NULL,
     name text COLLATE "C" NOT NULL,
     seq bigint NOT NULL,
     granted boolean NOT NULL,
+    awaited boolean NOT NULL,
     weight bigint NOT NULL,
     capacity bigint NOT NULL,
     session bigint NOT NULL,
@@ -77,7 +79,6 @@ CREATE TABLE {schema}.note (
     pid bigint NOT NULL,
     client bigint NOT NULL,
     written timestamptz NOT NULL,
-    ttl_ms bigint,
     expires timestamptz
 );
 CREATE INDEX ON {schema}.note (expires) WHERE expires IS NOT NULL;
@@ -300,7 +301,9 @@ BEGIN
         ELSIF used + waits.weight > waits.capacity THEN
             EXIT;
         ELSE
-            UPDATE {schema}.place SET granted = true, since = moment WHERE bucket = p_bucket AND name = p_name AND seq = waits.seq;
+            UPDATE {schema}.place SET granted = true, since = moment, awaited = EXISTS (SELECT FROM {schema}.place
+                    WHERE bucket = p_bucket AND name = p_name AND seq > waits.seq)
+                WHERE bucket = p_bucket AND name = p_name AND seq = waits.seq;
             used := used + waits.weight;
             IF waits.session = p_session THEN
                 own := own || ARRAY[waits.seq, waits.client, waits.number];
@@ -346,8 +349,8 @@ END $$;
 
 -- Places of a session whose requests are not among these.
 CREATE FUNCTION {schema}.unknown(p_session bigint, p_numbers bigint[])
-RETURNS TABLE (r_seq bigint, r_name text, r_client bigint, r_number bigint) LANGUAGE sql {secure} AS $$
-    SELECT seq, name, client, number FROM place WHERE session = p_session AND number <> ALL (p_numbers)
+RETURNS TABLE (r_name text, r_client bigint, r_number bigint, r_seq bigint) LANGUAGE sql {secure} AS $$
+    SELECT name, client, number, seq FROM place WHERE session = p_session AND number <> ALL (p_numbers)
 $$;
 
 -- Renews a session: which of its grants were broken, until it has confirmed that. A row of a number below 0: the session has ended.
@@ -392,16 +395,19 @@ BEGIN
     {client}
     home := {schema}._home(p_name);
     SELECT low INTO floor_seq FROM {schema}.bucket WHERE bucket = home FOR NO KEY UPDATE;
-    moment := clock_timestamp();
+    IF random() < 0.004 THEN
+        UPDATE {schema}.bucket SET low = coalesce((SELECT min(seq) FROM {schema}.place WHERE bucket = home), nextval($name${schema}.number$name$)) WHERE bucket = home;
+    END IF;
     -- A name without places needs nothing else.
-    INSERT INTO {schema}.place SELECT home, p_name, nextval($name${schema}.number$name$), true, p_weight, p_capacity, s.id, p_client, p_number, clock_timestamp(), p_purpose
-        FROM {schema}.session AS s, {schema}.layout AS l WHERE s.id = p_session AND s.expires > moment AND s.epoch <= p_epoch AND l.quiet_until <= moment
+    INSERT INTO {schema}.place SELECT home, p_name, nextval($name${schema}.number$name$), true, false, p_weight, p_capacity, s.id, p_client, p_number, clock_timestamp(), p_purpose
+        FROM {schema}.session AS s, {schema}.layout AS l WHERE s.id = p_session AND s.expires > clock_timestamp() AND s.epoch <= p_epoch AND l.quiet_until <= clock_timestamp()
             AND {schema}._fits(p_name, p_weight, p_capacity, p_purpose)
             AND (SELECT seq FROM {schema}.place WHERE bucket = home AND name = p_name AND seq >= floor_seq LIMIT 1) IS NULL
         RETURNING seq INTO drawn;
     IF FOUND THEN
         RETURN ARRAY[0, drawn, 0];
     END IF;
+    moment := clock_timestamp();
     SELECT s.epoch, s.expires, l.quiet_until INTO own FROM {schema}.session AS s, {schema}.layout AS l WHERE s.id = p_session;
     IF NOT FOUND OR own.expires <= moment THEN
         RETURN ARRAY[5, 0, 0];
@@ -442,7 +448,7 @@ BEGIN
         END IF;
         IF tail.seq IS NOT NULL AND admitted THEN
             admitted := tail.granted AND tail.weight + p_weight <= p_capacity
-                AND p_weight + (SELECT sum(weight) FROM {schema}.place WHERE bucket = home AND name = p_name AND seq >= floor_seq) <= p_capacity;
+                AND p_weight + coalesce((SELECT sum(weight) FROM {schema}.place WHERE bucket = home AND name = p_name AND seq >= floor_seq), 0) <= p_capacity;
         END IF;
     END IF;
     IF NOT (admitted OR is_written) THEN
@@ -452,8 +458,17 @@ BEGIN
     IF NOT admitted AND NOT p_wait THEN
         RETURN ARRAY[2, 0, 0];
     END IF;
+    IF NOT admitted AND tail.granted THEN
+        UPDATE {schema}.place SET awaited = true WHERE ctid = ANY (ARRAY(SELECT ctid FROM {schema}.place
+            WHERE bucket = home AND name = p_name AND seq >= floor_seq AND NOT awaited FOR NO KEY UPDATE SKIP LOCKED));
+        -- A holder may leave at this moment, or have left since the tail was read.
+        IF (SELECT NOT bool_and(awaited) OR sum(weight) + p_weight <= p_capacity AND own.quiet_until <= moment FROM {schema}.place
+            WHERE bucket = home AND name = p_name AND seq >= floor_seq) IS NOT FALSE THEN
+            RETURN ARRAY[6, 0, 0];
+        END IF;
+    END IF;
     drawn := nextval($name${schema}.number$name$);
-    INSERT INTO {schema}.place VALUES (home, p_name, drawn, admitted, CASE WHEN {schema}._fits(p_name, p_weight, p_capacity, p_purpose) THEN p_weight END, p_capacity,
+    INSERT INTO {schema}.place VALUES (home, p_name, drawn, admitted, false, CASE WHEN {schema}._fits(p_name, p_weight, p_capacity, p_purpose) THEN p_weight END, p_capacity,
         p_session, p_client, p_number, clock_timestamp(), p_purpose);
     IF admitted THEN
         RETURN ARRAY[0, drawn, 0];
@@ -468,11 +483,19 @@ RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
     home integer;
     floor_seq bigint;
-    is_last_granted boolean;
-    news bigint[] := '{}';
+    is_awaited boolean;
+    news bigint[];
+    commits pg_catalog.text;
 BEGIN
     {client}
     home := {schema}._home(p_name);
+    -- No client waits for this to be on a disk; a session that finds a place again which it gave up, gives it up again.
+    DELETE FROM {schema}.place WHERE ctid = (SELECT ctid FROM {schema}.place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted AND NOT awaited
+            AND client = p_client AND number = p_number AND session = p_session FOR UPDATE SKIP LOCKED)
+        RETURNING set_config('synchronous_commit', 'off', true) INTO commits;
+    IF FOUND THEN
+        RETURN '{1}';
+    END IF;
     IF p_patient THEN
         -- The row before the bucket: a client that waits for a transaction that holds the row keeps no other waiting.
         PERFORM 1 FROM {schema}.place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number AND session = p_session AND granted
@@ -482,21 +505,15 @@ BEGIN
     DELETE FROM {schema}.place WHERE ctid = (
             SELECT ctid FROM {schema}.place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number AND session = p_session
                 AND seq BETWEEN coalesce(p_seq, floor_seq) AND coalesce(p_seq, 9223372036854775807) FOR UPDATE SKIP LOCKED)
-        RETURNING (SELECT granted FROM {schema}.place WHERE bucket = home AND name = p_name AND seq >= floor_seq ORDER BY seq DESC LIMIT 1)
-        INTO is_last_granted;
+        RETURNING awaited OR NOT granted INTO is_awaited;
     IF NOT FOUND THEN
         RETURN ARRAY(SELECT 2 * count(*) FROM {schema}.place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number
             AND session = p_session AND seq BETWEEN coalesce(p_seq, floor_seq) AND coalesce(p_seq, 9223372036854775807));
     END IF;
-    -- As long as the last one holds, none waits.
-    IF NOT is_last_granted THEN
+    IF is_awaited THEN
         news := {schema}._settle(home, p_name, floor_seq, p_session);
     END IF;
-    IF random() < 0.004 THEN
-        UPDATE {schema}.bucket SET low = coalesce((SELECT min(seq) FROM {schema}.place WHERE bucket = home), nextval($name${schema}.number$name$)) WHERE bucket = home;
-    END IF;
-    IF news = '{}' THEN
-        -- No client waits for this to be on a disk; a session that finds a place again which it gave up, gives it up again.
+    IF news IS NULL OR news = '{}' THEN
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
     RETURN 1::bigint || news;
@@ -563,11 +580,9 @@ BEGIN
     END IF;
     homes := ARRAY(SELECT {schema}._home(name) FROM unnest(p_names) AS name);
     PERFORM 1 FROM {schema}.bucket WHERE bucket = ANY (homes) ORDER BY bucket FOR NO KEY UPDATE;
-    -- Where the last place is granted, none waits.
     gone := ARRAY(SELECT (SELECT p.ctid FROM {schema}.place AS p WHERE r.kind = 1 AND p.bucket = r.home AND p.name = r.name AND p.seq = r.seq
-                AND array_position(p_seqs, r.seq) = r.at AND p.granted AND p.client = r.client AND p.number = r.number AND p.session = p_session
-                AND (SELECT granted FROM {schema}.place WHERE bucket = r.home AND name = r.name AND seq >= r.seq ORDER BY seq DESC LIMIT 1)
-            FOR UPDATE SKIP LOCKED)
+                AND array_position(p_seqs, r.seq) = r.at AND p.granted AND NOT p.awaited AND p.client = r.client AND p.number = r.number
+                AND p.session = p_session FOR UPDATE SKIP LOCKED)
         FROM unnest(p_kinds, homes, p_names, p_clients, p_numbers, p_seqs) WITH ORDINALITY AS r (kind, home, name, client, number, seq, at));
     DELETE FROM {schema}.place WHERE ctid = ANY (gone);
     IF 0 = ANY (p_kinds) AND EXISTS (SELECT FROM {schema}.session AS s, {schema}.layout AS l WHERE s.id = p_session AND s.expires > clock_timestamp()
@@ -580,7 +595,7 @@ BEGIN
                 THEN nextval($name${schema}.number$name$) END
             FROM unnest(p_kinds, homes, p_names, p_weights, p_capacities, p_purposes) WITH ORDINALITY
                 AS r (kind, home, name, weight, capacity, purpose, at));
-        INSERT INTO {schema}.place SELECT r.home, r.name, r.seq, true, r.weight, r.capacity, p_session, r.client, r.number, clock_timestamp(), r.purpose
+        INSERT INTO {schema}.place SELECT r.home, r.name, r.seq, true, false, r.weight, r.capacity, p_session, r.client, r.number, clock_timestamp(), r.purpose
             FROM unnest(homes, p_names, drawn, p_weights, p_capacities, p_clients, p_numbers, p_purposes)
                 AS r (home, name, seq, weight, capacity, client, number, purpose) WHERE r.seq IS NOT NULL;
         is_durable := FOUND;
@@ -740,7 +755,7 @@ RETURNS TABLE (r_bucket integer, r_name text, r_alive boolean) LANGUAGE sql {sec
 $$;
 
 -- Breaks exactly this grant, and keeps the record: whether it was there or is broken already. Waits for a transaction that holds it.
-CREATE FUNCTION {schema}.break_grant(
+CREATE FUNCTION {schema}.break(
     p_name text, p_client bigint, p_number bigint, p_seq bigint, p_record text, p_reason text
 ) RETURNS boolean LANGUAGE plpgsql {secure} AS $$
 DECLARE
@@ -798,21 +813,21 @@ BEGIN
         RETURN true;
     END IF;
     INSERT INTO note AS n VALUES (
-            p_name, p_value, p_seq, writer.host, writer.pid, writer.client, moment, p_ttl_ms, moment + p_ttl_ms * interval '1 millisecond')
+            p_name, p_value, p_seq, writer.host, writer.pid, writer.client, moment, moment + p_ttl_ms * interval '1 millisecond')
         ON CONFLICT (name) DO UPDATE SET value = excluded.value, token = excluded.token, host = excluded.host, pid = excluded.pid,
-            client = excluded.client, written = excluded.written, ttl_ms = excluded.ttl_ms, expires = excluded.expires;
+            client = excluded.client, written = excluded.written, expires = excluded.expires;
     RETURN true;
 END $$;
 
 -- The note on a lock, unless the note has expired, and the time. Always one row; without a note all but the time is null.
 CREATE FUNCTION {schema}.read_note(p_name text)
 RETURNS TABLE (
-    r_now_us bigint, r_value bytea, r_token bigint, r_host text, r_pid bigint, r_client bigint, r_written_us bigint, r_ttl_ms bigint
+    r_now_us bigint, r_value bytea, r_token bigint, r_host text, r_pid bigint, r_client bigint, r_written_us bigint, r_expires_us bigint
 ) LANGUAGE plpgsql STABLE {secure} AS $$
 DECLARE moment timestamptz := clock_timestamp();
 BEGIN
     RETURN QUERY SELECT floor(extract(epoch FROM moment) * 1000000)::bigint, n.value, n.token, n.host, n.pid, n.client,
-            floor(extract(epoch FROM n.written) * 1000000)::bigint, n.ttl_ms
+            floor(extract(epoch FROM n.written) * 1000000)::bigint, floor(extract(epoch FROM n.expires) * 1000000)::bigint
         FROM (VALUES (1)) AS one LEFT JOIN note AS n ON n.name = p_name AND (n.expires IS NULL OR n.expires > moment);
 END $$;
 

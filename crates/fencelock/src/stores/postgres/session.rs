@@ -29,19 +29,15 @@ impl Dialect for Postgres {
     const UNIT: Duration = Duration::from_millis(1);
     const LONGEST_TTL: u64 = i32::MAX.unsigned_abs() as u64 * 1000;
     const POLL: Duration = Duration::from_millis(50);
-    const NOTES_SAY_TTL: bool = true;
     const SHOW: &'static [Param<'static>] = &[];
-    const BREAK: &'static str = "break_grant";
-    const UNKNOWN_SEQ: usize = 0;
-    const LEAVE: &'static [Param<'static>] = &[Param::Flag(false)];
     const KEPT: &'static str =
         "a transaction holds this grant, which cannot end before it (`hold`); pg_stat_activity shows it";
 
     fn learned(session: &PostgresSession) -> Option<Arc<Capability>> {
         let often = Self::POLL + Duration::from_secs(1);
         let (layout, wake_bound) = match &session.config.bell {
-            Some(_) => ("fencelock postgres fair layout 7, by a pooler with a bell", CAPABILITY.wake_bound),
-            None => ("fencelock postgres fair layout 7, by a pooler: waiters look every 50 ms", often),
+            Some(_) => ("fencelock postgres fair layout 8, by a pooler with a bell", CAPABILITY.wake_bound),
+            None => ("fencelock postgres fair layout 8, by a pooler: waiters look every 50 ms", often),
         };
         let is_pooled = session.config.pooled.load(Ordering::Relaxed);
         is_pooled.then(|| Arc::new(Capability { layout, wake_bound, ..CAPABILITY.clone() }))
@@ -62,7 +58,9 @@ impl Dialect for Postgres {
     /// A release for which no other session waits needs no procedure, whose call costs the server a seventh of a cycle. Otherwise this client
     /// notifies the granted sessions, and leaves that to the procedure for the next releases. Behind a pooler both calls would be
     /// transactions of their own, between which the notification can get lost.
-    async fn leave(connection: &Connection, params: Vec<Param<'_>>) -> Result<Row> {
+    async fn leave(connection: &Connection, mut params: Vec<Param<'_>>) -> Result<Row> {
+        // This call waits for no transaction.
+        params.push(false.into());
         let less = |count: usize| count.checked_sub(1);
         let is_pooled = connection.pooled().is_some();
         if is_pooled || connection.contended.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {

@@ -6,7 +6,7 @@ use super::connection::Connection;
 use super::url::Schema;
 use crate::error::{Error, ErrorKind, Result};
 
-pub(super) const VERSION: i32 = 7;
+pub(super) const VERSION: i32 = 8;
 
 pub(super) const MAKING: i64 = 7_378_415_037_781_730_660;
 
