@@ -11,13 +11,15 @@ use crate::store::{Entered, Entry, Loss};
 
 /// How often the client sends a request that the withdrawal of another one overtook.
 const TRIES: usize = 8;
+/// How often a request without an effect is repeated at once: each time, a thousand dead contenders are removed, or a holder is leaving.
+const REPEATS: usize = 64;
 
 pub(crate) async fn enter<S: Served>(core: &Arc<Core<S>>, entry: Arc<Entry>) -> Result<Entered> {
     core.session.alive("enter")?;
     let (slot, was_sent_before) =
         core.session.places().begin(&entry.name, entry.id, core.session.bucket_of(&entry.name));
-    let (mut again, mut overtaken) = (was_sent_before, 0);
-    while overtaken < TRIES {
+    let (mut again, mut overtaken, mut repeats) = (was_sent_before, 0, 0);
+    while overtaken < TRIES && repeats < REPEATS {
         let reply = match ask(core, &entry, std::mem::replace(&mut again, true)).await {
             Ok(reply) => reply,
             Err(error) => {
@@ -42,8 +44,10 @@ pub(crate) async fn enter<S: Served>(core: &Arc<Core<S>>, entry: Arc<Entry>) -> 
                 core.session.places().forget(entry.id);
                 return Ok(Entered::Conflict(claim));
             }
-            // Each answer removed a thousand dead contenders, or met a holder that was leaving, so this ends.
-            Enter::Again => continue,
+            Enter::Again => {
+                repeats += 1;
+                continue;
+            }
             Enter::Stale(epoch) => {
                 core.session.places().raise(epoch);
                 overtaken += 1;
@@ -56,7 +60,7 @@ pub(crate) async fn enter<S: Served>(core: &Arc<Core<S>>, entry: Arc<Entry>) -> 
         }
         return Ok(Entered::In(Box::new(AskedPlace::new(core, slot))));
     }
-    let message = "withdrawals of other requests keep coming in between";
+    let message = "withdrawals and departures of other requests keep coming in between";
     Err(Error::new(ErrorKind::Busy, "enter", message).retryable())
 }
 

@@ -3,17 +3,20 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
 
 use super::places::{Next, Try};
 use super::{Tried, TryAgainSession, UnqueuedBackend, Wire};
-use crate::error::{Outcome, Result};
+use crate::error::{Error, Outcome, Result};
 use crate::kit::own_places::not_there;
 use crate::kit::server::{self, AskedPlace, ServerSession};
 use crate::kit::session_state::SessionState;
 use crate::queue::Claim;
 use crate::store::{Entered, Entry, Loss, PlaceId, PlaceList, Renewal, Standing};
 use crate::time::Moment;
+
+/// How many locks one request renews or gives up; requests for more locks are in flight concurrently.
+const LOCKS_PER_CALL: usize = 256;
 
 /// The state that a session and its places share.
 type Core<A> = server::Core<TryAgainSession<A>>;
@@ -81,16 +84,17 @@ impl<A: UnqueuedBackend> ServerSession for TryAgainSession<A> {
         let (held, gone) = session.places.held_of(places.all());
         let mut renewal = Renewal::at(sent);
         renewal.gone = gone.into_iter().map(|place| (place, Loss::Removed)).collect();
+        let mut portions: Vec<&[PlaceId]> = held.chunks(LOCKS_PER_CALL).collect();
+        if portions.is_empty() {
+            portions.push(&[]);
+        }
         let backend = &session.backend;
-        let portions: Vec<&[PlaceId]> =
-            if held.is_empty() { vec![&[]] } else { held.chunks(backend.locks_per_call()).collect() };
-        let mut answers = join_all(portions.iter().map(|portion| backend.renew(&connection, portion))).await;
-        let failure = if answers.iter().all(Result::is_err) { answers.pop() } else { None };
-        failure.transpose()?;
+        let calls = portions.into_iter().map(async |portion| {
+            let prolonged = backend.renew(&connection, portion).await?;
+            Ok::<_, Error>((portion, prolonged))
+        });
         let mut lost = Vec::new();
-        // Locks without an answer keep their end.
-        let answered = portions.into_iter().zip(answers).filter_map(|(portion, answer)| Some((portion, answer.ok()?)));
-        for (portion, prolonged) in answered {
+        for (portion, prolonged) in try_join_all(calls).await? {
             for (index, place) in portion.iter().enumerate() {
                 if prolonged.lost.binary_search(&index).is_ok() {
                     lost.push(place);
@@ -130,9 +134,7 @@ impl<A: UnqueuedBackend> ServerSession for TryAgainSession<A> {
         if !all.is_empty() && !places.session.is_gone() {
             let connection = core.to_leave().await?;
             let backend = &core.session.backend;
-            let calls = all
-                .chunks(backend.locks_per_call())
-                .map(|portion| backend.leave(&connection, "close session", portion));
+            let calls = all.chunks(LOCKS_PER_CALL).map(|portion| backend.leave(&connection, "close session", portion));
             join_all(calls).await.into_iter().try_for_each(|left| left.map(drop))?;
         }
         places.end(Loss::Closed);

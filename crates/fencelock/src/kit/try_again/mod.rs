@@ -96,11 +96,6 @@ pub(crate) trait UnqueuedBackend: Send + Sync + 'static {
         ttl
     }
 
-    /// How many locks one request renews or gives up; requests for more locks are in flight concurrently.
-    fn locks_per_call(&self) -> usize {
-        256
-    }
-
     /// Prolongs these locks by a ttl. Without locks, success confirms that the session could renew.
     fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> impl Future<Output = Result<Prolonged>> + Send;
 

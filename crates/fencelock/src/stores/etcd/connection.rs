@@ -1,7 +1,7 @@
 //! An HTTP/2 connection to a member: its requests, and its stream of watches.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use futures_util::FutureExt;
 use h2::client::{Builder, ResponseFuture, SendRequest};
@@ -20,6 +20,7 @@ use crate::kit::bounds::Bounds;
 use crate::kit::dial::Bytes;
 use crate::name::Name;
 use crate::store::{PlaceId, RequestId, Tasks};
+use crate::sync::Mutex;
 
 /// The number of the watch of the session's own keys. The watch of a waiting place has the number of its request.
 pub(super) const SESSION_WATCH: i64 = i64::MAX;
@@ -131,7 +132,7 @@ impl Connection {
             answer.ok_or_else(|| "no answer".into())
         };
         let Bounds { clock, silence, .. } = &self.bounds;
-        let failure = tokio::select! {
+        let failure: Failure = tokio::select! {
             biased;
             answer = answer => match answer {
                 Ok(answer) => return Ok(answer),
@@ -139,7 +140,10 @@ impl Connection {
             },
             () = clock.sleep_until(clock.now().after(*silence)) => "no answer in time".into(),
         };
-        let error = fault(operation, &Status::from_error(failure));
+        // Not by `Status::from_error`: with a feature of tonic that another crate may switch on, a broken connection would be a refusal.
+        let status = failure.downcast::<Status>();
+        let error =
+            fault(operation, &status.map_or_else(|failure| Status::unknown(failure.to_string()), |status| *status));
         if error.kind() == ErrorKind::Unreachable {
             self.close();
         }
@@ -190,10 +194,6 @@ impl Connection {
         token.and_then(|token| self.token.set(token).ok()).ok_or_else(|| strange("connect"))
     }
 
-    fn watched(&self) -> MutexGuard<'_, HashMap<i64, Watched>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Opens the stream of watches, and hands on what is received, until the member ends it. The future does not keep the connection.
     pub(super) fn keep_watching<F: Fn(WatchResponse)>(&self, received: F) -> impl Future<Output = ()> + use<F> {
         let call = self.call(WatchRequest::PATH, true);
@@ -221,7 +221,7 @@ impl Connection {
     /// Sends a request about a watch. A connection that has ended watches nothing any more.
     fn send(&self, request: RequestUnion) {
         let request = framed(&WatchRequest { request_union: Some(request) });
-        let to_watch = self.to_watch.get().map(|it| it.lock().unwrap_or_else(PoisonError::into_inner));
+        let to_watch = self.to_watch.get().map(Mutex::lock);
         let _ = to_watch.map(|mut to_watch| to_watch.send_data(request, false));
     }
 
@@ -229,24 +229,24 @@ impl Connection {
     pub(super) fn watch(&self, watched: Watched) {
         let id = watched.place.request.number.cast_signed();
         let is_same = |known: &Watched| known.key == watched.key && known.range_end == watched.range_end;
-        if !self.watched().get(&id).is_some_and(is_same) {
+        if !self.watched.lock().get(&id).is_some_and(is_same) {
             self.unwatch(watched.place.request);
             self.create_watch(id, watched.key.clone(), watched.range_end.clone(), -1);
         }
-        self.watched().insert(id, watched);
+        self.watched.lock().insert(id, watched);
     }
 
     /// Ends the watch of a place.
     pub(super) fn unwatch(&self, place: RequestId) -> Option<Watched> {
         let watch_id = place.number.cast_signed();
-        let watched = self.watched().remove(&watch_id)?;
+        let watched = self.watched.lock().remove(&watch_id)?;
         self.send(RequestUnion::CancelRequest(WatchCancelRequest { watch_id }));
         Some(watched)
     }
 
     /// The watch that fired, and ended, or that began after changes unseen by its read; `None` for an event of an earlier watch of the place.
     pub(super) fn fired(&self, answer: &WatchResponse) -> Option<Watched> {
-        let watched = self.watched().get(&answer.watch_id)?.clone();
+        let watched = self.watched.lock().get(&answer.watch_id)?.clone();
         if answer.created && answer.header.unwrap_or_default().revision > watched.revision {
             return Some(Watched { grants: None, ..watched });
         }

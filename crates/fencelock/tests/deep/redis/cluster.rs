@@ -192,16 +192,6 @@ impl Crowd {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_that_move_for_a_minute_under_load_cost_no_lock_and_leave_no_waiter_behind() {
-    slots_move_under_load("", "fencelock").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn slots_that_move_for_a_minute_under_load_cost_no_lock_of_redisson_and_leave_no_waiter_behind() {
-    slots_move_under_load("layout=redisson-fenced", "redisson_lock_token").await;
-}
-
-/// Moves each slot with keys that begin with `prefix`.
-async fn slots_move_under_load(layout: &str, prefix: &'static str) {
     let cluster = Arc::new(Cluster::start(true, 15_000, &Settings::default()).unwrap());
     until("the nodes have run for longer than a renewal takes", async || {
         let ran =
@@ -210,15 +200,15 @@ async fn slots_move_under_load(layout: &str, prefix: &'static str) {
     })
     .await;
     let (judge, end) = (Arc::new(Judge::default()), Instant::now() + Duration::from_secs(60));
-    let crowd = Crowd::of(&cluster.url(layout), &judge).await;
+    let crowd = Crowd::of(&cluster.url(""), &judge).await;
     // A slot that moved costs a connection of a dozen round trips, each of which may take a quarter of a second on a busy machine.
-    let holder = client(&cluster.url(&format!("renew_interval_ms=2500&{layout}")), 30_000).await;
+    let holder = client(&cluster.url("renew_interval_ms=2500"), 30_000).await;
     let held = soon(holder.mutex("held").unwrap().acquire()).await.unwrap();
     let moving = Arc::clone(&cluster);
     let moves = tokio::task::spawn_blocking(move || {
         let mut moves = 0;
         while Instant::now() < end {
-            for slot in moving.slots_in_use(prefix).unwrap() {
+            for slot in moving.slots_in_use("fencelock").unwrap() {
                 let from = moving.owner(slot).unwrap().address();
                 let at = moving.nodes[..3].iter().position(|node| node.address() == from).unwrap();
                 moving.move_slot(slot, &moving.nodes[(at + 1) % 3]).unwrap();
@@ -240,26 +230,13 @@ async fn slots_move_under_load(layout: &str, prefix: &'static str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn primaries_that_are_killed_under_load_let_no_two_clients_hold_a_lock_and_nothing_is_left() {
-    let (cluster, soak, slot) = primaries_are_killed_under_load("", "fencelock").await;
-    until_nothing_is_left(&cluster.url(""), &NAMES, &cluster.nodes).await;
-    soak.judge(cluster.owner(slot).unwrap());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn primaries_that_are_killed_under_load_let_no_two_clients_hold_a_lock_of_redisson() {
-    let (cluster, soak, slot) = primaries_are_killed_under_load("layout=redisson-fenced", "redisson_lock_token").await;
-    soak.judge(cluster.owner(slot).unwrap());
-}
-
-/// Kills the owner of a slot with keys that begin with `prefix`, three times.
-async fn primaries_are_killed_under_load(layout: &str, prefix: &str) -> (Arc<Cluster>, Soak, u16) {
     let (cluster, judge, mut soak) = (cluster(), Arc::new(Judge::default()), Soak::of(3));
-    let crowd = Crowd::of(&cluster.url(layout), &judge).await;
+    let crowd = Crowd::of(&cluster.url(""), &judge).await;
     let cycles = || judge.cycles.load(Ordering::SeqCst);
     let slot = loop {
         let before = cycles();
         until("the crowd works", async || cycles() > before + 50).await;
-        let slot = cluster.slots_in_use(prefix).unwrap()[0];
+        let slot = cluster.slots_in_use("fencelock").unwrap()[0];
         let old = cluster.owner(slot).unwrap();
         old.kill();
         promoted(&cluster, slot, old.address()).await;
@@ -277,48 +254,6 @@ async fn primaries_are_killed_under_load(layout: &str, prefix: &str) -> (Arc<Clu
     let count = |number: &AtomicU32| number.load(Ordering::SeqCst);
     println!("{} cycles, {} lost", cycles(), count(&judge.lost));
     assert_eq!((count(&judge.overlaps), count(&judge.late)), (0, 0));
-    (cluster, soak, slot)
-}
-
-#[tokio::test]
-async fn a_primary_that_is_killed_costs_no_lock_without_a_queue_whose_key_its_replica_has() {
-    for layout in ["plain", "redisson"] {
-        let cluster = cluster();
-        let url = cluster.url(&format!("layout={layout}&{ALONE}"));
-        let (holder, rival) = (client(&url, 10_000).await, client(&url, 10_000).await);
-        let guard = soon(holder.mutex("job").unwrap().acquire()).await.unwrap();
-        let slot = cluster.slot("job").unwrap();
-        let old = cluster.owner(slot).unwrap();
-        // The replica has the key.
-        old.ask(&["WAIT", "1", "10000"]).unwrap();
-        old.kill();
-        let waiting = acquiring(&rival, "job");
-        let since = promoted(&cluster, slot, old.address()).await;
-        tokio::time::sleep(Duration::from_secs(12)).await;
-        guard.check().unwrap();
-        soon(guard.release()).await.unwrap();
-        acquired(waiting).await.release().await.unwrap();
-        within(Duration::from_secs(16), since.elapsed(), "a release and an acquire at the promoted replica");
-    }
-}
-
-#[tokio::test]
-async fn a_holder_without_a_queue_whose_primary_stands_still_stops_before_a_rival_is_granted_by_the_new_one() {
-    for layout in ["plain", "redisson"] {
-        let cluster = cluster();
-        let url = cluster.url(&format!("layout={layout}&{ALONE}"));
-        let (holder, rival) = (client(&url, 6000).await, client(&url, 6000).await);
-        let guard = soon(holder.mutex("job").unwrap().acquire()).await.unwrap();
-        let slot = cluster.slot("job").unwrap();
-        let old = cluster.owner(slot).unwrap();
-        old.pause();
-        promoted(&cluster, slot, old.address()).await;
-        // The key goes with a replica that did not have it.
-        cluster.owner(slot).unwrap().ask(&["DEL", "job"]).unwrap();
-        let lost = soon(guard.lost()).await;
-        let theirs = acquired(acquiring(&rival, "job")).await;
-        assert!(guard.check().is_err(), "two hold the lock: {lost:?}");
-        old.resume();
-        theirs.check().unwrap();
-    }
+    until_nothing_is_left(&cluster.url(""), &NAMES, &cluster.nodes).await;
+    soak.judge(cluster.owner(slot).unwrap());
 }

@@ -12,7 +12,7 @@ use super::possession::Custody;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::HostPort;
 use crate::stores::redis::sentinel::{dialled, newest};
-use crate::stores::redis::wire::{Address, Config, fault, is_unknown_command, shake_hands};
+use crate::stores::redis::wire::{Address, Config, Naming, fault, is_unknown_command, shake_hands};
 use crate::time::{Clock, Moment};
 
 /// The nodes are asked once in so long at most, for all slots.
@@ -42,6 +42,7 @@ struct Known {
     view: Ownership,
     asked: Option<Moment>,
     failure: Option<Error>,
+    rounds: usize,
 }
 
 /// The owners of the slots, as one node names them.
@@ -63,10 +64,11 @@ impl Nodes {
         self.seeds.iter().map(|node| self.config.at(node.clone()))
     }
 
-    /// The way to the server at an address, which needs these nodes.
-    pub(super) fn way_to(self: &Arc<Self>, address: impl FnOnce(Arc<Self>) -> Address, min_replicas: u32) -> Config {
+    /// The way to the owner of a slot.
+    pub(super) fn way_to(self: &Arc<Self>, number: u16, min_replicas: u32) -> Config {
+        let slot = ClusterSlot { nodes: Arc::clone(self), number, custody: Arc::default() };
         let mut config = self.config.clone();
-        (config.address, config.min_replicas) = (address(Arc::clone(self)), min_replicas);
+        (config.address, config.naming, config.min_replicas) = (Address::Owner(slot), Naming::Cluster, min_replicas);
         config
     }
 
@@ -88,8 +90,10 @@ impl Nodes {
             all.extend(
                 known.view.nodes.iter().map(|node| self.dialled(node)).filter(|node| !self.seeds.contains(node)),
             );
-            fastrand::shuffle(&mut all);
+            let first = known.rounds * ASKED % all.len();
+            all.rotate_left(first);
             all.truncate(ASKED);
+            known.rounds += 1;
             let asks = all.iter().map(|node| (node, ask(&self.config, node, clock)));
             let words = (&*self.shown, "no node of the Cluster answers", "node", "nodes");
             let view = newest(asks, |view| view.newness, (clock, patience), words).await;
@@ -100,23 +104,6 @@ impl Nodes {
             Some(error) => Err(error.again()),
             None => Ok(read(&known.view.owners)),
         }
-    }
-
-    /// The address to dial for the owner that is picked, and its name among the nodes. The owner's own word for its role is still to be had.
-    pub(crate) async fn find(
-        &self,
-        clock: &dyn Clock,
-        patience: Duration,
-        pick: impl FnOnce(&[(RangeInclusive<u16>, HostPort)]) -> Option<&(RangeInclusive<u16>, HostPort)>,
-    ) -> Result<(HostPort, HostPort)> {
-        let named = self.ask(clock, patience, |owners| pick(owners).map(|(_, owner)| owner.clone())).await?;
-        let named = named.ok_or_else(|| self.unserved())?;
-        Ok((self.dialled(&named), named))
-    }
-
-    pub(super) fn unserved(&self) -> Error {
-        let message = "no node of the Cluster serves the slot of the lock";
-        Error::new(ErrorKind::Unreachable, "connect", message).with("server", self).retryable()
     }
 }
 
@@ -130,17 +117,38 @@ impl fmt::Display for Nodes {
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterSlot {
     pub(crate) nodes: Arc<Nodes>,
-    pub(super) number: u16,
+    number: u16,
     pub(super) custody: Arc<Custody>,
 }
 
 impl ClusterSlot {
-    /// The owner of the slot, as [`Nodes::find`] returns it.
+    /// The address to dial for the owner of the slot, and the owner's name among the nodes. The owner's own word for its role is still to be had.
     pub(crate) async fn find(&self, clock: &dyn Clock, patience: Duration) -> Result<(HostPort, HostPort)> {
-        if let Some(named) = self.custody.hint.lock().take() {
+        if let Some(named) = self.custody.take_hint() {
             return Ok((self.nodes.dialled(&named), named));
         }
-        self.nodes.find(clock, patience, |owners| owners.iter().find(|(slots, _)| slots.contains(&self.number))).await
+        let owner = |owners: &[(RangeInclusive<u16>, HostPort)]| {
+            owners.iter().find(|(slots, _)| slots.contains(&self.number)).map(|(_, owner)| owner.clone())
+        };
+        let Some(named) = self.nodes.ask(clock, patience, owner).await? else {
+            let message = "no node of the Cluster serves the slot of the lock";
+            return Err(Error::new(ErrorKind::Unreachable, "connect", message)
+                .with("slot", self.number)
+                .with("server", &self.nodes)
+                .retryable());
+        };
+        Ok((self.nodes.dialled(&named), named))
+    }
+}
+
+impl Config {
+    /// The same for one link, which has its own view of what became of a slot.
+    pub(crate) fn of_one_link(self: &Arc<Self>) -> Arc<Self> {
+        let Address::Owner(slot) = &self.address else { return Arc::clone(self) };
+        let slot = ClusterSlot { custody: Arc::default(), ..slot.clone() };
+        let mut config = (**self).clone();
+        config.address = Address::Owner(slot);
+        Arc::new(config)
     }
 }
 
@@ -208,8 +216,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_outage_is_no_answer_for_callers_that_come_shortly_after() {
-        let url = StoreUrl::parse("redis+cluster://127.0.0.1:1").unwrap();
-        let Address::Nodes(nodes) = url::config(url).unwrap().address else { unreachable!() };
+        let (nodes, ..) = url::read(StoreUrl::parse("redis+cluster://127.0.0.1:1").unwrap()).unwrap();
         for _ in 0..2 {
             let error = nodes.ask(&SystemClock, Duration::from_millis(10), |_| ()).await.unwrap_err();
             assert!(error.kind() == ErrorKind::Unreachable && error.is_retryable(), "{error}");

@@ -24,6 +24,7 @@ use crate::time::Moment;
 
 /// Reaches a node of the Cluster.
 pub(super) type Reach = Box<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>;
+type Events = BoxStream<'static, SessionEvent>;
 
 /// The pause before a part that failed is renewed again.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -36,7 +37,7 @@ pub(super) fn open_session(
     confirmed: Moment,
 ) -> Opened {
     let (events, mut own) = mpsc::unbounded_channel();
-    let (streams, mut receiver) = mpsc::unbounded_channel::<BoxStream<'static, SessionEvent>>();
+    let (streams, mut receiver) = mpsc::unbounded_channel::<Events>();
     // The receiver is there.
     let _ = streams.send(stream::poll_fn(move |cx| own.poll_recv(cx)).boxed());
     let events_of_all = stream::poll_fn(move |cx| receiver.poll_recv(cx)).flatten_unordered(None).boxed();
@@ -62,7 +63,7 @@ struct PartTable {
     /// The session of each part that new requests use.
     current: Vec<Option<Arc<Part>>>,
     /// Every request that may have a place, from before it is sent, with its session.
-    places: HashMap<RequestId, Arc<Part>>,
+    places: HashMap<RequestId, (Name, Arc<Part>)>,
     /// Sessions that no new request uses. Each is closed once no request depends on it: until then, its places may keep rivals waiting
     /// whose holders are not notified yet.
     retired: Vec<Arc<Part>>,
@@ -75,7 +76,7 @@ struct Parts {
     reach: Reach,
     opening: Opening,
     state: SessionState,
-    streams: mpsc::UnboundedSender<BoxStream<'static, SessionEvent>>,
+    streams: mpsc::UnboundedSender<Events>,
     table: Mutex<PartTable>,
 }
 
@@ -95,9 +96,14 @@ impl Part {
 }
 
 impl PartTable {
-    /// Whether no request depends on this session.
+    /// The requests that depend on this session.
+    fn requests_of<'a>(&'a self, part: &'a Arc<Part>) -> impl Iterator<Item = PlaceId> + 'a {
+        let own = self.places.iter().filter(|(_, (_, of))| Arc::ptr_eq(of, part));
+        own.map(|(request, (name, _))| PlaceId { name: name.clone(), request: *request })
+    }
+
     fn is_unused(&self, part: &Arc<Part>) -> bool {
-        self.places.values().all(|of| !Arc::ptr_eq(of, part))
+        self.requests_of(part).next().is_none()
     }
 
     /// Keeps new requests out of this session.
@@ -138,9 +144,14 @@ impl Parts {
     async fn open_part(self: Arc<Self>, seat: usize, _turn: tokio::sync::OwnedMutexGuard<()>) -> Result<()> {
         let opened = self.stores[seat].open(self.opening.clone()).await?;
         let part = Arc::new(Part { session: opened.session, confirmed: AtomicU64::new(opened.confirmed.as_nanos()) });
-        // The renewal that follows finds the places of a part that ended.
-        let events =
-            opened.events.map(|event| if event == SessionEvent::Over { SessionEvent::Doubtful } else { event });
+        let (parts, of) = (Arc::downgrade(&self), Arc::downgrade(&part));
+        let events = opened.events.flat_map(move |event| {
+            stream::iter(match (event, parts.upgrade().zip(of.upgrade())) {
+                // A part that was closed and dropped has no places.
+                (SessionEvent::Over, of) => of.map_or_else(Vec::new, |(parts, part)| parts.report_losses(&part)),
+                (event, _) => vec![event],
+            })
+        });
         let _ = self.streams.send(events.boxed());
         let added = {
             let mut table = self.table();
@@ -165,18 +176,27 @@ impl Parts {
     }
 
     fn note_request(&self, table: &mut PartTable, entry: &Entry, part: &Arc<Part>) -> bool {
-        let before = table.places.insert(entry.id, Arc::clone(part));
-        before.inspect(|before| self.ask_to_close_unused(table, before)).is_none()
+        let before = table.places.insert(entry.id, (entry.name.clone(), Arc::clone(part)));
+        before.inspect(|(_, before)| self.ask_to_close_unused(table, before)).is_none()
+    }
+
+    /// The end of a part as the engine receives it: each place is gone. The renewal afterwards finds a place that the engine received meanwhile.
+    fn report_losses(&self, part: &Arc<Part>) -> Vec<SessionEvent> {
+        let loss = part.session.over().unwrap_or(Loss::Expired);
+        let mut table = self.table();
+        table.retire(part);
+        let gone = |place| SessionEvent::Gone(GrantId { place, token: None }, loss);
+        table.requests_of(part).map(gone).chain([SessionEvent::Doubtful]).collect()
     }
 
     fn part_of(&self, request: RequestId) -> Option<Arc<Part>> {
-        self.table().places.get(&request).map(Arc::clone)
+        self.table().places.get(&request).map(|(_, part)| Arc::clone(part))
     }
 
     /// Nothing of the request is left in this session that a client relies on.
     fn forget(&self, request: RequestId, part: &Arc<Part>) {
         let mut table = self.table();
-        if table.places.get(&request).is_some_and(|of| Arc::ptr_eq(of, part)) {
+        if table.places.get(&request).is_some_and(|(_, of)| Arc::ptr_eq(of, part)) {
             table.places.remove(&request);
             self.ask_to_close_unused(&table, part);
         }

@@ -1,24 +1,28 @@
 //! A `redis+cluster:` or `rediss+cluster:` URL: some nodes of a Cluster, and the way to all of them.
 
-use std::sync::Arc;
-
 use super::nodes::Nodes;
 use crate::error::Result;
 use crate::kit::address::HostPort;
 use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
 use crate::stores::redis::sentinel::mapped;
-use crate::stores::redis::wire::{Address, Config, Naming, bad, credentials, take_min_replicas};
+use crate::stores::redis::url::{PREFIX, prefix};
+use crate::stores::redis::wire::{Address, Config, bad, credentials, take_min_replicas};
 
 /// The options, besides those that every store takes.
 pub(super) const OPTIONS: &[&str] =
     &["layout", "prefix", "min_replicas", "map", "password_file", "tls_ca", "tls_cert", "tls_key"];
 
 const NODES: &str = "name some nodes of the Cluster, as in redis+cluster://host1:6379,host2,host3";
+const LAYOUT: &str = "in a Cluster there is the layout `fair` alone: `plain` and `redisson` need a server of their own, redis: or redis+sentinel:";
 const DATABASE: &str = "a Cluster has one database: leave the path of the URL out";
 
-/// The way to all nodes, once a layout has taken its own options out.
-pub(crate) fn config(mut url: StoreUrl) -> Result<Config> {
+/// The nodes, how many replicas acknowledge a grant, and what every key starts with.
+pub(super) fn read(mut url: StoreUrl) -> Result<(Nodes, u32, String)> {
+    if url.take("layout").is_some_and(|layout| layout != "fair") {
+        return Err(bad(LAYOUT));
+    }
+    let prefix = prefix(url.take("prefix"))?.unwrap_or_else(|| PREFIX.to_owned());
     let secret = url.take_secret()?;
     let identity = credentials(url.credentials(), secret.as_ref())?;
     let min_replicas = take_min_replicas(&mut url)?.unwrap_or(1);
@@ -35,9 +39,8 @@ pub(crate) fn config(mut url: StoreUrl) -> Result<Config> {
     if identity.1.is_some() && !is_secure {
         tracing::warn!(server = shown, "the password is sent in the clear: the scheme is not rediss+cluster");
     }
-    let mut config = Config::new(Address::Tcp(seeds[0].clone()), tls, identity);
-    config.naming = Naming::Cluster;
-    Ok(Arc::new(Nodes::new(shown, config, seeds, map)).way_to(Address::Nodes, min_replicas))
+    let config = Config::new(Address::Tcp(seeds[0].clone()), tls, identity);
+    Ok((Nodes::new(shown, config, seeds, map), min_replicas, prefix))
 }
 
 #[cfg(test)]
@@ -47,17 +50,19 @@ mod tests {
 
     #[test]
     fn a_url_that_lacks_something_is_refused_and_no_secret_is_shown() {
-        let config = config(StoreUrl::parse("redis+cluster://me:s3cret@a,b:1,[::1]:2/").unwrap()).unwrap();
-        assert_eq!((format!("{config:?}").as_str(), config.min_replicas), ("redis+cluster://a,b:1,[::1]:2", 1));
+        let (nodes, min_replicas, prefix) =
+            read(StoreUrl::parse("redis+cluster://me:s3cret@a,b:1,[::1]:2/?prefix=app").unwrap()).unwrap();
+        assert_eq!((nodes.to_string().as_str(), min_replicas, &*prefix), ("redis+cluster://a,b:1,[::1]:2", 1, "app"));
         for (url, said) in [
             ("redis+cluster://", "host1:6379"),
             ("redis+cluster://a,,b", "host1:6379"),
             ("redis+cluster://a/1", "one database"),
+            ("redis+cluster://a?layout=redisson", "redis+sentinel:"),
             ("redis+cluster://a?min_replicas=x", "min_replicas"),
             ("redis+cluster://a?map=a:1", "map"),
             ("redis+cluster://a?tls_ca=/x", "tls_ca"),
         ] {
-            let error = super::config(StoreUrl::parse(url).unwrap()).map(drop).unwrap_err();
+            let error = read(StoreUrl::parse(url).unwrap()).map(drop).unwrap_err();
             assert!(error.kind() == ErrorKind::Config && error.to_string().contains(said), "{url}: {error}");
         }
     }

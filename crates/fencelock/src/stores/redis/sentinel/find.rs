@@ -18,7 +18,9 @@ use crate::time::Clock;
 const GRACE: Duration = Duration::from_millis(200);
 
 /// The pause before the search begins again, unless there is news.
-const AGAIN: Duration = Duration::from_millis(300);
+const AGAIN: Duration = Duration::from_secs(1);
+/// The same in a Cluster, which sends no news.
+const AGAIN_IN_A_CLUSTER: Duration = Duration::from_millis(300);
 
 /// The advice where a server that others name gives no answer.
 const MAP: &str = "if only the servers know this address, the option `map` names the one to dial";
@@ -26,9 +28,9 @@ const MAP: &str = "if only the servers know this address, the option `map` names
 impl Dialler {
     /// Connects to the server that is found to take locks. Until then the search begins again, within the time that a connection may take.
     pub(crate) async fn find(&self, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
-        // The first failure can be news: a node of a Cluster named another one.
-        let mut pause = Duration::ZERO;
-        let alone = |found: Result<_>| found.map(|(server, named)| (server, named, pending().boxed()));
+        // The first failure in a Cluster is news: a node named another one.
+        let is_cluster = matches!(self.config.address, Address::Owner(_));
+        let (mut pause, again) = if is_cluster { (Duration::ZERO, AGAIN_IN_A_CLUSTER) } else { (AGAIN, AGAIN) };
         loop {
             let within = self.patience / 2;
             let found = match &self.config.address {
@@ -36,9 +38,8 @@ impl Dialler {
                     let (server, named) = (sentinels.dialled(&found), found.server.clone());
                     (server, named, sentinels.clone().moved(found, Arc::clone(&self.clock)).boxed())
                 }),
-                Address::Owner(slot) => alone(slot.find(&*self.clock, within).await),
-                Address::Nodes(nodes) => {
-                    alone(nodes.find(&*self.clock, within, |owners| fastrand::choice(owners)).await)
+                Address::Owner(slot) => {
+                    slot.find(&*self.clock, within).await.map(|(server, named)| (server, named, pending().boxed()))
                 }
                 Address::Tcp(_) | Address::Unix(_) => unreachable!("an address needs no search"),
             };
@@ -64,7 +65,7 @@ impl Dialler {
             }
             tracing::debug!(error = %unfit, "no server is found that takes locks");
             *self.unfit.lock().unwrap_or_else(PoisonError::into_inner) = Some(unfit);
-            let until = self.clock.now().after(spread(std::mem::replace(&mut pause, AGAIN)));
+            let until = self.clock.now().after(spread(std::mem::replace(&mut pause, again)));
             tokio::select! {
                 () = moved => {}
                 () = self.clock.sleep_until(until) => {}

@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Tasks;
 use crate::stores::redis::wire::{
-    Call, Config, Connection, Naming, Script, Server, Subscription, fault, is_denied, is_unknown_command, shake_hands,
+    Call, Config, Connection, Script, Server, Subscription, fault, is_denied, is_unknown_command, shake_hands,
 };
 use crate::time::Clock;
 
@@ -31,8 +31,12 @@ const WAIT_IS_DENIED: &str = "the user may not run WAIT and PUBLISH, so that rep
 const ANOTHER: &str =
     "a second connection, on which replicas are waited for, leads to another server, or the user may not run INFO";
 
-/// Writes a key of the node for a minute. After a removal the server allows a script to write without free memory.
-static MARK: LazyLock<Script> = LazyLock::new(|| Script::new("mark", include_str!("mark.lua")));
+/// How long the key that is written in a Cluster is kept, in ms.
+const KEPT: u64 = 60_000;
+/// Writes that key. After a removal the server allows a script to write without free memory.
+static MARK: LazyLock<Script> = LazyLock::new(|| {
+    Script::new("mark", "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[1], '', 'PX', ARGV[1])")
+});
 
 /// Whether the answer of this request counts only with the replicas' word.
 pub(crate) fn needs_replicas(operation: &str) -> bool {
@@ -50,8 +54,8 @@ pub(crate) struct Replicas {
     /// The server gave no answer for too long.
     is_silent: AtomicBool,
     channel: String,
-    /// The key that a node of a Cluster writes, if the connection is for a slot; `None` for another server.
-    keys: Option<Vec<String>>,
+    /// Whether the name of the channel is that of a key, in the slot of the connection.
+    is_key: bool,
     /// How many callers have come.
     callers: AtomicU64,
     /// How many of them had come when the last round began, and its outcome.
@@ -72,11 +76,10 @@ impl Replicas {
         let channel = channel.unwrap_or_else(|| "fencelock".to_owned()) + ":replicas";
         let (callers, last) = (AtomicU64::new(0), Mutex::new((0, Ok(()))));
         let (wanted, clock, is_silent) = (config.min_replicas, Arc::clone(clock), AtomicBool::default());
-        let is_node = config.naming == Naming::Cluster;
-        let keys = is_node.then(|| config.slot.iter().map(|_| channel.clone()).collect());
+        let is_key = config.slot.is_some();
         // A renewal gives a part of a Cluster half of the time: a silent connection must be noticed before.
-        let time = patience / if is_node { 4 } else { 2 };
-        let replicas = Self { wire, task, wanted, time, clock, is_silent, channel, keys, callers, last };
+        let time = patience / if is_key { 4 } else { 2 };
+        let replicas = Self { wire, task, wanted, time, clock, is_silent, channel, is_key, callers, last };
         let mut wire = replicas.wire.clone();
         let info = wire.send_packed_command(&redis::cmd("INFO")).await.and_then(Value::extract_error);
         if !info.is_ok_and(|info| Server::answered(info).is_same_process(server)) {
@@ -116,13 +119,13 @@ impl Replicas {
 
     async fn ask(&self, wanted: u32, milliseconds: u64) -> RedisResult<i64> {
         let mut round = redis::pipe();
-        match &self.keys {
-            Some(_) if wanted == 0 => round.cmd("PING"),
-            Some(keys) => {
-                let write = Call::<Value>::new(&MARK, keys, Ok);
+        match self.is_key {
+            true if wanted == 0 => round.cmd("PING"),
+            true => {
+                let write = Call::<Value>::new(&MARK, &[&self.channel], Ok).arg(KEPT);
                 round.add_command(MARK.load()).add_command(write.command)
             }
-            None => round.cmd("PUBLISH").arg(&self.channel).arg(""),
+            false => round.cmd("PUBLISH").arg(&self.channel).arg(""),
         };
         round.cmd("WAIT").arg(wanted).arg(milliseconds);
         let mut count = Value::Nil;

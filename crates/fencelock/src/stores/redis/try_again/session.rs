@@ -13,13 +13,17 @@ use crate::kit::fault::Meaning;
 use crate::kit::try_again::{Next, Places, Prolonged, Tried, Try, TryAgainSession, UnqueuedBackend, Work};
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId};
-use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, RestartWatch, Server};
+use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, RestartWatch, Script, Server};
 use crate::token::FencingToken;
 
 /// A client that looks at locks without a session.
 pub(crate) struct Reader(pub(crate) Arc<Dialect>);
 
 impl LinkUser for Reader {
+    fn scripts(&self) -> Vec<&'static Script> {
+        self.0.scripts.all()
+    }
+
     fn only_looks(&self) -> bool {
         true
     }
@@ -57,11 +61,6 @@ impl UnqueuedBackend for Asking {
             return Ok(Tried::Granted(None));
         }
         connection.run(operation, &self.dialect.acquire(at, due.claim, &due.said, ttl)).await
-    }
-
-    /// A script takes keys of one slot.
-    fn locks_per_call(&self) -> usize {
-        if self.dialect.is_clustered { 1 } else { 256 }
     }
 
     async fn renew(&self, connection: &Connection, places: &[PlaceId]) -> Result<Prolonged> {
@@ -120,6 +119,10 @@ impl UnqueuedBackend for Asking {
 pub(super) struct SessionUser(pub(super) Arc<TryAgainSession<Asking>>);
 
 impl LinkUser for SessionUser {
+    fn scripts(&self) -> Vec<&'static Script> {
+        self.0.backend.dialect.scripts.all()
+    }
+
     /// A channel without messages: subscribing to it shows whether the user may subscribe.
     fn channel(&self) -> Option<String> {
         let channel = self.0.backend.dialect.channel?;

@@ -1,6 +1,6 @@
 //! A connection, which requests share.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -12,12 +12,12 @@ use super::config::Config;
 use super::driver::{Traffic, Waiting, drive};
 use super::fault::{fault, is_of_a_replica, is_unknown_script, meant};
 use super::handshake::{Pushed, shake_hands};
-use super::script::{Call, Script};
+use super::script::Call;
 use super::server::Server;
 use super::user::{Chores, LinkUser, Subscription};
 use crate::error::{Error, Result};
 use crate::store::Tasks;
-use crate::stores::redis::cluster::{Possession, Routes, slot_of_command};
+use crate::stores::redis::cluster::Possession;
 use crate::stores::redis::sentinel::{Messages, Replicas, needs_replicas};
 use crate::time::Clock;
 
@@ -32,8 +32,6 @@ pub(crate) struct Connection {
     pub(super) replicas: Option<Replicas>,
     /// The slot that the server has; `None` where the server is no node of a Cluster.
     pub(crate) possession: Option<Possession>,
-    /// The links to the nodes of a Cluster, for requests with a key.
-    pub(crate) routes: Weak<Routes>,
     /// The number of the connection in its link, from 1.
     pub(crate) number: u64,
 }
@@ -58,8 +56,8 @@ impl Connection {
         let (user, served) = (Arc::clone(user), (Arc::clone(user), number));
         let task = drive((wire.clone(), driver), receiver, served, Arc::clone(&traffic), Arc::clone(clock), silence);
         let (task, server_name, replicas) = (tasks.spawn(task), format!("{config:?}"), None);
-        let (possession, routes) = (Possession::of(config, clock), Weak::clone(&config.routes));
-        let connection = Self { wire, traffic, task, user, server_name, replicas, possession, routes, number };
+        let possession = Possession::of(config, clock);
+        let connection = Self { wire, traffic, task, user, server_name, replicas, possession, number };
         if let Some(channel) = channel {
             connection.subscribe(&channel).await?;
         }
@@ -100,35 +98,39 @@ impl Connection {
         }
     }
 
-    /// Runs a script.
+    /// Makes sure that the server knows the user's scripts.
+    pub(super) async fn load_scripts(&self) -> Result<()> {
+        let mut pipeline = redis::pipe();
+        for script in self.user.scripts() {
+            pipeline.add_command(script.load());
+        }
+        let count = pipeline.len();
+        if count == 0 {
+            return Ok(());
+        }
+        let waiting = Waiting::new(&self.traffic);
+        let loaded = self.wire.clone().send_packed_commands(&pipeline, 0, count).await;
+        waiting.answered();
+        let loaded =
+            loaded.and_then(|values| values.into_iter().map(Value::extract_error).collect::<RedisResult<Vec<_>>>());
+        loaded.map(drop).map_err(|error| fault("load scripts", &error))
+    }
+
+    /// Runs a script. Loads a script that the server forgot, and runs it again.
     pub(crate) async fn run<R>(&self, operation: &'static str, call: &Call<R>) -> Result<R> {
-        (call.read)(self.ask(operation, &call.command, Some(call.script)).await?)
+        let mut answer = self.send(&call.command).await;
+        if answer.as_ref().is_err_and(is_unknown_script) {
+            self.command(operation, &call.script.load()).await?;
+            answer = self.send(&call.command).await;
+        }
+        let value = answer.map_err(|error| self.fault(operation, &error))?;
+        self.counts(operation).await?;
+        (call.read)(value)
     }
 
     /// Sends one command.
     pub(crate) async fn command(&self, operation: &'static str, command: &Cmd) -> Result<Value> {
-        self.ask(operation, command, None).await
-    }
-
-    /// Asks this server, or the owner of the key where there are routes.
-    async fn ask(&self, operation: &'static str, command: &Cmd, script: Option<&Script>) -> Result<Value> {
-        match self.routes.upgrade().and_then(|routes| Some((routes, slot_of_command(command)?))) {
-            None => self.ask_here(operation, command, script).await,
-            Some((routes, slot)) => {
-                let answer = routes.to(slot).await?.ask_here(operation, command, script).await;
-                answer.inspect_err(|_| routes.doubt(slot))
-            }
-        }
-    }
-
-    /// Loads a script that the server forgot, and runs it again.
-    async fn ask_here(&self, operation: &'static str, command: &Cmd, script: Option<&Script>) -> Result<Value> {
-        let mut answer = self.send(command).await;
-        if let Some(script) = script.filter(|_| answer.as_ref().is_err_and(is_unknown_script)) {
-            self.send(&script.load()).await.map_err(|error| self.fault(operation, &error))?;
-            answer = self.send(command).await;
-        }
-        let value = answer.map_err(|error| self.fault(operation, &error))?;
+        let value = self.send(command).await.map_err(|error| self.fault(operation, &error))?;
         self.counts(operation).await?;
         Ok(value)
     }
@@ -148,7 +150,7 @@ impl Connection {
     }
 
     async fn send(&self, command: &Cmd) -> RedisResult<Value> {
-        let sent = self.possession.as_ref().map(|possession| possession.clock.now());
+        let sent = self.possession.as_ref().map(Possession::now);
         let waiting = Waiting::new(&self.traffic);
         let answer = self.wire.clone().send_packed_command(command).await;
         waiting.answered();
