@@ -102,7 +102,7 @@ async fn a_place_that_its_session_does_not_know_is_given_up_when_it_comes_back()
     // The state after a lost release that was not on disk yet: the row of the place exists again.
     let user = connection(&own.url()).await;
     user.batch_execute(
-        "INSERT INTO fencelock.place SELECT fencelock._home('job'), 'job', nextval('fencelock.number'), true, 1, 1, session, client, number + 1000, since, NULL
+        "INSERT INTO fencelock.place SELECT fencelock._home('job'), 'job', nextval('fencelock.number'), true, false, 1, 1, session, client, number + 1000, since, NULL
          FROM fencelock.place WHERE name = 'kept'",
     )
     .await
