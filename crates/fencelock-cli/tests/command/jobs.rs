@@ -21,7 +21,7 @@ fn every_store() -> [Place; 5] {
 
 /// The row of the job in `jobs --json`.
 fn last(place: &Place) -> serde_json::Value {
-    let shown = answered(place, &["jobs", "--json", "job"]);
+    let shown = output(&mut place.fencelock(&["jobs", "--json", "job"]));
     match code(&shown) {
         // A directory that no `run` has made yet.
         69 if stderr(&shown).contains("is not there") => return serde_json::json!({"state": "never"}),
@@ -32,7 +32,7 @@ fn last(place: &Place) -> serde_json::Value {
 }
 
 fn checked(place: &Place) -> i32 {
-    code(&answered(place, &["jobs", "--check", "job"]))
+    code(&output(&mut place.fencelock(&["jobs", "--check", "job"])))
 }
 
 fn runs_once(place: &Place) {
@@ -201,34 +201,27 @@ fn a_named_slot_that_falls_out_of_memory_is_reported() {
     assert_eq!(ended(&mut place.run(&["--quiet", "--slot", &past[29], "job"], "false")).0, 0);
 }
 
-/// The output of the command once a busy server answers in time.
-fn answered(place: &Place, command: &[&str]) -> std::process::Output {
-    until("the command gets an answer", || {
-        let said = output(&mut place.fencelock(command));
-        let is_late = code(&said) == 69 && stderr(&said).contains("in time");
-        (!is_late).then_some(said)
-    })
-}
-
 fn lists_its_jobs(place: &Place) {
     let run = |name: &str, slot: &str, script: &str| {
         ended(&mut place.run(&["--connect-wait", "180s", "--slot", slot, name], script)).0
     };
     assert_eq!([run("job", "a", "exit 3"), run("job", "b", "true"), run("other", "a", "true")], [3, 0, 0]);
-    let shown = answered(place, &["jobs", "--json"]);
+    let shown = output(&mut place.fencelock(&["jobs", "--json"]));
     assert_eq!(code(&shown), 0, "{shown:?}");
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!((shown[0]["name"].as_str(), shown[1]["name"].as_str()), (Some("job"), Some("other")));
     let before = &shown[0]["earlier"][0];
     assert_eq!((before["state"].as_str(), before["detail"].as_str()), (Some("failed"), Some("exit code 3")));
     assert!(before["took_ms"].is_u64() && shown[0]["last_success"].is_string(), "{shown}");
-    let table = stdout(&answered(place, &["jobs"]));
-    let failed = table.lines().find(|line| line.contains("exit code 3")).unwrap_or_else(|| panic!("{table}"));
+    let said = output(&mut place.fencelock(&["jobs"]));
+    let table = stdout(&said);
+    let failed = table.lines().find(|line| line.contains("exit code 3")).unwrap_or_else(|| panic!("{said:?}"));
     let host = before["host"].as_str().unwrap();
     assert!(failed.contains(host) && failed.contains(before["began"].as_str().unwrap()), "{table}");
-    assert_eq!(code(&answered(place, &["note", "job", "--delete"])), 0);
-    let table = stdout(&answered(place, &["jobs"]));
-    assert!(!table.contains("job ") && table.contains("other"), "{table}");
+    assert_eq!(code(&output(&mut place.fencelock(&["note", "job", "--delete"]))), 0);
+    let said = output(&mut place.fencelock(&["jobs"]));
+    let table = stdout(&said);
+    assert!(!table.contains("job ") && table.contains("other"), "{said:?}");
 }
 
 #[test]

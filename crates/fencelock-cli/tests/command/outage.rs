@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use crate::common::{Place, Running, code, ended, output};
+use crate::common::{Place, Running, code, ended_once};
 use fencelock_testbed::redis::{Server, Settings};
 
 fn server() -> (Server, Place) {
@@ -34,7 +34,7 @@ fn a_silent_store_that_is_tried_once_is_reported_as_silent() {
     let server = Server::start(Settings::default()).unwrap();
     server.pause();
     let place = Place::with_store(format!("{}?request_deadline_ms=10000&ttl_ms=60000", server.url()));
-    let done = output(&mut place.run(&["--try", "job"], "true"));
+    let done = place.run(&["--try", "job"], "true").output().unwrap();
     let said = str::from_utf8(&done.stderr).unwrap();
     assert_eq!(code(&done), 69, "{said}");
     assert!(said.contains("is not reached yet, and is tried once") && !said.contains("0ns"), "{said}");
@@ -45,7 +45,7 @@ fn a_store_that_is_not_there_is_never_a_busy_lock() {
     let (server, place) = server();
     server.kill();
     for limit in [&["--try"][..], &["--wait", "1500ms"], &["--connect-wait", "0"], &["--connect-wait", "1s"]] {
-        let (code, said) = ended(&mut place.run(&[limit, &["-q", "-E", "0", "job"]].concat(), "true"));
+        let (code, said) = ended_once(&mut place.run(&[limit, &["-q", "-E", "0", "job"]].concat(), "true"));
         assert_eq!(code, 69, "{limit:?}: {said}");
         assert!(!said.contains("busy") && said.contains("redis://"), "{said}");
     }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::process::Stdio;
 
 use crate::common::hand::by_hand;
-use crate::common::{Place, Running, code, ended, output, stderr, written};
+use crate::common::{Place, Running, code, ended, ended_once, output, stderr, written};
 use fencelock_testbed::Port;
 use fencelock_testbed::zookeeper::{Ensemble, Settings, shared};
 
@@ -64,7 +64,7 @@ fn a_server_that_is_not_there_or_is_something_else_ends_with_69() {
         for arguments in
             [&["run", "--connect-wait", "0", "job", "--", "true"][..], &["ls"], &["show", "job"], &["bench"]]
         {
-            let (code, text) = ended(&mut place.fencelock(arguments));
+            let (code, text) = ended_once(&mut place.fencelock(arguments));
             assert_eq!(code, 69, "{arguments:?}: {text}");
             assert!(text.contains(&server) && text.contains("FENCELOCK_STORE"), "{text}");
             let lines: Vec<_> = text.lines().collect();

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::snapshot;
-use crate::Network;
 use crate::daemon::{Daemon, Program};
 use crate::ports::Port;
 use crate::process::bound;
 use crate::versions::zookeeper_class_path;
+use crate::{Network, PATIENCE};
 
 /// The part of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,15 +121,19 @@ impl Server {
     /// # Errors
     /// When it does not answer within 2 s.
     pub fn word(&self, word: &str) -> io::Result<String> {
+        self.word_within(WORD, word)
+    }
+
+    fn word_within(&self, limit: Duration, word: &str) -> io::Result<String> {
         match &self.program.host {
-            None => self.ask(word),
-            Some((network, _)) => network.inside(|| self.ask(word))?,
+            None => self.ask(limit, word),
+            Some((network, _)) => network.inside(|| self.ask(limit, word))?,
         }
     }
 
-    fn ask(&self, word: &str) -> io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&self.address(), WORD)?;
-        stream.set_read_timeout(Some(WORD))?;
+    fn ask(&self, limit: Duration, word: &str) -> io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&self.address(), limit)?;
+        stream.set_read_timeout(Some(limit))?;
         stream.write_all(word.as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
@@ -141,7 +145,7 @@ impl Server {
     /// # Errors
     /// When it does not answer, or tells no such number.
     pub fn monitor(&self, key: &str) -> io::Result<u64> {
-        let answer = self.word("mntr")?;
+        let answer = self.word_within(PATIENCE, "mntr")?;
         let line = answer.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('\t'));
         let number = line.and_then(|value| value.trim().parse().ok());
         number.ok_or_else(|| io::Error::other(format!("no number {key} in: {answer}")))

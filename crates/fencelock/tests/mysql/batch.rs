@@ -8,7 +8,7 @@ use fencelock::mysql::Schema;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Row};
 
-use crate::lab::{connection, database, until};
+use crate::lab::{connection, database, migrated, until};
 
 #[derive(Debug, Clone)]
 struct Request {
@@ -77,7 +77,7 @@ fn null(number: Option<i64>) -> String {
 /// A database with sessions of the numbers 1 to 3.
 async fn lab() -> Conn {
     let url = database();
-    Schema::of(&url).unwrap().migrate(&[]).await.unwrap();
+    migrated(async || Schema::of(&url).unwrap().migrate(&[]).await).await;
     let mut conn = connection(&url).await;
     settle(&mut conn).await;
     for session in 1..=3 {

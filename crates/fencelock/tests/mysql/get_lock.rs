@@ -7,7 +7,7 @@ use fencelock_testbed::{Proxy, Way};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
-use crate::lab::{acquire, acquiring, client, connection, database, refused, soon, until, with};
+use crate::lab::{acquire, acquiring, client, connection, database, migrated, refused, soon, until, with};
 use crate::refused::until_refused_by;
 
 const LONG: u64 = 60_000;
@@ -152,7 +152,7 @@ async fn a_node_of_a_cluster_is_refused_by_name() {
         let error = refused(&with(&server.url(), options)).await;
         assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("Galera"), "{options}: {error}");
     }
-    Schema::of(&with(&server.url(), "layout=distributed_lock")).unwrap().migrate(&[]).await.unwrap();
+    migrated(async || Schema::of(&with(&server.url(), "layout=distributed_lock")).unwrap().migrate(&[]).await).await;
     for options in ["galera=one_writer", "layout=distributed_lock"] {
         let client = client(&with(&server.url(), options), LONG).await;
         client.mutex("job").unwrap().acquire().await.unwrap().release().await.unwrap();

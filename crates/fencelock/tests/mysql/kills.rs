@@ -7,7 +7,7 @@ use fencelock::mysql::Schema;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Row};
 
-use crate::lab::{connection, database, until};
+use crate::lab::{connection, database, migrated, until};
 
 /// A call: the statements before it, the procedure, and its arguments.
 type Step = (&'static str, &'static str, &'static str);
@@ -185,7 +185,7 @@ async fn call(conn: &mut Conn, (before, procedure, arguments): (&str, &str, &str
 impl Lab {
     async fn new() -> Self {
         let url = database();
-        Schema::of(&url).unwrap().migrate(&[]).await.unwrap();
+        migrated(async || Schema::of(&url).unwrap().migrate(&[]).await).await;
         let (mut conn, mut admin) = (Self::connect(&url).await, Self::connect(&url).await);
         let mut statements = 0;
         for text in Schema::of(&url).unwrap().statements(&[]).split("\n//\n") {

@@ -8,7 +8,7 @@ use fencelock::{ErrorKind, Loss};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
-use crate::lab::{OFTEN, acquire, acquiring, client, connection, database, refused, soon, until, with};
+use crate::lab::{OFTEN, acquire, acquiring, client, connection, database, migrated, refused, soon, until, with};
 use crate::refused::until_refused_by;
 
 /// The table of ShedLock's documentation.
@@ -142,7 +142,7 @@ async fn a_holder_whose_row_is_changed_is_notified() {
 async fn migrate_makes_a_table_that_shedlock_uses_and_other_types_are_refused() {
     let url = database();
     let layout = with(&url, "layout=shedlock");
-    assert_eq!(Schema::of(&layout).unwrap().migrate(&[]).await.unwrap(), Migration::Made);
+    assert_eq!(migrated(async || Schema::of(&layout).unwrap().migrate(&[]).await).await, Migration::Made);
     let mut user = provider(&url, "+05:00").await;
     assert!(takes(&mut user, "nightly", "vm-1").await && releases(&mut user, "nightly", "vm-1").await);
     acquire(&client(&layout, LONG).await, "nightly").await.release().await.unwrap();

@@ -43,7 +43,7 @@ async fn connections_that_are_cut_or_ended_in_the_middle_of_batches_cost_no_lock
 #[tokio::test]
 async fn while_a_transaction_keeps_one_bucket_tasks_of_other_names_get_their_locks() {
     let url = database();
-    let (one, mut user) = (client(&url, 6_000).await, connection(&url).await);
+    let (one, mut user) = (client(&url, 60_000).await, connection(&url).await);
     user.query_drop("BEGIN").await.unwrap();
     let bucket = "SELECT * FROM fencelock_bucket WHERE b = CONV(LEFT(SHA2('stuck', 256), 3), 16, 10) FOR UPDATE";
     user.query_drop(bucket).await.unwrap();

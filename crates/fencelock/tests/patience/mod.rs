@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use fencelock::{Client, Error, Guard, Name};
+use fencelock::{Client, Error, Guard, Name, Outcome};
 use tokio::task::JoinHandle;
 
 /// Long enough for everything that is waited for, on a busy machine too.
@@ -17,12 +17,17 @@ pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("it has to come")
 }
 
+/// Between two looks of a loop that waits for a state.
+pub(crate) async fn pause() {
+    tokio::time::sleep(Duration::from_millis(2)).await;
+}
+
 /// Repeats `is_so` until it holds.
 pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !is_so().await {
         assert!(start.elapsed() < PATIENCE, "it never came that {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        pause().await;
     }
 }
 
@@ -40,8 +45,21 @@ async fn connected(url: &str) -> Result<Client, Error> {
     soon(async {
         loop {
             match Client::connect(url).await {
-                Err(error) if error.is_retryable() => tokio::time::sleep(Duration::from_millis(2)).await,
+                Err(error) if error.is_retryable() => pause().await,
                 connected => return connected,
+            }
+        }
+    })
+    .await
+}
+
+/// Makes or looks at a schema, once more while a busy server does not take the connection in time.
+pub(crate) async fn migrated<T>(migrate: impl AsyncFn() -> Result<T, Error>) -> T {
+    soon(async {
+        loop {
+            match migrate().await {
+                Err(error) if error.is_retryable() && error.outcome() == Outcome::NotApplied => pause().await,
+                migrated => return migrated.unwrap(),
             }
         }
     })
@@ -64,7 +82,7 @@ pub(crate) async fn refused_because(url: &str, part: &str) -> Error {
         loop {
             match Client::connect(url).await {
                 Err(error) if error.to_string().contains(part) => return error,
-                Err(error) if error.is_retryable() => tokio::time::sleep(Duration::from_millis(2)).await,
+                Err(error) if error.is_retryable() => pause().await,
                 connected => panic!("a connect to be refused with {part:?}: {connected:?}"),
             }
         }

@@ -12,7 +12,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::lab::{
-    LONG, acquire, acquired, acquiring, client, connection, database, server, soon, until, until_queued, with,
+    LONG, acquire, acquired, acquiring, client, connection, database, migrated, server, soon, until, until_queued, with,
 };
 
 /// A database of its own behind a pooler, and a proxy before the server as the bell.
@@ -116,7 +116,7 @@ async fn a_bell_that_is_a_pooler_or_another_server_is_noticed_and_waiters_look()
         if said == "the pooler leads to another server now" {
             // The servers are copies, whose tables would have the same numbers.
             other.sql(OWNER, "CREATE TABLE public.earlier ()").unwrap();
-            Schema::of(&other.url()).unwrap().migrate(&[]).await.unwrap();
+            migrated(async || Schema::of(&other.url()).unwrap().migrate(&[]).await).await;
         }
         let (one, two) = (client(&pooled, LONG).await, client(&with(&pooled, &format!("bell={bell}")), LONG).await);
         let guard = acquire(&one, "job").await;

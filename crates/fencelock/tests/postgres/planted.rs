@@ -5,7 +5,8 @@ use fencelock::{Client, ErrorKind, Name};
 use fencelock_testbed::postgres::{OWNER, PLANTED, Server, Settings};
 
 use crate::lab::{
-    AS_CLIENTS, acquire, acquiring, client, code, connection, queued, refused, server, soon, until_queued, with,
+    AS_CLIENTS, acquire, acquiring, client, code, connection, migrated, queued, refused, server, soon, until_queued,
+    with,
 };
 
 /// `public` before the server's own schema, and the path that a new database has.
@@ -36,7 +37,7 @@ async fn operators_functions_tables_and_types_that_others_plant_are_run_by_no_st
         assert!(format!("{trap:?}").contains("planted"), "{trap:?}");
         own.sql(OWNER, "SELECT pg_catalog.setval('public.planted', 1, false)").unwrap();
 
-        Schema::of(&own.url()).unwrap().migrate(&[OWNER]).await.unwrap();
+        migrated(async || Schema::of(&own.url()).unwrap().migrate(&[OWNER]).await).await;
         let printed = Schema::of(&with(&own.url(), "schema=printed")).unwrap().statements(&[OWNER]);
         own.sql(OWNER, &printed).unwrap();
         let (one, other) = (client(&own.url(), 60_000).await, client(&own.url(), 60_000).await);
@@ -69,7 +70,7 @@ async fn operators_functions_tables_and_types_that_others_plant_are_run_by_no_st
 
         for layout in TABLES {
             let url = with(&own.url(), layout);
-            Schema::of(&url).unwrap().migrate(&[OWNER]).await.unwrap();
+            migrated(async || Schema::of(&url).unwrap().migrate(&[OWNER]).await).await;
             own.sql(OWNER, &Schema::of(&url).unwrap().statements(&[OWNER])).unwrap();
             let (one, other) = (client(&url, 60_000).await, client(&url, 60_000).await);
             let guard = acquire(&one, "job").await;

@@ -4,7 +4,9 @@ use fencelock::{ErrorKind, Guard};
 use fencelock_testbed::postgres::{KIND, LIMITS, Pooler};
 use tokio::task::JoinHandle;
 
-use crate::lab::{LONG, acquire, acquiring, client, code, connection, database, refused, soon, until_queued, with};
+use crate::lab::{
+    LONG, acquire, acquiring, client, code, connection, database, migrated, refused, soon, until_queued, with,
+};
 
 /// A database of its own, by a pooler in this mode.
 fn behind(mode: &str) -> (Pooler, String) {
@@ -86,7 +88,7 @@ async fn a_pooler_in_session_mode_works_and_one_in_statement_mode_is_refused() {
 async fn behind_a_pooler_lock_tables_work_and_advisory_locks_are_refused() {
     let (_pooler, url) = behind("transaction\ndefault_pool_size = 1");
     let table = with(&url, "layout=distributed_lock");
-    fencelock::postgres::Schema::of(&table).unwrap().migrate(&[]).await.unwrap();
+    migrated(async || fencelock::postgres::Schema::of(&table).unwrap().migrate(&[]).await).await;
     let guard = acquire(&client(&table, LONG).await, "job").await;
     let refusal = client(&table, LONG).await.mutex("job").unwrap().try_acquire().await.unwrap_err();
     assert!(refusal.is_contention(), "{refusal}");
@@ -110,7 +112,7 @@ async fn behind_a_pooler_a_refused_request_ends_its_transaction() {
 async fn behind_a_pooler_a_request_that_fails_leaves_its_connection_usable() {
     let (_pooler, url) = behind("transaction\ndefault_pool_size = 2");
     let table = with(&url, "layout=distributed_lock");
-    fencelock::postgres::Schema::of(&table).unwrap().migrate(&[]).await.unwrap();
+    migrated(async || fencelock::postgres::Schema::of(&table).unwrap().migrate(&[]).await).await;
     let one = client(&table, LONG).await;
     soon(acquire(&one, "job").await.release()).await.unwrap();
     let user = connection(&url).await;

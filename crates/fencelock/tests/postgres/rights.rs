@@ -5,7 +5,7 @@ use fencelock::postgres::{Migration, Schema};
 use fencelock_testbed::postgres::{OWNER, Settings, shared};
 
 use crate::lab::{
-    AS_CLIENTS, acquire, acquiring, client, code, connection, database, queued, refused, server, soon, until,
+    AS_CLIENTS, acquire, acquiring, client, code, connection, database, migrated, queued, refused, server, soon, until,
     until_queued,
 };
 
@@ -35,10 +35,10 @@ async fn the_error_for_a_role_without_rights_names_them_and_execute_alone_suffic
     assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
     assert!(error.to_string().contains("fencelock migrate"), "{error}");
     let schema = Schema::of(&owner).unwrap();
-    assert_eq!(schema.migrate(&[]).await.unwrap(), Migration::Made);
+    assert_eq!(migrated(async || schema.migrate(&[]).await).await, Migration::Made);
     let error = refused(&url).await;
     assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
-    assert_eq!(schema.migrate(&[&role]).await.unwrap(), Migration::UpToDate);
+    assert_eq!(migrated(async || schema.migrate(&[&role]).await).await, Migration::UpToDate);
     let app = client(&url, 60_000).await;
     let guard = acquire(&app, "job").await;
     let user = connection(&url).await;
@@ -67,13 +67,13 @@ async fn a_grant_by_a_role_that_may_not_pass_rights_on_is_an_error() {
     let table = format!("{owner}?layout=distributed_lock&table=public.mine");
     for url in [&owner, &table] {
         let schema = Schema::of(url).unwrap();
-        schema.migrate(&[&role]).await.unwrap();
+        migrated(async || schema.migrate(&[&role]).await).await;
         let not_owner = Schema::of(&url.replace("fencelock:secret", &format!("{role}:secret"))).unwrap();
-        assert_eq!(not_owner.migrate(&[]).await.unwrap(), Migration::UpToDate);
+        assert_eq!(migrated(async || not_owner.migrate(&[]).await).await, Migration::UpToDate);
         let error = not_owner.migrate(&[&other]).await.unwrap_err();
         assert!(error.kind() == ErrorKind::Denied && error.to_string().contains("as the owner"), "{error}");
-        assert_eq!(schema.migrate(&[&other]).await.unwrap(), Migration::UpToDate);
-        assert_eq!(not_owner.migrate(&[&other]).await.unwrap(), Migration::UpToDate);
+        assert_eq!(migrated(async || schema.migrate(&[&other]).await).await, Migration::UpToDate);
+        assert_eq!(migrated(async || not_owner.migrate(&[&other]).await).await, Migration::UpToDate);
     }
 }
 
@@ -237,7 +237,7 @@ async fn the_statements_that_the_server_shows_do_not_name_the_bell_of_a_session(
 async fn a_role_that_may_only_call_the_functions_is_refused_wrong_parameters_and_they_change_nothing() {
     let (owner, database) = database();
     let role = role(&database).await;
-    Schema::of(&owner).unwrap().migrate(&[&role]).await.unwrap();
+    migrated(async || Schema::of(&owner).unwrap().migrate(&[&role]).await).await;
     let user = connection(&owner.replace("fencelock:secret", &format!("{role}:secret"))).await;
     let admin = connection(&owner).await;
     user.batch_execute(AS_CLIENTS).await.unwrap();
@@ -295,7 +295,7 @@ async fn a_role_that_may_only_call_the_functions_is_refused_wrong_parameters_and
 async fn a_role_that_may_only_call_the_functions_is_sent_neither_number_nor_bell_of_another_session() {
     let (owner, database) = database();
     let role = role(&database).await;
-    Schema::of(&owner).unwrap().migrate(&[&role]).await.unwrap();
+    migrated(async || Schema::of(&owner).unwrap().migrate(&[&role]).await).await;
     let user = connection(&owner.replace("fencelock:secret", &format!("{role}:secret"))).await;
     let admin = connection(&owner).await;
     let holder = "SELECT fencelock.open(777000777, 'fencelock_0000000000000001', 60000, 'h', 1, 1); \

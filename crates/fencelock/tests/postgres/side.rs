@@ -4,7 +4,7 @@ use fencelock::postgres::Schema;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 
-use super::lab::{AS_CLIENTS, connection, with};
+use super::lab::{AS_CLIENTS, connection, migrated, with};
 
 const CALL: &str =
     "CALL $schema.batch($1::bigint, $2::bigint, $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
@@ -31,7 +31,7 @@ pub(crate) struct Side {
 impl Side {
     pub(crate) async fn new(url: &str, schema: &'static str) -> Self {
         let user = connection(url).await;
-        Schema::of(&with(url, &format!("schema={schema}"))).unwrap().migrate(&[]).await.unwrap();
+        migrated(async || Schema::of(&with(url, &format!("schema={schema}"))).unwrap().migrate(&[]).await).await;
         user.batch_execute(AS_CLIENTS).await.unwrap();
         Self { user, schema }
     }

@@ -105,7 +105,7 @@ async fn behind_a_long_way_requests_that_are_given_up_leave_nothing_and_refuse_n
 async fn while_a_transaction_keeps_one_bucket_tasks_of_other_names_get_their_locks() {
     for each_way_ms in [0, 2] {
         let (direct, _proxy, url) = behind(each_way_ms);
-        let (one, mut user) = (client(&url, 6_000).await, connection(&direct).await);
+        let (one, mut user) = (client(&url, 60_000).await, connection(&direct).await);
         let transaction = user.transaction().await.unwrap();
         transaction.execute(BUCKET, &[&"stuck"]).await.unwrap();
         any::others_get_their_locks(&one, "stuck", async || transaction.rollback().await.unwrap()).await;

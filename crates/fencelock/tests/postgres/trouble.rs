@@ -6,7 +6,8 @@ use fencelock::postgres::{Migration, Schema};
 use fencelock_testbed::postgres::Settings;
 
 use crate::lab::{
-    acquire, acquiring, client, connection, database, refused, refused_because, server, soon, until, until_queued, with,
+    acquire, acquiring, client, connection, database, migrated, refused, refused_because, server, soon, until,
+    until_queued, with,
 };
 
 #[tokio::test]
@@ -36,7 +37,7 @@ async fn a_table_with_a_column_of_another_release_is_refused_as_another_layout()
 async fn logged_tables_do_not_become_unlogged_ones_unasked() {
     let (url, _) = database();
     let schema = Schema::of(&url).unwrap();
-    schema.migrate(&[]).await.unwrap();
+    migrated(async || schema.migrate(&[]).await).await;
     let error = schema.unlogged().migrate(&[]).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Config && error.to_string().contains("SET UNLOGGED"), "{error}");
     connection(&url)
@@ -44,7 +45,7 @@ async fn logged_tables_do_not_become_unlogged_ones_unasked() {
         .batch_execute("ALTER TABLE fencelock.bucket SET UNLOGGED; ALTER TABLE fencelock.place SET UNLOGGED; ALTER TABLE fencelock.session SET UNLOGGED")
         .await
         .unwrap();
-    assert_eq!(Schema::of(&url).unwrap().unlogged().migrate(&[]).await.unwrap(), Migration::UpToDate);
+    assert_eq!(migrated(async || Schema::of(&url).unwrap().unlogged().migrate(&[]).await).await, Migration::UpToDate);
 }
 
 #[tokio::test]

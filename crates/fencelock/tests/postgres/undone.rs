@@ -5,7 +5,7 @@ use fencelock::{ErrorKind, Name};
 use fencelock_testbed::postgres::{OWNER, Settings};
 
 use crate::lab::{
-    acquire, acquiring, client, connection, database, patient_user, server, soon, until, until_queued, with,
+    acquire, acquiring, client, connection, database, migrated, patient_user, server, soon, until, until_queued, with,
 };
 
 /// Three rows in seven that a request writes make the server undo it: at once with `trouble`, at the commit with `late_trouble`.
@@ -111,7 +111,7 @@ async fn under_a_publication_of_all_tables_locks_and_clean_up_work_and_a_lock_ta
     }
     for layout in ["layout=distributed_lock", "layout=shedlock"] {
         let url = with(&own.url(), layout);
-        Schema::of(&url).unwrap().migrate(&[]).await.unwrap();
+        migrated(async || Schema::of(&url).unwrap().migrate(&[]).await).await;
         acquire(&client(&url, 60_000).await, "job").await.release().await.unwrap();
     }
     let keyless = "ALTER TABLE distributed_lock DROP CONSTRAINT distributed_lock_pkey, ADD UNIQUE (lock_key)";

@@ -14,11 +14,6 @@ use tokio::task::JoinHandle;
 
 pub(crate) use crate::patience::*;
 
-/// Between two looks of a loop that waits for a state.
-pub(crate) async fn pause() {
-    tokio::time::sleep(Duration::from_millis(2)).await;
-}
-
 /// A parent that no other test uses, on one server, and hands of its own.
 pub(crate) struct Lab {
     pub(crate) server: SocketAddr,

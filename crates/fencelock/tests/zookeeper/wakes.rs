@@ -4,7 +4,7 @@ use fencelock::Client;
 use fencelock_testbed::zookeeper::Ensemble;
 use futures_util::future::join_all;
 
-use crate::lab::{Lab, PATIENCE};
+use crate::lab::Lab;
 use crate::line::{Besides, departures_tell_whom_they_let_in_and_one_more};
 
 /// The node of every holder is watched by its own session. The first waiter for a permit watched every holder, and
@@ -14,14 +14,7 @@ const OWN_AND_OLD: Besides = Besides { departing: 1, watched_before: true };
 /// How many notifications of watches the server has sent.
 fn notified(server: &Ensemble) -> u64 {
     let counters = ["node_deleted", "node_changed", "node_created", "node_children"];
-    let counter = |counter: &str| server.server(0).monitor(&format!("zk_sum_{counter}_watch_count"));
-    let mut sum = None;
-    // A server that is busy may not answer in time.
-    fencelock_testbed::wait_until(PATIENCE, || {
-        sum = counters.iter().map(|name| counter(name).ok()).sum::<Option<u64>>();
-        sum.is_some()
-    });
-    sum.expect("a server that counts its notifications")
+    counters.iter().map(|name| server.server(0).monitor(&format!("zk_sum_{name}_watch_count")).unwrap()).sum()
 }
 
 async fn is_sparing(options: &str) {

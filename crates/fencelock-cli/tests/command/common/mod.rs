@@ -97,21 +97,18 @@ impl Place {
         command
     }
 
-    /// The contenders of `name`, as `show --json` prints them. Looks again while a busy machine keeps the store from answering in time.
+    /// The contenders of `name`, as `show --json` prints them.
     pub(crate) fn contenders(&self, name: &str) -> Vec<serde_json::Value> {
-        until_ok(&format!("`show {name}` gets an answer"), || {
-            let shown = output(&mut self.fencelock(&["show", name, "--json"]));
-            match code(&shown) {
-                // A process that was started just now may not have made the directory yet.
-                69 if stderr(&shown).contains("is not there") => return Ok(Vec::new()),
-                69 if stderr(&shown).contains("in time") => return Err(stderr(&shown)),
-                // 1 says that another client's contender may not wait for those ahead of it.
-                0 | 1 => {}
-                other => panic!("`show {name}` ended with {other}: {}{}", stderr(&shown), stdout(&shown)),
-            }
-            let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
-            Ok(shown["contenders"].as_array().unwrap().clone())
-        })
+        let shown = output(&mut self.fencelock(&["show", name, "--json"]));
+        match code(&shown) {
+            // A process that was started just now may not have made the directory yet.
+            69 if stderr(&shown).contains("is not there") => return Vec::new(),
+            // 1 says that another client's contender may not wait for those ahead of it.
+            0 | 1 => {}
+            other => panic!("`show {name}` ended with {other}: {}{}", stderr(&shown), stdout(&shown)),
+        }
+        let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+        shown["contenders"].as_array().unwrap().clone()
     }
 
     /// Waits until `count` contenders are in the queue of `name`.
@@ -207,8 +204,22 @@ impl Place {
     }
 }
 
+/// The output of `command`, which runs again while a server that is busy does not answer within the command's limit.
 pub(crate) fn output(command: &mut Command) -> Output {
-    command.output().unwrap()
+    until_ok(&format!("{command:?} gets an answer"), || {
+        let output = command.output().unwrap();
+        let is_late = code(&output) == 69 && LATE.iter().any(|words| stderr(&output).contains(words));
+        if is_late { Err(stderr(&output)) } else { Ok(output) }
+    })
+}
+
+/// The words of the command about a server that did not answer within a limit.
+const LATE: [&str; 2] = ["in time", "none answered"];
+
+/// The exit code and what was said on stderr by the only run of `command`, whose server never answers.
+pub(crate) fn ended_once(command: &mut Command) -> (i32, String) {
+    let output = command.output().unwrap();
+    (code(&output), stderr(&output))
 }
 
 pub(crate) fn stdout(output: &Output) -> String {
