@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use fastrand::Rng;
 use fencelock_testbed::postgres::Settings;
-use futures_util::future::{join_all, try_join};
+use futures_util::future::{join, join_all, try_join};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
@@ -68,6 +68,103 @@ async fn no_client_waits_behind_a_holder_that_is_leaving() {
     assert_eq!(side.alone(2, 1, &ask(2)).await.0[0], 1);
     leaving.batch_execute(&leave).await.unwrap();
     assert_eq!(side.queues().await, "job 2 2 t 1 1");
+}
+
+/// A holder is there when the end of the queue is read, and leaves before the client waits.
+#[tokio::test]
+async fn no_client_waits_for_a_holder_that_left_since_the_queue_was_read() {
+    const LEAVES: i64 = 46;
+    let (url, _) = database();
+    let (side, leaving, test) =
+        (Side::new(&url, "one").await, connection(&url).await, Side { user: connection(&url).await, schema: "one" });
+    leaving.batch_execute(AS_CLIENTS).await.unwrap();
+    // The request stops between the two, until the test has had the holder leave.
+    let pause = format!(
+        "ALTER FUNCTION $schema._front(integer, text, bigint, timestamptz) RENAME TO _front_of_all;
+        CREATE FUNCTION $schema._front(integer, text, bigint, timestamptz)
+        RETURNS TABLE (is_dead boolean, boundary timestamptz, is_ahead boolean, has_room boolean) LANGUAGE plpgsql AS $$ BEGIN
+            PERFORM pg_advisory_xact_lock_shared({LEAVES});
+            RETURN QUERY SELECT * FROM $schema._front_of_all($1, $2, $3, $4);
+        END $$"
+    );
+    test.run(&pause).await;
+    // Of a capacity, the weights of a holder that stays, of the one that leaves, and of the request.
+    for (capacity, stays, leaves, asks) in [(1, 0, 1, 1), (3, 1, 2, 2)] {
+        side.begin().await;
+        let enter = |session: i64, weight: i64| {
+            format!("SELECT one.enter({session}, 1, 'job', {session}, 1, {weight}, {capacity}, true, false, NULL)")
+        };
+        let mut seqs: Vec<i64> = Vec::new();
+        for (session, weight) in [(1, stays), (2, leaves)].into_iter().filter(|(_, weight)| *weight > 0) {
+            seqs = leaving.query_one(&enter(session, weight), &[]).await.unwrap().get(0);
+            assert_eq!(seqs[0], 0);
+        }
+        test.run(&format!("SELECT pg_advisory_lock({LEAVES})")).await;
+        let ask = Request { name: "job".into(), number: 1, weight: asks, capacity, wait: true, ..Request::default() };
+        let leave = async {
+            let stopped = "SELECT count(*) FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database
+                WHERE d.datname = current_database() AND l.locktype = 'advisory' AND NOT l.granted";
+            until("the request stops", async || test.user.query_one(stopped, &[]).await.unwrap().get::<_, i64>(0) == 1)
+                .await;
+            let leave = format!("SELECT one.leave_unrung(2, 'job', 2, 1, {}, false)", seqs[1]);
+            let left: Vec<i64> = leaving.query_one(&leave, &[]).await.unwrap().get(0);
+            assert_eq!(left, [1]);
+            test.run(&format!("SELECT pg_advisory_unlock({LEAVES})")).await;
+        };
+        let ((answer, _), ()) = join(side.alone(3, 1, &ask), leave).await;
+        assert_eq!(answer, [6, 0, 0]);
+        assert_eq!(side.alone(3, 1, &ask).await.0[0], 0);
+    }
+}
+
+/// While a place waits behind it, a grant is awaited, so that its release grants the lock to the next place.
+#[tokio::test]
+async fn each_release_grants_the_next_place_alone_and_in_a_batch_and_with_another_number_it_is_none() {
+    let (url, _) = database();
+    let side = Side::new(&url, "one").await;
+    for is_batch in [false, true] {
+        side.begin().await;
+        let ask = Request { name: "job".into(), number: 1, weight: 1, capacity: 1, wait: true, ..Request::default() };
+        let mut seqs = Vec::new();
+        for session in 1..=3 {
+            seqs.push(side.alone(session, 1, &ask).await.0[1]);
+        }
+        let leave = async |session: i64, seq: i64| {
+            let leave = Request { kind: 1, seq: Some(seq), ..ask.clone() };
+            let answer = if is_batch {
+                side.batch(session, 1, &[leave]).await.unwrap()
+            } else {
+                side.alone(session, 1, &leave).await.0
+            };
+            (answer[0], side.queues().await)
+        };
+        let queues =
+            ["job 1 1 t 1 1\njob 2 1 f 1 1\njob 3 1 f 1 1", "job 2 1 t 1 1\njob 3 1 f 1 1", "job 3 1 t 1 1", ""];
+        for (session, seq) in (1..).zip(seqs) {
+            let at = session as usize;
+            assert_eq!(leave(session, seq + 1000).await, (0, queues[at - 1].to_owned()), "batch: {is_batch}");
+            assert_eq!(leave(session, seq).await, (1, queues[at].to_owned()), "batch: {is_batch}");
+        }
+    }
+}
+
+/// A request of before a withdrawal, or of an older connection, has an older epoch.
+#[tokio::test]
+async fn a_late_request_joins_no_queue_alone_and_in_a_batch() {
+    let (url, _) = database();
+    let side = Side::new(&url, "one").await;
+    side.begin().await;
+    side.run("SELECT $schema.resume(1, 3600000)").await;
+    let ask = |name: &str| {
+        let name = name.to_owned();
+        Request { name, number: 1, weight: 1, capacity: 1, wait: true, ..Request::default() }
+    };
+    assert_eq!(side.alone(2, 1, &ask("held")).await.0[0], 0);
+    for name in ["free", "held"] {
+        assert_eq!(side.alone(1, 1, &ask(name)).await.0, [4, 2, 0], "{name}");
+        assert_eq!(side.batch(1, 1, &[ask(name)]).await.unwrap(), [4, 2, 0], "{name}");
+    }
+    assert_eq!(side.queues().await, "held 2 1 t 1 1");
 }
 
 #[tokio::test]

@@ -307,7 +307,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::super::keys::{Keys, value};
-    use super::super::ops::{all, has_version, read};
+    use super::super::ops::{all, has_version, made_in, read};
     use super::super::proto::request_op::Request as OpRequest;
     use super::super::proto::response_op::Response as OpResponse;
     use super::super::session::EtcdSession;
@@ -423,9 +423,9 @@ mod tests {
     }
 
     /// The answer to a transaction whose second operation reads these keys of the queue, each with the revision that made it.
-    fn listed<const N: usize>(keys: [(Vec<u8>, i64); N]) -> (Vec<u8>, Option<Status>) {
+    fn listed(keys: impl IntoIterator<Item = (Vec<u8>, i64)>) -> (Vec<u8>, Option<Status>) {
         let kv = |(key, create_revision)| KeyValue { key, create_revision, ..KeyValue::default() };
-        let queue = RangeResponse { kvs: keys.map(kv).into(), ..RangeResponse::default() };
+        let queue = RangeResponse { kvs: keys.into_iter().map(kv).collect(), ..RangeResponse::default() };
         let deleted = OpResponse::ResponseDeleteRange(DeleteRangeResponse { deleted: 1, header: None });
         let responses = [deleted, OpResponse::ResponseRange(queue)];
         let responses = responses.map(|response| ResponseOp { response: Some(response) }).into();
@@ -481,6 +481,14 @@ mod tests {
             assert!(matches!(entered, Enter::Waiting { seq: 10, .. }), "{entered:?}");
             assert_eq!(connection.unwatch(place(2).request).is_some(), is_watched);
         }
+        // The deletion of a key grants the place if no other key is ahead.
+        let others = [(b"job/7e".to_vec(), 1), (b"job/7f".to_vec(), 2)];
+        for (ahead, grants) in [(&others[1..], Some(10)), (&others, None)] {
+            let keys = ahead.iter().cloned().chain([(mine.clone(), 10)]);
+            let connection = connected(vec![listed(keys)], || {}).await;
+            session.enter(&connection, &entry(2, true), false).await.unwrap();
+            assert_eq!(connection.unwatch(place(2).request).unwrap().grants, grants);
+        }
     }
 
     #[tokio::test]
@@ -491,6 +499,23 @@ mod tests {
         let connection = connected(vec![joined, (Vec::new(), Some(busy))], || {}).await;
         let error = session.enter(&connection, &entry(1, false), false).await.unwrap_err();
         assert_eq!((error.kind(), error.outcome()), (ErrorKind::Exhausted, Outcome::Unknown), "{error}");
+    }
+
+    /// A leader that was stopped renews leases until it notices its successor.
+    #[tokio::test]
+    async fn a_renewal_does_not_count_if_the_term_is_another_one_afterwards() {
+        for (terms, counts) in [([1, 1], true), ([1, 2], false)] {
+            let term = |raft_term| {
+                let header = Some(ResponseHeader { raft_term, ..ResponseHeader::default() });
+                (RangeResponse { header, ..RangeResponse::default() }.encode_to_vec(), Some(Status::ok("")))
+            };
+            let alive = LeaseKeepAliveResponse { ttl: 9, ..LeaseKeepAliveResponse::default() };
+            let [before, after] = terms.map(term);
+            let answers = vec![before, (alive.encode_to_vec(), Some(Status::ok(""))), after];
+            let connection = connected(answers, || {}).await;
+            let renewed = session().renew(&connection, &[]).await;
+            assert_eq!(renewed.map_err(|error| error.is_retryable()), if counts { Ok(true) } else { Err(true) });
+        }
     }
 
     /// A request of an older connection, or one that was withdrawn, may arrive late: etcd compares the epoch that it carries.
@@ -606,7 +631,11 @@ mod tests {
         let left = left.collect::<Vec<_>>();
         let leaving = left.iter().map(|place| session.leave(&connection, place, Some(7)));
         assert!(future::join_all(leaving).await.into_iter().all(Result::unwrap));
-        assert_eq!(received.recv().await.unwrap().success.len(), 2);
+        let together = received.recv().await.unwrap();
+        assert_eq!(together.success.len(), 2);
+        // A late release deletes no later place of its request.
+        let made = left.iter().map(|place| made_in(session.keys.place(0, place), 7)).collect::<Vec<_>>();
+        assert_eq!(together.compare, made);
         assert!(received.try_recv().is_err());
     }
 
@@ -642,8 +671,11 @@ mod tests {
             assert!(entered.iter().all(|entered| matches!(entered, Ok(Enter::Granted(7)))), "{entered:?}");
         }
         let lost = (Vec::new(), Some(Status::unavailable("etcdserver: leader changed")));
-        for entered in entered(vec![lost]).await {
-            assert_eq!(entered.unwrap_err().outcome(), Outcome::Unknown);
+        // The second member hangs up instead.
+        for answers in [vec![lost], Vec::new()] {
+            for entered in entered(answers).await {
+                assert_eq!(entered.unwrap_err().outcome(), Outcome::Unknown);
+            }
         }
     }
 

@@ -347,3 +347,17 @@ async fn the_late_news_of_a_closed_part_does_not_end_the_session() {
     session.events.send(SessionEvent::Over).unwrap();
     assert_eq!(lab.events(), []);
 }
+
+#[tokio::test]
+async fn a_grant_ends_a_ttl_after_the_last_renewal_of_its_part() {
+    let lab = Lab::new();
+    let held = lab.enter("a").await;
+    let ends = || match held.standing() {
+        Standing::Granted(Grant { valid_until, .. }) => valid_until,
+        standing => panic!("{standing:?}"),
+    };
+    assert_eq!(ends(), Some(lab.clock.now().after(TTL)));
+    lab.clock.advance(TTL / 2);
+    lab.renew(&[&*held]).await.unwrap();
+    assert_eq!(ends(), Some(lab.clock.now().after(TTL)));
+}
