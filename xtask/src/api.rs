@@ -17,7 +17,7 @@ pub(crate) fn write(args: &[String]) -> Result {
     written().map(drop)
 }
 
-/// Fails when a list was not what users can name, and leaves it written anew.
+/// Writes outdated lists anew, and fails if there was one.
 pub(crate) fn check() -> Result {
     let changed = written()?.join(", ");
     let fault = format!("{changed} was not what users can name: commit the written list, and say it in CHANGELOG.md");

@@ -36,7 +36,7 @@ pub(crate) fn features() -> Result {
         section(&manifest, "features").filter(|(name, _)| *name != "default").try_for_each(|(name, _)| check(name))?;
     }
     small_builds()?;
-    // By themselves: users have what they use without `unstable-store`.
+    // Apart from the workspace: users build them without `unstable-store`.
     let users = ["clippy", "--package", "fencelock-cli", "--package", "fencelock-examples", "--", "--deny", "warnings"];
     shell::run(&mut cargo(&users))
 }
@@ -134,7 +134,7 @@ pub(crate) fn coverage() -> Result {
 pub(crate) fn rustdoc() -> Result {
     let doc =
         |args: &[&str]| shell::run(cargo(&["doc", "--no-deps"]).args(args).env("RUSTDOCFLAGS", "--deny warnings"));
-    // Without features and with the default ones a link can lead to what is not there.
+    // Without features, and with the default ones, the target of a link can be missing.
     doc(&["--package", "fencelock", "--no-default-features"])?;
     doc(&["--package", "fencelock"])?;
     doc(&["--workspace", "--all-features"])

@@ -1,4 +1,4 @@
-//! The package for Debian: the command, and what it writes about itself.
+//! The package for Debian: the command, its manual and its completions.
 
 use std::fs;
 

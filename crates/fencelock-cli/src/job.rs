@@ -279,7 +279,7 @@ impl Job {
         are_all_dead(self.group)
     }
 
-    /// Reaps the dead processes that were left to us, which happens to the first process of a container.
+    /// Reaps orphans: the first process of a container inherits them.
     pub(crate) fn reap_strangers(&self) {
         let ours = [Some(self.group), self.guard.as_ref().map(Guardian::pid)];
         let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;

@@ -150,7 +150,7 @@ impl Chosen {
         locks
     }
 
-    /// Refuses the store that lives in one process, where another process is to see what it holds.
+    /// Refuses the store that lives in one process, for verbs whose locks another process must see.
     pub(crate) fn refuse_memory(&self) -> Outcome<()> {
         if !self.url.starts_with("memory:") {
             return Ok(());

@@ -185,7 +185,7 @@ impl Built {
 
     fn go(&self, program: &str, folder: &str) -> Result<()> {
         let mut go = Command::new("go");
-        // Go knows itself what is built already.
+        // Go itself builds only changed packages.
         go.args(["build", "-buildvcs=false", "-o"]).arg(self.home.join("go").join(program)).arg(".");
         let needed = "Go, as new as its go.mod says, and a module proxy; Debian's package is golang-go";
         run(go.current_dir(source("go").join(folder)), needed)

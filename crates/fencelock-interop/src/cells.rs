@@ -108,7 +108,7 @@ static MUTEXES: [Pair; 21] = [
 ];
 
 /// Read-write locks of fencelock and of every other client. Another kind of lock in the same place is refused: Curator and kazoo
-/// do not see ours then, or wait, whatever path their recipes make of the name.
+/// do not see ours then, or wait, for every path that their recipes make of the name.
 static READ_WRITE: [Pair; 38] = [
     pair(&CURATOR_DIALECT_WRITE, &CURATOR_DIALECT_WRITE, Waits, Waits),
     pair(&CURATOR_DIALECT_WRITE, &CURATOR_DIALECT_READ, Waits, Waits),

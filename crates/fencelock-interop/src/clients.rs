@@ -1,4 +1,4 @@
-//! Every client that takes part, and the lock of it that does.
+//! Every client that takes part, and the lock that it takes.
 
 use std::process::Command;
 

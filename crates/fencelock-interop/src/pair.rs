@@ -61,7 +61,7 @@ impl<'a> Pair<'a> {
         (0..self.cell.holder.capacity).map(|_| take()).collect()
     }
 
-    /// The holder gives back what it has.
+    /// The holder releases its lock.
     pub(crate) fn let_go(&mut self, held: &[String]) -> Result<()> {
         held.iter().try_for_each(|handle| self.holder.ask(&format!("release {handle}")).map(drop))
     }

@@ -1,4 +1,4 @@
-//! The orders that a benchmark gives: every driver of another language does them, and logs what it should.
+//! The orders that a benchmark gives. Every driver of another language must carry them out, and log them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,13 +15,13 @@ pub(crate) static PEERS: [&Client; 4] = [&CURATOR_59, &CURATOR_54, &KAZOO_LOCK, 
 const CYCLES: u64 = 20;
 const WAITERS: u64 = 4;
 const HELD: u64 = 10;
-/// Long: other drivers start meanwhile, and compile what they run.
+/// Long: other drivers start meanwhile, and compile their programs.
 const CONTENDING: Duration = Duration::from_secs(3);
 
 /// A section under the lock: its owner, its beginning, its end.
 type Section = (u64, u64, u64);
 
-/// Gives all of them to a driver that logs to `log`, and looks at what it did.
+/// Gives all orders to a driver that logs to `log`, and checks the log.
 pub(crate) fn drill(driver: &mut Driver, peer: &Client, number: usize, log: &Path) -> Result<()> {
     driver.ask(&format!("use {} /workloads peer-{number}", peer.recipe))?;
     driver.ask(&format!("cycle {CYCLES}"))?;

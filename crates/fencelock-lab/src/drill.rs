@@ -213,7 +213,7 @@ impl Drill {
     }
 }
 
-/// Something wrong besides what the laws of a history forbid, in words.
+/// A fault that the laws of a history do not cover, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// A lock or a worker makes no progress.

@@ -98,7 +98,7 @@ impl Fleet {
         self.wait_for(lasting, |_| stop.load(Ordering::Relaxed)).map(drop)
     }
 
-    /// Kills a worker, whatever it is doing, and waits until it is dead.
+    /// Kills a worker, and waits until it is dead.
     pub(super) fn kill(&mut self, number: usize) -> io::Result<()> {
         let worker = &mut self.workers[number];
         worker.process.kill()?;
@@ -127,7 +127,7 @@ impl Fleet {
         self.note(&note)
     }
 
-    /// Lets a stopped worker go on.
+    /// Continues a stopped worker.
     pub(super) fn go_on(&mut self, number: usize) -> io::Result<()> {
         self.note(&format!("continued {}", self.workers[number].client))?;
         let worker = &mut self.workers[number];
@@ -158,7 +158,7 @@ impl Fleet {
         past.map(|(lock, past)| past + of(&lock_name(&self.orders.prefix, lock))).collect()
     }
 
-    /// Looks until a worker holds a lock, as long as the dead may keep it at most: no worker has to.
+    /// Looks until a worker holds a lock, for as long as dead workers may keep it. No worker has to hold one.
     pub(super) fn wait_for_a_holder(&mut self) -> io::Result<()> {
         let (start, patience) = (Instant::now(), self.site.ttl() * 2 + Duration::from_secs(1));
         while start.elapsed() < patience {

@@ -1,12 +1,11 @@
 //! Real processes that take locks, and are killed and stopped while they do.
 //!
-//! A [`Drill`] starts workers, lets them take locks through fencelock's public interface and write to a fenced
-//! [`Resource`], and hurts them as its [`Strategy`] says, on a schedule that a seed decides: the workers themselves, and
-//! at a [`Site`] also the servers and the network. Then the drill heals everything: stopped workers continue, killed ones
-//! are replaced. The locks must be granted again; the workers finish; the store must be empty; and the judge of
-//! [`history`] decides over all logs.
+//! A [`Drill`] starts workers, which take locks through fencelock's public interface and write to a fenced [`Resource`].
+//! The drill stops and kills workers as its [`Strategy`] says; at a [`Site`] it also breaks servers and the network. Then
+//! the drill heals everything: stopped workers continue, killed ones are replaced. The locks must be granted again, the
+//! workers finish, and the store must be empty. The judge of [`history`] decides over all logs.
 //!
-//! A seed repeats the schedule. A seed repeats no run exactly, since processes run as the kernel lets them.
+//! A seed decides the schedule of faults. The run itself does not repeat: the kernel schedules the processes.
 //!
 //! The crate promises no stable interface.
 

@@ -26,7 +26,7 @@ pub enum Outage {
     WorkerHeldBack,
     /// A worker's connections swallow all bytes in either direction, and so do new ones.
     WorkerHoled,
-    /// Everybody's connections to one server swallow what is sent.
+    /// All clients' connections to one server swallow every byte.
     ServerHoled,
     /// A server is killed and started again at once.
     ServerRestarted,
@@ -50,7 +50,7 @@ pub enum Outage {
     /// The numbers that order the queues come to their end: either all are used up, or a few are left, as the random
     /// number says.
     NumbersEnd,
-    /// Every queue is so full of what others put there that it does not fit into an answer.
+    /// Every queue has so many nodes of other programs that no answer can list it.
     QueuesOverflow,
 }
 

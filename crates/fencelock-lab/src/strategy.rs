@@ -10,13 +10,13 @@ use fencelock::ErrorKind;
 use super::fleet::Fleet;
 use super::site::{Outage, Site};
 
-/// A way to hurt processes and what they rely on, by name.
+/// A named plan of faults for processes, servers and networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Strategy {
     /// Nothing is done.
     Calm,
-    /// Processes are killed in the middle of whatever they do.
+    /// Processes are killed at any moment.
     KillAnybody,
     /// Processes are killed that hold a lock.
     KillHolders,
@@ -24,7 +24,7 @@ pub enum Strategy {
     KillWaiters,
     /// Processes that hold a lock are stopped, and continue later.
     StopHolders,
-    /// Processes are stopped and continued, or killed, in the middle of whatever they do.
+    /// Processes are stopped and continued, or killed, at any moment.
     Everything,
     /// Processes that hold a lock are stopped until their session has certainly ended, and then continue.
     StopHoldersPastTheirSession,

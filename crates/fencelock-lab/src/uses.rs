@@ -19,7 +19,7 @@ pub enum Uses {
     Writers,
     /// As semaphores of which each worker takes all permits: the laws of a mutex hold.
     AllPermits,
-    /// As read-write locks, with readers, writers, and writers that go on as readers.
+    /// As read-write locks, with readers, writers, and writers that continue as readers.
     ReadWriteLocks,
     /// As semaphores of three, of which each worker takes some.
     Semaphores,
@@ -51,7 +51,7 @@ impl Uses {
         }
     }
 
-    /// Whether writers of this lock go on as readers now and then.
+    /// Whether writers of this lock sometimes continue as readers.
     pub(super) fn downgrades(self, lock: usize) -> bool {
         self.of_lock(lock) == Self::ReadWriteLocks
     }
@@ -80,7 +80,7 @@ pub(super) enum Lock {
 
 /// The granted guard.
 pub(super) enum Held {
-    /// A writer, which may go on as a reader.
+    /// A writer, which may continue as a reader.
     Writer(WriteGuard),
     Other(AnyGuard),
 }
@@ -120,7 +120,7 @@ impl Lock {
 }
 
 impl Held {
-    /// The grant, whatever it is of.
+    /// The grant of any of these guards.
     pub(super) fn into_any(self) -> AnyGuard {
         match self {
             Self::Writer(guard) => guard.into_any(),

@@ -17,7 +17,7 @@ pub struct Need {
     pub package: &'static str,
 }
 
-/// Installs what is missing when we are root; otherwise fails with the command that does.
+/// Installs missing packages when we are root; otherwise fails with the command that installs them.
 ///
 /// # Errors
 /// The sentence that says what is missing and how to get it.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// Below the ephemeral ports, from which any outgoing connection may take one.
 const PORTS: std::ops::Range<u16> = 21_001..31_999;
 
-/// A TCP port, on 127.0.0.1 unless said otherwise, that nothing listens on, reserved against other processes that reserve here too.
+/// A free TCP port, by default of 127.0.0.1. No other process that reserves ports in this way takes it.
 ///
 /// The reservation is an abstract socket, so that the kernel ends it with this process.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Port {
 impl Port {
     /// Reserves a free port.
     pub fn reserve() -> io::Result<Self> {
-        // The numbers that this process has tried. None comes again soon: a client may still be looking for the last server there.
+        // The numbers that this process has tried. No number is used again soon: a client may still look for the last server there.
         static TRIED: AtomicU16 = AtomicU16::new(0);
         // Processes start looking at different places, so that they seldom meet.
         let start = std::process::id() * 37;
@@ -47,8 +47,8 @@ impl Port {
         let name = format!("fencelock-testbed-port-{number}");
         let reserved = UnixListener::bind_addr(&UnixAddress::from_abstract_name(name)?)?;
         let address = (Ipv4Addr::LOCALHOST, number).into();
-        // The port is asked by a connection, not by listening: a child that another thread starts meanwhile would keep the
-        // listener until it runs its program, and the next listener would be refused.
+        // A connection tests the port. A listener would be inherited by a child that another thread starts meanwhile; until that
+        // child runs its program, the next listener would be refused.
         match TcpStream::connect(address) {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             Err(error) => return Err(error),

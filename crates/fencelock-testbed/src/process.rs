@@ -68,7 +68,7 @@ impl Process {
         Ok(())
     }
 
-    /// Lets it go on.
+    /// Continues the stopped process.
     pub fn resume(&mut self) -> io::Result<()> {
         Ok(kill_process(Pid::from_child(&self.0), Signal::CONT)?)
     }

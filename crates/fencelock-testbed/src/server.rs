@@ -26,10 +26,10 @@ pub trait Server: fmt::Debug + Send + Sync {
     /// Stops it, as SIGSTOP does; its sockets stay.
     fn pause(&self);
 
-    /// Lets it go on after [`Server::pause`].
+    /// Continues the server after [`Server::pause`].
     fn resume(&self);
 
-    /// Starts it again with what it keeps through a crash, and waits until it serves.
+    /// Starts the server again with the data that survives a crash, and waits until it serves.
     fn restart(&self) -> io::Result<()>;
 
     /// Continues it, or starts it again, and waits until it serves.

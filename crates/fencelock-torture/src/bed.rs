@@ -29,7 +29,7 @@ pub trait Bed: fmt::Debug + Send + Sync {
     /// The store by these addresses, one for each server. The locks of the site `name` are apart from those of others.
     fn url(&self, ways: &[SocketAddr], name: &str) -> String;
 
-    /// Makes what the site `name` needs at the servers.
+    /// Sets the servers up for the site `name`.
     fn prepare(&self, name: &str) -> io::Result<()> {
         let _ = name;
         Ok(())
@@ -155,7 +155,7 @@ impl Breakable {
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does what ends leases early, and remembers when that was.
+    /// Ends leases early, and remembers when.
     fn lapse(&self, ends: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let from = LogWriter::now();

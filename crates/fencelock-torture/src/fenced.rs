@@ -1,4 +1,4 @@
-//! Writers of what a checker guards, and such that only look at their guard before they write, while they are stopped.
+//! Writers that are stopped: some write to a resource that checks tokens, others only look at their guard before they write.
 //!
 //! Each takes the lock, claims the resource (or does not), reads a list of tokens, looks at its guard, dwells, and writes the list back with its
 //! own token at the end. A list that a late writer puts in the place of a newer one lacks the tokens in between: they are counted.
@@ -102,7 +102,7 @@ const KEY: &str = "{list}";
 const FENCE: &str = "{list}:fence";
 const NODE: &str = "/list";
 
-/// Where locks are, and what is written.
+/// Where the locks and the written resource are.
 enum Bed {
     File(Server, String),
     Redis(Server),
@@ -151,7 +151,7 @@ impl Bed {
         }
     }
 
-    /// Where writers find what they write.
+    /// Where writers find the resource.
     fn place(&self) -> String {
         match self {
             Self::File(_, path) => path.clone(),

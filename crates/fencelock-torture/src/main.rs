@@ -12,7 +12,7 @@ use fencelock_torture::redis::experiment::{Experiment, Findings, HEAD, Lock};
 use fencelock_torture::redis::failovers::Replicated;
 use fencelock_torture::writers::{self, Check, Database};
 
-/// Shows what locks cannot promise, and what a resource adds that checks its writers, in counts.
+/// Counts broken promises of locks, and late writes that a resource with a token check refuses.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask torture")]
 struct Args {

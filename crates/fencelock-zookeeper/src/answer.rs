@@ -37,7 +37,7 @@ pub(crate) struct Asked {
     pub(crate) operations: usize,
 }
 
-/// Why a reply is not what the caller asked for.
+/// Why a reply does not answer the request.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Malformed(&'static str),
@@ -93,7 +93,7 @@ impl<T> Answer<T> {
             }
         };
         (self.decode)(reply, self.asked).map_err(|fault| match fault {
-            // The server did what it was asked; only its words are not understood.
+            // The server carried the request out; only its reply is unreadable.
             Fault::Malformed(what) => {
                 Error::new(ErrorKind::Protocol, operation, format!("the answer is malformed: {what}")).unknown()
             }

@@ -231,7 +231,7 @@ impl Client {
         self.shared().epoch()
     }
 
-    /// Ends the session, and with it every ephemeral node of it, once the requests made before are answered. Repeatable; of all clones.
+    /// Ends the session of all clones, and all its ephemeral nodes, once the requests made before are answered. A repeated call is fine.
     ///
     /// # Errors
     /// When no server received the close within the session timeout: the session then expires. This client has ended in any case.
@@ -285,7 +285,7 @@ impl Client {
 impl Handle {
     fn begin_to_close(&self) {
         let over = Error::new(ErrorKind::Closed, "close", "the client was closed");
-        // After its timeout the session is gone without our doing.
+        // After its timeout the session has expired by itself.
         let timeout = self.shared.session().timeout.min(self.shared.config.session_timeout);
         let until = timeout.max(self.shared.request_deadline);
         self.shared.outbox.close(Instant::now() + until, over);

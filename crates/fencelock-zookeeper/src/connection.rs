@@ -125,7 +125,7 @@ impl Connection {
         .await
     }
 
-    /// Does everything that can be done now. Answers first: they may settle what a deadline would give up.
+    /// Does all due work. Answers come first: an answer may settle a request that a deadline would give up.
     fn poll(&mut self, context: &mut Context<'_>) -> Result<(), End> {
         while self.poll_receive(context)?.is_ready() {}
         self.keep_times()?;

@@ -246,7 +246,7 @@ impl Conversation {
     fn too_large(&self, request: &Request, length: usize) -> Error {
         let limit = self.shared.config.max_answer;
         let message = format!("the answer has {length} bytes, and the limit for answers is {limit}");
-        // The server has done what it was asked; only what it said is lost.
+        // The server has carried the request out; only its reply is lost.
         self.place(request, Error::new(ErrorKind::TooLarge, request.frame.op().name(), message).unknown())
     }
 

@@ -46,7 +46,7 @@ impl FrameReader {
         } else if self.end == self.buffer.len() {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
-            // Grows with what has come, never by what was merely announced.
+            // Grows with the received bytes, never with the announced length.
             if self.end > self.buffer.len() / 2 {
                 self.buffer.resize(self.buffer.len() * 2, 0);
             }

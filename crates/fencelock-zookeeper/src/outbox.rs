@@ -78,7 +78,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Takes nothing more, lets what is there be written and the session be closed, by `deadline`. Later requests fail with `over`.
+    /// Takes no more requests. Writes those that wait and closes the session, by `deadline`. Later requests fail with `over`.
     pub(crate) fn close(&self, deadline: Instant, over: Error) {
         let mut inner = self.lock();
         inner.closing.get_or_insert(deadline);

@@ -24,7 +24,7 @@ use crate::shared::Shared;
 pub(crate) enum Found {
     /// This server is asked now.
     Started(String),
-    /// This one gave no session; `again` is what it is called among the servers.
+    /// This server gave no session; `again` is its number among the servers.
     Failed { server: String, again: usize, refusal: Refusal },
     /// A session.
     Session(Established),
@@ -121,7 +121,7 @@ impl Race {
         }
     }
 
-    /// Waits for what comes next.
+    /// Waits for the next event.
     pub(crate) async fn next(&mut self) -> Found {
         loop {
             let start_at = self.start_at();

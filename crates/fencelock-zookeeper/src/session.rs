@@ -1,4 +1,4 @@
-//! The session: opened, continued on another server, over.
+//! The session: opened, continued on another server, ended.
 
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
@@ -133,7 +133,7 @@ impl Session {
         let over = tokio::select! {
             dialled = self.dialer.dial(&shared, hello) => match dialled {
                 Ok(established) => return Some(established),
-                // A session that was to be closed, and is gone, is closed.
+                // The close of a session that is gone has succeeded.
                 Err(Expired) if shared.outbox.is_closing() => End::Closed,
                 Err(Expired) => End::Expired,
             },

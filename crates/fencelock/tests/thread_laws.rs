@@ -169,7 +169,7 @@ fn an_observer_that_flushes_delays_no_caller() {
         drop(client.mutex("a").unwrap().acquire().unwrap());
         client.mutex("a").unwrap().acquire().unwrap().release().unwrap();
         assert!(fencelock::flush(secs(180)));
-        assert!(started.elapsed() < secs(180), "an observer's flush blocked the thread that told it");
+        assert!(started.elapsed() < secs(180), "an observer's flush blocked the thread that called it");
         assert_eq!(*flushes.0.lock().unwrap(), [flushed, flushed]);
     }
 }
@@ -214,7 +214,7 @@ fn a_client_of_one_runtime_says_so_on_another() {
             spare.run(async |_| ran.set(true)).await.unwrap_err(),
             client.close().await.unwrap_err(),
         ];
-        assert!(!ran.get(), "a body ran under a lock that nobody could give back");
+        assert!(!ran.get(), "a body ran under a lock that no caller could release");
         for error in errors {
             assert_eq!(error.kind(), ErrorKind::Config, "{error}");
             assert!(error.to_string().contains("Io::CurrentRuntime"), "{error}");

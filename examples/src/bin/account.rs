@@ -47,7 +47,7 @@ async fn main() -> Result {
     }
 }
 
-/// A connection of our own, for what the lock protects.
+/// A connection of our own, for the protected rows.
 async fn connect(url: &str) -> Result<tokio_postgres::Client> {
     // Options of the locks follow the `?`.
     let (database, connection) = tokio_postgres::connect(url.split('?').next().unwrap_or(url), NoTls).await?;
@@ -87,7 +87,7 @@ async fn run(url: &str) -> Result {
     Ok(())
 }
 
-/// Stops a teller in the middle of a change until the others made some, and lets it go on; again and again: how many times.
+/// Stops a teller in the middle of a change until the others made some, and continues it. Returns how often it did so.
 async fn disturb(database: &tokio_postgres::Client, teller: &mut Child) -> Result<usize> {
     let made = async || -> Result<i64> {
         let others = "SELECT count(*) FROM fencelock_example.entry WHERE teller <> 0";

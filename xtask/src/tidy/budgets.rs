@@ -6,7 +6,7 @@ use super::tree::Tree;
 
 const TABLE: &str = "xtask/reviewed/budgets.txt";
 
-/// Prints the table. A room may pass its aim by a tenth; a ceiling above that, which is what it had once, by nothing.
+/// Prints the table. A room may pass its aim by a tenth, or have its ceiling, if that is more.
 pub(super) fn held(tree: &Tree) -> Vec<Violation> {
     let rows = tree.text(TABLE).into_iter().flat_map(str::lines).enumerate().filter(|(_, row)| !row.starts_with('#'));
     let over = rows.filter_map(|(index, row)| {

@@ -6,7 +6,7 @@ use super::Violation;
 use super::source::identifiers;
 use super::tree::{Tree, prose};
 
-/// The changes of the past name what was there then.
+/// Old changes name items that are gone.
 const PAST: &str = "CHANGELOG.md";
 
 /// A path in a document starts at one of these, or at the document's own folder.

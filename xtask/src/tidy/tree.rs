@@ -75,7 +75,7 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{prefix}{name}");
         let hidden = name.starts_with('.') && !matches!(name.as_str(), ".ci" | ".cargo" | ".github" | ".gitignore");
-        // Cargo marks what it builds into, wherever that is.
+        // Cargo marks its build directories.
         if hidden || entry.path().join("CACHEDIR.TAG").exists() {
             continue;
         }

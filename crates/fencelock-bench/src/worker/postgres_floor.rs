@@ -1,8 +1,8 @@
 //! The floor of `postgres:`, on the same driver as the store's and one connection: the statements that every lock needs. And locks that
 //! services have: a table with a unique key and a pool of connections, advisory locks, and the statements of ShedLock, by hand.
 //!
-//! A free lock is a row that is inserted and deleted. A lock with waiters is one function that takes it or queues, and one that grants it
-//! to the next waiter in the queue and notifies its process with the commit. Nothing dies here, so no client looks for the dead.
+//! Without waiters the floor inserts a row and deletes it. With waiters, a function takes the lock or queues. Another function grants the
+//! lock to the next waiter, and the commit notifies that waiter's process. No process dies here, so no client looks for dead ones.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ impl Link {
                 "INSERT INTO table_lock AS l VALUES ($1, $2, now() + interval '60 s') ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, expires = excluded.expires WHERE l.expires < now()",
                 "DELETE FROM table_lock WHERE name = $1 AND owner = $2",
             ),
-            // With the server's time. An update with the same condition takes a row that is there.
+            // With the server's time. An existing row is taken by an update with the same condition.
             Contestant::ShedLock => (
                 "INSERT INTO shedlock AS l (name, lock_until, locked_at, locked_by) VALUES ($1, timezone('utc', CURRENT_TIMESTAMP) + interval '60 s', timezone('utc', CURRENT_TIMESTAMP), $2) ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until, locked_at = excluded.locked_at, locked_by = excluded.locked_by WHERE l.lock_until <= timezone('utc', CURRENT_TIMESTAMP)",
                 "UPDATE shedlock SET lock_until = timezone('utc', CURRENT_TIMESTAMP) WHERE name = $1 AND locked_by = $2",
@@ -153,7 +153,7 @@ impl Requests for Floor {
         self.ask(&self.link.pass, name, place).await
     }
 
-    /// A connection of a service's.
+    /// Opens the pool's connection ahead of time.
     async fn prepare(&self, _name: &str) -> Result<()> {
         match self.contestant {
             Contestant::Table => self.pool.warm(self.open()).await,

@@ -48,7 +48,7 @@ async fn cycles(url: &str, names: usize) {
     println!("{count} cycles over {names} names in {:.0} s", start.elapsed().as_secs_f64());
 }
 
-/// The requests that the server ended since its start: deadlocks (1213) and waits in vain (1205).
+/// The requests that the server ended since its start: deadlocks (1213) and waits that timed out (1205).
 async fn in_mysql(names: usize) {
     // Nothing here is about a loss of power, and the disk would take most of the time.
     let settings = mysql::Settings::default().with("--innodb-flush-log-at-trx-commit=0");

@@ -79,7 +79,7 @@ pub(crate) struct Run {
     pub(super) hold_at_least: Option<Duration>,
     #[command(flatten)]
     pub(super) once: Once,
-    /// How long a command may go on after its lock is lost, and others may have it: 0 kills it at once.
+    /// How long a command may run after its lock is lost, while others may have the lock: 0 kills it at once.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = arguments::duration_or_zero,
           allow_hyphen_values = true)]
     pub(super) grace_after_loss: Duration,
@@ -318,7 +318,7 @@ impl Run {
         Ok(if is_again { Round::Lost } else { Round::Ended(ended) })
     }
 
-    /// Takes what was asked for, waiting `limit` at most, and not at all if it is to be had `at_once`.
+    /// Takes the requested locks within `limit`; `at_once` does not wait for them.
     async fn take(&self, homes: &[Home], limit: Duration, at_once: bool) -> fencelock::Result<Taken> {
         let purpose = self.task.purpose.clone().unwrap_or_else(|| purpose_of(&self.task.command));
         let Some(job) = self.once.job(&homes[0].client, &self.names[0])? else {

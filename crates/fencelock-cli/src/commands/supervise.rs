@@ -25,7 +25,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(10);
 /// After how many checks all processes of the machine are looked at, to see whether the group's are dead.
 const LOOK_EVERY: u32 = 10;
 
-/// How long the processes of a group may take to be gone once they were killed.
+/// How long the processes of a killed group may take to end.
 const DYING: Duration = Duration::from_secs(2);
 
 /// After it got the terminal, a command is looked at this often, each time after twice the pause, from the first on.

@@ -11,7 +11,7 @@ use crate::common::hand::{by_hand, plant};
 use crate::common::{Place, code, output, stderr, stdout};
 use crate::redis::certificates;
 
-/// With a ttl that no request takes a good part of, on whatever machine.
+/// With a ttl that is much longer than a request takes on any machine.
 fn patient(url: &str) -> String {
     let sign = if url.contains('?') { '&' } else { '?' };
     format!("{url}{sign}ttl_ms=600000")
@@ -131,7 +131,7 @@ fn a_postgresql_that_does_not_wait_for_its_disk_is_found_out() {
     assert!(found(&said, "warning", &["full_page_writes is off"]), "{said}");
     assert!(found(&said, "note", &["synchronous_commit is off"]), "{said}");
     assert!(found(&said, "note", &["idle_session_timeout is 60000 ms"]), "{said}");
-    assert!(said["round_trip_ms"]["median"].is_number(), "locks can be taken all the same: {said}");
+    assert!(said["round_trip_ms"]["median"].is_number(), "locks can still be taken: {said}");
 }
 
 #[test]

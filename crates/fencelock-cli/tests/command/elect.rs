@@ -24,7 +24,7 @@ fn terms(place: &Place, file: &str) -> Vec<u64> {
 
 fn one_leads_and_is_followed(place: &Place) {
     let first = candidate(place, "first");
-    until("somebody leads", || (!terms(place, "first").is_empty()).then_some(()));
+    until("a candidate leads", || (!terms(place, "first").is_empty()).then_some(()));
     let second = candidate(place, "second");
     place.queued("leader", 2);
     assert!(terms(place, "second").is_empty(), "a candidate does not run its command");

@@ -225,7 +225,7 @@ fn descriptors_that_systemd_passes_are_the_commands() {
     let passed = output(&mut service);
     assert_eq!((code(&passed), stdout(&passed).as_str()), (0, "1\n"));
     let mut others = place.run(&["job"], "test $LISTEN_PID = 1");
-    assert_eq!(ended(others.env("LISTEN_PID", "1")).0, 0, "somebody else's stay so");
+    assert_eq!(ended(others.env("LISTEN_PID", "1")).0, 0, "another process's stay so");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::common::{Place, Running, binary, code, ended, line_with, output, stderr, stdout};
 
-/// `fencelock` with nothing in its environment but what the test sets, as an ordinary user.
+/// `fencelock` as an ordinary user; its environment has only the test's variables.
 pub(crate) struct OrdinaryUser {
     place: Place,
     pub(crate) program: PathBuf,
@@ -298,7 +298,7 @@ fn a_configuration_is_obeyed_only_if_it_is_the_users_or_roots() {
         assert_eq!(code, 78, "{said}");
         assert!(said.contains("fencelock.toml") && said.contains(&format!("user id {owner}")), "{said}");
         assert!(said.contains("--store") && said.contains("chown"), "{said}");
-        // A store that the variable names is used, whoever owns the planted configuration.
+        // The store that the variable names is used, even if another user owns the planted configuration.
         assert_eq!(ended(command.env("FENCELOCK_STORE", format!("{}-{owner}", user.place.url()))), (0, String::new()));
         // Nor does a link of theirs to a file of root's name the store.
         let elsewhere = user.place.path("of-root.toml");

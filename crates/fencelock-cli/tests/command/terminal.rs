@@ -165,7 +165,7 @@ fn a_command_stopped_from_outside_is_continued_with_fencelock_however_often_that
         stopped(command);
         let before = length();
         running.signal(Signal::SIGCONT);
-        until("the command goes on", || (length() > before).then_some(()));
+        until("the command continues", || (length() > before).then_some(()));
     }
     running.signal(Signal::SIGUSR1);
     assert_eq!(running.code(), 3);
@@ -190,7 +190,7 @@ fn a_command_stopped_from_outside_is_reported_once_and_keeps_the_lock() {
         assert_eq!(place.contenders("job")[0]["state"], "holder");
         let before = length();
         killpg(Pid::from_raw(command), Signal::SIGCONT).unwrap();
-        until("the command goes on", || (length() > before).then_some(()));
+        until("the command continues", || (length() > before).then_some(()));
     }
     running.signal(Signal::SIGUSR1);
     assert_eq!(running.code(), 3);

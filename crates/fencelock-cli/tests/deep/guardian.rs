@@ -126,7 +126,7 @@ fn a_fencelock_that_is_asked_to_stop_stops_its_command_first_and_looks_at_the_lo
         running.signal(Signal::SIGCONT);
         let output = running.end();
         assert_eq!((code(&output), stderr(&output).contains("was lost")), (76, true), "{}", stderr(&output));
-        assert_eq!(std::fs::read_to_string(place.path("log")).unwrap(), format!("{log}rival\n"), "nobody went on");
+        assert_eq!(std::fs::read_to_string(place.path("log")).unwrap(), format!("{log}rival\n"), "none continued");
     }
 }
 
@@ -142,7 +142,7 @@ fn a_fencelock_that_was_stopped_for_a_moment_continues_with_its_command() {
             let length = || std::fs::metadata(place.path("log")).unwrap().len();
             let before = length();
             running.signal(Signal::SIGCONT);
-            until("the command goes on", || (length() > before).then_some(()));
+            until("the command continues", || (length() > before).then_some(()));
         }
         assert_eq!(place.contenders("job").len(), 1);
         running.signal(Signal::SIGKILL);

@@ -75,7 +75,7 @@ fn a_store_that_falls_silent_before_the_end_of_a_command_is_not_taken_leave_of_a
     server.resume();
     // A third of the ttl for the release.
     assert_eq!(code, 0);
-    within(Duration::from_millis(6500), took, "an end beside a server that fell silent");
+    within(Duration::from_millis(6500), took, "an end with a server that fell silent");
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn server(place: &Place) -> Server {
     Server { child, ssh, _port: port }
 }
 
-/// Answers both questions: ssh asks them at `/dev/tty`, whatever its input is.
+/// Answers both questions of ssh, which asks them at `/dev/tty` and not at its input.
 fn answer(screen: &mut Screen) {
     screen.shows("fingerprint])? ");
     screen.types("yes\n");

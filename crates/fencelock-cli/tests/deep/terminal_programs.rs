@@ -97,7 +97,7 @@ fn a_pager_behind_us_pages_and_ends_us() {
     screen.shows("\n46");
     screen.types("q");
     screen.shows("code=0");
-    until("nobody holds the lock", || (place.contenders("job").is_empty()).then_some(()));
+    until("no client holds the lock", || (place.contenders("job").is_empty()).then_some(()));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_pipeline_that_is_suspended_stops_the_command_and_continues_with_it() {
         screen.types("fg\n");
         let length = || std::fs::metadata(place.path("log")).map_or(0, |log| log.len());
         let before = length();
-        until("the command goes on", || (length() > before).then_some(()));
+        until("the command continues", || (length() > before).then_some(()));
     }
     std::fs::write(place.path("go"), "").unwrap();
     screen.shows("through\r\n");

@@ -216,7 +216,7 @@ pub async fn a_withdrawn_request_never_takes_effect(world: World) -> Verdict {
     withdrawn.and(closed)
 }
 
-/// Holds a request back, ends it by its withdrawal or by closing its session, and lets it go on.
+/// Holds a request back, withdraws it or closes its session, and then lets the request arrive.
 async fn held_back(world: &World, close: bool) -> Verdict {
     let (client, other) = (world.client().await?, world.client().await?);
     let job = name(if close { "closed" } else { "withdrawn" })?;

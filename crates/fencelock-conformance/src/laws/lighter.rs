@@ -1,4 +1,4 @@
-//! Claims made lighter: the state after a downgrade whose answers are lost, that is dropped, or that has no place.
+//! Downgrades whose answer is lost, whose caller drops them, or whose place is gone.
 
 use fencelock::inspect::Claim;
 use fencelock::store::{Entered, Place};
@@ -8,7 +8,7 @@ use super::breaks::{evict, order};
 use crate::fixture::Request;
 use crate::world::{Client, Fault, Verdict, World, demand, grant_of, name, needs, poll_times, release};
 
-/// A downgrade whose answer was lost is asked for again, and then there is one reader, in its place, with its grant.
+/// A client repeats a downgrade whose answer was lost. Then one reader has the place and its grant.
 pub async fn a_downgrade_whose_answer_was_lost_is_found_done(world: World) -> Verdict {
     let (a, b, page) = (world.client().await?, world.client().await?, name("page")?);
     a.needs_shared_claims()?;
@@ -31,7 +31,7 @@ pub async fn a_downgrade_whose_answer_was_lost_is_found_done(world: World) -> Ve
     Ok(())
 }
 
-/// Wherever a downgrade is dropped, there is one place, a reader's or a writer's, which can go on with it or leave.
+/// Wherever a downgrade is dropped, one place is left, a reader's or a writer's. The place can repeat the downgrade, or leave.
 pub async fn wherever_a_downgrade_is_dropped_the_place_is_one(world: World) -> Verdict {
     let (a, b, page) = (world.client().await?, world.client().await?, name("page")?);
     a.needs_shared_claims()?;
@@ -59,7 +59,7 @@ pub async fn wherever_a_downgrade_is_dropped_the_place_is_one(world: World) -> V
     Ok(())
 }
 
-/// A contender that has no place any more, for any reason, gets an error that says so, and no place by asking for less.
+/// A downgrade of a lost place fails with an error that says so, and makes no new place.
 pub async fn a_lost_place_cannot_be_made_lighter(world: World) -> Verdict {
     let (a, b, page) = (world.client().await?, world.client().await?, name("page")?);
     a.needs_shared_claims()?;
@@ -97,7 +97,7 @@ impl End {
     }
 }
 
-/// Asks for it until it is answered, as an engine would.
+/// Repeats the downgrade until the store answers, as an engine does.
 async fn lighten(writer: &mut Box<dyn Place>) -> fencelock::Result<()> {
     loop {
         match writer.lighten(Claim::READER).await {
@@ -107,7 +107,7 @@ async fn lighten(writer: &mut Box<dyn Place>) -> fencelock::Result<()> {
     }
 }
 
-/// Demands that `place` is the only one in its queue, is granted as it says, and has one of these claims.
+/// Demands that the queue shows `place` alone, with its grant and with one of these claims.
 async fn is_alone(looks: &Client, page: &Name, place: &dyn Place, claims: &[Claim]) -> Verdict {
     let queue = looks.queue(page).await?;
     let [shown] = &queue.contenders[..] else {

@@ -137,7 +137,7 @@ impl Server {
         fs::read(self.data().join("dump.rdb"))
     }
 
-    /// Restarts the server with a backup instead of what it has, which must not be [durable](Settings::durable).
+    /// Restarts the server, which must not be [durable](Settings::durable), with a backup instead of its data.
     pub fn restore(&self, backup: &[u8]) -> io::Result<()> {
         self.kill();
         fs::write(self.data().join("dump.rdb"), backup)?;

@@ -94,7 +94,7 @@ impl Watched {
     }
 }
 
-/// Stops the replicas of `primary`, one of these servers, and ends their connections: the system would receive for a process that stands still.
+/// Stops the replicas of `primary`, one of these servers, and ends their connections: the kernel receives for a stopped process.
 /// Returns the replicas, which have nothing of what `primary` does from now on.
 ///
 /// # Errors

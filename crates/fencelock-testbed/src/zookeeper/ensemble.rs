@@ -147,7 +147,7 @@ impl Ensemble {
         self.links.iter().flatten().flatten().for_each(Proxy::heal);
     }
 
-    /// Mends everything: paused servers go on, dead ones are started again, links let everything through. Returns once
+    /// Mends everything: paused servers continue, dead ones are started again, links let everything through. Returns once
     /// every server takes part.
     pub fn heal(&self) -> io::Result<()> {
         self.heal_links();

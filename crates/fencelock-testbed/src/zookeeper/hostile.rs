@@ -1,4 +1,4 @@
-//! Servers that mean harm, or are broken beyond what a real one can be brought to.
+//! Servers that attack their clients, or are broken as no real server can be.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -53,7 +53,7 @@ pub(crate) fn every_holder_keeps_its_lock(
         ensemble.wait_until_serving().unwrap();
         runtime.block_on(give_back(holders));
     }
-    assert!(all_met > 0, "nobody was connected to a server that fell silent");
+    assert!(all_met > 0, "no client was connected to a server that fell silent");
     assert_eq!(all_kept, all_met, "kept, of those who met the silence");
 }
 

@@ -1,4 +1,4 @@
-//! Writers whose grant is part of their transaction write nothing late, whatever befalls them. How the same goes with a look at the guard
+//! Writers whose grant is part of their transaction write nothing late under any fault. How the same goes with a look at the guard
 //! instead is counted by `cargo xtask torture postgres --writers look`, and the same of `mysql`.
 
 use std::path::Path;

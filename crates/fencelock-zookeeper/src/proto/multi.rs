@@ -8,7 +8,7 @@ use super::response;
 use crate::multi::{Action, Done, Operation};
 use crate::node::Stat;
 
-/// The number of what is no operation: an error, or the end.
+/// The number of an error or of the end, which are no operations.
 const NONE: i32 = -1;
 /// The code that clients send in place of an error.
 const NO_ERROR: i32 = -1;

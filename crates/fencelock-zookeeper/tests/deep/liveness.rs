@@ -68,7 +68,7 @@ async fn fate(follower: Config, observer: Client, number: usize) -> Fate {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_leader_lets_no_session_expire_before_the_timeout_after_a_confirmed_moment() {
-    // The follower is to go on answering for longer than the sessions live.
+    // The follower answers for longer than the sessions live.
     let ensemble = Ensemble::start(Settings { sync_limit: 16, ..Settings::ensemble() }).unwrap();
     let leader = ensemble.leader();
     let follower = ensemble.followers()[0];

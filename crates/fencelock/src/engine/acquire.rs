@@ -62,7 +62,7 @@ pub(crate) struct Acquire {
     is_answered: bool,
     look: Option<Answer>,
     failures: Failures,
-    /// Rounds in a row that were in vain although the store answered: the place went away, or the grant came too late to be used.
+    /// Rounds in a row that brought no lock although the store answered: the place went away, or the grant came too late to be used.
     in_vain: Failures,
     /// Observers have received the end of this acquire.
     is_reported: bool,
@@ -348,7 +348,7 @@ impl Acquire {
         self.engine.clock.now() >= self.until
     }
 
-    /// Whether the wait should have ended a while ago. Its request is not sent, for many late waits would wait for an answer in vain.
+    /// Whether the wait should have ended a while ago. Its request is not sent: many late waits would wait for answers of no use.
     fn is_overdue(&self) -> bool {
         self.wish.queues() && self.engine.clock.now() >= self.until.after(LATEST)
     }

@@ -17,7 +17,7 @@ static EVERYWHERE: LazyLock<Pending> = LazyLock::new(Pending::default);
 /// may live.
 ///
 /// `flush` blocks the thread. Inside an async runtime with [`Io::CurrentRuntime`](crate::Io::CurrentRuntime) the releases need this very
-/// thread, so `flush` would wait for `limit` in vain. On the library's own threads, in an observer, `flush` returns at once.
+/// thread, so `flush` would wait until `limit`. On the library's own threads, in an observer, `flush` returns at once.
 ///
 /// Releases that another thread makes by itself, as uncontended releases on `memory:` and `file:` are, do not count here: a caller that
 /// needs them waits for that thread. Both stores end such a place with its process.

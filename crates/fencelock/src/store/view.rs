@@ -86,7 +86,7 @@ pub enum ProcessState {
     Stopped,
     /// The process is dead, and other processes keep its session open.
     Gone {
-        /// The processes that do, as far as this user can see.
+        /// The processes that keep the session open, as far as this user can see.
         kept_by: Vec<u32>,
     },
 }
@@ -135,7 +135,7 @@ impl Contender {
                 format!("process {pid} is stopped and keeps its place: `kill -CONT {pid}` continues it")
             }
             ProcessState::Gone { kept_by } if kept_by.is_empty() => format!(
-                "there is no process {pid} here, where it ended or never was; which one keeps its session open cannot be seen from here"
+                "there is no process {pid} here: it ended, or never was here; this user cannot see which process keeps its session open"
             ),
             ProcessState::Gone { kept_by } => {
                 let pids: Vec<_> = kept_by.iter().map(u32::to_string).collect();

@@ -1,4 +1,4 @@
-//! The laws of jobs: each slot has one run, by the store's clock, whatever hosts believe.
+//! The laws of jobs: each slot has one run, by the store's clock and no host's.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;

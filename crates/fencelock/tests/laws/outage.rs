@@ -56,7 +56,7 @@ where
     (call.await.unwrap(), world.clock.now().since(start))
 }
 
-/// Tries to take the lock `name`, in vain.
+/// Tries to take the lock `name`, which fails.
 async fn fails(world: &World, process: &Process, name: &str) -> (Error, Duration) {
     let lock = process.client.mutex(name).unwrap();
     let (tried, took) = timed(world, async move { lock.try_acquire().await.map(drop) }).await;

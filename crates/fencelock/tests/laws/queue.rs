@@ -1,6 +1,6 @@
 //! The laws of the queue rule and of the wake rule, over every small queue and every single departure.
 //!
-//! The property tests in `queue_random.rs` go on from here to long and mixed queues.
+//! The property tests in `queue_random.rs` cover long and mixed queues.
 
 use fencelock::queue::{
     Admission, Claim, WakeOn, admits, granted, wake_condition, woken_by_departure, woken_by_lightening,

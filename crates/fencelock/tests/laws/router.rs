@@ -93,7 +93,7 @@ fn names_of_a_store_that_is_away_fail_and_the_others_do_not_notice() {
         router.mutex("stock").unwrap().acquire().await.unwrap().release().await.unwrap();
         one.advance(secs(60)).await;
         assert!(wait.await.unwrap().unwrap_err().is_outage());
-        assert_eq!(other.store.census().places, 0, "nobody went to the other store instead");
+        assert_eq!(other.store.census().places, 0, "no acquire went to the other store instead");
     });
 }
 

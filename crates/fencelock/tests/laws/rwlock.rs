@@ -146,7 +146,7 @@ fn the_limit_of_a_hold_frees_writers_of_a_reader_that_never_leaves() {
         let writing = tokio::spawn(async move { page.write().await });
         world.advance(secs(60) + ms(1)).await;
         assert_eq!(stays.lost().await, Loss::HeldTooLong);
-        // The reader never lets go: its place is given up by the margin.
+        // The reader never releases: its place ends by the margin.
         world.advance(secs(1)).await;
         writing.await.unwrap().unwrap().check().unwrap();
     });
@@ -220,7 +220,7 @@ fn a_downgrade_after_a_loss_says_so() {
         let writing = process.client.rwlock("page").unwrap().write().await.unwrap();
         process.store.expire_sessions();
         let failed = writing.downgrade_or_keep().await.unwrap_err();
-        assert_eq!(failed.error().kind(), ErrorKind::Lost, "although nobody was told yet");
+        assert_eq!(failed.error().kind(), ErrorKind::Lost, "although no event was sent yet");
         assert!(failed.into_guard().check().is_err());
         let writing = process.client.rwlock("page").unwrap().write().await.unwrap();
         process.store.partition();

@@ -46,7 +46,7 @@ fn a_kept_lock_is_taken_again_without_the_store_by_every_handle_of_its_client() 
         one.store.heal();
         world.advance(KEEP).await;
         world.assert_no_place_is_left().await;
-        assert_eq!(told("Released"), 3, "what the client kept for itself is nobody's release");
+        assert_eq!(told("Released"), 3, "a kept lock is not released");
         assert!(section(&sticky(&one.client)).await > token);
     });
 }
@@ -318,7 +318,7 @@ impl Crew {
     /// No section of the sticky client believes in its lock when another holder was granted.
     fn is_alone(&self, who: &str) {
         let believes = self.inside.borrow().as_ref().is_some_and(|guard| guard.check().is_ok());
-        assert!(!believes, "{who} was granted beside a section that believes");
+        assert!(!believes, "{who} was granted together with a section that believes");
     }
 
     /// A guard that outlived its body ends, in one of four ways, or stays.
@@ -432,7 +432,7 @@ fn a_wait_for_a_turn_in_vain_names_the_holder_and_leaves_nothing() {
         let dropped = lock.clone();
         let gives_up = tokio::spawn(async move { dropped.acquire().await });
         world.advance(secs(1)).await;
-        assert_eq!(world.store.census().places, 1, "one of a client stands in the queue");
+        assert_eq!(world.store.census().places, 1, "a client has one place in the queue");
         gives_up.abort();
         world.advance(secs(2)).await;
         let error = waits.await.unwrap().unwrap_err();

@@ -98,7 +98,7 @@ impl Session for StubbornSession {
             }
             How::Evicts => Box::pin(async {
                 self.3.fetch_add(1, Ordering::SeqCst);
-                let Entered::In(mut place) = self.0.enter(entry).await? else { unreachable!("nobody else is there") };
+                let Entered::In(mut place) = self.0.enter(entry).await? else { unreachable!("no other is there") };
                 place.leave().await?;
                 Ok(Entered::In(Box::new(Gone(place, Loss::Removed))))
             }),
@@ -365,7 +365,7 @@ fn an_acquire_without_a_last_reply_fails_with_an_earlier_error_of_the_store() {
                 }
             });
             pass(&clock, secs(10)).await;
-            let error = acquiring.now_or_never().expect("its time is over").unwrap().unwrap_err();
+            let error = acquiring.now_or_never().expect("its time has passed").unwrap().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unreachable);
             assert!(format!("{error:?}").contains("the disk is full"), "{error:?}");
             assert!(!error.to_string().contains("did not answer"), "it did: {error}");

@@ -14,7 +14,7 @@ use fencelock::{Client, Io};
 /// The answer of a store.
 pub(crate) type Answer<'a, T> = futures_util::future::BoxFuture<'a, fencelock::Result<T>>;
 
-/// Methods of a store or a session of a test that are those of the one beneath, `self.$beneath`.
+/// Methods of a test's store or session that call the same method of the wrapped one, `self.$beneath`.
 macro_rules! beneath {
     ($beneath:tt: $($method:ident)*) => {
         $($crate::support::beneath!(@$method $beneath);)*
@@ -83,7 +83,7 @@ pub(crate) use beneath;
 
 /// Runs `test` on a runtime of one thread.
 ///
-/// A test that waits in vain fails after three minutes of real time, instead of ending with the whole run.
+/// A test that waits for ever fails after three minutes of real time, instead of ending with the whole run.
 pub(crate) fn on_one_thread(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime

@@ -13,7 +13,7 @@ use crate::support::{in_world, ms, secs, settle};
 fn a_window_lets_a_single_caller_in_until_its_end_although_the_first_is_gone() {
     in_world(async |world, [one, other]| {
         let window = |client: &Client| client.window("order/1", secs(5)).unwrap();
-        let Passage::First { token } = window(&one.client).pass().await.unwrap() else { panic!("nobody was there") };
+        let Passage::First { token } = window(&one.client).pass().await.unwrap() else { panic!("not the first") };
         let owner = one.client.owner().clone();
         one.store.crash();
         world.advance(secs(2)).await;
@@ -24,7 +24,7 @@ fn a_window_lets_a_single_caller_in_until_its_end_although_the_first_is_gone() {
         world.advance(ms(2_999)).await;
         assert!(matches!(window(&other.client).pass().await.unwrap(), Passage::Refused { .. }));
         world.advance(ms(1)).await;
-        let Passage::First { token: later } = window(&other.client).pass().await.unwrap() else { panic!("it is over") };
+        let Passage::First { token: later } = window(&other.client).pass().await.unwrap() else { panic!("refused") };
         assert!(later > token);
         world.assert_no_place_is_left().await;
     });

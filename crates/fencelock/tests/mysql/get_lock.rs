@@ -64,7 +64,7 @@ async fn sessions_of_other_programs_and_fencelocks_exclude_each_other_by_their_n
     ] {
         let client = client(&with(&url, &format!("layout=get_lock&{options}")), LONG).await;
         let guard = acquire(&client, name).await;
-        assert!(!takes(&mut user, &key).await, "{options}: it is held beside ours");
+        assert!(!takes(&mut user, &key).await, "{options}: another client took our lock");
         guard.release().await.unwrap();
         assert!(takes(&mut user, &key).await, "{options}: what was released is not free");
         until_refused_by("fencelock at", &client, name).await;

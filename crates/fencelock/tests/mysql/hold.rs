@@ -26,7 +26,7 @@ async fn a_grant_is_held_until_the_transaction_ends_and_no_other_is_granted_mean
             until_queued(&other, "job", 2).await;
             hold(&mut user, "job", guard.token().unwrap().to_i64()).await.unwrap();
             let releasing = tokio::spawn(guard.release());
-            // Other names of the same client go on, and its session is renewed, while the release waits.
+            // While the release waits, the client's other names work, and its session is renewed.
             for _ in 0..20 {
                 acquire(&one, "another").await.release().await.unwrap();
             }

@@ -40,7 +40,7 @@ async fn sessions_of_other_programs_and_fencelocks_exclude_each_other_by_their_k
     ] {
         let client = client(&with(&url, &format!("layout=advisory&key={keys}")), LONG).await;
         let guard = acquire(&client, name).await;
-        assert!(!takes(&user, key).await, "{keys}: it is held beside ours");
+        assert!(!takes(&user, key).await, "{keys}: another client took our lock");
         guard.release().await.unwrap();
         assert!(takes(&user, key).await, "{keys}: what was released is not free");
         until_refused_by("theirs", &client, name).await;

@@ -72,7 +72,7 @@ async fn a_grant_is_held_until_the_transaction_ends_and_no_other_is_granted_mean
         user.batch_execute("BEGIN").await.unwrap();
         user.execute(HOLD, &[&"job", &guard.token().unwrap().to_i64()]).await.unwrap();
         let releasing = tokio::spawn(guard.release());
-        // Other names of the same client go on, and its session is renewed, while the release waits.
+        // While the release waits, the client's other names work, and its session is renewed.
         for _ in 0..20 {
             acquire(&one, "another").await.release().await.unwrap();
         }
@@ -143,7 +143,7 @@ async fn a_dead_holders_lock_is_not_passed_on_before_its_transaction_ends() {
     for _ in 0..30 {
         acquire(&other, "another").await.release().await.unwrap();
     }
-    assert!(!waiting.is_finished(), "a rival was granted beside a transaction that holds");
+    assert!(!waiting.is_finished(), "a rival was granted while a transaction held");
     user.batch_execute("INSERT INTO written VALUES ('the dead'); COMMIT").await.unwrap();
     soon(waiting).await.unwrap().unwrap().release().await.unwrap();
     drop(dying);
@@ -202,12 +202,12 @@ async fn a_break_waits_for_the_transaction_and_a_release_that_may_not_wait_says_
     assert!(error.to_string().contains("a transaction holds this grant"), "{error}");
     assert_eq!(queued(&other, "job").await, 1);
     user.batch_execute("COMMIT").await.unwrap();
-    // The guard is in the error. Without it, its lock is given up in the background, unless the last request of the release did that.
+    // The error has the guard. Its drop releases the lock in the background, unless the last request of the release did.
     drop(error);
     until_queued(&other, "job", 0).await;
 }
 
-/// A lighter claim lets others in, and so is an end, too.
+/// A downgrade would grant others the lock, so the transaction blocks it as it blocks a release.
 #[tokio::test]
 async fn a_writer_that_a_transaction_holds_does_not_become_a_reader() {
     let (url, _) = database();
@@ -283,7 +283,7 @@ async fn a_lock_in_a_transaction_excludes_its_own_kind_until_the_transaction_end
     assert_eq!(code(other.batch_execute("SELECT fencelock.in_transaction(NULL)").await), "22004");
 }
 
-/// The snapshot of such a transaction is taken before the wait, and lacks what the holder before commits.
+/// The snapshot of such a transaction is older than its wait, and lacks the last holder's commit.
 #[tokio::test]
 async fn a_lock_in_a_transaction_above_read_committed_is_refused_since_its_reads_would_be_older_than_the_lock() {
     let (url, _) = database();

@@ -86,7 +86,7 @@ async fn a_row_is_never_deleted_and_whoever_took_it_is_shown_and_not_ended() {
     let guard = soon(waiting).await.unwrap().unwrap();
     // A client of ShedLock, which is known by its host, ends no lock of another process of that host.
     assert!(!releases(&user, "nightly", "vm-1").await && !extends(&user, "nightly", "vm-1").await);
-    assert!(!takes(&user, "nightly", "vm-1").await, "it is held beside ours");
+    assert!(!takes(&user, "nightly", "vm-1").await, "another client took our lock");
     assert_eq!(client.names("", None, 10).await.unwrap().len(), 1);
     guard.release().await.unwrap();
     assert_eq!(client.names("", None, 10).await.unwrap().len(), 0);

@@ -65,7 +65,7 @@ async fn programs_of_the_tutorial_and_fencelocks_exclude_each_other() {
             works();
             // The next one may have come only after this.
             tokio::task::yield_now().await;
-            assert!(releases(&user, "job", &value).await, "somebody deleted a row that was not its own");
+            assert!(releases(&user, "job", &value).await, "a client deleted the row of another one");
         }
     };
     let ours = async || {
@@ -98,7 +98,7 @@ async fn another_clients_row_is_left_alone_until_it_expires_and_taken_over_then(
     user.execute("UPDATE distributed_lock SET expire_time = now() - interval '1 second'", &[]).await.unwrap();
     let guard = soon(waiting).await.unwrap().unwrap();
     assert!(!releases(&user, "job", "theirs").await, "who expired released a lock of others");
-    assert!(!takes(&user, "job", "theirs").await, "it is held beside ours");
+    assert!(!takes(&user, "job", "theirs").await, "another client took our lock");
     assert!(guard.token().is_none());
     let held = client.queue("job").await.unwrap();
     assert_eq!(held.contenders[0].id.client, client.owner().client);

@@ -40,7 +40,7 @@ async fn a_request_that_the_server_undoes_at_a_statement_or_at_the_commit_is_sen
                 let reading = tokio::spawn(async move { page.read().await });
                 until_queued(&one, "page", 2).await;
                 let waiting = acquiring(&third, "page");
-                // Another capacity: refused, whatever was undone before.
+                // Another capacity is refused, also after an undone request.
                 assert_eq!(soon(waiting).await.unwrap().unwrap_err().kind(), ErrorKind::Conflict);
                 let reader = soon(writer.downgrade()).await.unwrap();
                 soon(soon(reading).await.unwrap().unwrap().release()).await.unwrap();

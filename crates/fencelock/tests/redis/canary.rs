@@ -72,7 +72,7 @@ impl Observer for Said {
     }
 }
 
-/// Connects in vain with the secret in the URL, and records the error.
+/// Fails to connect with the secret in the URL, and records the error.
 async fn fails(said: &Said, url: &str) {
     let error = Client::builder().observer(Arc::new(said.clone())).connect(url).await.unwrap_err();
     said.add(format_args!("{error} {error:?} {error:#?}"));

@@ -23,7 +23,7 @@ async fn one_answer_lost_at_enter_leaves_one_place() {
                 holder.release().await.unwrap();
             }
             let guard = acquired(waiting).await;
-            assert_eq!(queued(&other, "job").await, 1, "after {bytes} bytes, somebody ahead: {ahead}");
+            assert_eq!(queued(&other, "job").await, 1, "after {bytes} bytes, a contender ahead: {ahead}");
             guard.check().unwrap();
             guard.release().await.unwrap();
             until_queued(&other, "job", 0).await;

@@ -15,7 +15,7 @@ fn number(server: &Server, request: &[&str]) -> i64 {
 
 async fn shown(client: &Client, name: &str) -> fencelock::inspect::Contender {
     let queue = soon(client.queue(name)).await.unwrap();
-    queue.contenders.into_iter().next().expect("somebody holds it")
+    queue.contenders.into_iter().next().expect("a contender holds it")
 }
 
 #[tokio::test]
@@ -35,14 +35,14 @@ async fn a_release_and_a_break_wake_one_waiter_of_python_redis_lock() {
     waiter.send(&["BLPOP", "lock-signal:job", "0"]).unwrap();
     until("it waits", async || number(&server, &["EXISTS", "lock-signal:job"]) == 0 && blocked(&server) == 1).await;
     guard.release().await.unwrap();
-    assert_eq!(waiter.answer().unwrap().items().len(), 2, "nobody signalled");
+    assert_eq!(waiter.answer().unwrap().items().len(), 2, "no release signalled");
     // A break signals as well, and a signal without a waiter expires after a second.
     let guard = acquired(acquiring(&client, "job")).await;
     let holder = shown(&client, "job").await;
     waiter.send(&["BLPOP", "lock-signal:job", "0"]).unwrap();
     until("it waits", async || blocked(&server) == 1).await;
     assert!(client.break_grant("job", &holder, "it is stuck").await.unwrap());
-    assert_eq!(waiter.answer().unwrap().items().len(), 2, "nobody signalled");
+    assert_eq!(waiter.answer().unwrap().items().len(), 2, "no release signalled");
     assert_eq!(soon(guard.lost()).await, Loss::Broken);
     acquired(acquiring(&client, "other")).await.release().await.unwrap();
     assert!(number(&server, &["PTTL", "lock-signal:other"]) <= 1_000);

@@ -28,7 +28,7 @@ fn value(server: &Server, key: &str) -> String {
 async fn a_lock_of_another_client_excludes_ours_and_ours_excludes_it() {
     let (server, client) = with_client("plain").await;
     let guard = takes_ours(&client, "job").await;
-    assert!(!takes(&server, "job", "theirs", 60_000), "it is held beside ours");
+    assert!(!takes(&server, "job", "theirs", 60_000), "another client took our lock");
     for script in [RELEASE, EXTEND] {
         assert_eq!(server.ask(&["EVAL", script, "1", "job", "theirs", "1"]).unwrap(), Reply::Int(0));
     }

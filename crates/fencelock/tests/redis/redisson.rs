@@ -17,7 +17,7 @@ async fn a_lock_of_redisson_excludes_ours_and_ours_excludes_it() {
     let (server, client) = with_client("redisson").await;
     let guard = takes_ours(&client, "job").await;
     let left = locks(&server, "job", THREAD, 60_000);
-    assert!((1..=60_000).contains(&left), "Redisson is told {left}");
+    assert!((1..=60_000).contains(&left), "Redisson reads {left}");
     assert_eq!(unlocks(&server, "job", THREAD, CHANNEL), TAKEN, "a stranger unlocks it");
     assert!(guard.token().is_none());
     guard.release().await.unwrap();
@@ -239,7 +239,7 @@ async fn another_kind_of_lock_under_the_name_is_refused_by_its_kind_and_stays() 
     // Redisson's read-write lock waits behind ours, for it looks at `mode` alone, which ours sets, too.
     let guard = takes_ours(&client, "job").await;
     let left = server.ask(&["EVAL", WRITE_LOCK, "1", "job", THREAD, "600000"]).unwrap().number().unwrap();
-    assert!(left > 0, "Redisson's writer is told {left}");
+    assert!(left > 0, "Redisson's writer reads {left}");
     guard.release().await.unwrap();
 }
 
@@ -333,7 +333,7 @@ async fn a_channel_is_unsubscribed_once_its_name_had_no_waiter_for_a_while() {
     let waits = acquiring(&client, "job");
     until("it waits", async || is_subscribed(&server)).await;
     waits.abort();
-    until("it is not heard", async || !is_subscribed(&server)).await;
+    until("no client subscribes", async || !is_subscribed(&server)).await;
 }
 
 #[tokio::test]

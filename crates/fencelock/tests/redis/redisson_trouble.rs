@@ -72,7 +72,7 @@ async fn a_channel_that_was_refused_is_asked_for_again() {
     let waits = acquiring(&client, "job");
     until("it is refused", async || refusals(&server) > 0).await;
     may_hear(&server, "&redisson_lock__channel:*");
-    until("it is heard", async || is_subscribed(&server)).await;
+    until("a client subscribes", async || is_subscribed(&server)).await;
     assert_eq!(unlocks(&server, "job", THREAD, CHANNEL), 1);
     acquired(waits).await.release().await.unwrap();
 }

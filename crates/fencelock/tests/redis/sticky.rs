@@ -51,7 +51,7 @@ async fn a_lost_message_keeps_a_sticky_lock_from_no_client_for_long() {
     let guard = soon(sticky.acquire()).await.unwrap();
     let token = guard.token();
     guard.release().await.unwrap();
-    until("the holder asks to be told", async || {
+    until("the holder asks for notifications", async || {
         server.ask(&["EVAL", FORGET_TO_TELL, "0"]).unwrap().number() == Some(1)
     })
     .await;

@@ -115,7 +115,7 @@ async fn give_up(server: &Server, waiting: Waiting) -> (Work, Duration) {
     let (hands, told) = (server.hands().unwrap(), Arc::clone(&stop));
     let pinging = thread::spawn(move || longest_ping(hands, &told));
     for ended in join_all(waiting).await {
-        ended.unwrap().expect_err("somebody holds it");
+        ended.unwrap().expect_err("another client holds it");
     }
     stop.store(true, Ordering::Release);
     (Work::of(server), pinging.join().unwrap())

@@ -135,13 +135,13 @@ async fn no_event_after_a_cut_lets_a_reader_in_whose_node_is_gone() {
         // Each of them asks for a place anew.
         soon(async {
             while requeued.0.lock().unwrap().len() < 6 {
-                assert!(nobody_reads(), "round {round}: a reader beside a writer");
+                assert!(nobody_reads(), "round {round}: a reader together with a writer");
                 tokio::task::yield_now().await;
             }
         })
         .await;
         lab.until_queued(&name, 7).await;
-        assert!(nobody_reads() && next.check().is_ok(), "round {round}: a reader beside a writer");
+        assert!(nobody_reads() && next.check().is_ok(), "round {round}: a reader together with a writer");
         proxy.heal();
         next.release().await.unwrap();
         for reader in readers {

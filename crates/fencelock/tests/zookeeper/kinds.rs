@@ -65,7 +65,7 @@ async fn a_writer_that_waits_stays_behind_another_clients_downgrade() {
         let read = granted(reads).await;
         assert_eq!(shown(&client, &name).await.iter().filter(|(_, granted)| *granted).count(), 2);
         read.release().await.unwrap();
-        assert!(!waits.is_finished(), "somebody reads");
+        assert!(!waits.is_finished(), "a reader holds the lock");
         lab.delete(&lighter).await;
         granted(waits).await.release().await.unwrap();
     }

@@ -55,7 +55,7 @@ pub(super) use checks;
 pub(super) struct Room {
     /// In the language of the server.
     pub(super) questions: &'static [&'static str],
-    /// Reads what no line of a name and a value says. An error says that the server does not answer as such a server does.
+    /// Reads answers other than lines of a name and a value. An error says that the server does not answer as such a server does.
     pub(super) read: fn(&mut Facts, &[fencelock::Result<String>]) -> Result<(), String>,
     pub(super) checks: &'static [Check],
 }
@@ -64,7 +64,7 @@ pub(super) struct Room {
 pub(super) struct Facts(BTreeMap<String, String>);
 
 impl Facts {
-    /// The answers of a server to the questions of `room`, the first of which was sent then; and what is known of the URL.
+    /// The answers of a server to the questions of `room`, the time at which the first one was sent, and the facts of the URL.
     pub(super) fn of(
         about: &[(String, String)],
         room: Room,

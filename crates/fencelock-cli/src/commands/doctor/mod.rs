@@ -190,7 +190,7 @@ fn refused(failure: &Failure) -> Finding {
 }
 
 impl Report {
-    /// Takes a lock and gives it back, times requests, and looks at what the store promises.
+    /// Acquires and releases a lock, times requests, and checks the store's capability.
     async fn try_a_lock(&mut self, client: &Client) -> Outcome<()> {
         let taken = async { client.mutex(LOCK)?.try_acquire().await?.release().await };
         match taken.await {

@@ -128,7 +128,7 @@ impl Place {
         holder
     }
 
-    /// `run --try` and `run --wait` say who holds what they do not get, and leave nothing.
+    /// `run --try` and `run --wait` name the holder of a held lock, and leave nothing.
     pub(crate) fn refuses_a_busy_lock_with_its_holder_named(&self) {
         let holder = self.holder("job");
         for limit in [&["--try"][..], &["--connect-wait", "180s", "--wait", "5s"]] {
@@ -255,7 +255,7 @@ pub(crate) fn code_of(status: ExitStatus) -> i32 {
     status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or_else(|| panic!("{status:?}"))
 }
 
-/// The exit code and what was said on stderr.
+/// The exit code and the text on stderr.
 pub(crate) fn ended(command: &mut Command) -> (i32, String) {
     let output = output(command);
     (code(&output), stderr(&output))

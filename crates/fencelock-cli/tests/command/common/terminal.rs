@@ -72,7 +72,7 @@ impl Screen {
     /// Waits until a program in the foreground reads a line without echo. The prompt alone proves less: a program can write a prompt,
     /// be stopped, and discard the typed keys when it asks again.
     pub(crate) fn asks_for_a_secret(&self) {
-        until("somebody reads a line that is not shown", || {
+        until("a program reads a line that is not shown", || {
             let flags = tcgetattr(&self.keys).unwrap().local_flags;
             (flags.contains(LocalFlags::ICANON) && !flags.contains(LocalFlags::ECHO)).then_some(())
         });

@@ -10,7 +10,7 @@ use fencelock::{Client, FencingToken, Io};
 use super::World;
 use super::hosts::HostId;
 
-/// The longest ttl of a run, and some slack: by then a holder has noticed that its lease ended early, whatever else happens.
+/// The longest ttl of a run, and some slack: by then a holder has noticed in any case that its lease ended early.
 const NOTICED_LATE: Duration = Duration::from_secs(11);
 /// The time in which a holder notices that, where no other fault delays the news.
 const NOTICED_SOON: Duration = Duration::from_millis(10);

@@ -161,7 +161,7 @@ async fn a_session_that_is_given_too_late_is_closed() {
     // Its operation is -11, "close".
     assert_eq!(soon(loser.read()).await[4..8], (-11_i32).to_be_bytes());
     let waits = client.exists("/");
-    assert_eq!(soon(winner.read()).await[4..8], 3_i32.to_be_bytes(), "the session that was taken goes on");
+    assert_eq!(soon(winner.read()).await[4..8], 3_i32.to_be_bytes(), "the session that was taken continues");
     drop(waits);
 }
 

@@ -70,7 +70,7 @@ pub(crate) async fn listen<D: Dialect>(session: Arc<FairSession<D>>, main: Weak<
                 let ms = D::POLL.as_millis();
                 tracing::warn!(%error, "the session cannot listen: its waiting places are looked at every {ms} ms");
             }
-            // An operator may mend what no repetition does.
+            // An operator may mend a fault that no repetition mends.
             let pause = if error.is_retryable() { REPAIR } else { REPAIR * 30 };
             clock.sleep_until(clock.now().after(pause)).await;
         }

@@ -235,7 +235,7 @@ impl<D: Dialect> FairSession<D> {
         self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a request waited in vain for the bucket of this one: on the shared connection, all others would wait too.
+    /// Whether an earlier request did not get this request's bucket: on the shared connection, all others would wait too.
     fn is_stuck(&self, request: &Request) -> bool {
         let stuck = self.stuck();
         !stuck.is_empty() && stuck.contains(&bucket_of(&request.place.name))
@@ -311,7 +311,7 @@ impl<D: Dialect> FairSession<D> {
             let answer = match &all {
                 Some(Ok(answers)) => Ok(answers[at].clone()),
                 Some(Err(error)) if error.outcome() == Outcome::Unknown => Err(error.again()),
-                // Another request waited in vain for this bucket.
+                // Another request did not get this bucket.
                 Some(Err(error)) if error.kind() == ErrorKind::Busy && self.is_stuck(request) => Err(error.again()),
                 _ => {
                     if let RequestKind::Enter { again, .. } = &mut request.kind {

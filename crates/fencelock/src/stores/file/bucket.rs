@@ -230,7 +230,7 @@ impl BucketState {
         Ok(())
     }
 
-    /// Takes what dead sessions have in one queue out of what is known, and removes their tickets.
+    /// Removes the tickets of dead sessions from one queue, and from the remembered contenders.
     pub(super) fn remove_dead(&mut self, directory: &Directory, bucket: &Bucket, encoded: &str, dead: &HashSet<u64>) {
         let Some(line) = self.lines.get_mut(encoded) else { return };
         for ticket in line.depart_sessions(dead, &mut self.rung) {

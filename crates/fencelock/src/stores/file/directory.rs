@@ -160,7 +160,7 @@ impl Directory {
     }
 }
 
-/// Whether what was found at a path is the directory with this identity.
+/// Whether the entry at a path is the directory with this identity.
 fn leads_to(found: rustix::io::Result<Stat>, identity: (u64, u64)) -> rustix::io::Result<bool> {
     match found {
         Ok(stat) => Ok(layout::identity(&stat) == identity),

@@ -1,4 +1,4 @@
-//! Single files and directories: opened without trusting what is there, made without being seen half done.
+//! Single files and directories. Opening trusts no existing entry; making shows no other process a half-made one.
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -124,7 +124,7 @@ pub(super) fn remove(parent: &OwnedFd, path: &str) -> rustix::io::Result<bool> {
     was_there(rustix::fs::unlinkat(parent, path, AtFlags::empty()))
 }
 
-/// Whether there was something that it could be done to.
+/// Whether the operation found its target.
 pub(super) fn was_there(done: rustix::io::Result<()>) -> rustix::io::Result<bool> {
     match done {
         Ok(()) => Ok(true),

@@ -135,7 +135,7 @@ fn put(new: &Temporary<'_>, encoded: &str, bucket: &OwnedFd, ticket: &Ticket) ->
     was_there(linked)
 }
 
-/// Finishes what a writer began: the next note takes the place of the old one if it counts, else it goes. Under the lock.
+/// Finishes an interrupted write under the lock: the new note replaces the old one if it counts, and is removed otherwise.
 fn settle(folder: &OwnedFd, encoded: &str) -> rustix::io::Result<()> {
     let next = format!("{NEXT}{encoded}");
     let counts = format!("{COUNTS}{encoded}");

@@ -185,7 +185,7 @@ impl Directory {
         (*EncodedName::of(&name).encoded == *encoded).then_some(name)
     }
 
-    /// Calls `each` with what is in a bucket; nothing is in one that was never used.
+    /// Calls `each` with the entries of a bucket; a bucket that was never used has none.
     pub(super) fn list_bucket(&self, bucket: u16, each: impl FnMut(&str)) -> rustix::io::Result<()> {
         let path = Self::bucket_path(bucket);
         match rustix::fs::openat(&self.root.fd, path.as_str(), READ_DIRECTORY, Mode::empty()) {

@@ -62,7 +62,7 @@ fn encode(name: &str) -> String {
     encoded
 }
 
-/// The name that [`encode`] made this of; `None` for what it never makes.
+/// The name that [`encode`] encoded; `None` for a text that `encode` never makes.
 pub(crate) fn decode(encoded: &str) -> Option<Name> {
     let decoded = percent_encoding::percent_decode_str(encoded).decode_utf8().ok()?;
     let name = Name::new(decoded).ok()?;
@@ -103,7 +103,7 @@ impl Ticket {
         file
     }
 
-    /// Takes a file name apart into the encoded name and the ticket; `None` for what is not one of ours.
+    /// Splits a file name into the encoded name and the ticket; `None` for a file that is no ticket.
     pub(crate) fn parse(file: &str) -> Option<(&str, Self)> {
         let mut fields = file.rsplitn(5, '.');
         let number = parse_hex(fields.next()?, 1)?;

@@ -235,7 +235,7 @@ impl StoreState {
 
     /// Gives up a place, that with this number unless it is `None`: whether it was there.
     pub(super) fn leave(&mut self, session: u64, place: &PlaceId, number: Option<u64>) -> bool {
-        // A repeated `enter` still on its way must not bring back what is left now.
+        // A repeated `enter` that is still on its way must not bring the place back.
         self.forget_held(session, Some(place.request));
         let is_it = |ticket: &QueueEntry| number.is_none_or(|number| number == ticket.number);
         self.take_out(&place.name, |ticket| ticket.is(session, place.request) && is_it(ticket))

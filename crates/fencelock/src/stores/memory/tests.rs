@@ -59,7 +59,7 @@ async fn a_cut_off_client_gets_no_news_expires_and_is_notified_when_healed() {
     clock.advance(TTL / 2);
     assert!(matches!(waiting.next(Moment::NEVER).await.unwrap(), Standing::Granted(_)));
     assert!(is_pending(&mut renewal));
-    assert_eq!(hers.session.over(), None, "nobody has told");
+    assert_eq!(hers.session.over(), None, "the client is not notified yet");
     alice.heal();
     assert_eq!(renewal.await.unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(hers.session.over(), Some(Loss::Expired));

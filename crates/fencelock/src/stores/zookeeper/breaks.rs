@@ -133,7 +133,7 @@ pub(super) async fn grant(
     Ok(None)
 }
 
-/// Makes the record and what is missing above it; `false` when it was there.
+/// Makes the record and missing nodes above it; `false` when the record exists.
 async fn make_record(client: &wire::Client, config: &Config, path: &str, text: &str) -> wire::Result<bool> {
     let acl = config.node_acl();
     let mut rounds = 0;
@@ -148,7 +148,7 @@ async fn make_record(client: &wire::Client, config: &Config, path: &str, text: &
     }
 }
 
-/// Makes what is missing above `path`, as containers.
+/// Makes missing nodes above `path`, as containers.
 pub(super) async fn make_parents(client: &wire::Client, config: &Config, path: &str) -> wire::Result<()> {
     for (end, _) in path.match_indices('/').skip(1) {
         let acl = if end > config.parent.len() { config.node_acl() } else { config.parent_acl() };

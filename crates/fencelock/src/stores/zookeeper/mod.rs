@@ -230,7 +230,7 @@ impl ZooKeeperStore {
 
     /// A client that takes no locks.
     async fn client_to_look(&self, operation: &'static str) -> Result<wire::Client> {
-        // As long as the first request may take: both are within what a caller with the default ttl waits for.
+        // As long as the first request may take. With the default ttl, a caller waits for longer than both together.
         let config = self.wire.clone().connect_deadline(READING).request_deadline(READING);
         let connected = wire::Client::connect(config).await;
         connected.map(|(client, _)| client).map_err(|error| fault(operation, &error))

@@ -33,7 +33,7 @@ async fn cycles(url: &str, names: u64, count: u64, with_readers: bool) {
                 let lock = client.rwlock(format!("job/{}", which % names)).unwrap();
                 if with_readers && number % 4 > 0 {
                     let guard = lock.read().await.unwrap();
-                    assert!(here.fetch_add(1, Ordering::SeqCst) >= 0, "a reader beside a writer");
+                    assert!(here.fetch_add(1, Ordering::SeqCst) >= 0, "a reader together with a writer");
                     tokio::task::yield_now().await;
                     here.fetch_sub(1, Ordering::SeqCst);
                     guard.release().await.unwrap();

@@ -137,7 +137,7 @@ async fn deaf_standby(primary: &Server) -> Server {
     .await;
     standby.sql("postgres", "ALTER SYSTEM SET primary_conninfo = 'host=127.0.0.1 port=1'").unwrap();
     standby.sql("postgres", "SELECT pg_reload_conf()").unwrap();
-    until("it hears no more", async || {
+    until("it listens no more", async || {
         standby.sql("postgres", "SELECT count(*) FROM pg_stat_wal_receiver").is_ok_and(|said| said.trim() == "0")
     })
     .await;
@@ -178,7 +178,7 @@ async fn after_a_failover_no_client_is_granted_while_a_forgotten_holder_may_beli
     for waiting in waiting {
         soon(waiting).await.unwrap().unwrap().release().await.unwrap();
     }
-    assert!(forgotten.check().is_err(), "the lock was granted to somebody else before its holder was told");
+    assert!(forgotten.check().is_err(), "the lock was granted to another client before its holder was notified");
     acquire(&other, "at once").await.release().await.unwrap();
 }
 
@@ -215,7 +215,7 @@ async fn where_a_dump_was_read_in_no_client_is_granted_before_a_ttl_has_passed_a
         assert!(guard.token() > last, "{:?} after {last:?}", guard.token());
         guard.release().await.unwrap();
     }
-    assert!(!is_quiet("fencelock"), "the other goes on");
+    assert!(!is_quiet("fencelock"), "the other continues");
     dumped.check().unwrap();
 }
 

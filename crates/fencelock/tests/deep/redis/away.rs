@@ -60,7 +60,7 @@ async fn a_quiet_waiter_outlives_short_outages_that_are_far_apart() {
         let (failed, start) = (seen.retried.lock().unwrap().len(), Instant::now());
         proxy.refuse();
         proxy.reset();
-        until("the waiter hears of it", async || seen.retried.lock().unwrap().len() > failed || waiting.is_finished())
+        until("the waiter learns of it", async || seen.retried.lock().unwrap().len() > failed || waiting.is_finished())
             .await;
         proxy.heal();
         let certain = |client: &Client| match client.health() {

@@ -54,7 +54,7 @@ async fn a_clock_that_jumps_back_costs_no_client_a_lock() {
     until_queued(&rival, "job", 2).await;
     server.set_clock(-60).unwrap();
     assert!(tokio::time::timeout(Duration::from_secs(4), guard.lost()).await.is_err(), "the lock was lost");
-    assert!(!waiting.is_finished(), "a rival was granted beside the holder");
+    assert!(!waiting.is_finished(), "a rival was granted while the holder held");
     let token = guard.token();
     guard.release().await.unwrap();
     let granted = acquired(waiting).await;

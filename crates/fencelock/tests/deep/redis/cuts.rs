@@ -43,7 +43,7 @@ async fn a_client_that_gets_no_more_answers_loses_its_lock_before_a_rival_is_gra
         soon(guard.lost()).await;
         if way != Way::Down {
             // When only replies are lost, the server still renews, and the rival keeps waiting.
-            assert!(!waiting.is_finished(), "a rival was granted before the holder was told");
+            assert!(!waiting.is_finished(), "a rival was granted before the holder was notified");
         }
         link.proxy.heal();
         let granted = acquired(waiting).await;

@@ -62,5 +62,5 @@ async fn a_renewal_does_not_wait_until_the_dead_are_cleared_away() {
     let start = Instant::now();
     soon(opened.session.renew(&[])).await.unwrap();
     // The client gives up a connection without replies after ten seconds.
-    within(Duration::from_secs(5), start.elapsed(), "a renewal beside the janitor");
+    within(Duration::from_secs(5), start.elapsed(), "a renewal during the clean-up");
 }

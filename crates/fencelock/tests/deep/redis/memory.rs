@@ -36,7 +36,7 @@ async fn is_noticed(settings: Settings, loss: Loss, lose: impl Fn(&Server)) {
     let start = Instant::now();
     lose(&server);
     assert_eq!(soon(guard.lost()).await, loss);
-    within(SOON_ENOUGH, start.elapsed(), "a holder is told that memory was lost");
+    within(SOON_ENOUGH, start.elapsed(), "a holder is notified of lost memory");
     let granted = acquired(waiting).await;
     assert!(token(&granted) > token(&guard), "{:?} after {:?}", granted.token(), guard.token());
     assert!(!seen.requeued.lock().unwrap().is_empty(), "the waiter did not notice");
@@ -142,7 +142,7 @@ async fn a_restart_with_persistence_grants_nothing_twice() {
     // The holder keeps the lock alone, or is notified of the loss.
     let start = Instant::now();
     while guard.check().is_ok() && start.elapsed() < SOON_ENOUGH {
-        assert!(!waiting.is_finished(), "a rival was granted beside the holder");
+        assert!(!waiting.is_finished(), "a rival was granted while the holder held");
         tokio::task::yield_now().await;
     }
     // The lock may be lost already: the result of the release does not matter.

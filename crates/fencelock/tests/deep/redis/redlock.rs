@@ -31,7 +31,7 @@ async fn silent_and_slow_masters_in_the_minority_delay_no_grant() {
         takes_ours(&client, "job").await.release().await.unwrap();
     }
     let took = start.elapsed();
-    within(Duration::from_secs(5), took, "five cycles beside a master that takes ten seconds");
+    within(Duration::from_secs(5), took, "five cycles with a master that takes ten seconds");
     // A refusal needs no reply of silent masters either, once a quorum has refused.
     masters.taken_by_another("job", [0, 2, 4]);
     busy(&client, "job").await;
@@ -67,7 +67,7 @@ fn opening_on(clock: &VirtualClock, masters: &Masters) -> JoinHandle<Arc<dyn Ses
 async fn waits_for_silent_ones(clock: &VirtualClock, others_are_asked: impl Fn() -> bool) {
     let (asked, grace) = (clock.now(), STILL / 20);
     let sleeps = || clock.next_sleeper().is_some_and(|at| at.since(asked) <= grace);
-    until("nobody but the silent ones is missing", async || sleeps() && others_are_asked()).await;
+    until("only the silent ones are missing", async || sleeps() && others_are_asked()).await;
     clock.advance(grace);
 }
 
@@ -301,7 +301,7 @@ async fn two_clients_never_both_hold_while_masters_of_a_minority_come_and_go() {
         let last = inside.load(Ordering::SeqCst);
         let start = Instant::now();
         let moved = async || inside.load(Ordering::SeqCst) != last || start.elapsed() > Duration::from_millis(300);
-        until("somebody comes or goes, or time passes", moved).await;
+        until("a contender comes or goes, or time passes", moved).await;
         masters.proxies[(round + 2) % 5].release();
     }
     for worker in workers {

@@ -19,7 +19,7 @@ async fn a_server_busy_beyond_a_session_costs_its_locks_and_notifies_their_holde
     until_queued(&rival, "job", 2).await;
     busy(&server);
     soon(guard.lost()).await;
-    assert!(!waiting.is_finished(), "a rival was granted before the holder was told");
+    assert!(!waiting.is_finished(), "a rival was granted before the holder was notified");
     server.heal().unwrap();
     let granted = acquired(waiting).await;
     assert!(granted.token() > guard.token());
@@ -60,7 +60,7 @@ async fn clients_that_have_to_wait_beyond_their_session_are_notified_before_anot
     until_queued(&rival, "job", 2).await;
     server.ask(&["CLIENT", "PAUSE", "600000", "WRITE"]).unwrap();
     soon(guard.lost()).await;
-    assert!(!waiting.is_finished(), "a rival was granted before the holder was told");
+    assert!(!waiting.is_finished(), "a rival was granted before the holder was notified");
     server.heal().unwrap();
     assert!(acquired(waiting).await.token() > guard.token());
 }

@@ -46,7 +46,7 @@ async fn a_crowd_that_gives_up_at_once_asks_little_and_learns_the_holder_if_ther
     assert!(asked < CROWD * CROWD / 4, "{asked} requests");
     for refused in &refused {
         assert_eq!(refused.kind(), ErrorKind::TimedOut, "{refused}");
-        let contention = refused.contention().expect("who is in the queue, or that nobody could tell in time");
+        let contention = refused.contention().expect("the queue, or that no answer came in time");
         if let Some(holder) = &contention.holder {
             assert_eq!(holder.grant.and_then(|grant| grant.token), guard.token(), "{refused}");
             assert!(contention.position.is_some_and(|position| position > 1), "{refused}");

@@ -1,4 +1,4 @@
-//! The promises of an acquire: order, honest refusals, and nothing left behind whatever happens to its requests.
+//! The promises of an acquire: order, true refusals, and no remains after any fault of its requests.
 
 use std::error::Error as _;
 use std::future::Future;

@@ -66,7 +66,7 @@ fn a_holder_is_notified_of_its_loss_before_a_rival_is_granted() {
         holder.store.partition();
         let told = loop {
             world.advance(ms(100)).await;
-            assert!(!waiting.is_finished(), "a rival holds the lock and nobody was told");
+            assert!(!waiting.is_finished(), "a rival holds the lock before the holder is notified");
             if let Some(loss) = guard.lost().now_or_never() {
                 break loss;
             }
@@ -349,7 +349,7 @@ fn a_lock_whose_time_is_up_is_handed_on_as_soon_as_the_last_guard_is_gone() {
         assert_eq!((guard.lost().await, again.lost().await), (Loss::HeldTooLong, Loss::HeldTooLong));
         drop(guard);
         settle().await;
-        assert!(!waiting.is_finished(), "a rival was granted beside a guard whose time was just up");
+        assert!(!waiting.is_finished(), "a rival was granted together with a guard whose time was just up");
         drop(again);
         settle().await;
         waiting.await.unwrap().unwrap().release().await.unwrap();

@@ -105,7 +105,7 @@ fn news_of_an_older_grant_ends_no_waiter_of_the_same_request() {
         assert_eq!(
             of_locks,
             [["Granted", "Released", "Granted", "Lost"]; 2].concat(),
-            "no end is told before its grant"
+            "no end is reported before its grant"
         );
         client.close().await.unwrap();
     });

@@ -77,7 +77,7 @@ fn a_session_that_was_found_over_while_a_renewal_was_taken_in_leaves_no_place() 
         }));
         assert!(late.release());
         settle().await;
-        assert!(paused.1.lock().unwrap().is_none(), "nobody looked at the clock");
+        assert!(paused.1.lock().unwrap().is_none(), "no code looked at the clock");
         pass(&clock, secs(30)).await;
         assert_eq!(store.census().places, 0);
     });

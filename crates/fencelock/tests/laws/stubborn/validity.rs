@@ -193,7 +193,7 @@ fn a_hold_ends_with_its_own_validity_and_the_others_stay() {
         assert_eq!(
             stuck.lost().now_or_never(),
             Some(Loss::Unconfirmed),
-            "it is told when it ends, not when it is asked"
+            "the loss is reported at the end, not at the first question"
         );
         pass(&world.clock, secs(60)).await;
         assert_eq!(renewed.state(), GuardState::Held);

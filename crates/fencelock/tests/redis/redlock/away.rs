@@ -93,7 +93,7 @@ async fn a_vote_that_is_undecided_holds_up_no_other_lock() {
     let split = enters(&session, 1, "split").await;
     let mut free = enters(&session, 2, "free").await;
     let next = enters(&session, 3, "free").await;
-    until("nobody else has it", async || masters.having("split") == 2).await;
+    until("no other client has it", async || masters.having("split") == 2).await;
     // The first master has another holder, the second grants the lock, and the third is silent, for the clock of its
     // deadline is stopped.
     masters.servers[1].ask(&["DEL", "split"]).unwrap();

@@ -142,7 +142,7 @@ async fn keys_that_never_run_out_and_bar_every_client_are_shown_and_can_be_broke
     until_listed(&client, &job).await;
     assert!(client.break_grant(&job, &queue.contenders[0], "it is nobody's").await.unwrap());
     takes_ours(&client, "job").await.release().await.unwrap();
-    until("what bars nobody is left", async || masters.having("shop:job") == 1).await;
+    until("the value that blocks no client is left", async || masters.having("shop:job") == 1).await;
 }
 
 #[tokio::test]

@@ -54,13 +54,13 @@ async fn only_a_contender_with_none_in_the_way_is_answered_at_once_and_others_le
     assert!(new.enter_now().is_none(), "the ceiling is not known");
     let mut clients = [client(&near, &clock).await, client(&near, &clock).await, client(&far, &clock).await];
     let [first, beside, other] = &mut clients;
-    let mut held = first.enter_now().expect("nobody is in the way");
+    let mut held = first.enter_now().expect("no contender is in the way");
     let before = token(&*held);
     assert!(beside.enter_now().is_none() && other.enter_now().is_none());
     assert_eq!(tickets(&directory), 1);
     assert_eq!(held.leave().now_or_never().unwrap().unwrap(), Left::Released);
     assert_eq!(held.leave().now_or_never().unwrap().unwrap(), Left::AlreadyGone);
-    let mut held = other.enter_now().expect("what was left is in nobody's way");
+    let mut held = other.enter_now().expect("the remains block no contender");
     assert!(token(&*held) > before && tickets(&directory) == 1);
     held.leave().await.unwrap();
 }
@@ -77,7 +77,7 @@ async fn a_request_that_would_wait_for_a_short_lock_is_not_answered_inline() {
         let _at_it = known.lock();
         assert!(
             held.leave().now_or_never().is_none() && client.enter_now().is_none(),
-            "somebody of this process is at the bucket"
+            "another task of this process has the bucket"
         );
     }
     assert_eq!(held.leave().now_or_never().unwrap().unwrap(), Left::Released);
@@ -100,7 +100,7 @@ async fn a_request_that_syncs_or_lists_for_long_is_not_answered_inline() {
     for number in 0..500 {
         std::os::unix::fs::symlink("1", bucket(&directory).join(format!("{}-{number}", "x".repeat(200)))).unwrap();
     }
-    assert!(client.enter_now().unwrap().leave().now_or_never().is_some(), "nobody has come since it was listed");
+    assert!(client.enter_now().unwrap().leave().now_or_never().is_some(), "no contender has arrived since the listing");
     Client::on(&far).enter(NAME, Claim::MUTEX).await.leave().await.unwrap();
     assert!(client.enter_now().is_none(), "it has to be listed");
     client.enter(NAME, Claim::MUTEX).await.leave().await.unwrap();

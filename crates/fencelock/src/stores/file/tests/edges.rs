@@ -108,7 +108,7 @@ async fn a_waker_that_drops_another_waiter_of_the_bucket_does_not_block() {
     let mut next = waiting.next(Moment::NEVER);
     assert!(next.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
     held.leave().await.unwrap();
-    assert!(dropping.0.lock().unwrap().is_none(), "nobody was woken");
+    assert!(dropping.0.lock().unwrap().is_none(), "no waiter was woken");
     assert!(matches!(next.await.unwrap(), Standing::Granted(_)));
 }
 

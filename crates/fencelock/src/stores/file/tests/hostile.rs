@@ -196,7 +196,7 @@ fn unreadable_files_of_one_user_keep_no_other_user_out() {
             let store = open(&others).unwrap();
             let mut client = Client::on(&store);
             token(&*place(client.attempt("b").await));
-            assert!(matches!(client.attempt("a").await, Entered::Busy), "nobody knows that its owner is dead");
+            assert!(matches!(client.attempt("a").await, Entered::Busy), "no client can know that its owner is dead");
             client.session.renew(&[]).await.unwrap();
         });
     });

@@ -56,7 +56,7 @@ async fn a_note_of_a_holder_that_was_broken_meanwhile_never_counts() {
         let order = Break::of(&job, &queue.contenders[0], Owner::new(2, "host", 8), "stuck", SystemTime::now());
         counts.0.store(true, Ordering::SeqCst);
         assert!(far.break_grant(&order.unwrap()).await.unwrap());
-        // From now on it must not change any more, whatever the writer was about to do.
+        // From now on the note must not change, at whichever step the writer is.
         let after = far.note(&job).await.unwrap();
         writer.join().unwrap();
         assert_eq!(after.note, far.note(&job).await.unwrap().note);
@@ -89,7 +89,7 @@ async fn a_note_that_was_replaced_or_deleted_or_has_expired_leaves_no_file() {
     let earlier = now - Duration::from_secs(3600);
     write(&store, &order(&*held, Some("fourth"), hour), earlier).await;
     assert_eq!(text(&store, &job, earlier).as_deref(), Some("fourth"));
-    assert_eq!(text(&store, &job, now), None, "its hour is over");
+    assert_eq!(text(&store, &job, now), None, "its hour has passed");
     write(&store, &order(&*other, Some("beside"), None), now).await;
     assert_eq!(files(&directory), 1, "the next note in the bucket clears it away");
     for place in [held, other] {

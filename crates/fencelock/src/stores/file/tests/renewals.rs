@@ -42,7 +42,7 @@ async fn a_holder_is_notified_of_the_removal_of_its_ticket_whatever_its_ttl() {
     {
         std::fs::remove_file(ticket.unwrap().path()).unwrap();
     }
-    let lost = tokio::time::timeout(Duration::from_secs(180), guard.lost()).await.expect("nobody looked");
+    let lost = tokio::time::timeout(Duration::from_secs(180), guard.lost()).await.expect("no renewal looked");
     assert_eq!(lost, Loss::Removed);
 }
 

@@ -27,7 +27,7 @@ async fn a_holder_that_dies_between_its_grant_and_its_mark_delays_no_waiter() {
 async fn listens(place: &mut Box<dyn Place>) {
     let mut next = place.next(Moment::NEVER);
     let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(next.as_mut().poll(cx).is_pending())).await;
-    assert!(polled, "nobody has left yet");
+    assert!(polled, "no place has left yet");
 }
 
 #[tokio::test]
