@@ -9,7 +9,7 @@ use crate::breaker::{Breaker, BreakerState, Circuit};
 use crate::engine::Engine;
 use crate::engine::io::{Io, Spawner};
 use crate::engine::observe::{Observer, Observers};
-use crate::engine::options::{Retry, Timing, TimingOptions, URL_OPTIONS};
+use crate::engine::options::{Retry, Timing, TimingOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::session_state::random_number;
 use crate::name::Name;
@@ -494,12 +494,6 @@ impl ClientBuilder {
         let limit = self.connect_timeout;
         client.engine.spawner.run(async move { opening.connect(limit).await }).await?;
         Ok(client)
-    }
-
-    /// The options that every store takes in its URL.
-    #[must_use]
-    pub fn url_options() -> &'static [&'static str] {
-        URL_OPTIONS
     }
 }
 

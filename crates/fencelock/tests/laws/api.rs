@@ -8,7 +8,7 @@ use fencelock::capability::Capability;
 use fencelock::{Client, ErrorKind, FencingToken, Io, OnOutage};
 
 use crate::rwlock::MutexesOnly;
-use crate::support::{in_world, ms, secs};
+use crate::support::{in_world, ms, on_one_thread, secs};
 
 #[test]
 fn run_takes_a_body_that_gives_a_value_and_a_body_that_can_fail() {
@@ -70,6 +70,25 @@ fn a_token_is_a_number_and_a_lock_that_requires_one_is_not_granted_without() {
         let client = Client::builder().io(Io::CurrentRuntime).connect_store(without).await.unwrap();
         let error = client.mutex("stock").unwrap().require_token().acquire().await.unwrap_err();
         assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("layout mutexes 1"), "{error}");
+    });
+}
+
+/// The option of the builder counts before that of the URL, and others can still tell two clients apart.
+#[test]
+fn an_opaque_owner_shows_its_number_and_neither_host_nor_process() {
+    on_one_thread(async {
+        let builder = |opaque: bool| Client::builder().io(Io::CurrentRuntime).opaque_owner(opaque);
+        let hidden = builder(true).connect("memory:opaque_owner?owner=full").await.unwrap();
+        let shown = builder(false).connect("memory:opaque_owner?owner=opaque").await.unwrap();
+        let (host, pid) = (&hidden.owner().host, hidden.owner().pid);
+        assert!(host.is_empty() && pid == 0, "{host:?} {pid}");
+        assert!(!shown.owner().host.is_empty() && shown.owner().pid == std::process::id());
+        let guard = hidden.mutex("a").unwrap().acquire().await.unwrap();
+        let error = shown.mutex("a").unwrap().try_acquire().await.unwrap_err();
+        let holder = error.contention().unwrap().holder.as_ref().unwrap();
+        assert_eq!(holder.owner.as_ref(), Some(hidden.owner()));
+        assert_ne!(holder.owner.as_ref().unwrap().client, shown.owner().client);
+        guard.release().await.unwrap();
     });
 }
 
