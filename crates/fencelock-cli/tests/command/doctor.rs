@@ -55,7 +55,7 @@ fn a_redis_that_evicts_forgets_and_hangs_up_is_found_out() {
     };
     let bad = ["maxmemory 100mb", "maxmemory-policy allkeys-lru", "timeout 300", "save \"\""];
     let server = redis::Server::start(settings(&bad)).unwrap();
-    let (code, said) = report(&server.url());
+    let (code, said) = report(&patient(&server.url()));
     assert_eq!(code, 2, "{said}");
     assert!(found(&said, "problem", &["maxmemory-policy is allkeys-lru"]), "{said}");
     assert!(found(&said, "problem", &["no lock can be taken", "noeviction"]), "{said}");
@@ -64,10 +64,10 @@ fn a_redis_that_evicts_forgets_and_hangs_up_is_found_out() {
 
     let role = redis::Role::ReplicaOf(server.address());
     let replica = redis::Server::start(redis::Settings { role, ..settings(&[]) }).unwrap();
-    let (code, said) = report(&replica.url());
+    let (code, said) = report(&patient(&replica.url()));
     assert_eq!((code, found(&said, "problem", &["this is a replica"])), (2, true), "{said}");
     assert!(wait_until(PATIENCE, || server.info("connected_slaves").unwrap() == "1"));
-    let (_, said) = report(&server.url());
+    let (_, said) = report(&patient(&server.url()));
     assert!(found(&said, "warning", &["1 replicas copy this server"]), "{said}");
     let role = redis::Role::SentinelOf(server.address());
     let sentinel = redis::Server::start(redis::Settings { role, ..settings(&[]) }).unwrap();
@@ -116,7 +116,7 @@ fn a_clock_that_is_ahead_is_found_out() {
     let settings = redis::Settings { own_clock: true, ..redis::Settings::default() };
     let server = redis::Server::start(settings).unwrap();
     server.set_clock(3600).unwrap();
-    let (_, said) = report(&server.url());
+    let (_, said) = report(&patient(&server.url()));
     assert!(found(&said, "warning", &["the server's clock is 3", "ms ahead"]), "{said}");
 }
 
@@ -125,7 +125,7 @@ fn a_postgresql_that_does_not_wait_for_its_disk_is_found_out() {
     let bad = ["fsync = off", "full_page_writes = off", "synchronous_commit = off", "idle_session_timeout = 60000"];
     let settings = bad.iter().fold(postgres::Settings::default(), |settings, line| settings.with(line));
     let server = postgres::Server::start(settings).unwrap();
-    let (code, said) = report(&server.url());
+    let (code, said) = report(&patient(&server.url()));
     assert_eq!(code, 2, "{said}");
     assert!(found(&said, "problem", &["fsync is off"]), "{said}");
     assert!(found(&said, "warning", &["full_page_writes is off"]), "{said}");
