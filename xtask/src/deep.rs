@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::shell::{self, Result, cargo};
-use crate::{api, checks, mutants, packages, programs};
+use crate::{api, checks, gate, mutants, packages, programs};
 
 struct Row {
     name: &'static str,
@@ -76,6 +76,7 @@ const ROWS: &[Row] = &[
     row("zookeeper-limits", 5, Tests(FAILURES, 2, &["zookeeper_limits::"])),
     row("zookeeper-silence", 10, Tests(&["--test", "silence"], 1, &[])),
     row("zookeeper-black-holes", 10, Tests(&["--test", "zookeeper_black_holes"], 1, &[])),
+    row("stall", 60, Check(gate::stall)),
     row("bench", 15, Tests(&["--test", "smoke"], 1, &[])),
     row("mutants", 120, Check(mutants::check)),
     row("cycles", 150, Check(checks::cycles)),

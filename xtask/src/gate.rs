@@ -1,7 +1,9 @@
 //! The gate: the conditions before a change lands. `.ci/run` is its list of steps; two of them are verbs here.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -57,6 +59,36 @@ fn all() -> Result {
         none if none.is_empty() => run(cargo_test().arg("--doc")),
         failed => Err(failed.join("; ")),
     }
+}
+
+/// The gate in a group of processes that stands still for 4 s of each 15 s, as on a machine whose disk or host stalls: a test that judges time
+/// fails.
+pub(crate) fn stall() -> Result {
+    const WORKS: Duration = Duration::from_secs(11);
+    const STANDS_STILL: Duration = Duration::from_secs(4);
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let mount = mounts.lines().find_map(|line| line.strip_prefix("cgroup2 ")?.split(' ').next());
+    let group = Path::new(mount.ok_or("no cgroup2 file system is mounted")?).join("fencelock-stall");
+    fs::create_dir_all(&group)
+        .map_err(|error| format!("{} cannot be made, which needs root: {error}", group.display()))?;
+    let freezes =
+        |is_frozen: &str| fs::write(group.join("cgroup.freeze"), is_frozen).map_err(|error| error.to_string());
+    let mut gate = shell::command("sh");
+    gate.args(["-c", "echo $$ > \"$0\" && exec cargo xtask test"]).arg(group.join("cgroup.procs"));
+    let (ended, is_over) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let stalls = scope.spawn(move || {
+            while is_over.recv_timeout(WORKS) == Err(RecvTimeoutError::Timeout) {
+                freezes("1")?;
+                std::thread::sleep(STANDS_STILL);
+                freezes("0")?;
+            }
+            Ok(())
+        });
+        let passed = shell::run(&mut gate);
+        drop(ended);
+        passed.and(stalls.join().unwrap_or_else(|_| Err("the stalls ended early".to_owned())))
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
