@@ -139,7 +139,14 @@ impl Cluster {
         for node in [to, from] {
             node.ask(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id])?;
         }
-        Ok(())
+        // A node that does not know the newest epoch takes the next slot with an older one, loses the slot again, and deletes the keys.
+        let epoch = |node: &Server| info(node, "cluster_current_epoch");
+        let knows = |node: &Server| {
+            slot.parse().is_ok_and(|slot| owner_by(node, slot).is_ok_and(|owner| owner == to_address))
+                && epoch(node) == epoch(to)
+        };
+        let running = self.nodes.iter().filter(|node| node.is_running() && !is_stopped(node));
+        wait_for("the nodes know the new owner", || running.clone().all(knows))
     }
 
     /// Waits until another node than `old` serves this slot.
