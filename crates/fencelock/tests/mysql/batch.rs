@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use fastrand::Rng;
 use fencelock::mysql::Schema;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Row};
+use mysql_async::{Conn, OptsBuilder, Row};
 
-use crate::lab::{connection, database, migrated, until};
+use crate::lab::{connection, database, migrated, transactions, until};
 
 #[derive(Debug, Clone)]
 struct Request {
@@ -374,4 +374,62 @@ async fn two_sessions_whose_batches_cross_buckets_never_deadlock() {
         ended.unwrap();
     }
     places(&mut Conn::new(admin_opts).await.unwrap()).await;
+}
+
+/// A single place leaves without the bucket's lock. Whichever comes first, that release or a change under the bucket's lock, the other sees
+/// all of it.
+#[tokio::test]
+async fn a_release_without_the_bucket_and_an_arrival_see_all_of_each_other_or_nothing() {
+    let mut admin = lab().await;
+    let mut other = Conn::new(admin.opts().clone()).await.unwrap();
+    let root = OptsBuilder::from_opts(admin.opts().clone()).user(Some("root")).pass(None::<String>);
+    let mut root = Conn::new(root).await.unwrap();
+    let enter = |session: u64, name: &str, waits: bool| {
+        format!("CALL fencelock_enter({session}, 1, '{name}', 7, {session}, 1, 2, {waits}, FALSE, NULL)")
+    };
+    for name in ["gone", "kept", "shared"] {
+        admin.query_drop(enter(1, name, true)).await.unwrap();
+    }
+    for (name, ends, answer) in [("gone", "COMMIT", "[0, 1]"), ("kept", "ROLLBACK", "[0, 2]")] {
+        other.query_drop("BEGIN").await.unwrap();
+        for table in ["queue", "place"] {
+            other.query_drop(format!("DELETE FROM fencelock_{table} WHERE name = '{name}'")).await.unwrap();
+        }
+        let mut arriving = Conn::new(admin.opts().clone()).await.unwrap();
+        settle(&mut arriving).await;
+        let (id, call) = (arriving.id(), enter(2, name, false));
+        let arrival = tokio::spawn(async move { arriving.query_first::<Row, _>(call).await.unwrap().unwrap() });
+        let waits = format!("trx_state = 'LOCK WAIT' AND trx_mysql_thread_id = {id}");
+        until("the arrival waits", async || transactions(&mut root, &waits).await == 1).await;
+        other.query_drop(ends).await.unwrap();
+        let granted: i64 = arrival.await.unwrap().get(0).unwrap();
+        assert_eq!(format!("{:?}", [granted, places_of(&mut admin, name).await]), answer, "{name}");
+    }
+    // As an arrival that waits.
+    other.query_drop("BEGIN").await.unwrap();
+    for change in [
+        "UPDATE fencelock_bucket SET last = last + 1 WHERE b = (SELECT b FROM fencelock_queue WHERE name = 'shared')",
+        "UPDATE fencelock_queue SET shared = TRUE WHERE name = 'shared'",
+        "INSERT INTO fencelock_place SELECT b, name, seq + 1, FALSE, weight, capacity, 2, 7, 2, since, purpose FROM fencelock_place WHERE name = 'shared'",
+    ] {
+        other.query_drop(change).await.unwrap();
+    }
+    let mut leaving = Conn::new(admin.opts().clone()).await.unwrap();
+    settle(&mut leaving).await;
+    let seq: i64 = admin.query_first("SELECT seq FROM fencelock_place WHERE name = 'shared'").await.unwrap().unwrap();
+    let (id, call) = (leaving.id(), format!("CALL fencelock_leave(1, 'shared', 7, 1, {seq})"));
+    let release = tokio::spawn(async move { leaving.query_first::<Row, _>(call).await.unwrap().unwrap() });
+    let waits = format!("trx_state = 'LOCK WAIT' AND trx_mysql_thread_id = {id}");
+    until("the release waits", async || transactions(&mut root, &waits).await == 1).await;
+    other.query_drop("COMMIT").await.unwrap();
+    assert_eq!(release.await.unwrap().get::<i64, _>(0), Some(1));
+    let granted = "SELECT granted FROM fencelock_place WHERE name = 'shared'";
+    assert_eq!(admin.query::<bool, _>(granted).await.unwrap(), [true]);
+    places(&mut admin).await;
+}
+
+async fn places_of(conn: &mut Conn, name: &str) -> i64 {
+    places(conn).await;
+    let count = format!("SELECT COUNT(*) FROM fencelock_place WHERE name = '{name}'");
+    conn.query_first(count).await.unwrap().unwrap()
 }

@@ -7,7 +7,7 @@ use fencelock::mysql::Schema;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Row};
 
-use crate::lab::{connection, database, migrated, until};
+use crate::lab::{connection, database, is_mariadb, migrated, until};
 
 /// A call: the statements before it, the procedure, and its arguments.
 type Step = (&'static str, &'static str, &'static str);
@@ -37,6 +37,8 @@ const STEPS: &[Step] = &[
     ("", "names", "-1, '', 10"),
     ("", "batch", "3, 1, '[[2,\"6a6f62\",3,1,null,null,null,null,null,null]]'"),
     ("", "leave", "4, 'job', 4, 9, NULL"),
+    ("", "enter", "4, 1, 'free', 4, 20, 1, 1, TRUE, FALSE, NULL"),
+    ("SET @s = (SELECT seq FROM fencelock_place WHERE name = 'free')", "leave", "4, 'free', 4, 20, @s"),
     ("", "renew", "1, 60000000, ''"),
     ("", "resume", "1, 60000000"),
     ("", "unknown", "1, ''"),
@@ -110,12 +112,19 @@ const STEPS: &[Step] = &[
     ("", "version", ""),
 ];
 
+/// Without the statements of MariaDB alone, unless this is MariaDB.
+fn without_comments(text: &str, is_mariadb: bool) -> String {
+    let mut parts = text.split(if is_mariadb { "\0" } else { "/*M! " });
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once("*/").unwrap().1)
+}
+
 /// Each statement that reads or writes gets a number `n`. With `@fault` 3n it finds or writes nothing, once, after it ran `@skip` times; with 3n + 1
 /// and 3n + 2 the procedure waits before it. `@trace` collects the numbers.
 fn with_faults(text: &str, count: &mut usize) -> String {
     let (mut out, mut statement) = (String::new(), String::new());
     for line in text.lines().filter(|line| !line.trim_start().starts_with("--")) {
-        let begins = ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "REPLACE "];
+        let begins = ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "REPLACE ", "SET STATEMENT "];
         if statement.is_empty() && !begins.iter().any(|word| line.trim_start().starts_with(word)) {
             out.push_str(line);
             out.push('\n');
@@ -187,12 +196,12 @@ impl Lab {
         let url = database();
         migrated(async || Schema::of(&url).unwrap().migrate(&[]).await).await;
         let (mut conn, mut admin) = (Self::connect(&url).await, Self::connect(&url).await);
-        let mut statements = 0;
+        let (mut statements, is_mariadb) = (0, is_mariadb(&mut conn).await);
         for text in Schema::of(&url).unwrap().statements(&[]).split("\n//\n") {
             if let Some(at) = text.find("CREATE PROCEDURE") {
                 let name = text[at + 17..].split('(').next().unwrap();
                 conn.query_drop(format!("DROP PROCEDURE {name}")).await.unwrap();
-                let text = with_faults(&text[at..], &mut statements);
+                let text = with_faults(&without_comments(&text[at..], is_mariadb), &mut statements);
                 conn.query_drop(&text).await.unwrap_or_else(|error| panic!("{error}: {text}"));
             }
         }

@@ -143,6 +143,8 @@ pub(crate) struct ConnectionState {
 pub(crate) trait Calls: Send + Sync + 'static {
     fn state(&self) -> &ConnectionState;
 
+    fn is_alive(&self) -> bool;
+
     /// How many batches may be on their way at once, for a connection that runs calls in the order in which they are sent.
     fn calls_at_once(&self) -> usize {
         1

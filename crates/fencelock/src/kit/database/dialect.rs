@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::batch::Request;
-use super::call::{Calls, Param, Row};
+use super::call::{Calls as _, Param, Row};
 use super::ear::Ear;
 use super::link::Database;
 use super::session::FairSession;
@@ -18,7 +18,7 @@ pub(crate) fn units<D: Dialect>(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos() / D::UNIT.as_nanos()).unwrap_or(u64::MAX)
 }
 
-pub(crate) trait Dialect: Database<Connection: Calls> {
+pub(crate) trait Dialect: Database {
     const CAPABILITY: &'static Capability;
     const UNIT: Duration;
     const LONGEST_TTL: u64;

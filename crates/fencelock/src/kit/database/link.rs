@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 
+use super::call::Calls;
 use super::session_locks::SessionLocks;
 use super::{NoUser, User};
 use crate::error::{Error, Result};
@@ -18,7 +19,7 @@ use crate::time::Clock;
 
 pub(crate) trait Database: Send + Sync + Sized + 'static {
     type Config: fmt::Debug + Send + Sync + 'static;
-    type Connection: Send + Sync + 'static;
+    type Connection: Calls;
     /// Locks that last as long as a connection, by these keys.
     type Keys: SessionLocks<Database = Self>;
     /// Another program's lock table.
@@ -45,8 +46,6 @@ pub(crate) trait Database: Send + Sync + Sized + 'static {
     ) -> impl Future<Output = Result<Arc<Self::Connection>>> + Send;
 
     fn too_slow(config: &Self::Config, within: Duration) -> Error;
-
-    fn is_alive(connection: &Self::Connection) -> bool;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,6 +143,6 @@ impl<D: Database> Dial for Dialler<D> {
     }
 
     fn is_alive(connection: &D::Connection) -> bool {
-        D::is_alive(connection)
+        connection.is_alive()
     }
 }

@@ -72,10 +72,6 @@ impl Connection {
         Ok((Self { jobs, ended, task, largest: AtomicU64::new(u64::MAX), state }, chores))
     }
 
-    pub(super) fn is_alive(&self) -> bool {
-        !self.ended.load(Ordering::Acquire)
-    }
-
     pub(super) async fn simple(&self, operation: &'static str, sql: &str) -> Result<Vec<Row>> {
         let answer = self.send(sql.to_owned(), None).await;
         answer.ok_or_else(|| not_sent(operation))?.map(|answer| answer.rows).map_err(|error| fault(operation, &error))
@@ -146,6 +142,10 @@ const LISTING: [&str; 3] = ["show", "names", "breaks"];
 impl Calls for Connection {
     fn state(&self) -> &ConnectionState {
         &self.state
+    }
+
+    fn is_alive(&self) -> bool {
+        !self.ended.load(Ordering::Acquire)
     }
 
     /// Repeats a request that the server undid in favour of another one: the request changed nothing. An answer without a row means that a

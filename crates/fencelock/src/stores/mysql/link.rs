@@ -62,10 +62,6 @@ impl Database for Mysql {
             .with("within", rounded(within))
             .retryable()
     }
-
-    fn is_alive(connection: &Connection) -> bool {
-        connection.is_alive()
-    }
 }
 
 async fn greeted(by: &Dialler<Mysql>, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {

@@ -1,8 +1,8 @@
 -- Locks in MariaDB and MySQL, layout `fair`, version 6: tables that only the procedures below touch.
 --
 -- Statements end with a line of two slashes. setup.rs fills in the braces: `us` is the server's time, `begin` checks the session and begins a
--- transaction, `commit` ends it and wakes the sessions of `v_rung` (`v_me` withdraws), `one` fails unless the last statement wrote one row. A read
--- or a write that KILL QUERY ended may report success, hence `interrupted`. NOTES.md has the order of locks.
+-- transaction, `commit` ends it and wakes the sessions of `v_rung` (the session in `v_epoch` withdraws, which becomes its epoch), `one` fails unless
+-- the last statement wrote one row. A read or a write that KILL QUERY ended may report success, hence `interrupted`. NOTES.md has the order of locks.
 
 -- Procedures keep the settings that they are made with.
 SET @fencelock_mode = @@SESSION.sql_mode
@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS fencelock_layout (
 INSERT INTO fencelock_layout VALUES (1, 6, NULL, 0, 0, 0) ON DUPLICATE KEY UPDATE version = 6
 //
 
--- The row that everything about the names of a bucket locks first. `last` is the last number that was drawn there: order and token in one.
+-- The row that all changes of a bucket's queues lock first, but for releases. `last` is the last number that was drawn there: order and token in one.
 CREATE TABLE IF NOT EXISTS fencelock_bucket (b SMALLINT NOT NULL PRIMARY KEY, last BIGINT NOT NULL) ENGINE = InnoDB
 //
 INSERT IGNORE INTO fencelock_bucket WITH d AS (SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5
@@ -168,7 +168,7 @@ BEGIN
     DECLARE v_used DECIMAL(40);
     DECLARE v_looked, v_cleared, v_removed, v_dead INT DEFAULT 0;
     DECLARE v_now BIGINT DEFAULT {us};
-    SELECT COALESCE(MAX(head), 0) INTO v_head FROM fencelock_queue WHERE b = p_b AND name = p_name;
+    SELECT COALESCE(MAX(head), 0) INTO v_head FROM fencelock_queue WHERE b = p_b AND name = p_name FOR UPDATE;
     IF v_head IS NULL {interrupted}
     SELECT COALESCE(MIN(seq), 0) INTO v_front FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head;
     IF v_front IS NULL {interrupted}
@@ -227,21 +227,22 @@ BEGIN
 END
 //
 
--- Counts the bells of these sessions ('id,id,') and the epoch of `p_me` up: the epoch. This locks the sessions in the order of their
+-- Counts the bells of these sessions ('id,id,') up, and the epoch of the session `io_me`, which becomes the epoch. This locks the sessions in the order of their
 -- numbers, last of all, so that transactions do not deadlock there.
-CREATE PROCEDURE fencelock__count(p_rung LONGBLOB, p_me BIGINT UNSIGNED, OUT o_epoch BIGINT) SQL SECURITY DEFINER
+CREATE PROCEDURE fencelock__count(p_rung LONGBLOB, INOUT io_me BIGINT UNSIGNED) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_before BIGINT;
+    DECLARE v_before, v_epoch BIGINT;
     DECLARE v_first VARBINARY(20) DEFAULT SUBSTRING_INDEX(p_rung, ',', 1);
-    IF p_me IS NULL AND p_rung = CONCAT(v_first, ',') THEN
+    IF io_me IS NULL AND p_rung = CONCAT(v_first, ',') THEN
         UPDATE fencelock_session SET rung = rung + 1 WHERE id = CAST(v_first AS UNSIGNED);
     ELSE
-        SELECT COALESCE(MAX(epoch), 0) INTO v_before FROM fencelock_session WHERE id = p_me;
-        UPDATE (SELECT DISTINCT id FROM JSON_TABLE(CONVERT(CONCAT('[', p_rung, COALESCE(p_me, 0), ']') USING utf8mb4), '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$')) AS j
+        SELECT COALESCE(MAX(epoch), 0) INTO v_before FROM fencelock_session WHERE id = io_me;
+        UPDATE (SELECT DISTINCT id FROM JSON_TABLE(CONVERT(CONCAT('[', p_rung, COALESCE(io_me, 0), ']') USING utf8mb4), '$[*]' COLUMNS (id BIGINT UNSIGNED PATH '$')) AS j
             ORDER BY id LIMIT 100000) AS r STRAIGHT_JOIN fencelock_session AS s FORCE INDEX (PRIMARY) ON s.id = r.id
-            SET s.rung = s.rung + 1, s.epoch = s.epoch + (s.id <=> p_me);
-        SELECT COALESCE(MAX(epoch), 0) INTO o_epoch FROM fencelock_session WHERE id = p_me;
-        IF NOT COALESCE(o_epoch > v_before OR o_epoch = 0, FALSE) {interrupted}
+            SET s.rung = s.rung + 1, s.epoch = s.epoch + (s.id <=> io_me);
+        SELECT COALESCE(MAX(epoch), 0) INTO v_epoch FROM fencelock_session WHERE id = io_me;
+        IF NOT COALESCE(v_epoch > v_before OR v_epoch = 0, FALSE) {interrupted}
+        SET io_me = v_epoch;
     END IF;
 END
 //
@@ -360,7 +361,8 @@ work: BEGIN
     END IF;
     front: LOOP
         SET v_head = NULL, v_seq = IF(p_again, NULL, 0);
-        SELECT COALESCE(MAX(head), 0), MAX(shared) INTO v_head, v_shared FROM fencelock_queue WHERE b = p_b AND name = p_name;
+        -- With the row locked, no release without the bucket's lock takes it away.
+        SELECT COALESCE(MAX(head), 0), MAX(shared) INTO v_head, v_shared FROM fencelock_queue WHERE b = p_b AND name = p_name FOR UPDATE;
         IF v_head IS NULL {interrupted}
         IF p_again THEN
             SELECT COALESCE(MAX(seq), 0), MAX(granted) INTO v_seq, v_granted FROM fencelock_place
@@ -427,9 +429,9 @@ CREATE PROCEDURE fencelock_enter(
     p_session BIGINT UNSIGNED, p_epoch BIGINT, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_weight BIGINT,
     p_capacity BIGINT, p_wait BOOLEAN, p_again BOOLEAN, p_purpose VARBINARY(512)
 ) SQL SECURITY DEFINER
-BEGIN
-    DECLARE v_rung, v_me LONGBLOB;
-    DECLARE v_answer, v_one, v_two, v_last, v_epoch, v_now, v_free BIGINT;
+work: BEGIN
+    DECLARE v_rung LONGBLOB;
+    DECLARE v_answer, v_one, v_two, v_epoch, v_now BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     IF NOT COALESCE(p_name <> '' AND p_epoch > 0 AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_weight BETWEEN 1 AND p_capacity AND p_capacity <= 4294967295 AND p_wait IN (0, 1) AND p_again IN (0, 1), FALSE) {refused}
     {begin}
@@ -442,18 +444,18 @@ BEGIN
             -- A name without places has no row.
             INSERT IGNORE INTO fencelock_queue SELECT v_b, p_name, v_one, FALSE FROM fencelock_layout AS l JOIN fencelock_session AS s
                 WHERE l.one = 1 AND l.quiet_until <= v_now AND s.id = p_session AND s.expires > v_now AND s.epoch <= p_epoch;
-            SET v_free = ROW_COUNT();
+            IF ROW_COUNT() = 1 THEN
+                INSERT INTO fencelock_place VALUES (v_b, p_name, v_one, TRUE, p_weight, p_capacity, p_session, p_client, p_number, v_now, p_purpose);
+                {one}
+                COMMIT;
+                SELECT 0, v_one, NULL;
+                LEAVE work;
+            END IF;
         ELSE
             {lock}
         END IF;
-        IF v_free = 1 THEN
-            INSERT INTO fencelock_place VALUES (v_b, p_name, v_one, TRUE, p_weight, p_capacity, p_session, p_client, p_number, v_now, p_purpose);
-            {one}
-            SET v_answer = 0;
-        ELSE
-            CALL fencelock__enter(v_b, p_session, p_epoch, p_name, p_client, p_number, p_weight, p_capacity, p_wait, p_again, p_purpose, v_one,
-                v_rung, v_answer, v_one, v_two);
-        END IF;
+        CALL fencelock__enter(v_b, p_session, p_epoch, p_name, p_client, p_number, p_weight, p_capacity, p_wait, p_again, p_purpose, v_one,
+            v_rung, v_answer, v_one, v_two);
     {commit}
     SELECT v_answer, v_one, v_two;
 END
@@ -500,29 +502,37 @@ END
 CREATE PROCEDURE fencelock_leave(
     p_session BIGINT UNSIGNED, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT
 ) SQL SECURITY DEFINER
-BEGIN
-    DECLARE v_rung, v_told, v_me LONGBLOB;
-    DECLARE v_answer, v_last, v_seq, v_epoch BIGINT;
+work: BEGIN
+    DECLARE v_rung, v_told LONGBLOB;
+    DECLARE v_answer, v_seq, v_epoch BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     IF NOT COALESCE(p_name <> '' AND NOT ISNULL(p_client) AND NOT ISNULL(p_number), FALSE) {refused}
     {begin}
-        {lock}
-        -- As fencelock__leave does it, whose call takes longer than the statements.
-        SELECT seq INTO v_seq FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND client = p_client AND number = p_number
-            AND session = p_session FOR UPDATE SKIP LOCKED;
-        IF v_seq IS NULL THEN
-            CALL fencelock__leave(v_b, p_session, p_name, p_client, p_number, p_seq, NULL, v_rung, v_told, v_answer, v_seq);
-        ELSE
-            DELETE FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = v_seq;
-            {one}
-            DELETE FROM fencelock_queue WHERE b = v_b AND name = p_name AND NOT shared;
-            IF ROW_COUNT() = 0 THEN
-                    CALL fencelock__settle(v_b, p_name, p_session, v_rung, v_told);
+        -- MariaDB alone, MySQL reads a comment: a grant leaves without the bucket's lock, and its queue with it, unless others share the queue. Nothing
+        -- here waits. Each other change of a queue that is not shared locks its row, or the place, first.
+        /*M! BEGIN
+            DECLARE EXIT HANDLER FOR 1205 BEGIN ROLLBACK; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION READ WRITE; END;
+            SET STATEMENT innodb_lock_wait_timeout = 0 FOR DELETE FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
+                AND client = p_client AND number = p_number AND session = p_session;
+            IF ROW_COUNT() = 1 THEN
+                SET STATEMENT innodb_lock_wait_timeout = 0 FOR DELETE FROM fencelock_queue WHERE b = v_b AND name = p_name AND NOT shared;
+                IF ROW_COUNT() = 1 THEN
+                    COMMIT;
+                    SELECT 1, 0, 0, '';
+                    LEAVE work;
+                END IF;
+                SET v_seq = 0;
             END IF;
-            SET v_answer = 1, v_seq = 0;
+        END; */
+        {lock}
+        IF v_seq = 0 THEN
+            CALL fencelock__settle(v_b, p_name, p_session, v_rung, v_told);
+            SET v_answer = 1;
+        ELSE
+            CALL fencelock__leave(v_b, p_session, p_name, p_client, p_number, p_seq, NULL, v_rung, v_told, v_answer, v_seq);
         END IF;
     {commit}
-    SELECT v_answer, COALESCE(v_epoch, 0), v_seq, COALESCE(v_told, '');
+    SELECT v_answer, 0, v_seq, COALESCE(v_told, '');
 END
 //
 
@@ -530,11 +540,11 @@ END
 -- hex>"], …]'; 0 enters, 1 leaves, 2 withdraws; null is where a kind has no use. Answers the answers, and new grants as fencelock_leave.
 CREATE PROCEDURE fencelock_batch(p_session BIGINT UNSIGNED, p_epoch BIGINT, p_requests LONGTEXT) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_rung, v_told, v_me, v_once, v_free, v_gone LONGBLOB DEFAULT '';
+    DECLARE v_rung, v_told, v_once, v_free, v_gone LONGBLOB DEFAULT '';
     DECLARE v_answers LONGTEXT DEFAULT '{}';
     DECLARE v_count, v_buckets, v_kinds, v_valid, v_locked, v_n, v_kind, v_b, v_wait, v_again, v_answer INT;
-    DECLARE v_now, v_last, v_one, v_two, v_seq, v_weight, v_capacity, v_epoch BIGINT;
-    DECLARE v_client, v_number BIGINT UNSIGNED;
+    DECLARE v_now, v_last, v_one, v_two, v_seq, v_weight, v_capacity BIGINT;
+    DECLARE v_client, v_number, v_epoch BIGINT UNSIGNED;
     DECLARE v_name, v_purpose VARBINARY(512);
     DECLARE v_rest CURSOR FOR SELECT n, kind, {b}, {name}, client, number, seq, weight, capacity, wait, again, UNHEX(LEFT(purpose, 1024)) FROM {requests}
         WHERE NOT FIND_IN_SET(n, v_free) AND NOT FIND_IN_SET(n, v_gone) ORDER BY n;
@@ -594,7 +604,7 @@ BEGIN
             END IF;
             SET v_answers = JSON_SET(v_answers, CONCAT('$."', v_n, '"'), CONCAT_WS(',', v_answer, IF(v_kind = 2, 'epoch', v_one), v_two));
         END WHILE;
-        SET v_me = IF(v_kinds & 4, p_session, '');
+        SET v_epoch = IF(v_kinds & 4, p_session, NULL);
     {commit}
     SELECT REPLACE(GROUP_CONCAT(CASE WHEN FIND_IN_SET(n, v_free) THEN CONCAT('0,', v_last + n) WHEN FIND_IN_SET(n, v_gone) THEN '1,0,0'
         ELSE LEFT(JSON_UNQUOTE(JSON_EXTRACT(v_answers, CONCAT('$."', n, '"'))), 100) END
@@ -619,8 +629,8 @@ CREATE PROCEDURE fencelock_lighten(
     p_session BIGINT UNSIGNED, p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_weight BIGINT
 ) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_rung, v_told, v_me LONGBLOB DEFAULT '';
-    DECLARE v_answer, v_last, v_seq, v_epoch BIGINT;
+    DECLARE v_rung, v_told LONGBLOB DEFAULT '';
+    DECLARE v_answer, v_seq, v_epoch BIGINT;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     IF NOT COALESCE(p_name <> '' AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_seq > 0 AND p_weight > 0, FALSE) {refused}
     {begin}
@@ -635,7 +645,7 @@ END
 -- for each name when to look again and for each of its places 0 granted, 1 waiting, 2 missing.
 CREATE PROCEDURE fencelock_look(p_session BIGINT UNSIGNED, p_places LONGTEXT) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_rung, v_told, v_me LONGBLOB DEFAULT '';
+    DECLARE v_rung, v_told LONGBLOB DEFAULT '';
     DECLARE v_answer, v_one, v_some LONGTEXT;
     DECLARE v_name VARBINARY(512);
     DECLARE v_b, v_alone, v_room, v_at INT DEFAULT 0;
@@ -768,8 +778,8 @@ CREATE PROCEDURE fencelock_break(
     p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED, p_seq BIGINT, p_record BLOB, p_reason VARBINARY(512)
 ) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_rung, v_told, v_me LONGBLOB DEFAULT '';
-    DECLARE v_answer, v_found, v_last, v_seq, v_epoch BIGINT;
+    DECLARE v_rung, v_told LONGBLOB DEFAULT '';
+    DECLARE v_answer, v_found, v_seq, v_epoch BIGINT;
     DECLARE v_session BIGINT UNSIGNED;
     DECLARE v_b SMALLINT DEFAULT CONV(LEFT(SHA2(p_name, 256), 3), 16, 10);
     IF NOT COALESCE(p_name <> '' AND NOT ISNULL(p_client) AND NOT ISNULL(p_number) AND p_seq > 0 AND p_record <> '' AND p_reason IS NOT NULL, FALSE) {refused}
@@ -857,7 +867,7 @@ END
 -- Clears away what dead sessions left in some buckets, expired notes, and old records. Answers the next bucket. This waits for no bucket.
 CREATE PROCEDURE fencelock_clear_up(p_from INT) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_rung, v_told, v_me LONGBLOB DEFAULT '';
+    DECLARE v_rung, v_told LONGBLOB DEFAULT '';
     DECLARE v_upto INT DEFAULT LEAST(p_from + 256, 4096);
     DECLARE v_name, v_after VARBINARY(512) DEFAULT '';
     DECLARE v_last, v_head, v_epoch BIGINT;

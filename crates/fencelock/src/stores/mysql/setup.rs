@@ -153,10 +153,10 @@ pub(super) fn statements() -> Vec<String> {
     const US: &str = "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)";
     // The first statement fails inside of a transaction. On a read-only server, a definer with the right to write would otherwise grant.
     const CHECK: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF @@session.time_zone <> '+00:00' THEN
-        SIGNAL SQLSTATE 'FL003' SET MESSAGE_TEXT = 'the procedures of fencelock are called in sessions of the time zone +00:00';
-    END IF;
-    IF CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF') THEN
+    IF @@session.time_zone <> '+00:00' OR CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF') THEN
+        IF @@session.time_zone <> '+00:00' THEN
+            SIGNAL SQLSTATE 'FL003' SET MESSAGE_TEXT = 'the procedures of fencelock are called in sessions of the time zone +00:00';
+        END IF;
         SIGNAL SQLSTATE 'FL005' SET MESSAGE_TEXT = 'the server is read-only';
     END IF;";
     const BEGIN: &str = "{check}
@@ -169,8 +169,8 @@ pub(super) fn statements() -> Vec<String> {
     const REFUSED: &str = "THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'a parameter is missing or out of range';
     END IF;";
-    const COMMIT: &str = "    IF v_rung <> '' OR v_me <> '' THEN
-            CALL fencelock__count(COALESCE(v_rung, ''), NULLIF(v_me, ''), v_epoch);
+    const COMMIT: &str = "    IF v_rung <> '' OR v_epoch > 0 THEN
+            CALL fencelock__count(COALESCE(v_rung, ''), v_epoch);
         END IF;
         COMMIT;
     END;
@@ -191,7 +191,7 @@ pub(super) fn statements() -> Vec<String> {
         .replace("{check}", CHECK)
         .replace(
             "{lock}",
-            "SELECT last INTO v_last FROM fencelock_bucket WHERE b = v_b FOR UPDATE;\n        IF v_last IS NULL {interrupted}",
+            "SELECT last INTO v_answer FROM fencelock_bucket WHERE b = v_b FOR UPDATE;\n        IF v_answer IS NULL {interrupted}\n        SET v_answer = NULL;",
         )
         .replace("{one}", "IF ROW_COUNT() <> 1 {interrupted}")
         .replace("{bell}", "LENGTH(p_bell) = 26 AND LEFT(p_bell, 10) = 'fencelock_' AND NOT LOCATE(',', p_bell)")

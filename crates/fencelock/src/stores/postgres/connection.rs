@@ -94,10 +94,6 @@ impl Connection {
         self.pooled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn is_alive(&self) -> bool {
-        !self.client.is_closed()
-    }
-
     /// Waits for an answer, and counts it. A caller that gives up before counts none.
     async fn answered<T>(&self, answer: impl Future<Output = T>) -> T {
         let Traffic { clock, waiting, answers, way } = &*self.traffic;
@@ -199,6 +195,10 @@ fn type_of(name: &str) -> Type {
 impl Calls for Connection {
     fn state(&self) -> &ConnectionState {
         &self.state
+    }
+
+    fn is_alive(&self) -> bool {
+        !self.client.is_closed()
     }
 
     /// Adds a call for each millisecond of the way. A pooler promises no order of transactions.

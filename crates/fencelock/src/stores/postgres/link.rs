@@ -65,10 +65,6 @@ impl Database for Postgres {
     fn too_slow(config: &Config, within: Duration) -> Error {
         config.addresses.too_slow(config.tls.is_some(), format!("{config:?}"), within)
     }
-
-    fn is_alive(connection: &Connection) -> bool {
-        connection.is_alive()
-    }
 }
 
 async fn greeted(by: &Dialler<Postgres>, server: &Address, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
