@@ -7,7 +7,8 @@ use fencelock_testbed::mysql::{Server, Settings};
 use mysql_async::prelude::Queryable;
 
 use crate::lab::{
-    OFTEN, acquire, acquiring, client, connection, database, is_mariadb, migrated, refused, soon, until, with,
+    OFTEN, acquire, acquiring, client, connection, database, is_mariadb, migrated, refused, soon, transactions, until,
+    with,
 };
 use crate::tables::TABLE;
 
@@ -204,4 +205,22 @@ async fn an_account_that_needs_tls_or_another_login_gets_that_error() {
     server.sql("SET GLOBAL require_secure_transport = 1").unwrap();
     let error = refused(&at("fencelock")).await;
     assert!(error.kind() == ErrorKind::Denied && error.to_string().contains("TLS"), "{error}");
+}
+
+/// The server refuses such a request (1020) where a session keeps snapshots isolated, as MariaDB 11.6.2 and newer do by default.
+#[tokio::test]
+async fn an_acquire_waits_for_the_release_of_the_row_that_it_adds_where_snapshots_are_isolated() {
+    let server = Server::start(Settings::default().with("--loose-innodb-snapshot-isolation=1")).unwrap();
+    let (holder, other) = (client(&server.url(), LONG).await, client(&server.url(), LONG).await);
+    let _held = acquire(&holder, "job").await;
+    let mut root = connection(&format!("mysql://root@{}/fencelock", server.address())).await;
+    let mut releasing = connection(&server.url()).await;
+    releasing.query_drop("BEGIN").await.unwrap();
+    for table in ["queue", "place"] {
+        releasing.query_drop(format!("DELETE FROM fencelock_{table} WHERE name = 'job'")).await.unwrap();
+    }
+    let arrives = acquiring(&other, "job");
+    until("the arrival waits", async || transactions(&mut root, "trx_state = 'LOCK WAIT'").await == 1).await;
+    releasing.query_drop("COMMIT").await.unwrap();
+    soon(arrives).await.unwrap().unwrap().release().await.unwrap();
 }

@@ -113,7 +113,7 @@ impl Connection {
         answer.map_err(|error| fault_of(operation, &error, meant))
     }
 
-    /// Sends a request again while the server undoes the request in favour of another one (1213).
+    /// Sends a request again while the server undoes the request in favour of another one (1213; 1020 with `innodb_snapshot_isolation`).
     async fn settled(
         &self,
         operation: &'static str,
@@ -124,7 +124,7 @@ impl Connection {
         loop {
             let answer = self.send(sql.to_owned(), Some(arguments.clone())).await;
             match answer.ok_or_else(|| not_sent(operation))? {
-                Err(DriverError::Server(error)) if error.code == 1213 && undone < TRIES => undone += 1,
+                Err(DriverError::Server(error)) if matches!(error.code, 1213 | 1020) && undone < TRIES => undone += 1,
                 answer => return Ok(answer),
             }
         }

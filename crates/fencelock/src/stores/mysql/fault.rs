@@ -76,7 +76,7 @@ fn meant(said: &ServerError) -> Meaning {
         (1665, _) => refused(Config, "the server's binlog_format is STATEMENT: locks need ROW or MIXED"),
         (1192 | 1099 | 1100, _) => refused(Config, "LOCK TABLES is in force on this connection"),
         (1690 | 1264, _) => refused(Exhausted, "the numbers are past the last fencing token"),
-        (1213, _) => passing(Busy, "the server undid the request in favour of another one"),
+        (1213 | 1020, _) => passing(Busy, "the server undid the request in favour of another one"),
         (1205 | 3572, _) => {
             passing(Busy, "another transaction keeps what the request needs, such as the rows of this lock")
         }

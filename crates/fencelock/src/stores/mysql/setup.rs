@@ -48,7 +48,7 @@ pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Durat
     let settings = format!(
         "SET @fencelock_zone = @@session.time_zone, SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION{mode}', autocommit = 1, completion_type = 0, \
          wait_timeout = 2147483, {limit} = 0, sql_safe_updates = 0, sql_big_selects = 1, sql_select_limit = 18446744073709551615, \
-         innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}, group_concat_max_len = 16777216"
+         innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}, group_concat_max_len = 16777216 /*M!110602 , innodb_snapshot_isolation = 0 */"
     );
     connection.simple("connect", &settings).await?;
     connection.simple("connect", "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await.map(drop)
