@@ -214,7 +214,7 @@ pub(crate) fn output(command: &mut Command) -> Output {
 }
 
 /// The words of the command about a server that did not answer within a limit.
-const LATE: [&str; 2] = ["in time", "none answered"];
+const LATE: [&str; 3] = ["in time", "none answered", "did not answer within"];
 
 /// The exit code and what was said on stderr by the only run of `command`, whose server never answers.
 pub(crate) fn ended_once(command: &mut Command) -> (i32, String) {
