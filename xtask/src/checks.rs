@@ -101,7 +101,7 @@ pub(crate) fn oldest() -> Result {
     // The choice where TLS is left out. Every feature alone is a part of these two.
     let plain = "file,memory,redis,zookeeper,postgres,mysql,etcd";
     check_on("Cargo.toml", &["--package", "fencelock", "--no-default-features", "--features", plain])?;
-    // Its own, which is that of sqlx.
+    // The oldest compiler of fencelock-sqlx is that of sqlx.
     check_on("crates/fencelock-sqlx/Cargo.toml", &["--package", "fencelock-sqlx", "--all-features"])
 }
 

@@ -82,7 +82,7 @@ pub(crate) fn fuzz(args: &[String]) -> Result {
     if !TARGETS.iter().any(is_chosen) || seconds.parse::<std::num::NonZeroU32>().is_err() {
         return Err(format!("takes one of {} and perhaps seconds, and was given {args:?}", TARGETS.join(", ")));
     }
-    // The same versions as everywhere.
+    // The fuzz targets build with the versions of the workspace.
     shell::run(shell::command("cp").args(["Cargo.lock", "fuzz/Cargo.lock"]))?;
     for target in TARGETS.into_iter().filter(is_chosen) {
         // The first keeps the findings, and is ours alone; the fuzzer begins with the seeds of the repository.

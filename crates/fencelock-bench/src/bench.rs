@@ -136,8 +136,8 @@ impl Bench {
         Ok(Self { store, effort, quick, cores, scratch, python, peers, open_for, with, on, as_used })
     }
 
-    /// The contestants on the store that is measured, without those that need an installation that is missing. Contestants of `not` take part
-    /// only where the run names its contestants.
+    /// The contestants on the measured store whose installations are there. Contestants of `not` take part only where the run names its
+    /// contestants.
     pub(crate) fn contestants(&self, not: &[Contestant]) -> Vec<Contestant> {
         use clap::ValueEnum as _;
         let is_chosen = |who| {

@@ -18,7 +18,7 @@ macro_rules! contestants {
                 match self { $(Self::$name => $title,)* }
             }
 
-            /// Whether it can lock on `store`.
+            /// Whether the contestant can lock on `store`.
             pub(crate) fn is_on(self, store: Store) -> bool {
                 match self { $(Self::$name => $stores.contains(&store),)* }
             }
@@ -115,26 +115,26 @@ impl Contestant {
         name.split_once(": ").filter(|(_, of)| !of.contains("list")).map_or(name, |(name, _)| name)
     }
 
-    /// Whether it is ours.
+    /// Whether the contestant is fencelock.
     pub(crate) const fn is_fencelock(self) -> bool {
         matches!(self, Self::Current | Self::CurrentPlain | Self::CurrentRedisson | Self::Elsewhere)
             || matches!(self, Self::Own | Self::OwnApart)
     }
 
-    /// Whether it is another project's lock on a server.
+    /// Whether the contestant is another project's lock on a server.
     pub(crate) const fn is_peer(self) -> bool {
         matches!(self, Self::ZkCrate | Self::Rslock | Self::Table | Self::TableUnprepared)
             || matches!(self, Self::ShedLock | Self::Advisory | Self::GetLock)
             || self.is_driven()
     }
 
-    /// Whether it can wait for a lock that another task of it holds.
+    /// Whether a task can wait for a lock that another task of the same contestant holds.
     pub(crate) const fn waits(self) -> bool {
         !matches!(self, Self::PlainFloor | Self::RedissonFloor | Self::Advisory | Self::ShedLock)
             && !matches!(self, Self::TableUnprepared | Self::GetLock | Self::Floor | Self::EtcdFloor)
     }
 
-    /// Whether its locks may outlive its process, with its session.
+    /// Whether locks live in a session, which may outlive its process.
     pub(crate) fn is_session(self) -> bool {
         self.is_fencelock() || !self.is_on(Store::File)
     }
@@ -156,7 +156,7 @@ impl Contestant {
         }
     }
 
-    /// Whether a program of its language drives it.
+    /// Whether a program in another language drives the contestant.
     pub(crate) const fn is_driven(self) -> bool {
         self.driver().is_some()
     }

@@ -28,7 +28,7 @@ impl Table {
 }
 
 impl Table {
-    /// Whether it has no row.
+    /// Whether the table has no row.
     pub(crate) const fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

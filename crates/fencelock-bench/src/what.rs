@@ -35,7 +35,7 @@ impl Store {
         }
     }
 
-    /// Whether clients reach it by way of a server.
+    /// Whether clients reach the store over a server.
     pub(crate) const fn has_server(self) -> bool {
         !matches!(self, Self::File | Self::Memory)
     }
@@ -44,7 +44,7 @@ impl Store {
         matches!(self, Self::Postgres | Self::Mysql)
     }
 
-    /// Whether each of its requests waits for a disk.
+    /// Whether each request to the store waits for a disk.
     pub(crate) const fn syncs(self) -> bool {
         self.is_sql() || matches!(self, Self::ZooKeeper | Self::Etcd)
     }

@@ -1,9 +1,9 @@
-//! A command that begins only on request, and that the kernel kills when fencelock dies, unless it may outlive it.
+//! A command that begins only on request. The kernel kills the command when fencelock dies, unless it may outlive fencelock.
 //!
-//! fencelock starts itself again, in the command's process group. That process takes the kernel's wish (a parent-death signal), stops
-//! itself, and becomes the command once it is continued: when the guardian knows it, its end is waited for, and the lock was looked at
-//! again. The wish reaches the command alone, and programs that change their user forget it: the [guardian](crate::guardian) ends the rest
-//! of the group.
+//! fencelock starts itself again, in the command's process group. That process requests a parent-death signal from the kernel, stops
+//! itself, and becomes the command once it is continued: when the guardian knows it, fencelock waits for its end, and the lock was checked
+//! again. The kernel signals the command alone, and not if the command changed its user: the [guardian](crate::guardian) ends the rest of
+//! the group.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,9 +1,9 @@
 //! The guardian: a process in a session of its own that ends the command's whole group when fencelock cannot.
 //!
 //! fencelock can be killed or stopped, and then neither renews the lock nor ends the command. The guardian holds the other end of a
-//! pipe: when that closes, fencelock is dead. Through the pipe it receives the group, and until when the lock is certain; a
-//! fencelock that was stopped does not move that moment on, and the group is killed when it comes. The moment is counted
-//! on the clock that counts while the machine sleeps.
+//! pipe: when that closes, fencelock is dead. Through the pipe the guardian receives the group, and the moment until which the lock
+//! is certain. A stopped fencelock does not prolong that moment, and the guardian kills the group then. The clock counts while the
+//! machine sleeps.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;

@@ -37,17 +37,17 @@ pub(crate) struct Job {
     guard: Option<Guardian>,
     happenings: mpsc::UnboundedReceiver<Happening>,
     sender: mpsc::UnboundedSender<Happening>,
-    /// Stopped, as far as we know, and not continued by us since.
+    /// The command is stopped, as far as we know, and we have not continued it since.
     is_stopped: bool,
-    /// The command was stopped for want of the terminal, or while it had the terminal.
+    /// The command was stopped because it asked for the terminal, or while it had the terminal.
     wants_terminal: bool,
     is_reaped: bool,
 }
 
 impl Job {
     /// Starts `command` (the program and its arguments) with `variables` set, or unset where there is no value. The command begins only
-    /// on request; with `bound`, it ends when this process cannot keep its lock any more, which is certain until then.
-    /// Called on the main thread: the kernel means the thread.
+    /// on request. With `bound`, the command ends when this process can no longer keep its lock, which is certain until that time.
+    /// Called on the main thread: the parent-death signal follows the thread.
     pub(crate) fn start(
         command: &[OsString],
         variables: &[(&str, Option<String>)],
@@ -96,7 +96,7 @@ impl Job {
         self.happenings.recv().await.unwrap_or(Happening::Ended)
     }
 
-    /// Whether it ends when this process cannot keep its lock any more.
+    /// Whether the command ends when this process can no longer keep its lock.
     pub(crate) fn is_bound(&self) -> bool {
         self.guard.is_some()
     }
@@ -107,7 +107,7 @@ impl Job {
         }
     }
 
-    /// The command's guardian was killed: a new one is there, which needs the time until which the command may run.
+    /// The command's guardian was killed. A new one has started, and needs the time until which the command may run.
     pub(crate) fn guard_again(&mut self) {
         match guardian(&self.sender) {
             Ok(mut guard) => {
@@ -143,7 +143,7 @@ impl Job {
         }
     }
 
-    /// Sends `signal`; a stopped command that is asked to end is continued, or it never would.
+    /// Sends `signal`. A stopped command that is asked to end is continued, so that it can end.
     pub(crate) fn relay(&mut self, signal: Signal) {
         self.signal(signal);
         if asks_for_an_end(signal) {
@@ -151,7 +151,7 @@ impl Job {
         }
     }
 
-    /// The command was stopped: for want of the terminal, by the keyboard, or by a user. Says whether it stays so.
+    /// The command was stopped: because it asked for the terminal, by the keyboard, or by a user. Returns whether it stays stopped.
     pub(crate) fn stopped(&mut self, by: Signal) -> bool {
         // Notices of stops wait while we are stopped ourselves. A notice of a past stop must not suspend us again.
         if is_stopped(self.group) == Some(false) {
@@ -171,14 +171,14 @@ impl Job {
         }
         self.wants_terminal = true;
         if !can_be_suspended() {
-            // No process could continue us: the keyboard's stop is undone.
+            // Undoes the keyboard's stop: no process could continue us.
             if had {
                 self.go_on();
             }
             return !had;
         }
         terminal.take_back(self.group);
-        // That suspends all processes around us, as the keyboard would have, and then us.
+        // The signal suspends all processes of our group, as the keyboard would have, and then us.
         tell_our_group(if wants { by } else { Signal::SIGTSTP });
         false
     }
@@ -227,7 +227,7 @@ impl Job {
         }
     }
 
-    /// Continues the group, in front of the terminal if it wants that and it is ours to give.
+    /// Continues the group, in the foreground if the command wants the terminal and we have it.
     pub(crate) fn go_on(&mut self) {
         if let Some(terminal) = &self.terminal
             && self.wants_terminal
@@ -239,11 +239,11 @@ impl Job {
         self.signal(Signal::SIGCONT);
     }
 
-    /// Continues processes that stopped themselves for want of the terminal only after the group was continued, having it: programs that
-    /// ask for passwords put the terminal in order before they do.
+    /// Continues processes that stopped because they asked for the terminal, once the group has it: programs that ask for passwords
+    /// restore the terminal before they stop.
     pub(crate) fn nudge(&self) {
         let has_terminal = self.terminal.as_ref().is_some_and(|terminal| terminal.is_with(self.group));
-        // When the command itself is stopped the kernel reports it, with the signal: the keyboard may have sent it.
+        // The kernel reports a stop of the command itself, with the signal: the keyboard may have sent it.
         if has_terminal && !self.is_stopped && is_stopped_but_for_its_leader(self.group) {
             self.signal(Signal::SIGCONT);
         }
@@ -314,7 +314,7 @@ fn guardian(sender: &mpsc::UnboundedSender<Happening>) -> Outcome<Guardian> {
     })
 }
 
-/// The signal of the keyboard that ended it, if one did.
+/// The signal of the keyboard that ended the command, if any.
 pub(crate) fn keyboard_signal(status: ExitStatus) -> Option<Signal> {
     match status.signal().map(Signal::try_from) {
         Some(Ok(signal @ (Signal::SIGINT | Signal::SIGQUIT))) => Some(signal),
@@ -329,7 +329,7 @@ pub(crate) fn exit_code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// The failure of our process `what`: never with 0. A process that exits by itself has printed why.
+/// The failure of our process `what`, with an exit code other than 0. A process that exits by itself has printed why.
 pub(crate) fn ended_early(what: &str, status: ExitStatus) -> Failure {
     match (exit_code(status), status.code()) {
         (code @ 1.., Some(_)) => Failure::silent(code),
@@ -347,14 +347,14 @@ fn watch(leader: Pid, sender: &mpsc::UnboundedSender<Happening>) {
     }
 }
 
-/// Waits for the next stop of the process `leader`, or its end; leaves it unreaped, so that its number stays its own.
+/// Waits for the next stop of the process `leader`, or its end. Leaves the process unreaped, so that no other process gets its number.
 fn seen(leader: Pid) -> Happening {
     let id = || Id::Pid(leader);
     loop {
         match waitid(id(), WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOWAIT) {
             Err(Errno::EINTR) => {}
             Ok(WaitStatus::Stopped(_, signal)) => {
-                // Seen without being taken, so that an end is never taken: now take it, unless it has passed already.
+                // The wait above left the event, so that an end is never consumed. Consumes the stop here, unless it has passed already.
                 let _ = waitid(id(), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG);
                 return Happening::Stopped(signal);
             }

@@ -129,7 +129,7 @@ impl Keeper {
         if start_of(Pid::from_raw(pid)) == Some(start) { stdin.write_all(b"r") } else { Ok(()) }
     }
 
-    /// Whether it holds the lock for this process or one around it.
+    /// Whether the keeper holds the lock for this process or an ancestor.
     pub(crate) fn is_around_us(&self) -> bool {
         std::iter::successors(Some(Pid::this()), |process| parent_of(*process)).any(|pid| pid.as_raw() == self.kept_for)
     }

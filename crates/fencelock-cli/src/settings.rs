@@ -162,7 +162,7 @@ impl Chosen {
         Err(Failure::new(code::USAGE, message))
     }
 
-    /// Whether it holds a password; a user alone is no secret.
+    /// Whether the URL holds a password; a user alone is no secret.
     pub(crate) fn has_password(&self) -> bool {
         has_password(&self.url)
     }

@@ -30,7 +30,7 @@ pub(crate) struct Shown {
     pub(crate) token: Option<String>,
     /// The kind of another client's contender.
     foreign: Option<&'static str>,
-    /// When it ends unless it is prolonged, where the store shows that: `in 3s`, or `never`.
+    /// The end of the place without a renewal, where the store shows it: `in 3s`, or `never`.
     expires: Option<String>,
     /// The fault of its process: `stopped`, or `gone`, and then the process that keeps its session open.
     process: Option<&'static str>,
@@ -201,7 +201,7 @@ pub(crate) struct Noted {
     /// The note as text; `None` if it is not UTF-8.
     value: Option<String>,
     token: Option<String>,
-    /// Whether a shown contender wrote it, and holds the lock by the same grant.
+    /// Whether a shown contender wrote the note, and holds the lock by the same grant.
     #[serde(skip)]
     is_holders: bool,
     #[serde(skip)]

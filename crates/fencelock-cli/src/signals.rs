@@ -99,7 +99,7 @@ impl Signals {
         self.must_end
     }
 
-    /// The same with HUP, for a command that is no service: its terminal or connection ended.
+    /// As [`Self::must_end`], also for HUP (the end of the terminal or connection): for a command that is no service.
     pub(crate) fn must_end_or_hung_up(&self) -> bool {
         self.must_end || self.is_hung_up
     }

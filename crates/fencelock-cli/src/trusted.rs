@@ -31,7 +31,7 @@ pub(crate) fn read(path: &Path, user: u32) -> Outcome<Option<String>> {
         }
         Err(error) => return Err(wrong(&error)),
     };
-    // Of the open file, not of the path, which may be another one by now.
+    // Checks the open file, not the path, which may lead to another file by now.
     let metadata = file.metadata().map_err(|error| wrong(&error))?;
     if let Ok(link) = fs::symlink_metadata(path)
         && link.is_symlink()

@@ -86,7 +86,7 @@ impl Counts {
 }
 
 impl Meter {
-    /// A way to the store that is counted.
+    /// A route to the store, with a meter.
     pub(crate) fn on(process: Process) -> (Process, Self) {
         let Process { store, faults } = process;
         let counts = Arc::<Counts>::default();

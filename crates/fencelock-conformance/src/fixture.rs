@@ -14,7 +14,7 @@ use crate::world::PATIENCE;
 
 /// An empty store under test, and its faults. Every law gets a fresh one.
 pub trait Fixture: Send + Sync + 'static {
-    /// Another process's way to the store.
+    /// Another process's route to the store.
     fn process(&self) -> BoxFuture<'_, Result<Process>>;
 
     /// Lets `duration` pass on the store's clock. By default it really passes; with a virtual clock, let the tasks that can
@@ -58,7 +58,7 @@ pub trait Fixture: Send + Sync + 'static {
     }
 }
 
-/// A process's way to the store under test.
+/// A process's route to the store under test.
 pub struct Process {
     /// The store as this process opened it.
     pub store: Arc<dyn Store>,

@@ -60,27 +60,27 @@ macro_rules! demand {
 }
 pub(crate) use demand;
 
-/// Why laws about other claims than a mutex's say nothing about a store.
+/// The reason why laws about readers and writers do not apply to a store.
 pub(crate) const NO_SHARED_CLAIMS: &str = "the store knows no claim but a mutex's";
-/// Why a law of permits says nothing about a store that has none.
+/// The reason why laws about permits do not apply to a store.
 pub(crate) const NO_PERMITS: &str = "the store knows no permits";
 
-/// Why laws about an order of arrival say nothing about a store.
+/// The reason why laws about an order of arrival do not apply to a store.
 pub(crate) const NO_ORDER: &str = "the store keeps no order";
-/// Why laws about tokens say nothing about a store.
+/// The reason why laws about tokens do not apply to a store.
 pub(crate) const NO_TOKENS: &str = "the store has no tokens";
-/// Why laws about notes say nothing about a store.
+/// The reason why laws about notes do not apply to a store.
 pub(crate) const NO_NOTES: &str = "the store keeps no notes";
 /// The first words of a verdict that the store does not offer an operation of the law.
 pub(crate) const NOT_OFFERED: &str = "the store failed: Unsupported";
-/// Why laws about sticky locks say nothing about a store.
+/// The reason why laws about sticky locks do not apply to a store.
 pub(crate) const NO_WAITERS: &str = "the store shows no waiters";
-/// Excuses by a store's capability, so that no further excuse is needed.
+/// The reasons that a store's capability gives. A suite lists no exception for them.
 pub(crate) const BY_CAPABILITY: [&str; 6] = [NO_SHARED_CLAIMS, NO_PERMITS, NO_ORDER, NO_TOKENS, NO_NOTES, NO_WAITERS];
 
 /// How long a law waits for an event that must come, where no bound is declared.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
-/// How long a law looks whether something happens that must not.
+/// How long a law checks that an event does not happen.
 pub(crate) const GLANCE: Duration = Duration::from_millis(20);
 
 /// A run of a law: the store under test and a source of chance.
@@ -90,7 +90,7 @@ pub struct World {
     clients: Arc<AtomicU64>,
     /// The source of every random choice of the law.
     pub seed: u64,
-    /// The claim to the whole of a lock that the laws of exclusive locks are tried with.
+    /// The claim to a whole lock, with which the laws of exclusive locks run.
     pub(crate) whole: Claim,
 }
 
@@ -124,7 +124,7 @@ impl World {
         self.client_of(self.fixture.process().await?, ttl).await
     }
 
-    /// A client as [`World::patient_client`], and what it costs.
+    /// A client as [`World::patient_client`], with a meter of its requests.
     pub(crate) async fn metered_client(&self) -> Verdict<(Client, Meter)> {
         let (process, meter) = Meter::on(self.fixture.process().await?);
         Ok((self.client_of(process, self.long()).await?, meter))
@@ -163,7 +163,7 @@ impl World {
         self.user_of(self.fixture.process().await?, with).await
     }
 
-    /// A client as users have it, and what it costs.
+    /// A client as users have it, with a meter of its requests.
     pub(crate) async fn metered_user(&self) -> Verdict<(User, Meter)> {
         let (process, meter) = Meter::on(self.fixture.process().await?);
         Ok((self.user_of(process, |options| options).await?, meter))
@@ -197,7 +197,7 @@ impl World {
         said
     }
 
-    /// Looks until `is_so` returns true, and says that the law is broken when it does not in time.
+    /// Calls `is_so` until it returns true. The law is broken if that takes longer than [`PATIENCE`].
     pub(crate) async fn until(&self, what: &str, mut is_so: impl AsyncFnMut() -> Verdict<bool>) -> Verdict {
         let mut waited = Duration::ZERO;
         while waited < PATIENCE {
@@ -232,7 +232,7 @@ impl World {
         granted.await.unwrap_or_else(|| Err(Fault::Broken("a place that must be granted is not".to_owned())))
     }
 
-    /// Demands that `place` waits, by the store's own word.
+    /// Demands that the store reports `place` as waiting.
     pub(crate) async fn waits(&self, place: &mut Box<dyn Place>, client: &Client) -> Verdict {
         let standing = place.next(client.clock.now()).await?;
         demand!(matches!(standing, Standing::Waiting(_)), "a place that must wait is {standing:?}");
@@ -257,7 +257,7 @@ pub(crate) fn permits(weight: u32, capacity: u32) -> Claim {
     Claim::new(weight, capacity).unwrap_or(Claim::MUTEX)
 }
 
-/// A name that is valid by its looks.
+/// A name that the law knows to be valid.
 pub(crate) fn name(text: &str) -> Verdict<Name> {
     Ok(Name::new(text)?)
 }
@@ -265,7 +265,7 @@ pub(crate) fn name(text: &str) -> Verdict<Name> {
 /// A client as users have it.
 pub(crate) struct User {
     client: fencelock::Client,
-    /// The client's way to the store, which ends with the client.
+    /// The client's route to the store, which ends with the client.
     pub(crate) process: Process,
 }
 
@@ -361,14 +361,14 @@ impl Client {
         drop((places, self));
     }
 
-    /// The requests that the store shows, out of those that hold or wait in this order: a store without an order shows no
+    /// The requests of a queue that the store shows, out of `requests` in their order. A store without an order shows no
     /// waiter.
     pub(crate) fn shown(&self, requests: &[RequestId]) -> Vec<RequestId> {
         let most = if self.capability().order == Order::None { 1 } else { requests.len() };
         requests.iter().copied().take(most).collect()
     }
 
-    /// The conditions for an order of arrival to be demanded.
+    /// Applies the law only to stores that keep the order of arrival.
     pub(crate) fn needs_order(&self) -> Verdict {
         needs(self.capability().order == Order::Fifo, NO_ORDER)
     }
@@ -390,7 +390,7 @@ impl Client {
     }
 }
 
-/// The grant of `place`, by its own word.
+/// The grant that `place` reports.
 pub(crate) fn grant_of(place: &dyn Place) -> Verdict<Grant> {
     match place.standing() {
         Standing::Granted(grant) => Ok(grant),

@@ -112,7 +112,7 @@ impl Built {
         Ok(built)
     }
 
-    /// The same for all that lock in etcd.
+    /// Builds the clients that lock in etcd.
     ///
     /// # Errors
     /// As those of [`Self::for_zookeeper`].

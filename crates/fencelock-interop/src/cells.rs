@@ -166,7 +166,7 @@ static SEMAPHORES: [Pair; 10] = [
     pair(&CURATOR_DIALECT_SEATS, &GO_LOCK, Waits, Refused),
 ];
 
-/// A writer that continues as a reader, a client that waits for it, and the result for that one.
+/// A writer that continues as a reader, a client that waits for the lock, and the result of the wait.
 type Downgrade = (&'static Client, &'static Client, Expected);
 
 static DOWNGRADES: [Downgrade; 15] = [

@@ -27,7 +27,7 @@ impl Program {
         }
     }
 
-    /// The servers, as an argument of its driver. The options are for fencelock, the only one that knows any.
+    /// The servers, as an argument of the client's driver. Only fencelock's driver takes the options.
     pub(crate) fn servers(self, servers: &str, options: &str) -> String {
         match self {
             Self::Fencelock if !options.is_empty() => format!("{servers}?{options}"),
@@ -43,7 +43,7 @@ fn this(driver: &str) -> Result<Command> {
 }
 
 impl Client {
-    /// Whether several of it may hold at once.
+    /// Whether several clients of this kind may hold the lock at once.
     pub(crate) fn is_shared(&self) -> bool {
         self.recipe == "ReadLock" || self.recipe.ends_with(":read") || self.recipe.ends_with("#read")
     }
@@ -73,7 +73,7 @@ pub(crate) enum Nodes {
     Siblings,
     /// On Redis: the key of a string is the name, with this before it.
     String(&'static str),
-    /// That key on each of several masters of Redis.
+    /// The key of a string on each of several masters of Redis.
     Masters(&'static str),
 }
 
@@ -103,10 +103,10 @@ impl Nodes {
 pub(crate) struct Client {
     pub(crate) title: &'static str,
     pub(crate) program: Program,
-    /// Its driver's name for the lock.
+    /// The driver's name for the lock.
     pub(crate) recipe: &'static str,
     pub(crate) nodes: Nodes,
-    /// How many may hold it: of semaphores, the permits.
+    /// How many clients may hold the lock: for semaphores, the number of permits.
     pub(crate) capacity: usize,
 }
 

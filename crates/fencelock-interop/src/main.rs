@@ -46,7 +46,7 @@ enum Command {
     /// A process of a run, which only this program starts.
     #[command(hide = true)]
     Driver { servers: String, session_timeout_ms: u64, log: String },
-    /// The same for the crate `rslock`.
+    /// A process of a run with the crate `rslock`.
     #[command(hide = true)]
     Rslock { servers: String, ttl_ms: u64, log: String },
 }

@@ -101,8 +101,8 @@ impl<'a> Pair<'a> {
         self.is_kept_waiting()
     }
 
-    /// The holder lets go, of as many of its permits first as there are too many for the contender, which takes the lock and gives it
-    /// back. The time is from just before the release to the moment that the contender has the lock.
+    /// The holder releases first the permits that the contender lacks. The contender takes the lock and releases it. The time counts
+    /// from just before the release to the contender's grant.
     pub(crate) fn hand_over(&mut self, held: &[String]) -> Result<Duration> {
         // A mutex waits until all are back.
         let (first, rest) = held.split_at((held.len() + 1).saturating_sub(self.cell.contender.capacity).max(1));
@@ -163,8 +163,8 @@ impl<'a> Pair<'a> {
         Ok(Played { refusal, ..Played::default() })
     }
 
-    /// All add to a counter in `file` that loses concurrent additions, or see that it does not change while they read, or take one of as
-    /// many seats as there are permits. `twins` take part, too.
+    /// Writers add to a counter in `file` that loses concurrent additions. Readers check that the counter does not change. Holders of
+    /// permits each take one of as many seats. `twins` take part, too.
     pub(crate) fn count(&mut self, name: &str, counts: u64, file: &Path, twins: Option<&mut Self>) -> Result<u64> {
         let Cell { holder, contender, .. } = *self.cell;
         let are_seats = holder.capacity > 1;

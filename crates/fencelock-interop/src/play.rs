@@ -35,7 +35,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// cells are played at a time.
 pub(crate) const WAKE_BOUND: Duration = Duration::from_secs(1);
 
-/// How much later than its session's end the lock of a killed holder may be granted to the other.
+/// How long after the end of a killed holder's session the other client may wait for the grant.
 const TAKEOVER_SLACK: Duration = Duration::from_secs(5);
 
 /// The needs of a game: drivers, two observers, and a place for files.

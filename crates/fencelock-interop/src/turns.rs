@@ -76,7 +76,7 @@ fn occupied(file: &str) -> String {
     format!("{file}.occupied")
 }
 
-/// Whether we made it: no other client had.
+/// Whether this process made the mark: no other client had made it.
 fn made(mark: &str) -> Result<bool> {
     match OpenOptions::new().write(true).create_new(true).open(mark) {
         Ok(_) => Ok(true),

@@ -42,11 +42,11 @@ pub struct Drill {
     pub seed: u64,
     /// How many processes there are.
     pub processes: usize,
-    /// How many tasks each of them runs, each with a client of its own.
+    /// How many tasks each worker runs, each with a client of its own.
     pub tasks: usize,
     /// How many more tasks wait for the same locks, in one process with one client; usually none.
     pub crowd: usize,
-    /// How many locks they take.
+    /// How many locks the workers take.
     pub locks: usize,
     /// How often the strategy strikes.
     pub strikes: usize,
@@ -246,7 +246,7 @@ pub struct Verdict {
     pub uses: Uses,
     /// The seed of the schedule.
     pub seed: u64,
-    /// How often it was done.
+    /// The faults of the strategy, counted.
     pub toll: Toll,
     /// The laws that the store claims to keep.
     pub laws: Laws,

@@ -46,7 +46,7 @@ pub(super) struct Fleet {
     past_grants: Vec<u64>,
     /// Forbidden acts of workers.
     pub(super) faults: Vec<Fault>,
-    /// Whether one of them ended by itself.
+    /// Whether a process ended by itself.
     has_ended: bool,
 }
 

@@ -39,7 +39,7 @@ pub struct Row {
     pub format: String,
     /// The store and its topology.
     pub store: String,
-    /// The strategy that hurt its users; in a sum, empty.
+    /// The strategy of the drill; empty in a sum.
     pub fault: String,
     /// Why the drill was not played.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -52,7 +52,7 @@ pub struct Row {
     pub seed: u64,
     /// When the drill began, in seconds of Unix time.
     pub started: u64,
-    /// How long it took.
+    /// How long the drill took.
     pub seconds: f64,
     /// How long the machine slept meanwhile. Takeovers of such a drill are not counted.
     #[serde(skip_serializing_if = "Option::is_none", default)]

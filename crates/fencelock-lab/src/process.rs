@@ -33,7 +33,7 @@ impl Process {
         Self { child, orders, said }
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -59,7 +59,7 @@ impl Process {
         self.orders = None;
     }
 
-    /// How it ended, if it did.
+    /// The process's exit status, if it has ended.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }

@@ -1,4 +1,4 @@
-//! Where a drill takes place, and what can be broken there besides its workers.
+//! The store of a drill, and the outages that the drill can cause there.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use fencelock::ErrorKind;
 
 use crate::history::Lapse;
 
-/// Something that befalls the servers of a store, or the network between them and the workers, until it is mended.
+/// A fault of a store's servers, or of the network between servers and workers, that lasts until the drill mends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Outage {
@@ -20,13 +20,13 @@ pub enum Outage {
     LeaderCutOff,
     /// A server that follows is cut off from the one that decides, and from no other.
     FollowerCut,
-    /// A worker's connections carry nothing, and neither do new ones; nothing that was sent is lost.
+    /// A worker's connections, old and new, carry nothing until the outage is mended. No byte is lost.
     WorkerCut,
     /// The bytes of a worker on its open connections arrive only later; new connections are fine.
     WorkerHeldBack,
-    /// A worker's connections swallow all bytes in either direction, and so do new ones.
+    /// A worker's connections, old and new, drop all bytes in both directions.
     WorkerHoled,
-    /// All clients' connections to one server swallow every byte.
+    /// All clients' connections to one server drop every byte.
     ServerHoled,
     /// A server is killed and started again at once.
     ServerRestarted,
@@ -55,11 +55,11 @@ pub enum Outage {
 }
 
 impl Outage {
-    /// Further than any answer to one acquire reaches.
+    /// More bytes than any answer to an acquire has.
     pub const ANSWER_BYTES: u64 = 400;
 
-    /// The kind of error with which the store refuses during this outage, if it does: a worker that receives any other error
-    /// that no retry can help has found a fault.
+    /// The kind of permanent error that the store returns during this outage, if any. Any other permanent error at a worker
+    /// is a fault of the store.
     #[must_use]
     pub fn refusal(self) -> Option<ErrorKind> {
         matches!(self, Self::NumbersEnd | Self::QueuesOverflow).then_some(ErrorKind::Exhausted)
@@ -86,7 +86,7 @@ impl Outage {
         Self::ScriptsForgotten,
     ];
 
-    /// Whether only a server can suffer it that keeps all in memory, runs what clients load into it, and judges leases by
+    /// Whether the outage presumes a server that keeps its data in memory, runs clients' scripts, and judges leases by
     /// its wall clock.
     #[must_use]
     pub fn is_of_memory_and_clock(self) -> bool {
@@ -102,11 +102,11 @@ impl Outage {
     }
 }
 
-/// A store as a drill finds it: where it is, and what can be broken there. Every kind of server has one of its own, and
-/// every strategy runs at all of them that can do what it asks for.
+/// The store of a drill: its URLs, and the outages that can be caused there. Each kind of server has a site of its own.
+/// A strategy runs at every site that can cause the outages of the strategy.
 pub trait Site: fmt::Debug + Send + Sync {
-    /// The store, as the worker with this number opens it: each worker has a way of its own, so that it can be cut. The
-    /// harness itself comes by the way of the number after the last.
+    /// The URL by which the worker with this number opens the store. Each worker has a route of its own, which an
+    /// outage can cut. The harness uses the route after the last worker's.
     fn url(&self, worker: usize) -> String;
 
     /// How long places live unrenewed there, as those URLs say.
@@ -118,7 +118,7 @@ pub trait Site: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Breaks something, and returns once it is broken. An outage of one worker breaks the way of `worker`; `random` decides the rest.
+    /// Breaks something, and returns once it is broken. An outage of one worker breaks the route of `worker`; `random` decides the rest.
     ///
     /// # Errors
     /// An error of the system.
@@ -132,14 +132,14 @@ pub trait Site: fmt::Debug + Send + Sync {
         0
     }
 
-    /// After how many bytes of what is answered to an acquire of the free lock `name` a field of it ends, or is in its
-    /// middle: where to cut.
+    /// The offsets, in bytes, at which to cut the answer to an acquire of the free lock `name`: the ends and the middles
+    /// of its fields.
     fn answer_fields(&self, name: &str) -> Vec<u64> {
         let _ = name;
         Vec::new()
     }
 
-    /// When leases ended early so far, as the store's certainty says that they can.
+    /// The times so far at which leases may have ended early, for a reason that the store's presumptions name.
     fn lapses(&self) -> Vec<Lapse> {
         Vec::new()
     }
@@ -152,13 +152,13 @@ pub trait Site: fmt::Debug + Send + Sync {
     /// Mends everything, and returns once the store serves again. Repeatable.
     ///
     /// # Errors
-    /// When it does not come back.
+    /// An error if the store does not serve again.
     fn heal(&self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// A store of which nothing can be broken but the processes that use it.
+/// A store without outages: only the workers' processes can be broken.
 #[derive(Debug, Clone)]
 pub struct Unbreakable {
     /// The store.

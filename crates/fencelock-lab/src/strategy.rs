@@ -41,7 +41,7 @@ impl Strategy {
     pub const PROCESSES: [Self; 6] =
         [Self::Calm, Self::KillAnybody, Self::KillHolders, Self::KillWaiters, Self::StopHolders, Self::Everything];
 
-    /// Whether it can be followed at `site`.
+    /// Whether `site` allows this strategy.
     #[must_use]
     pub fn is_possible(self, site: &dyn Site) -> bool {
         match self {

@@ -21,18 +21,18 @@ use crate::history::{LogEvent, LogWriter};
 pub(super) struct Orders {
     /// Where logs and resources are.
     pub(super) directory: PathBuf,
-    /// Its name in the logs, unique.
+    /// The worker's name in the logs, unique.
     pub(super) client: String,
     pub(super) seed: u64,
-    /// How many tasks it runs, each with a client of its own.
+    /// How many tasks the worker runs, each with a client of its own.
     pub(super) tasks: usize,
-    /// How many locks they take, `lock-0` and on, with `prefix` before each name.
+    /// How many locks the tasks take: `lock-0` and so on, with `prefix` before each name.
     pub(super) locks: usize,
     pub(super) prefix: String,
     pub(super) uses: Uses,
-    /// Whether all its tasks share one client.
+    /// Whether all tasks share one client.
     pub(super) is_crowd: bool,
-    /// Whether its tasks wait patiently for all that they ask for.
+    /// Whether the tasks wait for each lock without a limit.
     pub(super) is_patient: bool,
     /// Whether the store may be [`Exhausted`](ErrorKind::Exhausted) while it is hurt.
     pub(super) is_exhausted: bool,
@@ -192,8 +192,8 @@ async fn task(orders: &Orders, number: usize, shared: &Shared, crowd: Option<Cli
     }
 }
 
-/// A process that is stopped inside the store can delay a connection beyond its deadline, and a server that comes back takes
-/// longer than that; the worker tries again.
+/// Connects, again and again: a process stopped inside the store can delay a connection beyond its deadline, and so can a
+/// server that restarts.
 async fn connect(queued: &Arc<Queued>) -> Result<Client, fencelock::Error> {
     let url = std::env::var(STORE).unwrap_or_default();
     let mut pauses = Pauses::new();
@@ -286,7 +286,7 @@ impl Task<'_> {
         let granted = LogWriter::now();
         let mut believes = guard.check().is_ok();
         self.shared.log.write_at(self.section, granted, LogEvent::Granted { token })?;
-        // A grant that was over before it was known has no core.
+        // A grant that ended before its answer was read has no core.
         let mut proof = granted.saturating_sub(u64::from(!believes));
         for _write in 0..=self.rng.usize(..2) {
             // Only exclusive grants are ordered by their tokens.

@@ -75,7 +75,7 @@ impl<P: Program> Daemon<P> {
         self.port.address()
     }
 
-    /// Whether its process is there, paused or not.
+    /// Whether the daemon's process is there, paused or not.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.process().as_mut().is_some_and(|process| matches!(process.ended(), Ok(None)))

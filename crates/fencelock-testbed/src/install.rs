@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::Package;
 
-/// Something that is there when `probe` succeeds, and comes with `package` when it is not.
+/// A program or module: installed if `probe` succeeds, else installed with `package`.
 #[derive(Debug)]
 pub struct Need {
     /// A command and its arguments.

@@ -1,8 +1,8 @@
 //! Real servers on this machine, and ways to break them and the network before them. For tests and measurements only.
 //!
-//! Everything blocks, so it can be used from any test; inside of async code, from threads that may block. A server here
-//! listens on 127.0.0.1 alone, below the ephemeral ports, keeps its data in a scratch directory, and is stopped by its
-//! process id when it is dropped, or by the kernel when this process dies.
+//! All calls block: async tests make them on threads that may block. A server here listens on 127.0.0.1 alone, below
+//! the ephemeral ports, and keeps its data in a scratch directory. The server is stopped by its process id when its
+//! value is dropped, or by the kernel when this process dies.
 
 mod clock;
 mod daemon;

@@ -19,8 +19,8 @@ pub fn bound(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Runs `command` from a thread that lives as long as this process: the kernel sends the signal that [`bound`] asks for
-/// when the *thread* ends that started the child, and a test's thread ends early.
+/// Runs `command` from a thread that lives as long as this process: the kernel sends the signal of [`bound`] when the
+/// *thread* that started the child ends, and a test's thread ends early.
 pub fn spawn(command: Command) -> io::Result<Child> {
     static KEEPER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
     let keeper = KEEPER.get_or_init(|| {
@@ -49,13 +49,13 @@ impl Process {
         spawn(command).map(Self)
     }
 
-    /// Its process id.
+    /// The process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.0.id()
     }
 
-    /// How it ended, if it did.
+    /// The process's exit status, if it has ended.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.0.try_wait()
     }

@@ -90,7 +90,7 @@ impl Template {
         Self(OnceLock::new())
     }
 
-    /// Where they are. The first time, `fill` has the server's own program fill the empty directory.
+    /// The directory of the data. The first time, `fill` has the server's own program fill the empty directory.
     pub(crate) fn data(&self, runner: Runner, fill: impl FnOnce(&Path) -> Command) -> io::Result<PathBuf> {
         let make = || {
             let scratch = open_scratch()?;

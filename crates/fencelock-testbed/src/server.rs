@@ -17,7 +17,7 @@ pub trait Server: fmt::Debug + Send + Sync {
     /// Where clients connect; of several servers, the first.
     fn address(&self) -> SocketAddr;
 
-    /// Its processes: the first one, and those that it started.
+    /// The server's processes: the first one, and its children.
     fn processes(&self) -> Vec<u32>;
 
     /// Kills it, as `kill -9` does. Repeatable.
@@ -35,7 +35,7 @@ pub trait Server: fmt::Debug + Send + Sync {
     /// Continues it, or starts it again, and waits until it serves.
     fn heal(&self) -> io::Result<()>;
 
-    /// How many requests of clients it has received; asking counts, too.
+    /// How many requests of clients the server has received; this question counts, too.
     fn requests(&self) -> io::Result<u64>;
 }
 
@@ -134,7 +134,7 @@ impl Shared {
         self.url_with("")
     }
 
-    /// The same with `options`, such as `ttl_ms=4000&owner=me`.
+    /// [`Self::url`] with `options`, such as `ttl_ms=4000&owner=me`.
     #[must_use]
     pub fn url_with(&self, options: &str) -> String {
         self.kind.url(self.address, &self.namespace(), options)

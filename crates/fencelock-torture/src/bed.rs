@@ -51,7 +51,7 @@ pub trait Bed: fmt::Debug + Send + Sync {
         0
     }
 
-    /// Whether this can befall the servers.
+    /// Whether the servers can have this outage.
     fn can(&self, outage: Outage) -> bool {
         can_usually(self.servers().len(), outage)
     }
@@ -119,7 +119,7 @@ pub(crate) fn can_usually(servers: usize, outage: Outage) -> bool {
     }
 }
 
-/// The site of one drill or scene: servers, with locks and ways to them of its own.
+/// The site of one drill or scene: servers, with locks and routes of its own.
 #[derive(Debug)]
 pub struct Breakable {
     bed: Arc<dyn Bed>,
@@ -137,7 +137,7 @@ struct Past {
 }
 
 impl Breakable {
-    /// A site whose locks are kept apart by `name`, with ways for `clients` clients.
+    /// A site whose locks are kept apart by `name`, with routes for `clients` clients.
     pub fn new(bed: &Arc<dyn Bed>, name: &str, clients: usize) -> io::Result<Self> {
         let addresses: Vec<SocketAddr> = bed.servers().iter().map(|server| server.address()).collect();
         let ways = Ways::start(if bed.has_proxies() { clients } else { 0 }, &addresses)?;
@@ -145,7 +145,7 @@ impl Breakable {
         Ok(Self { bed: Arc::clone(bed), ways, name: name.to_owned(), past: Mutex::default() })
     }
 
-    /// The store as a client opens it that knows this server only, and comes by the way of `client`.
+    /// The URL of the store for a client that knows this server only, over the route of `client`.
     #[must_use]
     pub fn url_of_server(&self, client: usize, server: usize) -> String {
         self.bed.url(&self.ways.addresses(client)[server..=server], &self.name)
@@ -174,7 +174,7 @@ impl Breakable {
         if self.bed.forgets() { self.lapse(kill) } else { kill() }
     }
 
-    /// Sets the clock, which ends leases early when that is ahead of before.
+    /// Sets the clock. A clock that is set ahead ends leases early.
     fn set_clock(&self, seconds: i64) -> io::Result<()> {
         let before = std::mem::replace(&mut self.past().clock, seconds);
         let set = || self.bed.set_clock(&self.name, seconds);

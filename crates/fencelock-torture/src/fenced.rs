@@ -1,7 +1,7 @@
 //! Writers that are stopped: some write to a resource that checks tokens, others only look at their guard before they write.
 //!
-//! Each takes the lock, claims the resource (or does not), reads a list of tokens, looks at its guard, dwells, and writes the list back with its
-//! own token at the end. A list that a late writer puts in the place of a newer one lacks the tokens in between: they are counted.
+//! Each writer takes the lock, claims the resource (or does not), reads a list of tokens, looks at its guard, dwells, and writes the list with
+//! its own token added. A late writer's list lacks the tokens that were added meanwhile: the lost tokens are counted.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -215,7 +215,7 @@ impl Resource {
             Self::File(file, _) => Ok(file.claim(token)?),
             Self::Redis(hands) => fine(&hands.ask(&["EVAL", REDIS_FENCE, "2", FENCE, KEY, &token.to_string()])?),
             Self::Http(address) => http(address, "HEAD", token, "").map(drop),
-            // Its check is exact: there is nothing to be claimed.
+            // ZooKeeper's check is exact: no claim is needed.
             Self::ZooKeeper(_) => Ok(()),
         }
     }

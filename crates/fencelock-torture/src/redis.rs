@@ -1,9 +1,8 @@
 //! Redis as something that breaks: a server alone, a primary that Sentinels watch, a Cluster, and the masters of Redlock.
 //!
-//! The test is the promise of a single Redis: no two holders at once, except one from before the server lost its
-//! memory, or its clock jumped ahead, and one from after ([`Lapse`](fencelock_lab::history::Lapse)). Even then the older one believes in
-//! its lock no longer than its ttl, every token is higher than all before, and a resource that saw the newer one refuses the older one's
-//! writes.
+//! The test is the promise of a single Redis: no two holders at once, except around a [`Lapse`](fencelock_lab::history::Lapse), in which
+//! the server lost its memory or its clock jumped ahead. Even then the older holder believes in its lock no longer than its ttl, tokens
+//! rise, and a resource that saw the newer holder refuses the older holder's writes.
 
 mod contestants;
 pub mod experiment;

@@ -1,4 +1,4 @@
-//! Every drill, as one table: topologies, and faults that befall each topology that can suffer them.
+//! Every drill, as one table: topologies, and the faults of each topology that can have them.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -62,7 +62,7 @@ pub const TOPOLOGIES: &[Topology] = &[
 ];
 
 impl Topology {
-    /// Why its servers cannot be started on this machine.
+    /// The reason why this machine cannot start the row's servers.
     #[must_use]
     pub fn obstacle(&self) -> Option<String> {
         let missing: Vec<_> = self.needs.iter().flat_map(Package::missing).collect();
@@ -81,7 +81,7 @@ impl Topology {
 pub struct Fault {
     /// Hurts the workers or their servers.
     pub strategy: Strategy,
-    /// How often it strikes.
+    /// How often the drill strikes.
     pub strikes: usize,
     /// The kind of the locks.
     pub uses: Uses,

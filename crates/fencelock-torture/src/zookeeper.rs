@@ -89,8 +89,8 @@ impl ZooKeeper {
         Ok(())
     }
 
-    /// Does `work` while nothing reaches the servers: a node that is created between a snapshot and the end of the server that wrote
-    /// it is in the log, with the number that its parent had, and would undo the change in the snapshot.
+    /// Does `work` while the servers are cut off. A node created between a snapshot and the server's end is in the log with its
+    /// parent's old number, which would undo a change of the snapshot.
     fn unseen(site: &Breakable, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         site.ways.all().for_each(|proxy| proxy.hold(Way::Both));
         let done = work();

@@ -285,7 +285,7 @@ impl Client {
 impl Handle {
     fn begin_to_close(&self) {
         let over = Error::new(ErrorKind::Closed, "close", "the client was closed");
-        // After its timeout the session has expired by itself.
+        // After the timeout the session has expired by itself.
         let timeout = self.shared.session().timeout.min(self.shared.config.session_timeout);
         let until = timeout.max(self.shared.request_deadline);
         self.shared.outbox.close(Instant::now() + until, over);

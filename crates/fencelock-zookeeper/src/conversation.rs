@@ -46,7 +46,7 @@ struct Written {
     request: Request,
     /// The time just before the write, on the configured clock.
     sent: Duration,
-    /// Of a `sync` that renews: the moment up to which its answer proves the session.
+    /// For a `sync` that renews: the moment up to which the answer proves the session.
     proves: Option<Duration>,
     /// How many bytes went out on this connection before the request.
     offset: u64,
@@ -151,7 +151,7 @@ impl Conversation {
             return Err(Malformed("a notification is longer than the frame limit").into());
         }
         let (event, path) = response::notification(record)?;
-        // Events about the connection's state have no number that is known here, and nothing to say.
+        // Events about the connection's state have no known number, and are ignored.
         if let Some(event) = WatchEvent::from_number(event) {
             self.shared.watches.tell(&path, event);
         }

@@ -116,8 +116,8 @@ impl Times {
     const NEWCOMER: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
     const STAGGER: Duration = Duration::from_millis(200);
 
-    /// After so many contested races in a row: the leader gives a session to the server that comes last, so servers that take longer to
-    /// answer than the next one is behind them would take it from each other for ever.
+    /// The pace after so many contested races in a row. The leader gives a session to the server that asks last. Servers that answer
+    /// slower than the next one is dialled would take the session from each other for ever.
     fn after(self, contests: u32) -> Self {
         let stagger = self.stagger.saturating_mul(2_u32.saturating_pow(contests)).min(self.attempt);
         Self { stagger, ..self }

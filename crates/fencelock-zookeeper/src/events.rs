@@ -18,7 +18,7 @@ pub enum Event {
     },
     /// The session continues on this server.
     Reconnected {
-        /// Its address.
+        /// The server's address.
         server: String,
     },
     /// The session has expired, as a server said; also when a server answered with another session. The last event.

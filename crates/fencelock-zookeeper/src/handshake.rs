@@ -18,7 +18,7 @@ pub(crate) struct Hello {
     pub(crate) ticket: SessionKey,
     /// The session timeout to ask for.
     pub(crate) timeout: Duration,
-    /// The newest transaction that was seen: a server that knows less hangs up.
+    /// The newest transaction that the client saw: a server that lacks it hangs up.
     pub(crate) seen: i64,
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn hung_up(error: &std::io::Error) -> String {
     }
 }
 
-/// The length of a frame, when it is none, is often the beginning of a text that says what answered.
+/// A length that is no frame's is often the first bytes of a text, which shows what kind of server answered.
 fn not_zookeeper(announced: [u8; 4]) -> String {
     let shown = announced.escape_ascii();
     format!("is no ZooKeeper server: its answer begins with \"{shown}\"")

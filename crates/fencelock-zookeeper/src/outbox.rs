@@ -21,7 +21,7 @@ pub(crate) struct Request {
     pub(crate) deadline: Instant,
     /// The watch that begins if it succeeds.
     pub(crate) watch: Option<WatchKind>,
-    /// Whether its answer is evidence of the session's life.
+    /// Whether the answer is evidence of the session's life.
     pub(crate) confirms: bool,
 }
 

@@ -17,9 +17,9 @@ use crate::watches::WatchTable;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionInfo {
-    /// Its number, the `ephemeral_owner` of its ephemeral nodes.
+    /// The session's number, the `ephemeral_owner` of its ephemeral nodes.
     pub id: i64,
-    /// Its timeout, as the server granted it.
+    /// The session's timeout, as the server granted it.
     pub timeout: Duration,
     /// The address of the server that it is or was last connected to.
     pub server: String,

@@ -16,7 +16,7 @@ pub enum WatchEvent {
     Created,
     /// The node was deleted. A fact, not a hint: this very node, the one that was there when the watch was set, is gone for ever.
     Deleted,
-    /// Its data was set.
+    /// The node's data was set.
     DataChanged,
     /// A child was created or deleted.
     ChildrenChanged,
@@ -85,8 +85,8 @@ struct WatchSlot {
 
 /// Receives one event of one node. The watch survives reconnects: events missed meanwhile are reported after them. Dropping it ends it.
 ///
-/// The watch is set only when the read that asked for it succeeded: a read that found no node leaves no watch behind, except
-/// [`Client::exists_watched`](crate::Client::exists_watched), for which that is an answer.
+/// The watch is set only when the read that asked for it succeeded: a read that found no node leaves no watch behind.
+/// [`Client::exists_watched`](crate::Client::exists_watched) succeeds without a node, too.
 pub struct Watch {
     table: Arc<WatchTable>,
     path: Arc<str>,

@@ -33,7 +33,7 @@ use crate::time::{Clock, Moment};
 pub struct Breaker {
     /// How many acquires in a row find the store out of reach before it opens: 1 or more.
     pub failures: u32,
-    /// How long it is open before an acquire probes the store: 1 ms or more.
+    /// How long the breaker is open before an acquire probes the store: 1 ms or more.
     pub open_for: Duration,
 }
 
@@ -78,12 +78,12 @@ pub enum BreakerState {
     Closed,
     /// Acquires fail at once.
     Open {
-        /// When it opened; that a probe failed changes nothing about it.
+        /// When the breaker opened. A failed probe does not change this time.
         since: SystemTime,
     },
     /// A single acquire probes the store; the others fail at once.
     HalfOpen {
-        /// When it opened.
+        /// When the breaker opened.
         since: SystemTime,
     },
 }

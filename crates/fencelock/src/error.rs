@@ -128,7 +128,7 @@ impl Error {
         self
     }
 
-    /// The same error once more, for another caller that waited for the same thing. The source becomes text.
+    /// A copy of the error, for a second caller that waited for the same answer. The source becomes text.
     pub(crate) fn again(&self) -> Self {
         let Inner { kind, outcome, retryable, operation, ref message, ref context, ref contention, ref source } =
             *self.0;

@@ -56,7 +56,7 @@ const OVERFLOW: &str = "overflow";
 pub struct Metrics {
     patterns: Vec<NamePattern>,
     labels: Vec<Label>,
-    /// How many names are classes of their own; none, unless asked.
+    /// How many names are classes of their own; 0 by default.
     most_names: usize,
     names: Mutex<HashSet<Name>>,
     /// The names that a task of this process waits for: as many as waiters at most.
@@ -77,8 +77,8 @@ impl Metrics {
         Self::default()
     }
 
-    /// Adds a class for the names that match `pattern` (a [`NamePattern`]), with the pattern as its label. Of several matching patterns the
-    /// first one counts.
+    /// Adds a class for the names that match `pattern` (a [`NamePattern`]), with the pattern as its label. The first matching pattern
+    /// counts.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for a pattern that is not valid.

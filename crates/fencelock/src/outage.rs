@@ -11,11 +11,11 @@ use crate::client::Client;
 /// store had not answered its request, the message says "not answered yet". An outage younger than the deadline may end a wait so, too. A
 /// grant that came too late to be used counts as an outage.
 ///
-/// **All but `Fail` means that two can hold the lock at once**: a client that was granted it by the store before the outage, or that
-/// reaches the store while this process does not, or once it is back; and one of each process that went on without. Such a guard says so
-/// ([`Guard::is_degraded`](crate::Guard::is_degraded)), has no token, and is counted
-/// ([`Event::Degraded`](crate::observe::Event::Degraded)). Choose it where work that is done twice is better than work that is not done,
-/// and never for what a token protects.
+/// **All but `Fail` means that two can hold the lock at once**: a client with a grant of the store (from before the outage, from a store
+/// that this process alone does not reach, or from after the outage), and one in each process that continued without the store. Such a
+/// guard says so ([`Guard::is_degraded`](crate::Guard::is_degraded)), has no token, and is counted
+/// ([`Event::Degraded`](crate::observe::Event::Degraded)). Choose it where work done twice is better than work not done, and never for a
+/// resource that a token protects.
 ///
 /// Each acquire asks the store first. So the first one after the outage is granted by the store again; a degraded guard stays held until it
 /// is given back.

@@ -47,7 +47,7 @@ impl NamePattern {
         &self.text
     }
 
-    /// Whether it matches `name`.
+    /// Whether the pattern matches `name`.
     #[must_use]
     pub fn matches(&self, name: &Name) -> bool {
         let parts: Vec<_> = name.as_str().split('/').collect();

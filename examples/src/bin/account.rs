@@ -23,7 +23,7 @@ type Result<T = ()> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 const TELLERS: usize = 8;
 const CHANGES: i64 = 20;
-/// How often one of them is stopped.
+/// How often a teller is stopped.
 const STOPS: usize = 3;
 /// So many failures in a row are a fault that does not pass.
 const PATIENCE: u32 = 200;

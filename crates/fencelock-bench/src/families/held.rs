@@ -10,7 +10,7 @@ use crate::protocol::Order;
 use crate::run::Run;
 use crate::what::{Network, What};
 
-/// How many tasks acquire them on a server; without a server one does.
+/// How many tasks acquire the locks on a server; without a server a single task does.
 const TASKS: u64 = 64;
 
 pub(super) fn measure(run: &Run) -> Result<()> {

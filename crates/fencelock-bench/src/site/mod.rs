@@ -106,7 +106,7 @@ pub(crate) trait Site {
         Ok(())
     }
 
-    /// How many nodes their own sessions watch: the deletion of each notifies its owner.
+    /// How many nodes are watched by the sessions that own them: the deletion of each notifies its owner.
     fn own_watches(&self) -> Result<usize> {
         Ok(0)
     }

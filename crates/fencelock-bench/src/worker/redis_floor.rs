@@ -1,7 +1,7 @@
 //! The floor of `redis:`: the scripts that every lock needs, on the same client library and connection as the store's.
 //!
-//! A free lock is one script that sets a key with an expiry, and one that deletes its own key. A lock with waiters is one script that takes
-//! it or queues, and one that grants it to the next waiter in the queue and notifies that waiter's process. Nothing dies here, so no client
+//! A free lock is one script that sets a key with an expiry, and one that deletes its own key. A lock with waiters is two scripts: one
+//! takes the lock or queues; one grants the lock to the next waiter and notifies that waiter's process. No client dies here, so no client
 //! looks for the dead.
 //!
 //! The floors of `layout=plain` and `layout=redisson` take and drop a free lock as those layouts write it, and know no queue.
@@ -30,7 +30,7 @@ const PASS: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end \
                     redis.call('SET', KEYS[1], next, 'PX', ARGV[2]) \
                     redis.call('PUBLISH', string.match(next, '^[^:]+'), next) return 1";
 
-/// How many requests may be on their way, as the store has it.
+/// How many requests may be under way: as many as in the store.
 const ROOM: usize = 4096;
 
 pub(super) struct Floor {

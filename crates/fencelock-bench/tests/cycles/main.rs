@@ -11,7 +11,7 @@ use fencelock_testbed::{mysql, postgres};
 
 const CYCLES: u64 = 1_000_000;
 const CLIENTS: usize = 16;
-/// Of each client.
+/// The tasks of each client.
 const TASKS: usize = 4;
 
 /// Acquires and releases locks of random names until all cycles are done. An error of the server ends the test.

@@ -77,11 +77,11 @@ impl Jobs {
     }
 }
 
-/// The jobs called `names` in the store `chosen`; all that have a record where none is named.
+/// The jobs called `names` in the store `chosen`. Without names, all jobs that have a record.
 async fn look(chosen: &Chosen, names: &[Name]) -> Outcome<Vec<Shown>> {
     let client = watch_at(chosen).await?;
     let look = async |name: Name| match client.job_status(&name).await {
-        // Its record was deleted, and its lock may have another note by now.
+        // The record was deleted. The lock may have another program's note by now.
         Err(error) if names.is_empty() && error.kind() == ErrorKind::Layout => Ok(None),
         Ok(None) if names.is_empty() => Ok(None),
         status => Ok(Some(Shown::new(&name, status?.as_ref(), &chosen.name()))),

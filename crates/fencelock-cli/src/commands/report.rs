@@ -77,7 +77,7 @@ impl EndReport {
         }
     }
 
-    /// Whether the lock ended before its command, or was found to be lost after it.
+    /// Whether the lock ended before its command, or the command's end revealed the loss.
     pub(super) fn has_reported(&self) -> bool {
         self.cause.is_some()
     }

@@ -394,7 +394,7 @@ impl Run {
     async fn say_for_whom(&self, homes: &[Home]) {
         if !self.waiting.quiet {
             tokio::time::sleep(SILENCE).await;
-            // Of several locks, the first that another client holds.
+            // The first of the locks that another client holds.
             let (mut found, mut at) = (Ok(None), &homes[0]);
             for (name, home) in self.names.iter().flat_map(|name| homes.iter().map(move |home| (name, home))) {
                 found = home.client.contention(name).await.map(Some);
@@ -529,7 +529,7 @@ impl Run {
             once::note_the_end(run, &ended, report, signals).await;
         }
         if self.address.is_some() && !is_useless {
-            // A note that stays names a term that has ended, which observers see.
+            // If this fails, the note stays. Observers see that its term has ended.
             let _ = timeout(FAREWELL, note::write_address(homes, &guard, None)).await;
         }
         let ended = match timeout(limit, self.give_back(guard, signals)).await {

@@ -46,8 +46,8 @@ pub(super) struct Limits {
 
 impl Limits {
     pub(super) fn new(grace: Duration, grace_after_loss: Duration, max_hold: Option<Duration>, timing: Timing) -> Self {
-        // A renewal in time leaves certainty for another one, also where a store's proof of life is older than the renewal
-        // that brings it (the library refuses times that do not). A renewal that is only slow never uses half of that.
+        // A renewal in time leaves certainty for another renewal, also where a store's proof of life is older than the
+        // renewal (the library refuses other times). A slow renewal never uses half of the interval.
         let report = timing.renew_interval / 2;
         Self { grace, grace_after_loss, max_hold, reserve: grace.min(report), report: report.min(LOOK_AGAIN) }
     }
@@ -94,7 +94,7 @@ pub(super) struct Supervised<'a> {
     limits: Limits,
     max_hold_over: Moment,
     stopping: Option<Stopping>,
-    /// Until when the lock was certain when it was last looked at.
+    /// The end of the lock's certainty at the last check.
     certain_until: Moment,
     /// How many more checks of the command follow after it got the terminal.
     nudges: u32,

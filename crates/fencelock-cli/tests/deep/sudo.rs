@@ -13,7 +13,7 @@ use fencelock_testbed::SUDO;
 
 const USER: u32 = 64_321;
 const PASSWORD: &str = "pass word";
-/// Of the password, by SHA-512 crypt.
+/// The password's hash, by SHA-512 crypt.
 const HASH: &str =
     "$6$fencelock$/NfJlC.81lnfK9uR1376X3D5qfp0dOrNFdFKOU9lyJgx6F.qK43tT7T8VKQtdWKs6as8YVnZbqEHqpF14Cjsf0";
 

@@ -14,7 +14,7 @@ use crate::world::{Fault, Verdict, World, demand, name};
 const FEW: usize = 10;
 const MANY: usize = 1000;
 
-/// How often each thing is done.
+/// How often each request is measured.
 const TIMES: usize = 20;
 
 /// Requests on top of one: renewals while a busy machine takes its time, and requests made again.
@@ -22,8 +22,8 @@ const REQUESTS: u64 = 2;
 const BYTES: u64 = 800;
 
 /// A look, a refusal and a renewal cost the same requests and answers whether ten wait or a thousand, also for the
-/// owner of the places. Each is measured by itself, again and again. Of constant costs the least counts: waiters
-/// look at the queue now and then, and on a busy machine such a look may coincide with most of them.
+/// owner of the places. Each is measured alone, several times, and the least cost counts: waiters look at the queue now
+/// and then, and on a busy machine such looks may add to most measurements.
 pub async fn looks_refusals_and_renewals_cost_the_same_however_many_wait(world: World) -> Verdict {
     let few = costs(&world, FEW).await?;
     let many = costs(&world, MANY).await?;

@@ -116,7 +116,7 @@ async fn is_alone(looks: &Client, page: &Name, place: &dyn Place, claims: &[Clai
     demand!(shown.id == place.id().request, "another place is shown: {shown:?}");
     demand!(claims.contains(&shown.claim), "a claim that may be one of {claims:?} is {}", shown.claim);
     let grant = grant_of(place)?;
-    // A grant's own end is known to its holder only.
+    // Only the holder knows the grant's own end.
     let is_shown = shown.grant.is_some_and(|shown| shown.token == grant.token);
     demand!(is_shown, "the grant {grant:?} is shown as {:?}", shown.grant);
     if claims == [Claim::READER] {

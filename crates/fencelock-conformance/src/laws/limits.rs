@@ -21,7 +21,7 @@ const HELD_UP: Duration = Duration::from_secs(5);
 
 /// How many give up together.
 const CROWD: usize = 300;
-/// How long they wait.
+/// How long impatient contenders wait.
 const IMPATIENCE: Duration = Duration::from_secs(1);
 
 /// When the time of a lock is up, its holder is notified, and a rival is granted only when the work under the lock has stopped.
@@ -132,7 +132,7 @@ pub async fn a_thousand_short_waits_for_a_held_lock_are_no_outage(world: World) 
     time_out(&world, 1000).await
 }
 
-/// `crowd` waits of 200 ms at once, calls of several locks, and waits of 4 ms behind a round trip of 6 ms where the way can be slow.
+/// Lets `crowd` waits of 200 ms time out at once, then calls of several locks, then waits of 4 ms behind a round trip of 6 ms.
 async fn time_out(world: &World, crowd: usize) -> Verdict {
     const MS: Duration = Duration::from_millis(1);
     let holds = world.user().await?;

@@ -23,9 +23,9 @@ use crate::world::{Verdict, World};
 /// A law of every store.
 #[derive(Clone, Copy)]
 pub struct Law {
-    /// Its sentence, in words joined by underscores.
+    /// The law as a sentence, in words joined by underscores.
     pub name: &'static str,
-    /// Whether it is a law of exclusive locks, which writers and takers of all permits keep as well.
+    /// Whether the law is about exclusive locks: writers and holders of all permits keep it as well.
     pub is_exclusive: bool,
     /// Tries it on the store of a world.
     pub run: fn(World) -> LocalBoxFuture<'static, Verdict>,

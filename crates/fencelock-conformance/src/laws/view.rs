@@ -1,4 +1,4 @@
-//! The view of others, and the remains of an idle name.
+//! Laws about the queues and names that a store shows, and about the residue of an idle name.
 
 use std::sync::Arc;
 
@@ -34,8 +34,7 @@ pub async fn the_queue_tells_who_holds_and_who_waits(world: World) -> Verdict {
     Ok(())
 }
 
-/// A queue is read page by page, and in short: its head, its length, and the positions of the requests that are asked
-/// for.
+/// Each page of a queue, and its outline (head, length, positions of given requests), agree with the whole queue.
 pub async fn a_queue_is_read_by_pages_and_in_short(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     shows(&b, &job, &[], a.entry(&job, world.whole).id).await?;
@@ -62,7 +61,7 @@ pub async fn a_queue_is_read_by_pages_and_in_short(world: World) -> Verdict {
     Ok(())
 }
 
-/// Demands that `looks` is shown exactly these, the first of them as the holder, and not `absent`.
+/// Demands that the store shows exactly `ids` to the client `looks`, the first as the holder, and does not show `absent`.
 async fn shows(looks: &Client, job: &Name, ids: &[RequestId], absent: RequestId) -> Verdict {
     let ids = &looks.shown(ids)[..];
     let all = ids.len();
@@ -110,7 +109,7 @@ async fn list(client: &Client, prefix: &str, expected: &[&str]) -> Verdict {
     Ok(())
 }
 
-/// Without contenders, nothing is there.
+/// An idle name has no queue, is not listed, and leaves nothing in the store.
 pub async fn an_idle_name_leaves_nothing(world: World) -> Verdict {
     let (a, b) = (world.client().await?, world.client().await?);
     for number in 0..20 {
@@ -135,7 +134,7 @@ pub async fn an_idle_name_leaves_nothing(world: World) -> Verdict {
     Ok(())
 }
 
-/// The capability's claims can be seen to be so.
+/// The store behaves as its capability says.
 pub async fn the_capability_tells_the_truth(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
     let capability = client.capability().clone();

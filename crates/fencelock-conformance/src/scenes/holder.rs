@@ -14,7 +14,7 @@ use fencelock_lab::{Process, Resource};
 pub(super) struct Holder(Process);
 
 impl Holder {
-    /// Starts the process, which comes by the way of `client`, and waits until it holds the lock.
+    /// Starts the process, which uses the route of `client`, and waits until it holds the lock.
     pub(super) fn start(stage: &Stage, client: usize) -> Self {
         let mut command = Command::new(&stage.holder);
         let process = Process::start(command.arg(stage.site.url(client)).arg(&stage.directory));
@@ -46,7 +46,7 @@ impl Holder {
     }
 }
 
-/// How many late writes it tries.
+/// How many late writes the holder tries.
 const WRITES: usize = 10;
 
 /// The whole of the holder's binary: `URL DIRECTORY`. The holder takes the lock and says `granted`. For each line of its

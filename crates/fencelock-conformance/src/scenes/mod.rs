@@ -39,7 +39,7 @@ pub struct Stage {
 /// A scene.
 #[derive(Clone, Copy)]
 pub struct Scene {
-    /// Its sentence, in words joined by underscores.
+    /// The scene as a sentence, in words joined by underscores.
     pub name: &'static str,
     /// The outages that the site has to be able to make.
     pub needs: &'static [Outage],

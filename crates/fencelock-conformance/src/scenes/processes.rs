@@ -58,7 +58,7 @@ pub(super) fn a_holder_stopped_past_its_session_knows_at_its_first_look_and_its_
         let (guard, _) = waiting.await.unwrap();
         let resource = Resource::open(&stage.directory, LOCK).unwrap();
         assert!(resource.write(guard.token().map_or(0, FencingToken::to_i64)).unwrap());
-        // The holder must know by its own clock: no word of the store reaches it.
+        // The holder must notice by its own clock: no message of the store reaches it.
         stage.strike(Outage::WorkerCut, 0, 0);
         holder.go_on();
         assert_eq!(holder.says(), "lost, 0 late writes accepted");

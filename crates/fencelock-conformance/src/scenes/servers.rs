@@ -3,8 +3,8 @@
 use super::{Stage, is_kept_for, mutex, rival, until_contenders};
 use fencelock_lab::Outage;
 
-/// The length of the two clients' sessions, in sessions of the site: an election, and the way to another server, are to fit
-/// into one on a busy machine too.
+/// The length of the two clients' sessions, in sessions of the site. An election and a reconnect must fit into a session on
+/// a busy machine, too.
 const SESSIONS: u32 = 2;
 
 pub(super) fn a_held_lock_outlives_its_leader(stage: &Stage) {

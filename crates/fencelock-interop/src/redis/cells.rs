@@ -22,7 +22,7 @@ static PLAIN_PAIRS: [Pair; 23] = [
     pair(&PLAIN_LOCK, &PYTHON_REDIS_LOCK, Sleeps, Waits),
     pair(&SIGNALLING, &PYTHON_REDIS_LOCK, Waits, Waits),
     pair(&COUNTING, &REDISLOCK, Waits, Waits),
-    // Its key begins with `lock:`, and this one's with `mutex:`.
+    // The key of python-redis-lock begins with `lock:`, and the other key with `mutex:`.
     pair(&PLAIN, &PYTHON_REDIS_LOCK, Granted, Granted),
     pair(&PLAIN, &REDIS_SEMAPHORE, Granted, Granted),
     // A hash: another kind of lock, which neither side touches.
@@ -52,7 +52,7 @@ static REDISSON_PAIRS: [Pair; 27] = [
     pair(&REDISSON, &FAIR_LOCK, Waits, Waits),
     pair(&REDISSON_FENCED, &RLOCK, Waits, Waits),
     pair(&REDISSON_FENCED, &FENCED, Waits, Waits),
-    // They listen on another channel; we see another kind of lock.
+    // The lock's waiters listen on another channel. The write lock's client finds another kind of lock.
     pair(&REDISSON, &WRITE_LOCK, Sleeps, Refused),
     pair(&REDISSON, &READ_LOCK, Sleeps, Refused),
     pair(&WRITES, &WRITES, Waits, Waits),

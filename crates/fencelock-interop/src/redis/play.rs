@@ -84,7 +84,7 @@ impl Game<'_> {
         Ok(Played { wake: Some(wake), counted, takeover: Some(takeover), refusal: None })
     }
 
-    /// A master fails while the lock is held: the others are a quorum, and do all that three do.
+    /// A master fails while the lock is held: the other two are a quorum, and every step still works.
     fn loses_a_master(&mut self) -> Result<Played> {
         let lock = self.fresh();
         let held = self.pair.hold(&lock.name)?;
@@ -233,7 +233,7 @@ impl Game<'_> {
         Lock { key: self.pair.cell.holder.nodes.key(PARENT, &name), name }
     }
 
-    /// Whether one key is all that they contend for.
+    /// Whether both contend for a single key.
     fn is_one_key(&self) -> bool {
         let (holder, contender) = (self.pair.cell.holder.nodes, self.pair.cell.contender.nodes);
         matches!(holder, Nodes::String(_) | Nodes::Masters(_)) && holder == contender

@@ -17,7 +17,7 @@ pub(crate) const TTL: Duration = Duration::from_secs(20);
 /// All clients poll, every 0.3 s at the latest. Generous, since several cells are played at a time.
 const WAKE_BOUND: Duration = Duration::from_secs(4);
 
-/// How much later than its ttl the lock of a killed holder may be granted to the other.
+/// How long after a killed holder's ttl the other client may wait for the grant.
 const TAKEOVER_SLACK: Duration = Duration::from_secs(20);
 
 /// The needs of a game in a database.
@@ -79,7 +79,7 @@ impl Game<'_> {
         self.pair.comes_and_goes(&name)
     }
 
-    /// fencelock shows whose lock it is. Of the server's sessions it knows none as its own.
+    /// fencelock shows the owner of the lock. A session of the server is never shown as a fencelock's.
     fn is_shown(&mut self, name: &str) -> Result<()> {
         let (holder, Some(ours)) = (self.pair.cell.holder, self.pair.cell.ours()) else { return Ok(()) };
         let whose = if holder == ours && !ours.recipe.contains("key=") { "ours" } else { "foreign" };

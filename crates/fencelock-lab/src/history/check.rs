@@ -67,7 +67,7 @@ pub struct Violation {
 pub struct Report {
     /// How many sections the history has.
     pub sections: usize,
-    /// How many of them held the lock.
+    /// How many sections held the lock.
     pub grants: usize,
     /// How many `busy` answers there are.
     pub busy_answers: usize,

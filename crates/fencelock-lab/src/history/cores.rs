@@ -106,7 +106,7 @@ fn tokens(history: &History, cores: &[Core], violations: &mut Vec<Violation>) {
             continue;
         }
         match highest {
-            // Its answer was read only after a lapse, and after somebody's who was granted after that.
+            // The answer was read only after a lapse, and after the answer of a section that was granted after the lapse.
             Some((highest, other)) if token < highest && is_parted(history, core.section, other.section) => {}
             Some((highest, other)) if token <= highest => violations.push(Violation {
                 law: Law::TokensRise,

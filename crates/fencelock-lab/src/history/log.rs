@@ -75,7 +75,7 @@ pub enum LogEvent<T> {
     Gone,
     /// Another process is certainly dead.
     Dead {
-        /// Its client, as in the first line of its log.
+        /// The client of the dead process, as in the first line of its log.
         client: T,
     },
     /// A note for the reader of the log.

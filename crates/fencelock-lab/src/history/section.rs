@@ -52,18 +52,18 @@ fn numbered(list: &[String]) -> u32 {
 /// A moment at which leases ended early, as [`Capability::presumes`](fencelock::capability::Capability::presumes) says that they can:
 /// the store lost its memory, or the clock that it judges them by jumped ahead.
 ///
-/// A holder granted before and a holder granted after may both believe in their locks for a while, since no client can learn of
-/// the lapse. Still laws: the older one's belief ends in time, tokens rise, and resources refuse the older one
-/// once they saw the newer one.
+/// An older holder, granted before, and a newer one may both believe in their locks for a while, since no client can learn of
+/// the lapse. Still laws: the older holder's belief ends in time, tokens rise, and resources that saw the newer holder refuse
+/// the older.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lapse {
-    /// Not before this.
+    /// The lapse begins no earlier.
     pub from: u64,
-    /// Certainly over by then: a later request was granted after it.
+    /// The lapse has certainly ended by then: a later request was granted after it.
     pub over: u64,
-    /// All clients know by then of the grants that came before: the lapse has ended, and their answers are read.
+    /// By then the lapse has ended, and all clients have read the answers of earlier grants.
     pub by: u64,
-    /// When clients that were granted before must have stopped believing.
+    /// When holders from before the lapse must have stopped believing.
     pub believed_until: u64,
 }
 
@@ -183,6 +183,6 @@ pub struct Write {
     pub lock: u32,
     /// The token that came with it, packed.
     pub token: i64,
-    /// Whether the resource accepted it.
+    /// Whether the resource accepted the write.
     pub accepted: bool,
 }

@@ -26,7 +26,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The same with one more option.
+    /// Adds an option.
     #[must_use]
     pub fn with(mut self, option: &str) -> Self {
         self.extra.push(option.to_owned());
@@ -84,7 +84,7 @@ impl Server {
         let (directory, port, runner) = (open_scratch()?, Port::reserve()?, Runner::of(USER)?);
         fs::write(directory.path().join("users.sql"), users())?;
         run(Command::new("cp").arg("-a").arg(template(runner)?).arg(directory.path().join("data")))?;
-        // A server that starts removes what others have in a directory for temporary tables that they share.
+        // A starting server removes the temporary tables of other servers in a shared directory.
         let temporary = directory.path().join("tmp");
         fs::create_dir(&temporary)?;
         runner.give(&temporary)?;

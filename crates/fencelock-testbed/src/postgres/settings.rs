@@ -11,7 +11,7 @@ pub struct Settings {
     pub standby_of: Option<SocketAddr>,
     /// TLS, next to connections in the clear.
     pub tls: Option<Tls>,
-    /// Whether its wall clock can be moved, see [`Server::set_clock`](super::Server::set_clock). Needs a C compiler.
+    /// Whether the server's wall clock can be moved, see [`Server::set_clock`](super::Server::set_clock). Needs a C compiler.
     pub own_clock: bool,
     /// Whether roles need a password; otherwise all users on this host are trusted.
     pub asks_passwords: bool,
@@ -29,7 +29,7 @@ pub struct Tls {
 }
 
 impl Settings {
-    /// The same with one more line of configuration.
+    /// Adds a line of configuration.
     #[must_use]
     pub fn with(mut self, line: &str) -> Self {
         self.extra.push(line.to_owned());

@@ -22,7 +22,7 @@ pub static KIND: Kind = kind("FENCELOCK_TEST_POSTGRES", POSTGRESQL, start, datab
 /// PostgreSQL with an administrator's limits on every connection ([`LIMITS`]), on a server of its own.
 pub static LIMITED: Kind = kind("FENCELOCK_TEST_POSTGRES", POSTGRESQL, start, limited);
 
-/// The same by way of PgBouncer in transaction mode.
+/// PostgreSQL behind PgBouncer in transaction mode.
 pub static POOLED: Kind = kind("FENCELOCK_TEST_PGBOUNCER", PGBOUNCER, pooled, database);
 
 const fn kind(

@@ -36,7 +36,7 @@ impl Reply {
         }
     }
 
-    /// Its items; none unless it is an array.
+    /// The items of an array; none of any other reply.
     #[must_use]
     pub fn items(&self) -> &[Reply] {
         match self {

@@ -18,7 +18,7 @@ pub struct Settings {
     pub durable: bool,
     /// A second port with TLS.
     pub tls: Option<Tls>,
-    /// Whether its wall clock can be moved, see [`Server::set_clock`](super::Server::set_clock). Needs a C compiler.
+    /// Whether the server's wall clock can be moved, see [`Server::set_clock`](super::Server::set_clock). Needs a C compiler.
     pub own_clock: bool,
     /// The host on which it runs, instead of here. There, it listens on all addresses.
     pub host: Option<(Arc<Network>, usize)>,

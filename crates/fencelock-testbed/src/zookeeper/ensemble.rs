@@ -32,8 +32,8 @@ struct Peer {
     election: Port,
 }
 
-/// How long a link waits for a leader that does not listen yet. A refused follower tries again; a follower that is connected
-/// and then dropped asks for another election, so that links without patience made elections of half a second last for ten.
+/// How long a link waits for a leader that does not listen yet. A refused follower tries again. A follower whose connection
+/// is dropped asks for another election: without this wait, elections took ten seconds, not half of one.
 const ELECTION: Duration = Duration::from_secs(1);
 
 impl Ensemble {

@@ -32,7 +32,7 @@ pub enum Mode {
 #[derive(Debug)]
 pub struct Zookeeper {
     pub(super) secure: Option<Port>,
-    /// Where it runs, unless it is here.
+    /// The network and the host of a server that runs elsewhere.
     pub(super) host: Option<(Arc<Network>, usize)>,
     /// Java's arguments.
     pub(super) java: Vec<String>,
@@ -59,7 +59,7 @@ impl Program for Zookeeper {
         command
     }
 
-    /// Whether it takes part in any way but read-only.
+    /// Whether the server takes part, other than read-only.
     fn serves(server: &Server) -> bool {
         matches!(server.mode(), Some(Mode::Standalone | Mode::Leader | Mode::Follower))
     }
@@ -164,7 +164,7 @@ impl Server {
         })
     }
 
-    /// Whether it says that it leads. A leader that was cut off from the others says so for a while longer.
+    /// Whether the server says that it leads. A leader that was cut off from the others says so for a while longer.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.mode() == Some(Mode::Leader)

@@ -9,7 +9,7 @@ use super::settings::Settings;
 use crate::packages::ZOOKEEPER;
 use crate::server::{Kind, Shared};
 
-/// ZooKeeper: a server alone.
+/// A single ZooKeeper server.
 pub static KIND: Kind = Kind {
     scheme: "zk",
     other_schemes: &["zks"],

@@ -36,8 +36,8 @@ fn newest(directory: &Path) -> io::Result<PathBuf> {
     newest.map(|(_, path)| path).ok_or_else(|| io::Error::other(format!("no snapshot in {}", directory.display())))
 }
 
-/// Where the node's child version stands: after its path, its data, the number of its ACL, four times and numbers of
-/// transactions (8 bytes each), and its version.
+/// The offset of the node's child version. Before it are the path, the data, the ACL's number, four times and
+/// transaction numbers (8 bytes each), and the version.
 fn child_version(snapshot: &[u8], path: &str) -> Option<usize> {
     let length = u32::try_from(path.len()).ok()?;
     let record = [&length.to_be_bytes(), path.as_bytes()].concat();

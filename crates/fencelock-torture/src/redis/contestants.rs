@@ -35,7 +35,7 @@ pub enum Lock {
     /// fencelock's Redlock over several masters, without tokens.
     Redlock,
     /// `SET key value NX PX ttl`, kept alive and released by scripts that compare the value; without tokens. This careful
-    /// client counts its lease from before each request, which the commands do not demand. Of several masters a quorum
+    /// client counts its lease from before each request, which the commands do not demand. With several masters, a quorum
     /// decides.
     ByHand,
 }
@@ -53,13 +53,13 @@ impl Lock {
         }
     }
 
-    /// Whether it hands out tokens.
+    /// Whether the lock has tokens.
     #[must_use]
     pub fn is_fenced(self) -> bool {
         self == Self::Fair
     }
 
-    /// How fencelock connects to it; nothing where it is not fencelock's.
+    /// The URL of a lock of fencelock; `None` for other clients' locks.
     fn url(self, hosts: &str) -> Option<String> {
         let ttl = TTL.as_millis();
         match self {
@@ -109,7 +109,7 @@ impl Held {
         }
     }
 
-    /// Whether its holder takes itself for one.
+    /// Whether the contestant believes that it holds the lock.
     pub(super) fn believes(&self) -> bool {
         match self {
             Self::Ours(guard, _) => guard.check().is_ok(),
@@ -117,7 +117,7 @@ impl Held {
         }
     }
 
-    /// Its token for a resource.
+    /// The contestant's token for a resource.
     pub(super) fn token(&self) -> Option<i64> {
         match self {
             Self::Ours(guard, _) => guard.token().map(FencingToken::to_i64),
@@ -130,7 +130,7 @@ impl Held {
 pub(super) struct ByHand {
     addresses: Vec<SocketAddr>,
     value: String,
-    /// Until when its lease lasts for certain.
+    /// The end of the lease's certainty.
     until: Mutex<Instant>,
 }
 

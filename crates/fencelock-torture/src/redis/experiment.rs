@@ -51,10 +51,10 @@ pub enum Experiment {
     ClockBehindRenewed,
     /// The holder looks at its lock, and is stopped before it writes, for longer than its lease.
     HolderPaused,
-    /// Of three masters the holder has two, and is cut off from the third. A master of the two is killed and started again,
+    /// The holder has two of three masters, and is cut off from the third. A master of the two is killed and started again,
     /// without persistence.
     QuorumRestartEmpty,
-    /// Of three masters the holder has two, and is cut off from the third. The wall clock of one of the two jumps a
+    /// The holder has two of three masters, and is cut off from the third. The wall clock of one of the two jumps a
     /// minute ahead.
     QuorumClockAhead,
     /// The holder has all of three masters, and the wall clock of one jumps a minute ahead.
@@ -69,7 +69,7 @@ const LONG: Duration = Duration::from_secs(8);
 /// How far the clock jumps, in seconds.
 const JUMP: i64 = 60;
 
-/// How far back it jumps under a holder that is renewed: far beyond every limit of a wait.
+/// How far back the clock jumps under a holder that renews: far beyond every limit of a wait.
 const STEP_BACK: i64 = 3600;
 
 impl Experiment {
@@ -109,7 +109,7 @@ impl Experiment {
         }
     }
 
-    /// Whether it can happen to this lock.
+    /// Whether the experiment applies to `lock`.
     #[must_use]
     pub fn is_of(self, lock: Lock) -> bool {
         lock == Lock::ByHand || self.is_of_quorum() == (lock == Lock::Redlock)
@@ -138,15 +138,15 @@ impl Experiment {
     }
 }
 
-/// The servers of one round, and the holder's way to them.
+/// The servers of one round, and the holder's route to them.
 struct Scene {
     primary: Server,
     replica: Option<Server>,
     /// On which the replica follows.
     _following: Proxy,
-    /// Of the holder.
+    /// The holder's route to the server.
     way: Proxy,
-    /// The other masters, and the holder's ways to them.
+    /// The other masters, and the holder's routes to them.
     others: Vec<(Server, Proxy)>,
 }
 
@@ -182,7 +182,7 @@ impl Scene {
         Ok(Self { way: Proxy::start(primary.address())?, primary, replica, _following: following, others })
     }
 
-    /// The holder's ways to the servers that it asks.
+    /// The holder's routes to the servers that it asks.
     fn ways(&self) -> impl Iterator<Item = &Proxy> {
         std::iter::once(&self.way).chain(self.others.iter().map(|(_, way)| way))
     }

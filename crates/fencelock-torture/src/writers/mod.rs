@@ -1,8 +1,8 @@
 //! Writers on a database, while they are stopped, killed, held back and cut off. Their lock is part of their transaction, or they only look
 //! at the guard before they write.
 //!
-//! Each takes the lock, begins a transaction, makes the grant part of it (or asks the guard whether it is still valid), reads a balance,
-//! and writes it back, one higher, with its token. The server's own times of these commits then tell what came of it.
+//! Each writer takes the lock, begins a transaction, makes the grant part of it (or asks the guard whether it is still valid), reads a
+//! balance, and writes it back, one higher, with its token. The server's times of these commits show late writes.
 
 mod mysql;
 mod postgres;
@@ -182,7 +182,7 @@ impl Drill<'_> {
         ledger.count(done.into_inner())
     }
 
-    /// Drives a writer with a way of its own, and makes its faults.
+    /// Drives a writer with a route of its own, and makes its faults.
     fn hurt(&self, ledger: &Ledger, mut random: fastrand::Rng, done: &AtomicUsize) -> io::Result<()> {
         let proxy = Proxy::start(ledger.address)?;
         let start = || {

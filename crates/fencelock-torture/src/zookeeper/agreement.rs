@@ -1,9 +1,9 @@
 //! Whether the servers of an ensemble hold the same data.
 //!
-//! ZooKeeper before 3.8.4 and 3.9.2 can lose transactions when a follower joins its leader while there are writes
-//! (ZOOKEEPER-4785, ZOOKEEPER-4394 and others): from then on that follower lacks nodes, or has some that are gone, for as long as it
-//! keeps its data, and its clients wait for them. No client can know. An operator sees it by the digests that
-//! servers keep of their data, and gives such a server a new copy; so do the drills, which say so.
+//! ZooKeeper before 3.8.4 and 3.9.2 can lose transactions when a follower joins its leader while there are writes (ZOOKEEPER-4785,
+//! ZOOKEEPER-4394 and others): from then on that follower lacks nodes, or keeps deleted ones, as long as it keeps its data, and its
+//! clients wait for deleted nodes. No client can know. Operators compare the digests that servers keep of their data, and give such
+//! a server a new copy. The drills do that, too, and say so.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -84,8 +84,8 @@ impl Hands {
     }
 }
 
-/// Puts more into every queue under `parent` than fits into an answer, by one session for each: a server lists the nodes of a
-/// session in the transaction that closes it, and does not start again with one of more than two mebibytes (ZOOKEEPER-4306).
+/// Puts more into every queue under `parent` than fits into an answer. Each queue gets a session of its own: a server whose
+/// log has a session's end with more than two mebibytes of node names does not start again (ZOOKEEPER-4306).
 pub(super) fn overflow_queues(ensemble: &Ensemble, parent: &str) -> io::Result<Vec<Hands>> {
     let hands = Hands::new(ensemble)?;
     let locks = hands.locks(parent)?;

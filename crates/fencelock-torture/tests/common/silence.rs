@@ -14,11 +14,11 @@ const DEFAULT_TTL: Duration = Duration::from_secs(10);
 /// How a server falls silent. None of them resets a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Silence {
-    /// Its process is stopped: connections are still made, by its system.
+    /// The server's process is stopped. The system still accepts connections.
     Stopped,
-    /// Its packets are dropped: attempts to connect are never answered.
+    /// The server's packets are dropped: attempts to connect are never answered.
     BlackHole,
-    /// Its host is off the network: requests for its address get no answer.
+    /// The server's host is off the network: requests for its address get no answer.
     NoCable,
 }
 

@@ -14,7 +14,7 @@ fn no_write_is_lost_with_the_checker(kind: Kind) {
     let [checked, bare] = [true, false].map(|checked| drill(writer, kind, checked, STOPS, seed).unwrap());
     println!("{kind:?}: with the checker {checked}; without it {bare}");
     assert!(checked.writes > 0 && checked.lost == 0, "{kind:?}: {checked} (again: FENCELOCK_SEED={seed})");
-    // How many it loses is left to chance: the drill shows something where it loses any.
+    // The number of lost writes is left to chance: the drill proves something if any write is lost.
     assert!(bare.writes > 0, "{kind:?}, without the checker: {bare}");
 }
 

@@ -20,8 +20,8 @@ pub(crate) fn error(code: i32, operation: &'static str) -> Error {
     if outcome_unknown(code) { error.unknown() } else { error }
 }
 
-/// An answer with a code is the server's word that nothing was done, except where the code says that the server itself does not know, or
-/// where we do not know what it says.
+/// An answer with a code says that nothing was done. Exceptions: codes by which the server says that it does not know, and codes that
+/// are unknown here.
 fn outcome_unknown(code: i32) -> bool {
     // A system error, connection loss and time-out inside the ensemble, and what has no meaning here.
     matches!(code, -1 | -4 | -7) || meaning(code).1.is_empty()

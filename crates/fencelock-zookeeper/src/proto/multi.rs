@@ -51,7 +51,7 @@ pub(crate) type One = Result<Done, i32>;
 
 /// Paths are as the server knows them.
 pub(crate) fn response(reader: &mut Reader<'_>) -> Result<Vec<One>, Malformed> {
-    /// A reply with the path alone. Servers answer so here whichever creation was asked for, but that of containers.
+    /// A reply with the path alone: here the servers' answer to every create, except that of a container.
     const CREATE_ONLY: i32 = 1;
     const CREATE: i32 = Op::Create.number();
     const CONTAINER: i32 = Op::CreateContainer.number();

@@ -27,7 +27,7 @@ impl Op {
         self as i32
     }
 
-    /// Whether it changes what the servers keep.
+    /// Whether the operation changes the servers' data.
     pub(crate) const fn is_write(self) -> bool {
         matches!(self, Self::Create | Self::CreateContainer | Self::Delete | Self::SetData | Self::SetAcl | Self::Multi)
     }

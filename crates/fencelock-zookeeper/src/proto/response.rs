@@ -12,7 +12,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Its length in bytes.
+    /// The length of the header in bytes.
     pub(crate) const LEN: usize = 16;
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -26,23 +26,23 @@ impl Header {
 pub struct Stat {
     /// The transaction that created the node: rises with every create in the ensemble, and is the fencing token of a lock's node.
     pub czxid: i64,
-    /// The transaction that set its data last.
+    /// The transaction that set the node's data last.
     pub mzxid: i64,
-    /// When it was created, by the clock of the leader: milliseconds since 1970.
+    /// When the node was created, by the clock of the leader: milliseconds since 1970.
     pub ctime_ms: i64,
-    /// When its data was set last, by the clock of the leader: milliseconds since 1970.
+    /// When the node's data was set last, by the clock of the leader: milliseconds since 1970.
     pub mtime_ms: i64,
-    /// How often its data was set.
+    /// How often the node's data was set.
     pub version: i32,
-    /// How often its children changed.
+    /// How often the node's children changed.
     pub cversion: i32,
-    /// How often its access control list was set.
+    /// How often the node's access control list was set.
     pub aversion: i32,
     /// The session of an ephemeral node; 0 for all others, containers included.
     pub ephemeral_owner: i64,
-    /// The length of its data, in bytes.
+    /// The length of the node's data, in bytes.
     pub data_length: i32,
-    /// How many children it has.
+    /// How many children the node has.
     pub num_children: i32,
     /// The transaction that created or deleted a child last.
     pub pzxid: i64,
@@ -66,7 +66,7 @@ impl Stat {
     }
 }
 
-/// A path and what the server keeps about it: the answer to `create`.
+/// The answer to `create`: the node's path and its metadata.
 pub(crate) fn created(reader: &mut Reader<'_>) -> Result<(String, Stat), Malformed> {
     Ok((reader.text()?, Stat::read(reader)?))
 }

@@ -155,7 +155,7 @@ impl Hold {
         });
     }
 
-    /// Whether the lock is lost because its time was up: until its place is left, no rival is granted.
+    /// Whether the lock is lost because `max_hold` has ended: no rival is granted until the place is left.
     fn lingers(&self) -> bool {
         self.cause() == Some(Loss::HeldTooLong)
     }

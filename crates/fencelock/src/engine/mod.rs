@@ -240,7 +240,7 @@ impl Engine {
         };
         match &answer {
             Err(error) if error.is_outage() => self.contact.failed(sent),
-            // The client may know these errors without the store.
+            // The client may find these errors without the store.
             Err(error) if matches!(error.kind(), ErrorKind::Lost | ErrorKind::Closed | ErrorKind::Config) => {}
             _ => self.was_answered(is_at_once),
         }

@@ -55,7 +55,7 @@ pub enum Event<'a> {
     Woken {
         /// The lock.
         name: &'a Name,
-        /// Whether it has the lock now.
+        /// Whether the waiter holds the lock now.
         granted: bool,
     },
     /// An acquire waits no longer, after a grant, a refusal, a drop, or the loss of its place. Each [`Event::Waiting`] is followed by one.
@@ -81,7 +81,7 @@ pub enum Event<'a> {
     Granted {
         /// The lock.
         name: &'a Name,
-        /// Its token.
+        /// The grant's token.
         token: Option<FencingToken>,
         /// The time from the call to the grant.
         waited: Duration,
@@ -123,7 +123,7 @@ pub enum Event<'a> {
         name: &'a Name,
         /// Why.
         cause: Loss,
-        /// How long it was held.
+        /// How long the lock was held.
         held: Duration,
     },
     /// An acquire was granted outside of its store, which was unreachable, by [`OnOutage`](crate::OnOutage): two may hold the lock now.
@@ -143,7 +143,7 @@ pub enum Event<'a> {
     Released {
         /// The lock.
         name: &'a Name,
-        /// How long it was held.
+        /// How long the lock was held.
         held: Duration,
     },
     /// A release, or a clean-up behind an abandoned acquire, failed; clean-ups are tried again.

@@ -31,7 +31,7 @@ impl Bell {
         self.listener.wake();
     }
 
-    /// Whether it rang since this was asked last.
+    /// Whether the bell rang since the last call.
     pub(crate) fn take(&self) -> bool {
         self.rung.swap(false, Ordering::AcqRel)
     }

@@ -32,7 +32,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The same order makes the same record.
+    /// Equal orders make equal records.
     pub(crate) fn of(order: &Break) -> Self {
         Self {
             fencelock: VERSION,
@@ -84,7 +84,7 @@ pub(crate) fn milliseconds(at: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// An owner. Of an opaque one, neither host nor process id is written.
+/// An owner. An opaque owner is written without host and process id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity<'a> {
     /// In hexadecimal digits: many programs keep numbers of JSON in 53 bits.
@@ -104,7 +104,7 @@ impl<'a> Identity<'a> {
         Self::at(owner, &owner.host)
     }
 
-    /// The same with another text for the host.
+    /// As [`Self::of`], with another text for the host.
     pub(crate) fn at(owner: &Owner, host: &'a str) -> Self {
         Self { client: client_text(owner.client).into(), host: host.into(), pid: owner.pid }
     }

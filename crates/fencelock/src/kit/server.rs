@@ -27,7 +27,7 @@ use crate::store::{
 use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 
-/// A session of such a store, independent of its connection: its requests about itself and its places.
+/// A session of a store over a server, independent of its connection: the requests about the session and its places.
 pub(crate) trait ServerSession: Send + Sync + Sized + 'static {
     type Dial: Dial;
     /// The record of one place in the session.
@@ -61,10 +61,10 @@ pub(crate) trait ServerSession: Send + Sync + Sized + 'static {
 
     fn standing(&self, slot: &Self::Slot) -> Standing;
 
-    /// Ready once the place stopped waiting, or when its task has to check the session; with an error if the place has trouble.
+    /// Ready once the place has stopped waiting, or when its task must check the session; an error if a request about the place failed.
     fn poll_news(&self, slot: &Self::Slot, cx: &Context<'_>) -> Poll<Result<()>>;
 
-    /// Sleeps for as long as a place waits; an error says that the server did not answer.
+    /// Sleeps until the place must look again; an error says that the server did not answer.
     fn wait_until(&self, clock: &dyn Clock, until: Moment) -> impl Future<Output = Result<()>> + Send {
         clock.sleep_until(until).map(Ok)
     }
@@ -85,12 +85,12 @@ pub(crate) struct Core<S: ServerSession> {
     pub(crate) waited: tokio::sync::Mutex<Waited>,
 }
 
-/// The last look for waiters behind grants, for a server that answers about all grants at once.
+/// The last query for waiters behind grants, of a server that answers for all grants in one query.
 #[derive(Default)]
 pub(crate) struct Waited {
-    /// When the next look is due; `None` at first.
+    /// When the next query is due; `None` at first.
     pub(crate) due: Option<Moment>,
-    /// The grants that the next look is for.
+    /// The grants that the next query is for.
     pub(crate) asked: Vec<PlaceId>,
     /// The grants that others waited behind.
     pub(crate) found: Vec<RequestId>,
@@ -98,7 +98,7 @@ pub(crate) struct Waited {
 
 pub(crate) type Events = mpsc::UnboundedSender<SessionEvent>;
 
-/// Such a store's requests about the locks of all clients, and its connections.
+/// The server of a store: its connections, and the requests about the locks of all clients.
 pub(crate) trait Server: fmt::Debug + Send + Sync + Sized + 'static {
     type Session: ServerSession;
     type Listed: Default + Send;
@@ -121,7 +121,7 @@ pub(crate) trait Server: fmt::Debug + Send + Sync + Sized + 'static {
     /// The link for requests outside of any session.
     fn reader(&self) -> Arc<Link<Self>>;
 
-    /// Whether no client took a lock there yet, so that there is nothing to look at.
+    /// Whether no client has taken a lock on the server yet, so that there is nothing to read.
     fn is_unused(&self, _connection: &Wire<Self>) -> bool {
         false
     }
@@ -177,9 +177,9 @@ pub(crate) type Wire<S> = <<<S as Server>::Session as ServerSession>::Dial as Di
 
 pub(crate) struct ServerStore<S: Server> {
     server: S,
-    /// The session opened last, whose connection serves looks.
+    /// The session opened last, whose connection serves requests about the locks of all clients.
     newest: Mutex<Weak<Core<S::Session>>>,
-    /// The link for looks while there is no session.
+    /// The link for such requests while there is no session.
     reader: Mutex<Option<Arc<Link<S>>>>,
 }
 
@@ -224,7 +224,7 @@ impl<S: Server> ServerStore<S> {
         Arc::clone(reader.get_or_insert_with(|| self.server.reader()))
     }
 
-    /// The same; `None` if no client took a lock yet. The next connection checks again.
+    /// As [`Self::connection`]; `None` if no client has taken a lock yet. The next connection checks again.
     async fn used(&self) -> Result<Option<Arc<Wire<S>>>> {
         let connection = self.connection().await?;
         if self.server.is_unused(&connection) {

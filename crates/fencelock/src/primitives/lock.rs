@@ -67,7 +67,7 @@ impl Lock {
         self
     }
 
-    /// The same lock, whose purpose ends in `mark`, where that fits.
+    /// The lock with `mark` at the end of its purpose, where the length allows that.
     pub(super) fn marked(&self, mark: &str) -> Self {
         let purpose = self.wish.purpose.as_deref().unwrap_or_default();
         let (mut lock, marked) = (self.clone(), format!("{purpose} {mark}"));

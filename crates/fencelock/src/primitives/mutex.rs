@@ -139,7 +139,7 @@ impl Mutex {
         &self.lock.client
     }
 
-    /// The same mutex, whose purpose ends in `mark`, where that fits.
+    /// The mutex with `mark` at the end of its purpose, where the length allows that.
     #[allow(dead_code, reason = "unused without the feature jobs")]
     pub(crate) fn marked(&self, mark: &str) -> Self {
         Self { lock: self.lock.marked(mark) }

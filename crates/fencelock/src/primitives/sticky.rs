@@ -310,7 +310,7 @@ impl Lock {
         Ok(guard)
     }
 
-    /// The same lock for the store alone, whose purpose says that it is sticky, where that fits.
+    /// The lock as the store sees it: the purpose says that the lock is sticky, where the length allows that.
     fn for_the_store(&self, sticky: &Sticky) -> Self {
         let mut lock = self.marked(&format!("(sticky, kept for {:?})", sticky.keep()));
         lock.sticky = None;

@@ -8,7 +8,7 @@ use super::view::granted_of;
 pub enum Admission {
     /// The claim and everything ahead of it fit the capacity together.
     Admitted,
-    /// They do not fit yet; departures can only help.
+    /// The claims do not fit yet. Departures can only help.
     Wait,
     /// A contender ahead has this claim, of another capacity: the two cannot share a queue.
     Conflict(Claim),

@@ -143,7 +143,7 @@ impl MultiLock {
         held.if_all_hold(order).await
     }
 
-    /// The locks in the order in which every caller takes them, that of their keys, and the place of each in the order of the names.
+    /// The locks in the order of their keys, in which every caller takes them, and the position of each in the order of the names.
     async fn ordered(&self) -> Result<(Vec<usize>, Vec<&Mutex>)> {
         let keys = match &self.locks[..] {
             [_] => vec![String::new()],
@@ -244,8 +244,8 @@ impl MultiGuard {
         &self.guards
     }
 
-    /// The fencing token of the lock `name`; `None` where it is not among them, or the store has no tokens. Of a name that
-    /// [moves](super::Router::migrate) it is the new store's.
+    /// The fencing token of the lock `name`; `None` if that lock is not among these, or the store has no tokens. A name
+    /// that [moves](super::Router::migrate) has the new store's token.
     #[must_use]
     pub fn token(&self, name: impl AsRef<str>) -> Option<FencingToken> {
         self.guards.iter().rfind(|guard| guard.name().as_str() == name.as_ref())?.token()

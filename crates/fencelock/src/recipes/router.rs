@@ -153,7 +153,7 @@ impl<S> Router<S> {
     pub fn stores(&self, name: impl AsRef<str>) -> Result<&[S]> {
         let name = Name::new(name)?;
         let matching = self.routes.iter().filter(|route| route.pattern.matches(&name));
-        // Of two that match one name, one contains the other.
+        // If two patterns match one name, one of them contains the other.
         let most_specific =
             matching.reduce(|best, found| if best.pattern.contains(&found.pattern) { found } else { best });
         most_specific.map(|route| &route.stores[..]).ok_or_else(|| {

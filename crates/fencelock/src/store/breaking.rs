@@ -15,7 +15,7 @@ use crate::token::FencingToken;
 pub struct Break {
     /// The place, and no other one of the same name.
     pub place: PlaceId,
-    /// Its token, which must fit, too; `None` where the store has none.
+    /// The grant's token, which must match, too; `None` where the store has no tokens.
     pub token: Option<FencingToken>,
     /// The claim that was granted.
     pub claim: Claim,

@@ -38,7 +38,7 @@ pub struct Capability {
     pub residue: &'static [Residue],
     /// The default times of clients of this store, and their minima.
     pub pace: Pace,
-    /// Whether its calls are short system calls that block the thread, so that they belong on a thread of their own.
+    /// Whether the store's calls are short blocking system calls, which belong on a thread of their own.
     pub blocking: bool,
 }
 

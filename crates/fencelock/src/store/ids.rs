@@ -73,7 +73,7 @@ pub struct PlaceId {
 pub struct GrantId {
     /// The place.
     pub place: PlaceId,
-    /// Its token; `None` where the store has none, and for a waiting place, which is meant in any state.
+    /// The grant's token. `None` where the store has no tokens, and for a waiting place: then the id names the place in any state.
     pub token: Option<FencingToken>,
 }
 

@@ -20,7 +20,7 @@ pub struct Note {
     pub owner: Owner,
     /// When, by the store's clock, to the millisecond.
     pub written: SystemTime,
-    /// When it expires, by the store's clock; `None` if it stays until it is deleted.
+    /// When the note expires, by the store's clock; `None` if it stays until it is deleted.
     pub expires: Option<SystemTime>,
 }
 
@@ -75,7 +75,7 @@ pub struct NoteOrder {
     pub owner: Owner,
     /// The value; `None` to delete.
     pub value: Option<Arc<[u8]>>,
-    /// How long it is kept; `None` for until it is deleted.
+    /// How long the store keeps the note; `None` until a holder deletes it.
     pub ttl: Option<Duration>,
 }
 

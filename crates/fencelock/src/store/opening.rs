@@ -11,7 +11,7 @@ use super::Owner;
 use crate::error::{Error, ErrorKind, Result};
 use crate::time::Clock;
 
-/// All that a session is opened with.
+/// The parameters with which a store opens a session.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Opening {
@@ -19,11 +19,11 @@ pub struct Opening {
     pub owner: Owner,
     /// How long the session may live unrenewed.
     pub ttl: Duration,
-    /// After how long the engine gives up a request.
+    /// The time after which the engine gives up a request.
     pub request_deadline: Duration,
     /// The clock to measure with.
     pub clock: Arc<dyn Clock>,
-    /// Where the session works in the background.
+    /// The runtime of the session's background tasks.
     pub tasks: Tasks,
 }
 
@@ -36,13 +36,13 @@ impl Opening {
         Ok(Self { owner, ttl, request_deadline: ttl / 3, clock, tasks: Tasks::here()? })
     }
 
-    /// How long the store itself waits for an answer: a tenth less than the engine does, so that the store can still say what it tried.
+    /// How long the store waits for an answer: a tenth less than the engine does, so that the store's error still names the request.
     pub fn patience(&self) -> Duration {
         self.request_deadline * 9 / 10
     }
 }
 
-/// Where the tasks of a store run: the I/O thread, or the runtime of the client.
+/// The runtime of a store's tasks: the I/O thread, or the runtime of the client.
 #[derive(Debug, Clone)]
 pub struct Tasks(Handle);
 
@@ -50,7 +50,7 @@ impl Tasks {
     /// The tokio runtime around the call.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] where there is none.
+    /// [`ErrorKind::Config`] without a runtime.
     pub fn here() -> Result<Self> {
         let missing = |error| {
             Error::new(ErrorKind::Config, "runtime", "there is no tokio runtime around the call").caused_by(error)

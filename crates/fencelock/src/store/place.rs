@@ -75,7 +75,7 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// That many holders and waiters.
+    /// An `Ahead` of so many holders and waiters.
     #[must_use]
     pub const fn new(holders: u32, waiters: u32) -> Self {
         Self { holders, waiters }
@@ -116,7 +116,7 @@ words! {
         Expired = "the session expired in the store",
         /// The server became a replica, and its grants may be unknown to the present primary.
         Demoted = "the server is a replica now, and its primary may not know of it",
-        /// Another server answers in the place of the one that granted it, such as a replica that was promoted, and may not know of it.
+        /// Another server answers instead of the server that granted the lock, such as a promoted replica, and may lack the grant.
         Replaced = "another server answers in the place of the one that granted it, and may not know of it",
         /// The server was started anew and may have forgotten what it granted.
         Restarted = "the server was started anew and may have forgotten it",

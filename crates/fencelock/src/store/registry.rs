@@ -21,7 +21,7 @@ pub struct StoreInfo {
     pub feature: &'static str,
     /// The URL, by example.
     pub example: &'static str,
-    /// Its options, without those of every store.
+    /// The store's options, without those of every store.
     pub options: &'static [&'static str],
     /// The default capability; `None` when the feature is off.
     pub capability: Option<fn() -> Capability>,

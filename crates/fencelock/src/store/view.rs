@@ -58,21 +58,21 @@ impl Queue {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Contender {
-    /// Its request.
+    /// The contender's request.
     pub id: RequestId,
-    /// Its client, where the store names it.
+    /// The contender's client, where the store names it.
     pub owner: Option<Owner>,
-    /// Its claim.
+    /// The contender's claim.
     pub claim: Claim,
-    /// Its grant, if it has one.
+    /// The contender's grant, if it has one.
     pub grant: Option<Grant>,
     /// Since when it holds the lock (when granted) or waits, by the store's clock.
     pub since: Option<SystemTime>,
-    /// Its purpose.
+    /// The contender's purpose.
     pub purpose: Option<Arc<str>>,
     /// The kind of lock, if another family of clients made it; `None` for a fencelock's.
     pub foreign: Option<Foreign>,
-    /// When its grant ends unless a renewal extends it, where the store keeps an end for each grant.
+    /// When the contender's grant ends without a renewal, where the store keeps an end for each grant.
     pub expiry: Expiry,
     /// A fault of its process, where the store is on the same host and can see it.
     pub process: Option<ProcessState>,
@@ -149,9 +149,9 @@ impl Contender {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Foreign {
-    /// Which lock of which client it is, as far as its traces in the store tell.
+    /// The kind of lock and client, as far as the store's data show.
     pub what: &'static str,
-    /// Whether it waits for the contenders ahead of it; [`Waits::Yes`] if there are none.
+    /// Whether the contender waits for the contenders ahead of it; [`Waits::Yes`] if there are none.
     pub waits: Waits,
 }
 
@@ -160,7 +160,7 @@ pub struct Foreign {
 pub enum Waits {
     /// No: the contender holds the lock, too.
     No,
-    /// That depends on its configuration, which the store does not show.
+    /// The other program's configuration decides, which the store does not show.
     Perhaps,
     /// Yes.
     Yes,
@@ -172,8 +172,8 @@ pub enum Waits {
 pub struct ForeignLock {
     /// The kind of lock, and its client.
     pub what: &'static str,
-    /// How many contenders hold it or wait for it.
+    /// How many contenders hold that lock or wait for it.
     pub contenders: usize,
-    /// Whether these wait for the contenders ahead of them, [`Waits::No`] or [`Waits::Perhaps`].
+    /// Whether these contenders wait for the contenders ahead of them: [`Waits::No`] or [`Waits::Perhaps`].
     pub waits: Waits,
 }

@@ -96,7 +96,7 @@ pub(crate) fn in_world<const N: usize>(test: impl AsyncFnOnce(World, [Process; N
     inside(World::new(), test);
 }
 
-/// The same in this world.
+/// Runs `test` in `world`.
 pub(crate) fn inside<const N: usize>(world: World, test: impl AsyncFnOnce(World, [Process; N])) {
     on_one_thread(async {
         let mut processes = Vec::new();

@@ -180,7 +180,7 @@ async fn the_error_for_an_account_without_rights_lists_what_it_needs() {
     assert!(error.kind() == ErrorKind::Denied && error.to_string().contains("fencelock migrate"), "{error}");
     let error = refused(&at("stranger")).await;
     assert!(error.kind() == ErrorKind::Denied && error.to_string().contains("may not use this database"), "{error}");
-    // They are there, and it may not call them.
+    // The procedures exist, and the user may not call them.
     migrated(async || admin.migrate(&[]).await).await;
     let error = refused(&at("caller")).await;
     assert!(error.kind() == ErrorKind::Denied && error.to_string().contains("EXECUTE"), "{error}");

@@ -46,7 +46,7 @@ async fn takes(user: &mut Conn, key: &str, value: &str) -> bool {
     }
 }
 
-/// Its release: whether it had the lock.
+/// The release. Returns whether the user had the lock.
 async fn releases(user: &mut Conn, key: &str, value: &str) -> bool {
     loop {
         let delete = "DELETE FROM distributed_lock WHERE lock_key = ? AND lock_value = ?";

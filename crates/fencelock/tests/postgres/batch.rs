@@ -88,7 +88,7 @@ async fn no_client_waits_for_a_holder_that_left_since_the_queue_was_read() {
         END $$"
     );
     test.run(&pause).await;
-    // Of a capacity, the weights of a holder that stays, of the one that leaves, and of the request.
+    // The capacity, and the weights of the holder that stays, the holder that leaves, and the request.
     for (capacity, stays, leaves, asks) in [(1, 0, 1, 1), (3, 1, 2, 2)] {
         side.begin().await;
         let enter = |session: i64, weight: i64| {

@@ -33,7 +33,7 @@ async fn takes(user: &tokio_postgres::Client, key: &str, value: &str) -> bool {
     }
 }
 
-/// Its release: whether it had the lock.
+/// The release. Returns whether the user had the lock.
 async fn releases(user: &tokio_postgres::Client, key: &str, value: &str) -> bool {
     let delete = "DELETE FROM distributed_lock WHERE lock_key = $1 AND lock_value = $2";
     user.execute(delete, &[&key, &value]).await.unwrap() == 1

@@ -43,7 +43,7 @@ pub(crate) async fn refused(url: &str) -> Error {
     refused_within(url, Duration::from_secs(10)).await
 }
 
-/// The same with a limit, for which the client waits.
+/// The error of an acquire that must fail within `limit`, for which the client waits.
 pub(crate) async fn refused_within(url: &str, limit: Duration) -> Error {
     match soon(taken_within(url, limit)).await {
         Ok(_) => panic!("a lock was granted by {url}"),

@@ -24,7 +24,7 @@ impl Masters {
         Self::of(&Settings::default(), number)
     }
 
-    /// How to reach them, with these options.
+    /// The URL of the masters, with `options`.
     pub(crate) fn url(&self, options: &str) -> String {
         let addresses: Vec<_> = self.proxies.iter().map(|proxy| proxy.address().to_string()).collect();
         format!("redlock://{}?{options}", addresses.join(","))

@@ -185,7 +185,7 @@ async fn a_delayed_request_lives_for_one_ttl_at_most() {
     let client = client(&format!("redis://{}?layout=plain", proxy.address()), TTL_MS.into()).await;
     let other = crate::lab::client(&url, 60_000).await;
     proxy.hold_existing(Way::Up);
-    // Its request is given up with its connection, sent again on another one, granted there and released.
+    // The client's request is given up with the connection, sent again on another one, granted there and released.
     let guard = acquired(acquiring(&client, "job")).await;
     assert!(proxy.connections() > 1);
     guard.release().await.unwrap();

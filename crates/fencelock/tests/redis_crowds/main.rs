@@ -31,7 +31,7 @@ struct Work {
     /// How long it was busy with scripts.
     #[expect(dead_code, reason = "it is shown")]
     busy: Duration,
-    /// Its longest command.
+    /// The server's longest command.
     #[expect(dead_code, reason = "it is shown")]
     longest: Duration,
 }

@@ -67,7 +67,7 @@ fn throughput(sections: &[Section]) -> Vec<Bar> {
     if sections.is_empty() { Vec::new() } else { counts.iter().enumerate().map(bar).collect() }
 }
 
-/// How many of `nanos` are in each span of the row 1, 2, 5, 10 µs and so on, from the first that has one to the last.
+/// How many of `nanos` are in each span of the row 1, 2, 5, 10 µs and so on. Empty spans at both ends are left out.
 fn histogram(nanos: impl Iterator<Item = u64>) -> Vec<Bar> {
     let bounds: Vec<u64> = (0..8).flat_map(|ten| [1, 2, 5].map(|digit| digit * 10_u64.pow(ten) * 1_000)).collect();
     let mut counts = vec![0_u64; bounds.len() + 1];

@@ -1,5 +1,5 @@
-//! `fencelock verify`: several processes take locks of a store for some time, are hurt meanwhile, and the judge of the lab counts what was
-//! broken of all that a lock promises.
+//! `fencelock verify`: several processes take locks of a store for some time while faults happen to them. The judge of the lab counts the
+//! broken promises.
 
 mod report;
 

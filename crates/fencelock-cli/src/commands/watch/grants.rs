@@ -1,4 +1,4 @@
-//! The grants that were seen to begin and to end, by comparing one look with the next.
+//! Beginnings and ends of grants, found by comparing each look at a store with the look before.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -37,10 +37,10 @@ struct Since {
     claim: Arc<str>,
 }
 
-/// Something that happened between two looks.
+/// The beginning or the end of a grant.
 #[derive(Debug, Serialize)]
 pub(crate) struct Event {
-    /// They are numbered without a gap, over all stores.
+    /// Events of all stores are numbered together, without a gap.
     pub(crate) number: u64,
     at: String,
     what: &'static str,
@@ -58,7 +58,7 @@ pub(crate) struct Event {
 pub(crate) struct Counts {
     pub(crate) granted: u64,
     pub(crate) ended: u64,
-    /// For each bound, the holds that were at most so long, and longer than the bound before.
+    /// For each bound, the number of holds that lasted at most so long, and longer than the bound before.
     pub(crate) holds: [u64; BOUNDS.len()],
     pub(crate) held: Duration,
 }
@@ -73,7 +73,7 @@ impl Grants {
         self.counts.iter().map(|counts| counts.granted).sum()
     }
 
-    /// Notes the holders of `locks` now: of each lock the class and the queue.
+    /// Compares the holders of `locks` with those of the last look. Each lock is given by its class and its queue.
     pub(crate) fn note<'a>(
         &mut self,
         locks: impl Iterator<Item = (usize, &'a WholeQueue)>,

@@ -29,7 +29,7 @@ impl Held {
         }
     }
 
-    /// Whether the holder would believe in its lock, if it looked now.
+    /// Whether the holder believes in its lock if it looks now.
     pub(crate) fn is_believed(&self) -> bool {
         matches!(self.state(), GuardState::Held | GuardState::Suspect)
     }

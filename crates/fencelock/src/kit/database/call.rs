@@ -145,7 +145,7 @@ pub(crate) trait Calls: Send + Sync + 'static {
 
     fn is_alive(&self) -> bool;
 
-    /// How many batches may be on their way at once, for a connection that runs calls in the order in which they are sent.
+    /// How many batches may be under way at once, for a connection that runs calls in the order in which they are sent.
     fn calls_at_once(&self) -> usize {
         1
     }

@@ -81,8 +81,8 @@ pub(crate) enum Layout<K> {
 }
 
 impl<K> Layout<K> {
-    /// Takes `layout` and the options of lock tables. `session` is the layout with `keys`; on any other, a URL with options of keys is the error
-    /// `stray`.
+    /// Takes `layout` and the options of lock tables from the URL. The layout `session` has `keys`. On any other layout, an option of keys is
+    /// the error `stray`.
     pub(crate) fn take(
         url: &mut StoreUrl,
         bad: Bad,
@@ -101,7 +101,7 @@ impl<K> Layout<K> {
         }
     }
 
-    /// The lock table, if there is one. Locks of sessions need no table: the error is `nothing`.
+    /// The lock table; `None` for the layout `fair`. Session locks have no table: the error is `nothing`.
     pub(crate) fn table(self, nothing: Error) -> Result<Option<LockTable>> {
         match self {
             Self::Fair => Ok(None),
@@ -115,7 +115,7 @@ impl<K> Layout<K> {
 pub(crate) struct LockTable {
     pub(crate) kind: TableKind,
     pub(crate) name: Vec<String>,
-    /// The columns of key, holder and end, and of ShedLock's beginning.
+    /// The columns of the key, the holder and the end, and for ShedLock of the beginning.
     pub(crate) columns: Vec<String>,
     /// The time zone of the times that other programs write without a zone.
     pub(crate) zone: Option<String>,

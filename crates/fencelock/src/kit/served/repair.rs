@@ -1,4 +1,4 @@
-//! Looks after the waiting places of a session: messages may be lost, and holders may die without a word.
+//! Looks at the waiting places of a session from time to time: messages may be lost, and no message reports a holder's death.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -18,7 +18,7 @@ pub(crate) const PLACES_PER_CALL: usize = 256;
 /// Places of one session, by name.
 pub(crate) type PlacesByName = Vec<(Name, Vec<RequestId>)>;
 
-/// Looks with `look` at all waiting places once, for messages may be lost, and then at each when it is due, until the connection ends.
+/// Looks with `look` at all waiting places once, because messages may be lost, and then at each due place, until the connection ends.
 pub(crate) async fn repair<C: Send + Sync>(
     connection: Weak<C>,
     places: Arc<Places>,
@@ -41,7 +41,7 @@ pub(crate) async fn repair<C: Send + Sync>(
                 if look_at(&*connection, &places, &*clock, names, &look).await {
                     all = false;
                 } else {
-                    // The connection is at its end, or the server refuses for a while.
+                    // The connection ends, or the server refuses for a while.
                     drop(connection);
                     clock.sleep_until(clock.now().after(REPAIR)).await;
                 }

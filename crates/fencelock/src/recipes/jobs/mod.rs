@@ -119,7 +119,7 @@ impl Client {
             let holder = self.contention(lock.name()).await?.holder;
             let is_held = holder.and_then(|holder| holder.grant).is_some_and(|grant| grant.token == last.token);
             if !is_held {
-                // Its end may have been noted between the two requests.
+                // The run's end may have been noted between the two requests.
                 let before = last.token;
                 let (Some(again), later) = read_record(&lock).await? else { return Ok(None) };
                 ((record, last), now) = (again, later);

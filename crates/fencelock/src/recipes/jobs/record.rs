@@ -30,20 +30,20 @@ pub struct JobRun {
     pub owner: Owner,
     /// The token that it ran under; `None` where the store has none.
     pub token: Option<FencingToken>,
-    /// When it began, by the store's clock.
+    /// When the run began, by the store's clock.
     pub began: SystemTime,
-    /// How long it took, by the store's clock; `None` while it runs, and of one that died.
+    /// How long the run took, by the store's clock; `None` for a run that is under way or has died.
     pub took: Option<Duration>,
     /// The number of this run among those for its slot: 1 for the first.
     pub attempt: u32,
-    /// How many slots before its own had no run, since the run before.
+    /// How many slots had no run between the run before and this one.
     pub missed: u64,
     /// The schedule that it ran by, as text; `None` for a slot that was named.
     pub schedule: Option<String>,
 }
 
 impl JobRun {
-    /// When it ended well, if it did.
+    /// When the run ended well, if it did.
     pub(super) fn succeeded(&self) -> Option<SystemTime> {
         self.took.filter(|_| self.state == RunState::Succeeded).map(|took| self.began + took)
     }
@@ -55,15 +55,15 @@ impl JobRun {
 pub struct EarlierRun {
     /// The slot that it was for.
     pub slot: String,
-    /// How it ended.
+    /// How the run ended.
     pub state: RunState,
     /// The text of its end: an exit code, a reason.
     pub detail: Option<String>,
     /// The host that ran it; empty where that hides itself.
     pub host: String,
-    /// When it began, by the store's clock, as RFC 3339.
+    /// When the run began, by the store's clock, as RFC 3339.
     pub began: String,
-    /// How long it took in milliseconds, by the store's clock; `None` of one that died.
+    /// How long the run took in milliseconds, by the store's clock; `None` for a run that died.
     pub took_ms: Option<u64>,
 }
 

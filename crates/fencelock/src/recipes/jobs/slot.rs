@@ -53,9 +53,9 @@ enum SlotKind {
 
 /// A slot.
 pub(super) struct Period {
-    /// Its text, unique in the schedule.
+    /// The slot's text, unique in the schedule.
     pub(super) text: String,
-    /// When it begins; `None` for a named slot.
+    /// When the slot begins; `None` for a named slot.
     pub(super) start: Option<SystemTime>,
 }
 

@@ -1,7 +1,7 @@
 //! Grants broken on purpose, and the record of it: a file of lines that only grows.
 //!
-//! The record is written before the ticket goes, so that no break is ever without one; a second line voids it when the ticket turned out to
-//! be gone. Then the session file of the broken grant is touched, and its client receives the event.
+//! The record is written before the ticket is removed, so every break has a record. If the ticket was already gone, a second line voids the
+//! record. A touch of the broken grant's session file notifies the client.
 
 use std::io::Read as _;
 
@@ -57,7 +57,7 @@ impl RecordLine {
 }
 
 impl Directory {
-    /// Breaks the grant that `order` names, and no later one; whether it was there, or this very order broke it before.
+    /// Breaks the grant that `order` names, and no later one. Returns whether the grant was there, or the same order broke it before.
     pub(super) async fn break_grant(&self, order: &Break, mut patience: Patience<'_>) -> Result<bool> {
         let slot = EncodedName::of(&order.place.name);
         let bucket = self.bucket(slot.bucket);
@@ -83,7 +83,7 @@ impl Directory {
         let line = RecordLine::new(order, &ticket);
         self.append(&line).map_err(failed)?;
         let mut removed = false;
-        // Two of them, if the holder could not remove the heavier one.
+        // There are two tickets if a downgrade could not remove the heavier one.
         while let Some(ticket) = self.granted(slot, &order.place, order.token)? {
             removed |= bucket.remove(self, state, "break", &slot.encoded, &ticket)?;
         }
@@ -91,7 +91,7 @@ impl Directory {
             self.append(&RecordLine { void: true, ..line }).map_err(failed)?;
             return Ok(false);
         }
-        // Without the permission, the holder learns of it at its next renewal.
+        // Without the permission to touch the file, the holder learns of the break at its next renewal.
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let times = Timestamps { last_access: now, last_modification: now };
         let session = session_name(ticket.key.session);
@@ -99,7 +99,7 @@ impl Directory {
         Ok(true)
     }
 
-    /// The ticket of that place with that token, if it is there and granted.
+    /// The ticket of `place` with `token`, if the ticket is there and granted.
     pub(super) fn granted(
         &self,
         slot: &EncodedName,
@@ -116,7 +116,7 @@ impl Directory {
         let session = session_name(ticket.key.session);
         let client = match self.owner(ticket.key.session) {
             Ok(owner) => owner.map_or(0, |owner| owner.client),
-            // As the queue shows it then.
+            // A queue shows client 0 for a session whose file cannot be read.
             Err(_) if place.request.client == 0 => 0,
             Err(errno) => return Err(fault("read session", format_args!("{}/{SESSIONS}/{session}", self.path), errno)),
         };
@@ -126,14 +126,14 @@ impl Directory {
     fn append(&self, line: &RecordLine) -> rustix::io::Result<()> {
         // The line break before it ends a line that a full disk cut short.
         let line = format!("\n{}\n", serde_json::to_string(line).map_err(|_| Errno::INVAL)?);
-        // Not made and opened at once: no process ever sees the file without its permissions.
+        // Creates the file complete, and opens it then: no process ever sees the file without its permissions.
         make_file(&self.root.fd, BREAKS, b"", self.root.modes)?;
         let file = open_file(&self.root.fd, BREAKS, OFlags::WRONLY | OFlags::APPEND)?;
         write_all(&file, line.as_bytes())?;
         rustix::fs::fsync(&file)
     }
 
-    /// The records that are not void, oldest first: of a very long file the end, without the lines that are not understood.
+    /// The records that are not void, oldest first. Reads only the end of a very long file, and skips unreadable lines.
     fn lines(&self) -> rustix::io::Result<Vec<RecordLine>> {
         let file = match open_file(&self.root.fd, BREAKS, OFlags::RDONLY) {
             Ok(file) => file,

@@ -99,7 +99,7 @@ impl Directory {
         leads_to(rustix::fs::statat(&self.root.fd, path, AtFlags::SYMLINK_NOFOLLOW), identity)
     }
 
-    /// Whether later processes can use it, too. Processes that use it already continue without its counters: later ones get none.
+    /// Whether later processes can use the directory, too: they need its counters, which processes that use it already have open.
     pub(super) fn is_intact(&self) -> rustix::io::Result<bool> {
         Ok(self.process == std::process::id()
             && self.is_in_place()?

@@ -119,7 +119,7 @@ impl FileStore {
         Self::with(Config::new(path.as_ref())?)
     }
 
-    /// The same with options.
+    /// A store with options.
     ///
     /// # Errors
     /// When the path is not absolute UTF-8.

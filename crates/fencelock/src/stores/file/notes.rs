@@ -1,4 +1,4 @@
-//! Notes on locks: a file for each, a line of JSON and then the value. An empty one is none.
+//! Notes on locks: a file for each, a line of JSON and then the value. An empty file is no note.
 //!
 //! A new note is first written next to the old one (`p.…`), and counts from the instant that the ticket of its grant has a second hard link
 //! (`k.…`). The kernel creates that link atomically, and only while the ticket exists: so a late holder's note never counts, even if its

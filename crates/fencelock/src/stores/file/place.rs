@@ -104,8 +104,8 @@ impl FilePlace {
         }
     }
 
-    /// Whether other contenders than these may have made room for it: a writer waits for the place before its own, a reader for the nearest
-    /// writer, permits for any contender.
+    /// Whether contenders other than the watched ones may have made room: a writer waits for the place before its own, a reader for the
+    /// nearest writer, permits for any contender.
     fn needs_listing(&self) -> bool {
         let claim = self.ticket.claim;
         let waits_for_one = claim.is_whole()

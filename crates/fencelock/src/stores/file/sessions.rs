@@ -66,7 +66,7 @@ impl Directory {
             Ok(file) => file,
             // Nothing that an owner could have locked.
             Err(Errno::NOENT | Errno::NXIO) => return Ok(false),
-            // Its owner keeps others from opening it, and so lives; or it may, for all that this user can find out.
+            // The owner keeps others from opening the file, and so lives. Or this user may not open the file, and the owner counts as alive.
             Err(Errno::WOULDBLOCK | Errno::ACCESS | Errno::PERM) => return Ok(true),
             Err(errno) => return Err(errno),
         };

@@ -114,7 +114,7 @@ impl Ticket {
         Some((encoded, Self { key: Key { seq, session, number }, claim }))
     }
 
-    /// Whether the holder may replace it by a lighter one, which then takes over the same place.
+    /// Whether the holder may replace the ticket by a lighter one, which takes over the same place.
     pub(super) fn can_lighten(&self) -> bool {
         self.claim.weight() > 1
     }

@@ -14,8 +14,8 @@ use crate::time::{Clock, Moment};
 
 /// A clock for tests: the clock stands still until [`VirtualClock::advance`] moves it. Clones are the same clock.
 ///
-/// The clock needs no runtime: a sleeper is woken by the thread that advances it, in the order of the moments slept for, and at one moment
-/// in the order in which the sleeps began.
+/// The clock needs no runtime: the thread that advances the clock wakes the sleepers, in the order of their moments, and for one moment in
+/// the order in which the sleeps began.
 ///
 /// ```
 /// use std::time::Duration;

@@ -35,8 +35,8 @@ use crate::time::{Clock, SystemClock};
 
 /// A store in the memory of this process.
 ///
-/// Clones are the same client's way to the same store. [`MemoryStore::another_process`] is another client's way to it: faults affect only
-/// the sessions opened through one handle and its clones.
+/// Clones are handles of one client to one store. [`MemoryStore::another_process`] is another client's handle: faults affect only the
+/// sessions opened through one handle and its clones.
 ///
 /// The store promises nothing beyond the process: two processes never see each other's locks.
 #[derive(Debug, Clone)]
@@ -87,7 +87,7 @@ impl MemoryStore {
         Self::on(store)
     }
 
-    /// Another client's way to this store, with no fault scripted.
+    /// Another client's handle to this store, with no fault scripted.
     #[must_use]
     pub fn another_process(&self) -> Self {
         Self::on(Arc::clone(&self.link.shared))
@@ -105,8 +105,8 @@ impl MemoryStore {
 
     /// Cuts this client off from the store, until [`MemoryStore::heal`].
     ///
-    /// Its requests hang and have no effect; requests still awaited when it is healed arrive then, dropped ones never do (for one that
-    /// arrives after it was given up, see [`MemoryStore::delay_next`]). A wait for a grant receives nothing, and fails as
+    /// The client's requests hang and have no effect. Requests still awaited at the healing arrive then; dropped ones never do (for a
+    /// request that arrives after it was given up, see [`MemoryStore::delay_next`]). A wait for a grant receives nothing, and fails as
     /// [`ErrorKind::Unreachable`] at its end. The store works on: the client's sessions expire unrenewed.
     pub fn partition(&self) {
         self.link.change(|faults| faults.cut = true);
@@ -118,7 +118,7 @@ impl MemoryStore {
     }
 
     /// Kills this client: nothing of it reaches the store any more, and nothing it awaits from the store is ever
-    /// answered. Its sessions expire unrenewed. There is no way back; a restart is another handle.
+    /// answered. The client's sessions expire unrenewed. A killed client cannot return: a restart is another handle.
     pub fn crash(&self) {
         self.link.change(|faults| faults.crashed = true);
     }
@@ -140,8 +140,8 @@ impl MemoryStore {
         self.link.hold(operation)
     }
 
-    /// Takes one place out of its queue, as any client with access to the store might; the place's client is notified. Says whether it was
-    /// there.
+    /// Takes one place out of its queue, as any client with access to the store might; the place's client is notified. Returns whether the
+    /// place was there.
     pub fn remove(&self, place: &PlaceId) -> bool {
         self.link.shared.with(|state, _| state.remove(place))
     }

@@ -42,7 +42,7 @@ impl MemorySession {
         Ok(())
     }
 
-    /// Its number; 0, which no session has, before it is open.
+    /// The session's number. Before the session is open, 0, which no session has.
     fn number(&self) -> u64 {
         self.number.get().copied().unwrap_or(0)
     }
@@ -129,7 +129,7 @@ impl Served for MemorySession {
     }
 }
 
-/// The way to the store: a connection is the client's link, on which its session is opened first.
+/// The route to the store: a connection is the client's link, on which its session is opened first.
 pub(super) struct Way {
     pub(super) link: Arc<Link>,
     pub(super) session: Option<Arc<MemorySession>>,

@@ -54,7 +54,7 @@ struct QueueEntry {
     claim: Claim,
     since: SystemTime,
     purpose: Option<Arc<str>>,
-    /// Its session wants the event of the first waiter behind it.
+    /// The place's session wants the event of the first waiter behind the place.
     is_watched: bool,
 }
 
@@ -174,8 +174,8 @@ impl StoreState {
             Admission::Wait => return Enter::Busy,
             Admission::Conflict(claim) => return Enter::Conflict(claim),
         };
-        // Past the last number, and never behind the store's clock, so that the numbers of a name rise although nothing of an idle name is
-        // kept.
+        // Higher than the last number, and never behind the store's clock: so the numbers of a name rise although an idle name leaves
+        // nothing.
         let since = self.clock.wall();
         self.last_number = clock_number(since).max(self.last_number + 1);
         let (number, id, claim, purpose) = (self.last_number, entry.id, entry.claim, entry.purpose.clone());

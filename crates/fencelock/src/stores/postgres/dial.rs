@@ -14,7 +14,7 @@ pub(super) type Stream = Box<dyn Bytes>;
 /// The driver has no TLS of its own. Its stream is encrypted already, if the URL asks for that.
 pub(super) type Plain = <NoTls as TlsConnect<Stream>>::Stream;
 
-/// Connects to one server, encrypted if the URL asks for it, and greets. Of several addresses, the first that answers `greet` wins.
+/// Connects to one server, encrypted if the URL asks for it, and greets. The first address that answers `greet` wins.
 pub(super) async fn dial<T, F: Future<Output = Result<T>>>(
     config: &Config,
     server: &Address,

@@ -70,8 +70,7 @@ impl Schema {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) for a role that may not create a schema, or not let others use one that is there,
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a role to be granted that there is not, and where tables are to be unlogged that are
-    /// there and are not,
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a role that does not exist, and for unlogged tables where logged ones exist,
     /// [`ErrorKind::Layout`](crate::ErrorKind::Layout) for a schema of another release or program.
     ///
     /// # Panics

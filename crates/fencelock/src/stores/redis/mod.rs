@@ -45,10 +45,10 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     ..StoreInfo::OFF
 };
 
-/// The same over TLS.
+/// Redis over TLS.
 pub(crate) const TLS_INFO: StoreInfo = StoreInfo { options: url::TLS_OPTIONS, ..INFO };
 
-/// The same over a socket file.
+/// Redis over a socket file.
 pub(crate) const UNIX_INFO: StoreInfo = StoreInfo { options: url::UNIX_OPTIONS, ..INFO };
 
 /// The primary of several servers, which Sentinels name.

@@ -85,7 +85,7 @@ fn encode(owner: &Owner, entry: &Entry, claim: Claim, granted: bool, grant: Opti
     }
 }
 
-/// Whether a fencelock wrote it.
+/// Whether a fencelock wrote `data`.
 pub(super) fn is_ours(data: &[u8]) -> bool {
     serde_json::from_slice::<Json<'_>>(data).is_ok()
 }

@@ -108,7 +108,7 @@ const fn form(before: &'static str, id: IdForm, after: After) -> Form {
     Form { before, id, after }
 }
 
-/// The same in every dialect: no other client has such semaphores.
+/// Permits have the same form in every dialect: no other client has such semaphores.
 const PERMIT: Form = form("_c_", IdForm::Plain, After::Permit);
 
 /// Every dialect; the first one is the default.
@@ -150,7 +150,7 @@ pub(super) static DIALECTS: [Dialect; 3] = [
 ];
 
 impl Dialect {
-    /// Whether it has readers, writers and permits as well as mutexes.
+    /// Whether the dialect has readers, writers and permits as well as mutexes.
     pub(super) const fn has_shared_claims(&self) -> bool {
         self.read_write.is_some() && self.semaphore.is_some()
     }

@@ -55,7 +55,7 @@ impl Doubts {
         }
     }
 
-    /// Whether it is time to look; if not, the caller is woken when it is.
+    /// Whether a search is due; if not, the caller is woken when it is.
     pub(super) fn is_due(&self, cx: &Context<'_>) -> bool {
         self.bell.listen(cx.waker());
         self.bell.take()

@@ -234,7 +234,7 @@ impl Joining<'_> {
         self.place(node, Standing::Granted(node.grant()), None)
     }
 
-    /// Its node is gone already.
+    /// The place of a node that is gone already.
     fn removed(&self, node: Node) -> Entered {
         self.session.places.forget(self.entry.id);
         self.place(node, Standing::Lost(Loss::Removed), None)

@@ -171,8 +171,8 @@ fn key_of(head: &str) -> Option<&str> {
     key.strip_prefix('-')
 }
 
-/// Whether Curator, which compares the text after the last `lock-` (or the whole name), would wait for such a child from its first acquire
-/// on, or count it as a contender.
+/// Whether Curator would wait for such a child from its first acquire on, or count it as a contender. Curator compares the text after the
+/// last `lock-`, or the whole name.
 pub(super) fn disturbs_curator(segment: &str) -> bool {
     let key = segment.rsplit_once("lock-").map_or(segment, |(_, key)| key);
     key < "0000000000" || numbers(key).any(|(head, _)| head.is_empty())

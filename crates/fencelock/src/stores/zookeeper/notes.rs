@@ -33,7 +33,7 @@ struct Head<'a> {
     fencelock: u32,
     /// As text: many programs keep numbers of JSON in 53 bits.
     token: Option<String>,
-    /// How long it is kept; 0 for no end.
+    /// How long the note is kept, in milliseconds; 0 for no end.
     ttl_ms: u64,
     #[serde(borrow)]
     owner: Identity<'a>,

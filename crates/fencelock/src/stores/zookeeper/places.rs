@@ -59,7 +59,7 @@ pub(super) enum RequestState {
 pub(super) struct Placed {
     name: Name,
     pub(super) node: Node,
-    /// Its deletion was asked for.
+    /// The deletion of the node was requested.
     leaving: bool,
     /// A second node, while the first one is about to be replaced by it: the place ends with the last of them.
     pub(super) lighter: Option<Node>,

@@ -42,18 +42,18 @@ pub(super) struct WaitingView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Whose {
     Own,
-    /// Of a mutex, the node ahead of the nearest one.
+    /// The node ahead of the nearest one, for a mutex.
     Second,
-    /// Its departure may be the grant.
+    /// The departure of this node may be the grant.
     Nearest,
     /// The node whose owner marks it when it is granted.
     Predecessor,
-    /// Its departure asks for a new listing.
+    /// The departure of this node requires a new listing.
     Ahead,
     Parent,
 }
 
-/// The queue of one key as a listing shows it. Of two nodes with which one contender becomes lighter, the heavier counts.
+/// The queue of one key as a listing shows it. While a contender has two nodes (a downgrade), the heavier counts.
 struct ListedQueue<'a> {
     /// Front first.
     contenders: Vec<(QueueNode, &'a str)>,

@@ -38,7 +38,7 @@ pub(super) static CAPABILITY: Capability = Capability {
     blocking: false,
 };
 
-/// The same with the signal of python-redis-lock.
+/// The layout `plain` with the signal of python-redis-lock.
 pub(super) static SIGNALLING: LazyLock<Capability> = LazyLock::new(|| Capability {
     layout: "SET name value NX PX ttl, and python-redis-lock's signal at each release",
     same_as: &[Peer::PythonRedisLock, Peer::SetIfAbsent],
@@ -46,7 +46,7 @@ pub(super) static SIGNALLING: LazyLock<Capability> = LazyLock::new(|| Capability
     ..CAPABILITY.clone()
 });
 
-/// The same with the counter that bsm/redislock calls its fence key.
+/// The layout `plain` with the counter that bsm/redislock calls its fence key.
 pub(super) static COUNTING: LazyLock<Capability> = LazyLock::new(|| Capability {
     layout: "SET name value NX PX ttl, and a counter",
     tokens: Tokens::Counter,

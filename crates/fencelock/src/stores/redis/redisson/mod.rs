@@ -17,7 +17,7 @@ pub(super) static CAPABILITY: LazyLock<Capability> = LazyLock::new(|| Capability
     ..plain::CAPABILITY.clone()
 });
 
-/// The same with the counter of Redisson's fenced lock.
+/// The layout `redisson` with the counter of Redisson's fenced lock.
 pub(super) static FENCED: LazyLock<Capability> = LazyLock::new(|| Capability {
     layout: "Redisson's RFencedLock: a hash with a ttl, and a counter",
     tokens: Tokens::Counter,

@@ -31,7 +31,7 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     ..StoreInfo::OFF
 };
 
-/// The same over TLS.
+/// Redlock over TLS.
 pub(crate) const TLS_INFO: StoreInfo = StoreInfo { options: url::TLS_OPTIONS, ..INFO };
 
 static CAPABILITY: LazyLock<Capability> = LazyLock::new(|| Capability {

@@ -84,7 +84,7 @@ impl Servers {
         self.ask_those(|_| true, what, ask)
     }
 
-    /// The same for those servers only.
+    /// As [`Self::ask`], for the servers that `those` selects.
     pub(super) fn ask_those<W: Clone + Send + 'static, T: Send + 'static>(
         &self,
         those: impl Fn(usize) -> bool,

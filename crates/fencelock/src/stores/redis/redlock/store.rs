@@ -195,8 +195,8 @@ struct Claimant {
     at: Vec<usize>,
 }
 
-/// Takes the possible holders out of `claimants`: the ones that have a majority if silent servers have their value, too. If keys without an
-/// end leave no server majority free, and no claimant has a majority for certain, the holder is a claimant with such a key, so that a user
+/// Takes the possible holders out of `claimants`: claimants that have a majority if silent servers have their value, too. If keys without
+/// an end leave no majority of servers free, and no claimant has a certain majority, the holder is a claimant with such a key: so a user
 /// can break it.
 fn take_holders(servers: &Servers, given: &[(usize, Found)], claimants: &mut Vec<Claimant>) -> Vec<Claimant> {
     let (all, quorum) = (servers.size(), servers.quorum());

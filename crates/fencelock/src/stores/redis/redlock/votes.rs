@@ -53,7 +53,7 @@ impl Votes {
         self.met.lock().iter().all(|met| met.run_id.as_ref().is_none_or(Option::is_some))
     }
 
-    /// Notes that `server` answers there. Returns whether it may have forgotten its keys.
+    /// Notes that `server` answers at `index`. Returns whether it may have forgotten its keys.
     fn meet(&self, index: usize, server: &Server) -> bool {
         let met = &mut self.met.lock()[index];
         let before = met.run_id.replace(server.run_id.clone());
@@ -109,7 +109,7 @@ impl LinkUser for ServerUser {
                 // A renewal finds the locks that the server forgot.
                 self.session.places.doubt();
             }
-            // Noted first and compared then: if two servers are greeted concurrently, one greeting at least sees the other server.
+            // The server is noted before the comparison: of two concurrent greetings, at least one sees the other server.
             session.votes.is_another(self.index, server)?;
             // Sends a renewal without locks: a user without the right to renew receives the error now, and not while it holds a lock.
             connection.run("open session", &session.dialect.renew(Vec::new(), session.opening.ttl)).await?;
@@ -121,7 +121,7 @@ impl LinkUser for ServerUser {
         self.session.places.disconnected();
     }
 
-    /// Another server grants locks in its place from now on, and may not have this server's grants.
+    /// Another server grants locks from now on, and may lack this server's grants.
     fn demoted(&self) {
         self.session.places.doubt();
     }

@@ -19,16 +19,16 @@ const GRACE: Duration = Duration::from_millis(200);
 
 /// The pause before the search begins again, unless there is news.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The same in a Cluster, which sends no news.
+/// The pause in a Cluster, which sends no news.
 const AGAIN_IN_A_CLUSTER: Duration = Duration::from_millis(300);
 
-/// The advice where a server that others name gives no answer.
+/// The hint for a server that other servers name, and that does not answer.
 const MAP: &str = "if only the servers know this address, the option `map` names the one to dial";
 
 impl Dialler {
-    /// Connects to the server that is found to take locks. Until then the search begins again, within the time that a connection may take.
+    /// Searches for the server that takes locks, and connects. Repeats a failed search within the time limit of a connection.
     pub(crate) async fn find(&self, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
-        // The first failure in a Cluster is news: a node named another one.
+        // In a Cluster the second search begins at once: the refusing node may have named the new owner.
         let is_cluster = matches!(self.config.address, Address::Owner(_));
         let (mut pause, again) = if is_cluster { (Duration::ZERO, AGAIN_IN_A_CLUSTER) } else { (AGAIN, AGAIN) };
         loop {
@@ -74,8 +74,8 @@ impl Dialler {
     }
 }
 
-/// Asks all servers within `patience`, and believes the newest answer. Without any, the error says what each server answered, and is permanent
-/// where every server gives a permanent error.
+/// Asks all servers within `patience`, and returns the newest answer. Without an answer, the error lists each server's error, and is permanent
+/// if all of them are.
 pub(crate) async fn newest<'a, T, N: Ord>(
     all: impl Iterator<Item = (&'a HostPort, impl Future<Output = Result<T>>)>,
     newness: impl Fn(&T) -> N,

@@ -1,4 +1,4 @@
-//! The replicas' word for an answer: `min_replicas` of them have everything that the server did before it.
+//! The replicas' acknowledgement of an answer: `min_replicas` of them have all earlier writes of the server.
 //!
 //! `WAIT` holds up the connection that sends it, so a second connection sends it. The server waits for the last write of that connection
 //! alone. So the connection writes first: a message on a channel without subscribers, which the server copies to its replicas behind all
@@ -58,7 +58,7 @@ pub(crate) struct Replicas {
     is_key: bool,
     /// How many callers have come.
     callers: AtomicU64,
-    /// How many of them had come when the last round began, and its outcome.
+    /// The value of `callers` when the last round began, and the round's outcome.
     last: Mutex<(u64, Result<(), Arc<Error>>)>,
 }
 
@@ -112,7 +112,7 @@ impl Replicas {
         last.1.clone().map_err(|error| error.again())
     }
 
-    /// Whether its connection has ended, or is silent.
+    /// Whether the connection for acknowledgements has ended, or is silent.
     pub(crate) fn has_ended(&self) -> bool {
         self.task.is_finished() || self.is_silent.load(Ordering::Relaxed)
     }

@@ -159,7 +159,7 @@ impl Connection {
             possession.answered(self, sent, &answer);
         }
         if answer.as_ref().is_err_and(|error| is_of_a_replica(error, &*self.user)) {
-            // Another server grants locks now: the next request connects to wherever the address leads by then.
+            // Another server grants locks now: the next request connects anew, to the address's server of that time.
             self.user.demoted();
             self.end();
         }

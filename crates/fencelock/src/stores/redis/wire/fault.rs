@@ -15,7 +15,7 @@ pub(crate) fn fault(operation: &'static str, error: &RedisError) -> Error {
     meant(operation, error, &meaning)
 }
 
-/// The same for an error with this meaning.
+/// The error of a request that failed with `error`, which has `meaning`.
 pub(super) fn meant(operation: &'static str, error: &RedisError, meaning: &Meaning) -> Error {
     meaning.of(operation).with("cause", cause(error))
 }
@@ -37,7 +37,7 @@ const HUNG_UP: &str = "the server closed the connection before it answered: it m
 
 /// The texts of servers if the user may not run a command inside a script, or not on these keys or channels.
 const DENIED_WORDS: &[&str] = &["NOPERM", "user executing the script", "ACL failure in script"];
-/// The texts of a node of a Cluster, for a command inside a script, when the slot is on its way to another node, or not served.
+/// The texts of a Cluster's node for a command inside a script whose slot migrates, or is not served.
 const MOVING_WORDS: &[&str] = &["non local key", "cluster is down"];
 /// The texts of servers without a command inside a script: an administrator renamed the command, or the server is of another kind.
 const UNKNOWN_WORDS: &[&str] = &["nknown Redis command", "nknown command"];

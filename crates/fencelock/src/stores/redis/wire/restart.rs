@@ -12,7 +12,7 @@ use crate::sync::Mutex;
 pub(crate) struct RestartWatch(Mutex<Option<Era>>);
 
 impl RestartWatch {
-    /// Whether the server says its `run_id`.
+    /// Whether the server reports its `run_id`.
     pub(crate) fn sees_restarts(&self) -> bool {
         self.0.lock().is_some()
     }

@@ -10,7 +10,7 @@ use crate::error::Result;
 pub(crate) struct Script {
     /// The name of its file.
     pub(crate) name: &'static str,
-    /// Its text.
+    /// The text of the script.
     pub(crate) source: &'static str,
     digest: String,
 }

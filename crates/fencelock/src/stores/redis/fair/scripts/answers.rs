@@ -45,7 +45,7 @@ pub(crate) struct LostBucket {
 pub(crate) struct Shown {
     pub(in crate::stores::redis::fair) id: RequestId,
     pub(in crate::stores::redis::fair) granted: bool,
-    /// Its number: order and token.
+    /// The place's number: its order and its token.
     pub(in crate::stores::redis::fair) seq: u64,
     pub(in crate::stores::redis::fair) claim: Claim,
     /// Since when it holds the lock, or waits, by the server's clock.

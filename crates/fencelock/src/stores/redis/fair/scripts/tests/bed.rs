@@ -113,7 +113,7 @@ impl Bed {
         (entry, answer)
     }
 
-    /// The same for an entry that must be granted: the request and its number.
+    /// Enters, and demands a grant. Returns the request and its number.
     pub(super) fn hold(&mut self, session: u64, name: &Name, claim: Claim) -> (RequestId, u64) {
         match self.enter(session, name, claim) {
             (entry, Enter::Granted(seq)) => (entry.id, seq),
@@ -121,7 +121,7 @@ impl Bed {
         }
     }
 
-    /// The same for an entry that must wait.
+    /// Enters, and demands that the request waits.
     pub(super) fn wait(&mut self, session: u64, name: &Name, claim: Claim) -> (RequestId, u64, Duration) {
         match self.enter(session, name, claim) {
             (entry, Enter::Waiting { seq, look_in: Some(look_in), .. }) => (entry.id, seq, look_in),

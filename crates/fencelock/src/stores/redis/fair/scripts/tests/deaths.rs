@@ -128,7 +128,7 @@ fn tries_of_all_weights_find_the_dead_in_front_of_a_living_crowd_once_they_were_
         let entry = bed.entry(&name, permits(weight, 3000), false);
         bed.run(enter(&layout, lives, 1, &entry))
     };
-    // The looks have passed the holder that dies.
+    // The checks have passed the holder that dies.
     assert_eq!([1, 3000, 1].map(|weight| tried(&mut bed, weight)), [const { Enter::Busy }; 3]);
     bed.kill(dies, &[]);
     let is_in = (0..6).any(|round| matches!(tried(&mut bed, 1 + round % 2), Enter::Granted(_)));
@@ -175,6 +175,6 @@ fn a_light_waiter_looks_again_when_the_heavy_one_ahead_of_it_could_be_dead() {
     }
     bed.wait(heavy, &name, permits(5, 10));
     let (.., look_in) = bed.wait(light, &name, permits(1, 10));
-    // Room for it needs the death of one holder, and not all of them were looked at.
+    // The claim fits once one holder dies, and not all holders were checked.
     assert!(look_in <= LONG / 2 + Duration::from_millis(2), "{look_in:?}");
 }
