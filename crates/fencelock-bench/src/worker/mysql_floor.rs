@@ -1,9 +1,9 @@
 //! The floor of `mysql:`, on the same driver as the store's and one connection: the statements that every lock needs. And locks that
 //! services have: the table of tutorials with a pool of connections, the statements of ShedLock, and named locks, by hand.
 //!
-//! A free lock is a row that is inserted and deleted. A lock with waiters is two procedures: one takes the lock or queues; one grants the
-//! lock to the next waiter and, after its commit, wakes that waiter's process (`KILL QUERY`). No client dies here, so no client looks for
-//! the dead.
+//! A free lock is a row that is inserted and deleted. A lock with waiters is two procedures: the first takes the lock or queues; the
+//! second grants the lock to the next waiter and, after its commit, wakes that waiter's process (`KILL QUERY`). No client dies here, so
+//! no client looks for the dead.
 
 use anyhow::Result;
 use mysql_async::prelude::Queryable;

@@ -1,8 +1,8 @@
 //! The floor of `redis:`: the scripts that every lock needs, on the same client library and connection as the store's.
 //!
-//! A free lock is one script that sets a key with an expiry, and one that deletes its own key. A lock with waiters is two scripts: one
-//! takes the lock or queues; one grants the lock to the next waiter and notifies that waiter's process. No client dies here, so no client
-//! looks for the dead.
+//! A free lock is one script that sets a key with an expiry, and one that deletes its own key. A lock with waiters is two scripts: the
+//! first takes the lock or queues; the second grants the lock to the next waiter and notifies that waiter's process. No client dies here,
+//! so no client looks for the dead.
 //!
 //! The floors of `layout=plain` and `layout=redisson` take and drop a free lock as those layouts write it, and know no queue.
 
