@@ -191,7 +191,7 @@ pub(crate) fn verdicts(section: Option<Store>, measured: &Measured, is_whole: bo
     summary(&verdicts, for_document)
 }
 
-/// The figure alone or over the other one: of each round, or of all of them. Nothing where a contestant was not measured, or did nothing.
+/// The figure, or its ratio to the other figure: for each round, or for all rounds. `None` if a contestant was not measured, or did nothing.
 fn compared(own: Option<&Row>, other: Option<Option<&Row>>, each_round: bool) -> Vec<f64> {
     let figures = |row: &Row| if each_round { row.rounds.clone() } else { vec![row.value()] };
     let mut figures = match (own.map(figures), other.map(|other| other.map(figures))) {

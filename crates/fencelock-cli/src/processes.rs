@@ -30,7 +30,7 @@ pub(crate) fn are_all_dead(group: Pid) -> bool {
     processes.peek().is_some() && processes.all(|(process, state)| is_dead(process, &state))
 }
 
-/// The processes of `group` and their states, as they are looked at one by one; none when the kernel does not show it.
+/// The processes of `group` and their states, read one by one; none if the kernel does not show them.
 fn processes_of(group: Pid) -> impl Iterator<Item = (i32, String)> {
     let processes = fs::read_dir("/proc").into_iter().flatten();
     let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

@@ -24,7 +24,7 @@ pub trait Fixture: Send + Sync + 'static {
     }
 
     /// The tier of the store, by default the highest; the rest is [`ErrorKind::Unsupported`](fencelock::ErrorKind::Unsupported).
-    /// Laws of a higher tier are not tried, and a law that looks at a queue for its evidence is tried up to there.
+    /// Laws of a higher tier are not tried. A law that reads a queue for its evidence is tried up to that step.
     fn tier(&self) -> Tier {
         Tier::Break
     }

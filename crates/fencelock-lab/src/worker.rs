@@ -49,7 +49,7 @@ pub(super) const STORE: &str = "FENCELOCK_LAB_STORE";
 /// The numbers of a task's sections in the log: the task in the upper half of the number.
 pub(super) const SECTIONS_PER_TASK: u64 = 1 << 32;
 
-/// How long a connection and a release are tried, and a place is waited for that has to leave.
+/// How long a worker tries to connect and to release, and waits for the departure of a place.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The longest pause between two looks at a queue that a contender has to leave, and between two tries of a release.

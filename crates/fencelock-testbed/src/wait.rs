@@ -4,7 +4,7 @@ use std::io;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a state is waited for that takes a second or two on a machine at rest.
+/// How long a test waits for a state that takes a second or two on a machine at rest.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);

@@ -20,7 +20,7 @@ pub(crate) struct Established {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) server: String,
     pub(crate) welcome: Welcome,
-    /// Whether another server may take the session from this one, for it was asked to continue it as well.
+    /// Whether another server may take the session from this one: the other was asked to continue the session, too.
     pub(crate) is_doubted: bool,
 }
 
@@ -80,8 +80,8 @@ pub(crate) struct Dialer {
     /// The server that failed last is tried last.
     avoid: Option<String>,
     /// Servers that were left while they owed the answer to a write, and when; without those that had the session again since. Such a
-    /// server reads the write once it resumes. The leader refuses it, for the session is at another server. But after a second hello, this
-    /// server can take the session back. Then the write takes effect, although the other server has shown that it had not.
+    /// server reads the write once it resumes. The leader refuses the write, because the session is at another server. But after a second
+    /// hello, this server can take the session back. Then the write takes effect, although the other server has shown that it had not.
     owing: Vec<(String, Instant)>,
     /// Whether to pause before the first attempt.
     wary: bool,

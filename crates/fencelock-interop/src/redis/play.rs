@@ -218,7 +218,7 @@ impl Game<'_> {
         give_back(&mut self.pair.contender, &also)?;
         let acquired = writer.ask(&self.pair.acquire(&WRITES, &lock.name))?;
         let took = asked.elapsed();
-        // Redisson 3.20 renews what the dead one held, too, for as long as it reads.
+        // A reader of Redisson 3.20 also renews the hold of the dead reader, as long as it reads.
         let more = if self.pair.cell.contender == &READ_LOCK_3_20 { TTL } else { Duration::ZERO };
         ensure!(took <= WAKE_BOUND + more, "a writer waited {took:?} more for a reader that was killed");
         give_back(&mut writer, &acquired)?;

@@ -115,7 +115,7 @@ struct Run {
     directory: PathBuf,
     commit: String,
     judge: Option<PathBuf>,
-    /// Cells of which the servers cannot suffer the fault.
+    /// Cells whose servers cannot have the fault.
     impossible: HashSet<(&'static str, String)>,
     is_clean: bool,
     /// This machine's only run: a second one would make both slower, and their takeovers longer.

@@ -4,8 +4,8 @@
 use fencelock_torture::redis::experiment::{Experiment, Lock};
 use fencelock_torture::redis::failovers::Replicated;
 
-/// A second one is granted the lock. Whether the first still believes depends on how fast this machine is; whether its write
-/// is refused does not: so it is with ours, and without tokens it is accepted.
+/// Demands that a second client is granted the lock. The first client may still believe in its lock, on a slow machine. Its
+/// late write is refused with tokens, and accepted without.
 fn is_granted_twice(experiment: Experiment, lock: Lock) {
     let findings = experiment.run(lock, 1, 1).unwrap();
     assert_eq!(findings.second_grants(), 1, "{findings}");

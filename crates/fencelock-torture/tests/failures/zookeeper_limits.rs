@@ -26,7 +26,7 @@ fn a_thousand_waiters_are_one_queue_with_a_hundred_workers_through_resets_of_all
     assert!(waited >= CROWD, "{waited} waited at once: {verdict}");
 }
 
-/// In how many of these times, from the one to the other, there was something at once at most.
+/// The largest number of these spans that overlap at one time.
 fn most_at_once(times: impl Iterator<Item = (u64, u64)>) -> usize {
     let mut changes: Vec<(u64, isize)> = times.flat_map(|(from, to)| [(from, 1), (to, -1)]).collect();
     changes.sort_unstable();

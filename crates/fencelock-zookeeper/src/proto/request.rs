@@ -76,8 +76,8 @@ pub(crate) fn ping() -> Frame {
     Frame::new(Op::Ping, xid::PING, 0).finish()
 }
 
-/// Changes nothing, for the node cannot be. As any write it is passed to the leader, which refuses it where the session is on another
-/// server by now; a `sync` is not.
+/// Changes nothing, because the node cannot exist. Like any write, the request is passed to the leader, which refuses it where the
+/// session is on another server by now; a `sync` is not.
 pub(crate) fn ask_owner() -> Frame {
     let mut frame = delete("", "/zookeeper/fencelock/nothing", None);
     frame.set_xid(xid::OWNER);

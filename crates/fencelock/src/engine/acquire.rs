@@ -67,7 +67,7 @@ pub(crate) struct Acquire {
     /// Observers have received the end of this acquire.
     is_reported: bool,
     /// The next poll of [`Acquire::run`] runs on the caller's thread, which must not block and may have no runtime: the poll completes with
-    /// a grant, or is pending. Later polls run on the engine's runtime, for a wait must not depend on the caller.
+    /// a grant, or is pending. Later polls run on the engine's runtime: a wait must not depend on the caller.
     pub(crate) is_inline: bool,
 }
 

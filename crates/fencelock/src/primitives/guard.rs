@@ -151,7 +151,7 @@ impl<K> Guard<K> {
         })
     }
 
-    /// The present state of the lock. Never blocks, and is right even just after a pause, for it reads the clock itself.
+    /// The present state of the lock. Never blocks. The state is right even just after a pause: each call reads the clock.
     #[must_use]
     pub fn state(&self) -> GuardState {
         self.share.hold.state()

@@ -8,7 +8,7 @@ use crate::store::{Ahead, Contention, RequestId};
 use crate::time::Moment;
 
 impl Acquire {
-    /// Refuses to wait behind more waiters than was allowed. A look comes first, for the store may count waiters that have left.
+    /// Refuses to wait behind more waiters than was allowed. A look comes first: the store may count waiters that have left.
     pub(super) async fn may_wait(&self, mine: RequestId, ahead: Option<Ahead>) -> Result<()> {
         let (Some(limit), Some(ahead)) = (self.wish.max_waiters, ahead) else { return Ok(()) };
         if ahead.waiters < limit {

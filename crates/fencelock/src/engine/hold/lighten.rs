@@ -11,7 +11,7 @@ use crate::store::checks;
 impl Hold {
     /// Makes the claim lighter, and retries passing failures as long as an acquire would.
     ///
-    /// After an error the place has the one claim or the other.
+    /// After an error the place has the old claim or the new one.
     pub(crate) async fn lighten(self: &Arc<Self>, claim: Claim) -> Result<()> {
         checks::lighter(self.claim, claim)?;
         let lightened = self.lost().run_until_cancelled(self.lighten_patiently(claim)).await;

@@ -34,7 +34,7 @@ impl Migration {
     }
 }
 
-/// The background work of a connection, until the connection ends. Chores hold the connection weakly, or it would never be closed.
+/// The background work of a connection, until the connection ends. Chores hold the connection weakly, so that it can be closed.
 pub(crate) type Chores = BoxFuture<'static, ()>;
 
 /// A session, or a reader of queues. `greet` sends the first requests on a checked connection; `receive` takes messages without a request.

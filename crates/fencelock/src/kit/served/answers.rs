@@ -29,7 +29,7 @@ pub(crate) enum Enter {
     },
     /// A contender is ahead. The request left nothing in the store.
     Busy,
-    /// The server removed the contenders that it looked at, for all were dead. There are more: the client sends the request again.
+    /// The server looked at some contenders and removed them: all were dead. There are more, so the client sends the request again.
     Again,
     /// A contender ahead believes in another capacity. The request left nothing in the store.
     Conflict(Claim),

@@ -6,11 +6,11 @@
 //!   contenders ahead. When the farther one goes, the waiter lists, unless its last listing showed just these two, or the farther one was a
 //!   holder of this session.
 //!
-//! Why the second is sound: numbers rise with every creation, so no contender appears ahead of a node that is there, and a listing sent
-//! after our own creation shows all of them. A deletion is final, and one connection delivers events in the order of the transactions. So a
-//! waiter is granted when the last contender that excludes it is reported gone, and its own node is not. Two conditions: (1) no other kind
-//! of lock is in the parent, for Curator's downgrade adds a second node to a writer's; (2) the watches were set on the connection that
-//! reported the deletion, for a reconnect reports missed events in no order. Otherwise the departure is a mere hint, and the waiter lists.
+//! Why the second is sound: numbers rise with every creation, so no contender appears ahead of a node that is there, and a listing sent after
+//! our own creation shows all of them. A deletion is final, and one connection delivers events in the order of the transactions. So a waiter
+//! is granted when the last contender that excludes it is reported gone, and its own node is not. Two conditions: (1) no other kind of lock
+//! is in the parent, because Curator's downgrade adds a second node to a writer's; (2) the watches were set on the connection that reported
+//! the deletion, because a reconnect reports missed events in no order. Otherwise the departure is a mere hint, and the waiter lists.
 //!
 //! A watch never grants a writer or a permit: a holder with a lighter claim, at its own number, still excludes them. Readers wait for no
 //! reader, so a writer that becomes a reader admits them like a departure. No listing shows a grant, so a granted permit writes into its

@@ -43,7 +43,7 @@ impl Sentinels {
         dialled(&self.map, &named.server)
     }
 
-    /// Asks all Sentinels within `patience`, and believes the newest configuration. The server's own word for its role is still to be had.
+    /// Asks all Sentinels within `patience`, and returns the newest configuration. The caller must still check the server's role.
     pub(crate) async fn find(&self, clock: &dyn Clock, patience: Duration) -> Result<Named> {
         let all = self.each.iter().map(|(server, config)| (server, ask(config, &self.name, clock)));
         let words = (&*self.shown, "no Sentinel names the primary", "sentinel", "sentinels");

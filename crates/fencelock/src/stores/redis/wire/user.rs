@@ -31,7 +31,7 @@ pub(crate) trait LinkUser: Send + Sync {
     }
 
     /// Sends the first requests of the layout on a new connection. The server is checked by then, and has the scripts. Refuses keys of
-    /// another layout. Returns the chores of the connection. Chores hold the connection weakly, or it would never be closed.
+    /// another layout. Returns the chores of the connection. Chores hold the connection weakly, so that it can be closed.
     fn greet<'a>(
         &'a self,
         connection: &'a Arc<Connection>,
