@@ -31,7 +31,7 @@ use crate::time::{Clock, Moment};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Breaker {
-    /// How many acquires in a row find the store out of reach before it opens: 1 or more.
+    /// How many acquires in a row find the store out of reach before the breaker opens: 1 or more.
     pub failures: u32,
     /// How long the breaker is open before an acquire probes the store: 1 ms or more.
     pub open_for: Duration,
@@ -100,7 +100,7 @@ pub(crate) struct Circuit {
 struct Tally {
     /// Acquires in a row that found the store out of reach.
     failures: u32,
-    /// Since when it is not closed.
+    /// Since when the breaker is not closed.
     opened: Option<OpenCircuit>,
     last: Option<Error>,
 }
@@ -123,7 +123,7 @@ impl Tally {
     }
 }
 
-/// Leave to ask the store, for one acquire.
+/// The permission to ask the store, for one acquire.
 #[must_use]
 pub(crate) struct Pass {
     circuit: Arc<Circuit>,
@@ -216,7 +216,7 @@ impl Circuit {
 impl Observer for Circuit {
     fn observe(&self, event: &Event<'_>) {
         if matches!(event, Event::Waiting { .. }) {
-            // Only a probe, or an acquire from before the breaker opened, gets as far as that.
+            // Only a probe, or an acquire from before the breaker opened, reaches the store.
             self.judge(true, Verdict::Answers);
         }
     }

@@ -29,7 +29,7 @@ pub enum ErrorKind {
     QueueFull,
     /// Another client queues under the same name with another kind of lock or another capacity.
     Conflict,
-    /// The lock was lost, or the session it hung on.
+    /// The lock or its session was lost.
     Lost,
     /// The store cannot be reached, did not answer within the request deadline, or grants too late for its grants to be used.
     Unreachable,

@@ -167,7 +167,7 @@ impl Metrics {
         gauge!("fencelock_waiters", self.class_label(name)).decrement(1);
     }
 
-    /// The waiters here may be let in from now on.
+    /// From now on, the waiters of this process may be let in.
     fn releases(&self, name: &Name) {
         if let Some(entry) = self.awaited.lock().get_mut(name) {
             entry.released = Some(Instant::now());

@@ -9,7 +9,7 @@ use crate::name::Name;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamePattern {
     text: String,
-    /// `None` is any part.
+    /// `None` matches any part.
     parts: Vec<Option<String>>,
     /// At least one part follows.
     has_more: bool,
@@ -55,7 +55,7 @@ impl NamePattern {
             && self.parts.iter().zip(parts).all(|(own, part)| own.as_deref().is_none_or(|own| own == part))
     }
 
-    /// Whether every name that `other` matches is matched by this one.
+    /// Whether this pattern matches every name that `other` matches.
     pub(crate) fn contains(&self, other: &Self) -> bool {
         let lengths = if other.has_more { self.has_more } else { self.has_length(other.parts.len()) };
         lengths
@@ -63,7 +63,7 @@ impl NamePattern {
             && self.parts.iter().enumerate().all(|(at, own)| own.is_none() || other.parts.get(at) == Some(own))
     }
 
-    /// Whether some name is matched by both.
+    /// Whether both patterns match some name.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let length = self.shortest().max(other.shortest());
         let agree =
@@ -71,7 +71,7 @@ impl NamePattern {
         self.has_length(length) && other.has_length(length) && self.parts.iter().zip(&other.parts).all(agree)
     }
 
-    /// How many parts the shortest name that it matches has.
+    /// The number of parts of the shortest matching name.
     fn shortest(&self) -> usize {
         self.parts.len() + usize::from(self.has_more)
     }
@@ -105,7 +105,7 @@ mod tests {
             for other in &patterns {
                 let both = names.iter().any(|name| one.matches(name) && other.matches(name));
                 assert_eq!(one.overlaps(other), both, "{one:?} {other:?}");
-                // Names of more parts are matched alike by both that end in `**`.
+                // Two patterns that end in `**` treat names of more parts alike.
                 let all = names.iter().all(|name| one.matches(name) || !other.matches(name));
                 assert_eq!(one.contains(other), all && (one.has_more || !other.has_more), "{one:?} {other:?}");
             }

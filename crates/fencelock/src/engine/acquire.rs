@@ -38,7 +38,7 @@ pub(crate) struct Wish {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// No wait in the queue; the answer is awaited for this long, and for the request deadline at most.
+    /// A single try: waits for the answer for this long, and for the request deadline at most.
     No(Duration),
     For(Duration),
     Forever,
@@ -209,7 +209,7 @@ impl Acquire {
                     return Ok(Round::Done(hold));
                 }
                 Standing::Lost(cause) => {
-                    // An unanswered request may have made a place of its own, independent of this one.
+                    // An earlier unanswered request may have made a place, independent of this request.
                     attempt.refused();
                     return Ok(Round::Again(cause));
                 }
@@ -286,7 +286,7 @@ impl Acquire {
                     return Ok(Some(self.engine.session_lost(&attempt.live)));
                 }
                 Err(error) => {
-                    // Any error of a store about a session that has ended here, and is being closed.
+                    // Any error of a store, if the session has ended and is being closed.
                     if let Some(cause) = attempt.live.over() {
                         return Ok(Some(cause));
                     }
@@ -348,7 +348,7 @@ impl Acquire {
         self.engine.clock.now() >= self.until
     }
 
-    /// Whether the wait should have ended a while ago. Its request is not sent: many late waits would wait for answers of no use.
+    /// Whether the wait should have ended a while ago. Then no request is sent: many late waits would cause answers of no use.
     fn is_overdue(&self) -> bool {
         self.wish.queues() && self.engine.clock.now() >= self.until.after(LATEST)
     }

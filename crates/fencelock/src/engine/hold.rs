@@ -239,7 +239,7 @@ impl Hold {
     /// Cancelled when the lock is lost (or released; then there is no cause).
     pub(crate) fn lost(&self) -> &CancellationToken {
         let lost = &self.ending.get_or_init(Box::default).lost;
-        // With the fence of `tell_end`: either it finds the token, or this finds the end.
+        // Pairs with the fence of `tell_end`: `tell_end` finds the token, or this call finds the end.
         fence(Ordering::SeqCst);
         if self.phase.get().is_end() {
             lost.cancel();
@@ -251,7 +251,7 @@ impl Hold {
     pub(crate) fn over(&self) -> CancellationToken {
         let lost = self.lost();
         let over = self.ending.get_or_init(Box::default).over.get_or_init(|| lost.child_token());
-        // With the fence of `tell_given_up`, as for `lost`.
+        // Pairs with the fence of `tell_given_up`, as for `lost`.
         fence(Ordering::SeqCst);
         if self.phase.get() != Phase::Held {
             over.cancel();

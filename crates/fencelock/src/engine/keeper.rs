@@ -34,7 +34,7 @@ pub(crate) struct Keeper {
 
 struct InFlight {
     sent: Moment,
-    /// A doubt came up after it was sent, which its answer cannot settle.
+    /// A doubt arose after the renewal was sent; the answer cannot settle it.
     doubted: bool,
     answer: BoxFuture<'static, Result<Renewal>>,
 }
@@ -176,7 +176,7 @@ impl Keeper {
         }
         let before = self.live.safe_until();
         self.live.is_safe_until(self.live.timing.safe_until(self.confirmed, self.ttl));
-        // Since this read the clock, another task may have found the end of the session, which then does the rest.
+        // After the clock was read here, another task may have found the end of the session. That task does the rest.
         if self.live.clock.now() >= before {
             self.over(Loss::Unconfirmed);
         }
@@ -248,7 +248,7 @@ impl Keeper {
 }
 
 impl Drop for Keeper {
-    /// A keeper that stops renewing ends the session: also when the runtime goes away under the task.
+    /// A keeper that stops renewing ends the session, also if the task's runtime ends.
     fn drop(&mut self) {
         self.over(Loss::Unconfirmed);
     }

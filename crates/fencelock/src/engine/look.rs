@@ -21,7 +21,7 @@ const LOOK_LIMIT: Duration = Duration::from_secs(1);
 /// The longest time that a look may add to a wait that has ended.
 pub(super) const LATEST: Duration = Duration::from_millis(100);
 
-/// For each queue under a look, the callers that the look does not cover.
+/// For each queue with a look under way, the callers that arrived after the look began.
 #[derive(Debug, Default)]
 pub(super) struct Looks(Mutex<HashMap<Name, Vec<Asker>>>);
 
@@ -44,7 +44,7 @@ impl Looks {
         is_first
     }
 
-    /// All callers that have joined since the last time; `None`, and the name is forgotten, when there are none.
+    /// All callers that have joined since the last call. Without callers, forgets the name and returns `None`.
     fn take(&self, name: &Name) -> Option<Vec<Asker>> {
         let mut askers = self.0.lock();
         let joined = askers.get_mut(name).map(mem::take).filter(|joined| !joined.is_empty());

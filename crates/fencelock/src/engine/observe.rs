@@ -166,7 +166,7 @@ impl Observers {
 
     pub(crate) fn tell(&self, event: Event<'_>) {
         for observer in &self.0 {
-            // A broken observer must not take a renewal or a release down with it.
+            // A panic of an observer must not end a renewal or a release.
             if catch_unwind(AssertUnwindSafe(|| observer.observe(&event))).is_err() {
                 tracing::error!(?event, "an observer panicked");
             }

@@ -26,7 +26,7 @@ pub(super) type SharedOpening = Shared<BoxFuture<'static, Result<Arc<Live>, Arc<
 #[derive(Debug, Default)]
 pub(super) struct Openings {
     under_way: Option<SharedOpening>,
-    /// Fruitless openings in a row, the one under way included: no lock, and no session that lived for a renew interval.
+    /// Openings in a row, with the present one, that brought no lock and no session that lived for a renew interval.
     in_vain: u32,
     not_before: Option<Moment>,
     /// The time of the last opening if it succeeded, and whether a lock was held since.
@@ -76,7 +76,7 @@ impl Engine {
         let after_this = now.after(self.retry.opening_pause(openings.in_vain));
         let not_before = openings.not_before.replace(after_this).unwrap_or(now);
         if now.since(not_before) >= self.timing.ttl * 2 {
-            // Failures before a time without requests say nothing of the store now.
+            // Failures from before a quiet time say nothing about the store's present state.
             openings.failed = None;
             self.contact.answered(Moment::ORIGIN);
         }

@@ -129,8 +129,8 @@ pub struct Retry {
     pub shortest_pause: Duration,
     /// The longest pause; not under the shortest.
     pub longest_pause: Duration,
-    /// An acquire whose requests failed for this long without one success in between reports the error; so does one that was
-    /// granted the lock again and again for this long, each time too late to use it.
+    /// An acquire whose requests failed for this long, without a success in between, reports the error. So does an acquire
+    /// whose grants came too late for this long.
     pub give_up_after: Duration,
 }
 
@@ -245,7 +245,7 @@ mod tests {
         let short = TimingOptions { ttl: Some(TTL / 3), ..Default::default() };
         let slow = TimingOptions { renew_interval: Some(TTL / 5), ..Default::default() };
         assert!(slow.resolve(&pace).is_err() && slow.resolve(&Pace::DEFAULT).is_ok());
-        // Even with frequent renewals: to leave a silent server takes its time.
+        // Also with frequent renewals: leaving a silent server takes a part of the ttl.
         let often = TimingOptions { renew_interval: Some(TTL / 50), margin: Some(TTL * 11 / 20), ..Default::default() };
         assert!(often.resolve(&pace).is_err() && often.resolve(&Pace { failover: None, ..pace }).is_ok());
         assert!(short.resolve(&pace).unwrap_err().to_string().contains("ttl allowed 5s to 24h"));

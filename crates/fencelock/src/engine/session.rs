@@ -28,13 +28,13 @@ pub(crate) struct Live {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) timing: Timing,
     pub(super) contact: Arc<Contact>,
-    /// Until when no other client can have been granted a lock of this session; never, where no session expires.
+    /// The time until which no other client can have been granted a lock of this session; `NEVER` if sessions do not expire.
     safe_until: AtomicU64,
     /// The earliest end of a hold that has one of its own.
     next_end: AtomicU64,
     /// Rung when that end comes earlier than the keeper may have planned.
     pub(super) sooner: Notify,
-    /// When the newest answered renewal was sent. Its confirmation may be older: a store may only know the past.
+    /// When the newest answered renewal was sent. The confirmed moment may be older: a store may prove only the past.
     answered: AtomicU64,
     pub(super) suspect: AtomicBool,
     refusal: Mutex<Option<Arc<str>>>,
@@ -127,7 +127,7 @@ impl Live {
         Moment::from_nanos(self.safe_until.load(Ordering::Acquire))
     }
 
-    /// A renewal proved it: the session is certain until then.
+    /// A renewal proved that the session is certain until `end`.
     pub(super) fn is_safe_until(&self, end: Moment) {
         self.safe_until.store(end.as_nanos(), Ordering::Release);
     }
@@ -150,7 +150,7 @@ impl Live {
         self.safe_until() != Moment::NEVER || self.next_end() != Moment::NEVER
     }
 
-    /// Why the session has ended, if it has; judged by the clock too, so that it is true right after a pause.
+    /// The cause of the session's end, if it has ended. The clock is checked, too, so the answer is right directly after a pause.
     pub(crate) fn over(&self) -> Option<Loss> {
         if let Some(loss) = self.over.get() {
             return Some(*loss);
@@ -169,12 +169,12 @@ impl Live {
         self.suspect.load(Ordering::Acquire) || (self.can_lapse() && self.clock.now() >= overdue)
     }
 
-    /// Why no renewal succeeds, if the last one failed for a reason that no retry will help with.
+    /// The error of the last renewal, if it failed with a permanent error.
     pub(crate) fn refusal(&self) -> Option<Arc<str>> {
         self.refusal.lock().clone()
     }
 
-    /// The last renewal succeeded, or failed for this.
+    /// The last renewal succeeded, or failed with this error.
     pub(super) fn renewal_ended_with(&self, failure: Option<&Error>) {
         let refusal = failure.filter(|error| !error.is_retryable());
         let refusal = refusal.map(|error| clean::reason(error.said_without("server").into()));
@@ -220,7 +220,7 @@ impl Live {
         }
     }
 
-    /// Takes a hold out of renewal, and no later hold of the same request; must come before its place is left, so that no renewal outlives a release.
+    /// Takes `hold` out of renewal, and no later hold of the same request. Call this before the place is left, so that no renewal outlives a release.
     pub(crate) fn untrack(&self, hold: &Hold) {
         self.take(
             hold.id().request,
@@ -244,7 +244,7 @@ impl Live {
         self.places.lock().len()
     }
 
-    /// Notes until when these places are valid by themselves, which may be sooner than before. A grant that has ended stays ended.
+    /// Notes the ends of these places' own validity, which may be earlier than before. A grant that has ended stays ended.
     pub(super) fn are_valid(&self, valid: Vec<(PlaceId, Moment)>) {
         let places = self.places.lock();
         for (place, until) in valid {
@@ -269,14 +269,14 @@ impl Live {
                 end => next = next.min(end),
             }
         }
-        // Under the lock, so that it is not later than the end of a hold that arrives just then.
+        // Computed under the lock, so that the result is not later than the end of a hold that arrives just then.
         self.next_end.store(next.as_nanos(), Ordering::Release);
         drop(places);
         ended.iter().for_each(|hold| hold.lose(Loss::Unconfirmed));
     }
 
-    /// A grant is gone, and no other grant of the same request. If its place waits here, that may be an older grant, or one that the waiter has not
-    /// received yet. The loss is noted for the grant that the waiter receives; `false` says that only a renewal can clarify the present state.
+    /// A grant is gone, and no other grant of the same request. If the place waits here, the grant is older, or on its way to the waiter: the
+    /// loss is noted for the grant that arrives. `false` if only a renewal can clarify the state.
     pub(super) fn lose_grant(&self, grant: &GrantId, loss: Loss, reason: Option<Arc<str>>) -> bool {
         if let (Some(token), Some(Tracked::Waiting(_, slot))) =
             (grant.token, self.places.lock().get(&grant.place.request))

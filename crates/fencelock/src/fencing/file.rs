@@ -109,7 +109,7 @@ impl FencedFile {
             Some(seen) if seen == token => return Ok(register),
             _ => {}
         }
-        // Before the content: a crash in between refuses too much, and never too little.
+        // The register is written before the content: a crash in between refuses too much, and never too little.
         let text = format!("{token:020}\n");
         let kept = register.write_all_at(text.as_bytes(), 0).and_then(|()| register.sync_all());
         kept.map_err(|error| failed(&path, error))?;
@@ -156,7 +156,7 @@ fn read(mut register: &File, path: &Path) -> Result<Option<FencingToken>> {
     })
 }
 
-/// Writes the next content, which is on the disk then.
+/// Writes and syncs the next content.
 fn prepare(next: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
     // An existing file is left by a dead writer, or placed by an attacker to redirect our write.
     let _ = fs::remove_file(next);

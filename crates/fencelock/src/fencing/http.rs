@@ -197,7 +197,7 @@ struct FenceState {
 }
 
 impl Register {
-    /// Lets a request in, once those of older tokens have ended; `None` for one that is older itself.
+    /// Lets a request in, once requests with older tokens have ended. `None` for a request with an older token.
     async fn enter(self: &Arc<Self>, token: FencingToken) -> Option<UnderWay> {
         loop {
             let ended = self.ended.notified();

@@ -26,7 +26,7 @@ impl Bell {
         self.stir();
     }
 
-    /// Wakes the task that listens, for news that are not the bell's.
+    /// Wakes the listening task for other news, without a ring.
     pub(crate) fn stir(&self) {
         self.listener.wake();
     }
@@ -40,7 +40,7 @@ impl Bell {
         self.listener.register(waker);
     }
 
-    /// Completes once it rings or if it rang, and takes the ring. Dropped before, it takes nothing, and leaves no waker behind.
+    /// Completes once the bell rings or if it rang, and takes the ring. A dropped future takes nothing, and leaves no waker.
     pub(crate) fn rung(&self) -> Listening<'_> {
         Listening(self)
     }

@@ -17,7 +17,7 @@ pub(crate) struct Bounds {
     pub(crate) patience: Duration,
     /// How long a connection may give no answer.
     pub(crate) silence: Duration,
-    /// Where the connections' tasks run; `None` for wherever one is made.
+    /// The runtime of the connections' tasks; `None` for the runtime that makes each connection.
     pub(crate) tasks: Option<Tasks>,
 }
 

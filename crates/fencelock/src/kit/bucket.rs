@@ -13,7 +13,7 @@ pub(crate) fn bucket_of(name: &Name) -> u16 {
 }
 
 /// The bucket at which the session of this number begins to clear up. Sessions begin at sixteen different buckets, so that together they
-/// soon visit all. A session at the first bucket also does the work of a round, and most commands end after one step.
+/// soon visit all. A session at the first bucket also does the work of a whole round, and most commands end after a single step.
 #[allow(dead_code, reason = "databases alone clear up so")]
 pub(crate) fn first_to_clear(session: u64) -> u16 {
     (session % 16) as u16 * (BUCKETS / 16)

@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::sync::Mutex;
 use crate::time::Clock;
 
-/// A way to a server, encrypted or not.
+/// A connection to a server, encrypted or not.
 pub(crate) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}

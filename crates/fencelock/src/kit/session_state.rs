@@ -19,7 +19,7 @@ pub(crate) fn random_number(operation: &'static str) -> Result<u64> {
 pub(crate) struct SessionState {
     events: mpsc::UnboundedSender<SessionEvent>,
     cause: OnceLock<Loss>,
-    /// Before the newest request was sent that was answered with the session alive; 0 before it is open.
+    /// The sending time of the newest request whose answer proved the session alive; 0 before the session is open.
     confirmed: AtomicU64,
     /// Rung when a waiting place is due sooner than was planned.
     pub(crate) bell: Notify,
@@ -30,12 +30,12 @@ impl SessionState {
         Self { events, cause: OnceLock::new(), confirmed: AtomicU64::new(0), bell: Notify::new() }
     }
 
-    /// When the newest request was sent that was answered with the session alive.
+    /// The sending time of the newest request whose answer proved the session alive.
     pub(crate) fn confirmed(&self) -> Moment {
         Moment::from_nanos(self.confirmed.load(Ordering::Acquire))
     }
 
-    /// The server answered a request that was sent then: the session lives.
+    /// The server answered a request that was sent at `sent`: the session lives.
     pub(crate) fn confirm(&self, sent: Moment) {
         self.confirmed.fetch_max(sent.as_nanos(), Ordering::AcqRel);
     }
@@ -53,7 +53,7 @@ impl SessionState {
         self.cause().is_some()
     }
 
-    /// Whether the server has no place of the session any more.
+    /// Whether the server has removed all places of the session.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self.cause(), Some(Loss::Expired | Loss::Closed))
     }

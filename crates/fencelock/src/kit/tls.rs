@@ -73,7 +73,7 @@ fn builder(
             "no certificate authority can be used, of this system's or of those in tls_ca: name one with tls_ca",
         ));
     }
-    // Handed in, never taken from the process: a process with two providers would have none.
+    // The provider is a parameter, and not the process's default: a process with two providers has no default.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -23,7 +23,7 @@ impl<T: AsMut<Vec<Waker>>> WakingLock<T> {
 
 #[derive(Debug)]
 pub(crate) struct Locked<'a, T: AsMut<Vec<Waker>>> {
-    // Dropped in this order.
+    // The fields are dropped in this order.
     state: MutexGuard<'a, T>,
     noted: Noted,
 }
@@ -77,7 +77,7 @@ mod tests {
         }
     }
 
-    /// Takes the lock again when it is woken.
+    /// A waker that takes the lock again.
     impl Wake for WakingLock<State> {
         fn wake(self: Arc<Self>) {
             self.lock_now().expect("a task is woken while the lock is held").woken += 1;

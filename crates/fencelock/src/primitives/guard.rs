@@ -40,7 +40,7 @@ pub struct Guard<K = Exclusive> {
 /// A held lock of any kind.
 pub type AnyGuard = Guard<Any>;
 
-/// The part of a guard in a hold of any kind.
+/// A guard's share of a hold, for every kind of guard.
 struct Share {
     hold: Arc<Hold>,
     given_up: AtomicBool,
@@ -101,7 +101,7 @@ impl<K> Guard<K> {
         self.share.hold.id().clone()
     }
 
-    /// The hold, without holding it.
+    /// A weak reference to the hold.
     pub(crate) fn hold(&self) -> Weak<Hold> {
         Arc::downgrade(&self.share.hold)
     }

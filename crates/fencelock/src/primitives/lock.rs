@@ -214,7 +214,7 @@ impl Lock {
 
     /// Asks the store, if the breaker lets it.
     pub(super) async fn in_store<K: 'static>(&self, claim: Claim, wait: Wait) -> Result<Guard<K>> {
-        // A cycle of acquires may never wait for anything, so other tasks of the thread get their turn here, before any request.
+        // A loop of acquires may never wait, so other tasks of the thread get their turn here, before any request.
         tokio::task::coop::consume_budget().await;
         self.client.engine().spawner.check_place()?;
         let pass = match self.client.circuit().map(|circuit| circuit.admit()).transpose() {
@@ -230,7 +230,7 @@ impl Lock {
 
     async fn ask_store<K: 'static>(&self, claim: Claim, wait: Wait, pass: Option<Pass>) -> Result<Guard<K>> {
         let engine = Arc::clone(self.client.engine());
-        // Weak: the acquire that was spawned must not keep the client open once the caller has dropped both.
+        // Weak: the spawned acquire must not keep the client open once the caller has dropped both.
         let lifeline = Arc::downgrade(self.client.lifeline());
         let span = tracing::debug_span!(target: "fencelock", "acquire", name = %self.wish.name);
         let acquire = Acquire::new(Arc::clone(&engine), Wish { claim, wait, ..self.wish.clone() });

@@ -27,8 +27,8 @@ use crate::time::Moment;
 /// How long before the end of its wait a task leaves the turns of its client for the store's queue: at most half of the wait.
 const LEAVE_TURNS: Duration = Duration::from_secs(1);
 
-/// Sections under a grant that the client waited for. Then the client releases the lock, even without news of waiters, which may be late.
-/// Otherwise a client could by chance get more of a shared lock than another.
+/// How many sections a client has under a grant that it waited for. Then the client releases the lock, even without news of waiters,
+/// which may be late. Otherwise a client could by chance get more of a shared lock than another.
 const MOST_SECTIONS: u64 = 256;
 
 /// The sticky locks of one client, by name.
@@ -59,7 +59,7 @@ impl StickyLocks {
 pub(crate) struct Sticky {
     name: Name,
     locks: Weak<StickyLocks>,
-    /// In nanoseconds.
+    /// How long to keep the lock, in nanoseconds.
     keep: AtomicU64,
     /// The turn of the section that holds the lock or asks for it.
     turn: Arc<Semaphore>,
@@ -76,7 +76,7 @@ struct KeptGrant {
     current: Option<u64>,
     /// The number of sections that this grant may still have.
     sections: u64,
-    /// Between two sections: the place, and until when it is kept.
+    /// Between two sections: the kept place, and the end of the keeping.
     kept: Option<(Arc<Hold>, Moment)>,
     watch: Option<AbortHandle>,
 }
@@ -126,7 +126,7 @@ impl Sticky {
         next.map(|hold| (hold, grant))
     }
 
-    /// The store granted `hold` to a section, which may be kept from now on.
+    /// The store granted `hold` to a section. From now on the hold may be kept.
     fn begin(self: &Arc<Self>, hold: &Arc<Hold>, turn: OwnedSemaphorePermit) {
         let engine = hold.engine();
         let mut state = self.state.lock();
@@ -217,7 +217,7 @@ impl fmt::Debug for Sticky {
     }
 }
 
-/// A grant that may be kept as long as a task watches it; no task does where the runtime has ended.
+/// A grant that may be kept as long as a task watches it. Without a runtime no task does.
 struct Keeping {
     sticky: Arc<Sticky>,
     grant: u64,
@@ -321,7 +321,7 @@ impl Lock {
 /// The rest of a wait.
 fn left(wait: Wait, waited: Duration) -> Wait {
     match wait {
-        // None that began becomes a try.
+        // A wait that began with time left never becomes a try.
         Wait::For(limit) if !limit.is_zero() => Wait::For(limit.saturating_sub(waited).max(Duration::from_nanos(1))),
         wait => wait,
     }

@@ -32,7 +32,7 @@ pub fn admits(ahead: impl IntoIterator<Item = Claim>, mine: Claim) -> Admission 
 
 /// How many at the front of `queue` are granted: the longest prefix that [`admits`] admits.
 ///
-/// Looks only at them and at the contender behind: a constant cost on a queue of mutexes, however many wait.
+/// Looks only at these and at the contender behind: a constant cost on a queue of mutexes, however many wait.
 #[must_use]
 pub fn granted(queue: &[Claim]) -> usize {
     granted_of(queue.iter().copied())

@@ -165,7 +165,7 @@ impl Election {
     }
 }
 
-/// Leadership, until it is resigned or lost. Dropping it resigns in the background.
+/// Leadership, until it is resigned or lost. Dropping this resigns in the background.
 #[derive(Debug)]
 #[must_use = "a leader that is dropped resigns"]
 pub struct Leader {
@@ -181,7 +181,7 @@ impl Leader {
         self.guard.token()
     }
 
-    /// `Ok` while we certainly lead. Never blocks, and is right even just after a pause.
+    /// `Ok` while we certainly lead. Never blocks. The answer is right even just after a pause.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`] with the cause.

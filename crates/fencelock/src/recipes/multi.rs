@@ -37,7 +37,7 @@ use crate::token::FencingToken;
 /// ```
 #[derive(Debug, Clone)]
 pub struct MultiLock {
-    /// In the order of their names.
+    /// The locks, in the order of their names.
     locks: Vec<Mutex>,
     limit: Duration,
 }
@@ -59,7 +59,7 @@ impl MultiLock {
     pub const MAX_LOCKS: usize = 1_000;
 
     /// `locks` together, 1 to 1,000. They may be of several clients and so of several stores. All users of a lock must take it by the same name
-    /// through the same URL, for only a common order prevents a deadlock. Their own [`Mutex::timeout`] is not used, their other options are.
+    /// through the same URL: only a common order prevents a deadlock. Their own [`Mutex::timeout`] is not used, their other options are.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for no lock, more than 1,000, and a name that is given twice.
@@ -193,7 +193,7 @@ impl MultiLock {
                 Ok(guard) => held.guards.push(guard.into_any()),
                 Err(error) => {
                     is_behind = true;
-                    // A lock that others hold, or an outage, is waited for in its turn, if there is time.
+                    // For a held lock, or an outage, the call waits in its turn, if there is time.
                     let is_refusal = !error.is_contention() && !error.is_retryable();
                     if is_refusal || (is_late && error.kind() != ErrorKind::Busy) {
                         fault.get_or_insert_with(|| error.with("name", lock.name()));
@@ -234,7 +234,7 @@ impl MultiLock {
 #[must_use = "a guard that is dropped releases its locks"]
 #[derive(Debug)]
 pub struct MultiGuard {
-    /// In the order of the names.
+    /// The guards, in the order of the names.
     guards: Vec<AnyGuard>,
 }
 
@@ -356,7 +356,7 @@ impl MultiGuard {
         }
     }
 
-    /// Adds the lock that `acquiring` waits for, unless that fails or a held one is lost meanwhile: then all are released.
+    /// Adds the lock of `acquiring`. If that fails, or a held lock is lost meanwhile, all are released.
     async fn add(&mut self, lock: &Mutex, acquiring: impl Future<Output = Result<Guard>>) -> Result<()> {
         let acquired = tokio::select! {
             biased;
@@ -377,7 +377,7 @@ impl MultiGuard {
         Err(error)
     }
 
-    /// Itself, with the guards in the order of the names, unless one of the locks was lost while others were waited for.
+    /// Sorts the guards in the order of the names. Fails if a lock was lost during the wait for others.
     async fn if_all_hold(mut self, order: Vec<usize>) -> Result<Self> {
         let mut guards: Vec<_> = order.into_iter().zip(self.guards).collect();
         guards.sort_by_key(|(place, _)| *place);

@@ -36,13 +36,13 @@ impl Once {
     /// The longest value that can be made, in bytes.
     pub const MAX_VALUE: usize = Note::MAX_BYTES - Self::MAX_VERSION - 1;
 
-    /// How long [`Once::get_or_make`] waits for another client that makes it; for ever unless set.
+    /// How long [`Once::get_or_make`] waits for another client that makes the value; for ever unless set.
     #[must_use]
     pub fn timeout(self, limit: Duration) -> Self {
         Self { lock: self.lock.timeout(limit), ..self }
     }
 
-    /// The value, if it was made for this version. A single request.
+    /// The value, if a client made it for this version. A single request.
     ///
     /// # Errors
     /// As [`Client::note`].

@@ -41,7 +41,7 @@ pub struct Router<S = Client> {
     routes: Vec<Route<S>>,
 }
 
-/// The names that a pattern matches, and where they are locked.
+/// A pattern of names, and the stores of their locks.
 #[derive(Clone)]
 struct Route<S> {
     pattern: NamePattern,

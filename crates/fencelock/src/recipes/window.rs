@@ -49,9 +49,9 @@ pub enum Passage {
     Refused {
         /// The client that was admitted.
         first: Owner,
-        /// When, by the store's clock.
+        /// When the client was admitted, by the store's clock.
         at: SystemTime,
-        /// How long ago, by the store's clock.
+        /// How long ago the client was admitted, by the store's clock.
         ago: Duration,
         /// How long the window is still closed.
         left: Duration,

@@ -21,11 +21,11 @@ pub struct Break {
     pub claim: Claim,
     /// The owner of the grant, where the store names it.
     pub owner: Option<Owner>,
-    /// The client that broke it.
+    /// The client that broke the grant.
     pub by: Owner,
-    /// Why: 1 to [`Break::MAX_REASON`] bytes without control characters.
+    /// The reason: 1 to [`Break::MAX_REASON`] bytes without control characters.
     pub reason: Arc<str>,
-    /// When, by the clock of the breaking client.
+    /// When the grant was broken, by the clock of the breaking client.
     pub at: SystemTime,
 }
 
@@ -54,7 +54,7 @@ impl Break {
         order.check().map(|()| order)
     }
 
-    /// The grant that it breaks.
+    /// The grant that the order breaks.
     #[must_use]
     pub fn grant(&self) -> GrantId {
         GrantId { place: self.place.clone(), token: self.token }

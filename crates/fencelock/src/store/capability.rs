@@ -10,7 +10,7 @@ use super::words::{Peer, Presumption, Residue};
 pub struct Capability {
     /// The store, as its URL scheme names it.
     pub store: &'static str,
-    /// The bytes it keeps: name and version of the layout.
+    /// The name and version of the layout: the bytes that the store keeps.
     pub layout: &'static str,
     /// How a place stays alive, and which clock or kernel decides that it has ended.
     pub liveness: Liveness,
@@ -128,7 +128,7 @@ pub enum Liveness {
 pub enum Order {
     /// First come, first served, by the order in which the store took the arrivals.
     Fifo,
-    /// None: the client that tries at the right moment has the lock.
+    /// No order: the client that tries at the right moment has the lock.
     None,
 }
 
@@ -140,7 +140,7 @@ pub enum Waiters {
     Notified,
     /// The holder looks at the queue at this interval.
     Looked(Duration),
-    /// Not at all: waiters leave no trace that every client can see.
+    /// A holder learns of no waiter: waiters leave no trace that every client can see.
     Unseen,
 }
 

@@ -11,7 +11,7 @@ use crate::token::FencingToken;
 pub struct Owner {
     /// A random number, the `client` of all its request ids.
     pub client: u64,
-    /// The host's name, or another family's name of itself; empty when opaque.
+    /// The host's name, or the name that another family's client gives itself; empty when opaque.
     pub host: String,
     /// The process; 0 when opaque, or unknown, if another client gives its host only.
     pub pid: u32,

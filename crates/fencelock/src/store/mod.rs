@@ -98,8 +98,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Box::pin(async move { Err(breaks_nothing("breaks", name)) })
     }
 
-    /// Writes or deletes the note on a lock, atomically, if the grant in `order` is current; returns whether it was. The note stays when
-    /// the grant ends. A late request changes nothing once the grant has ended.
+    /// Writes or deletes the note on a lock, atomically, if the grant in `order` is current; returns whether the grant was current. The
+    /// note stays when the grant ends. A late request changes nothing once the grant has ended.
     ///
     /// By default [`ErrorKind::Unsupported`], as [`Capability::notes`] says.
     fn write_note<'a>(&'a self, order: &'a NoteOrder) -> BoxFuture<'a, Result<bool>> {
@@ -220,7 +220,7 @@ pub trait PlaceList: Send + Sync {
     /// Shows each of them, held and waiting. The engine holds a lock of its own meanwhile; the caller holds none that `show` or a dropped place takes.
     fn each(&self, show: &mut dyn FnMut(&Name, RequestId));
 
-    /// All of them, for a store that takes its time over them.
+    /// Copies all of them, for a store that needs them for longer.
     fn all(&self) -> Vec<PlaceId> {
         let mut all = Vec::new();
         self.each(&mut |name, request| all.push(PlaceId { name: name.clone(), request }));

@@ -14,11 +14,11 @@ use crate::token::FencingToken;
 pub struct Note {
     /// The value: up to [`Note::MAX_BYTES`] bytes of any kind.
     pub value: Arc<[u8]>,
-    /// The token of the grant that it was written under.
+    /// The token of the grant under which the note was written.
     pub token: Option<FencingToken>,
-    /// The client that wrote it.
+    /// The client that wrote the note.
     pub owner: Owner,
-    /// When, by the store's clock, to the millisecond.
+    /// When the note was written, by the store's clock, to the millisecond.
     pub written: SystemTime,
     /// When the note expires, by the store's clock; `None` if it stays until it is deleted.
     pub expires: Option<SystemTime>,
@@ -53,7 +53,7 @@ impl fmt::Debug for Note {
 pub struct NoteRead {
     /// The note; `None` if there is none.
     pub note: Option<Note>,
-    /// The store's time when it was read.
+    /// The store's time of the read.
     pub now: SystemTime,
 }
 
@@ -104,7 +104,7 @@ impl NoteOrder {
         Ok(Self { value: value.map(Arc::from), grant, owner, ttl })
     }
 
-    /// The note that it writes at `now`, by the store's clock.
+    /// The note that the order writes at `now`, by the store's clock.
     #[must_use]
     pub fn written_at(&self, now: SystemTime) -> Option<Note> {
         Some(Note {

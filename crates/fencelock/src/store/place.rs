@@ -1,4 +1,4 @@
-//! A place in a queue: where it stands, and how it ends.
+//! A place in a queue: its standing and its end.
 
 use futures_core::future::BoxFuture;
 
@@ -11,7 +11,7 @@ use crate::token::FencingToken;
 
 /// A place in a queue, with the store's private cursor. Dropping it ends the subscription, not the place.
 pub trait Place: Send {
-    /// Which place this is.
+    /// The identity of the place.
     fn id(&self) -> PlaceId;
 
     /// The standing as last reported, without I/O.
@@ -120,7 +120,7 @@ words! {
         Replaced = "another server answers in the place of the one that granted it, and may not know of it",
         /// The server was started anew and may have forgotten what it granted.
         Restarted = "the server was started anew and may have forgotten it",
-        /// A connection was made anew to a server that does not tell whether it was started anew meanwhile, so it may have been.
+        /// The client connected anew to a server that does not say whether it restarted meanwhile.
         PerhapsRestarted = "the connection was made anew to a server that does not tell whether it was started anew, and may have forgotten it",
         /// No renewal was confirmed until the safety margin before the ttl ran out: another client may be granted soon.
         Unconfirmed = "no renewal was confirmed in time",

@@ -17,7 +17,7 @@ pub(crate) type OpenFn = fn(StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store
 pub struct StoreInfo {
     /// The URL scheme.
     pub scheme: &'static str,
-    /// The cargo feature that compiles it in.
+    /// The cargo feature of the store.
     pub feature: &'static str,
     /// The URL, by example.
     pub example: &'static str,

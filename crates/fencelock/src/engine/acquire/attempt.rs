@@ -15,7 +15,7 @@ pub(super) struct Attempt {
     pub(super) live: Arc<Live>,
     pub(super) id: PlaceId,
     pub(super) stage: Stage,
-    /// Some request was not answered, and may still take effect.
+    /// A request of this acquire was not answered, and may still take effect.
     pub(super) unanswered: bool,
     pub(super) tracked: bool,
 }
@@ -47,7 +47,7 @@ impl Attempt {
         self.stage = if self.unanswered { Stage::Entering } else { Stage::Fresh };
     }
 
-    /// Tries to leave the place until then, so that a contender that enters again is not behind it. The drop does the rest.
+    /// Tries to leave the place until `until`, so that a new entry is not behind the old place. The drop does the rest.
     pub(super) async fn give_back(&mut self, until: Moment) {
         if self.waits_no_longer() {
             self.live.untrack_waiting(self.id.request);

@@ -51,7 +51,7 @@ impl Failures {
 }
 
 impl Acquire {
-    /// A place went away, alone or with its session: enters again at once, after repeated losses with pauses, and not for ever.
+    /// A place went away, alone or with its session. The acquire enters again: at once, after repeated losses with pauses, and not for ever.
     pub(super) async fn retry_after_loss(&mut self, cause: Loss) -> Result<()> {
         let was_removed = cause == Loss::Removed;
         let message = match was_removed {
@@ -60,7 +60,7 @@ impl Acquire {
         };
         let error = Error::new(ErrorKind::Lost, "acquire", message).with("cause", cause).retryable();
         let now = self.engine.clock.now();
-        // A place that lived for a while begins a new streak: such entries are rarer than pauses would make them.
+        // A place that lived for a while begins a new streak: such losses come more rarely than pauses end.
         self.in_vain.forget_after(self.engine.retry.longest_pause * 2, now);
         let (count, since) = self.streak().another(now);
         let error = if count > 1 { self.pause_after((count - 1, since), error).await? } else { error };

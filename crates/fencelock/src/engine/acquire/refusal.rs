@@ -63,13 +63,13 @@ impl Acquire {
     pub(super) fn is_silent(&self) -> bool {
         self.is_silent_since(match self.is_answered {
             false => self.started,
-            // The look has no answer either; after a pause of the whole process it had no time for one.
+            // The look has no answer either; if the whole process was paused, there was no time for an answer.
             true if self.is_overdue() => Moment::NEVER,
             true => Moment::ORIGIN,
         })
     }
 
-    /// The same, where the wait has a request of its own without an answer since then.
+    /// As above, if the wait's own request has no answer since `unanswered_since`.
     fn is_silent_since(&self, unanswered_since: Moment) -> bool {
         // Late timers are not the store's silence.
         let now = self.engine.clock.now().min(self.until.after(LATEST));

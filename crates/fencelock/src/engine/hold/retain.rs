@@ -25,7 +25,7 @@ impl Hold {
     /// Lets `retainer` decide, when the last guard ends, whether the place is left.
     pub(crate) fn retained_by(&self, retainer: Box<dyn Retain>) {
         let _ = self.retainer.set(retainer);
-        // With the fence of `tell_retainer`: either it finds the retainer, or this finds the loss.
+        // Pairs with the fence of `tell_retainer`: `tell_retainer` finds the retainer, or this call finds the loss.
         fence(Ordering::SeqCst);
         if self.phase.get().is_end() {
             self.tell_retainer();
@@ -98,7 +98,7 @@ impl Hold {
 /// The interval of looks at a queue, for stores without a better hint.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// So many looks in a row may fail.
+/// The number of looks in a row that may fail.
 const MOST_FAILURES: u32 = 5;
 
 async fn wait_for_contender(engine: &Engine, live: &Live, place: &PlaceId) {

@@ -33,8 +33,8 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The request as `batch` takes it: kind, name, client, number, seq, weight, capacity, wait, again, purpose; NULL where a kind has no use
-    /// for it.
+    /// The parameters of a request in `batch`: kind, name, client, number, seq, weight, capacity, wait, again, purpose; NULL where a kind
+    /// does not need one.
     pub(crate) fn params(&self) -> [Param<'_>; 10] {
         let PlaceId { name, request } = &self.place;
         let of = |kind: u32, seq: Option<u64>| {

@@ -19,7 +19,7 @@ pub(crate) enum Param<'a> {
     Signed(i64),
     Text(Cow<'a, str>),
     Bytes(&'a [u8]),
-    /// An array; a database without arrays has the numbers as text, with commas between.
+    /// An array. A database without arrays gets the numbers as text, separated by commas.
     List(Vec<Param<'a>>),
 }
 

@@ -72,10 +72,10 @@ pub(crate) trait Dialect: Database {
 
     fn now(connection: &Self::Connection) -> impl Future<Output = Result<Row>> + Send;
 
-    /// Whether the session has a use for an ear now.
+    /// Whether the session needs an ear now.
     fn needs_ear(session: &FairSession<Self>) -> bool;
 
-    /// Listens for the session while it has a use for that, on its connection or another one. Calls `rung` of the ear when it begins, and for
+    /// Listens while the session needs an ear, on the session's connection or another one. Calls the ear's `rung` at the beginning, and for
     /// each ring without a message.
     fn listen(
         session: &Arc<FairSession<Self>>,

@@ -20,7 +20,7 @@ pub(crate) struct Ear {
 }
 
 impl Ear {
-    /// Compare this before and after a request: a ring in between may have been for a place that the session did not wait for yet.
+    /// Compare this number before and after a request: a ring in between may be for a place that did not wait yet.
     pub(crate) fn rings(&self) -> u64 {
         self.rings.load(Ordering::SeqCst)
     }
@@ -32,13 +32,13 @@ impl Ear {
         places.look_at_those(|_| true);
     }
 
-    /// Listens no more. Returns whether the session listened.
+    /// Ends the listening. Returns whether the session listened.
     pub(crate) fn stop(&self) -> bool {
         self.is_listening.swap(false, Ordering::SeqCst)
     }
 
-    /// The time until the next look at a place; the server asked for `said`, in the answer to a request before which the ear had counted
-    /// `rings`. Without an ear all places of a session have the same next look, at a multiple of `POLL` of the clock, and share a request.
+    /// The time until the next look at a place. The server asked for `said`, in the answer to a request; `rings` is the ear's count before that
+    /// request. Without an ear all places of a session have the same next look, at a multiple of `POLL` of the clock, and share a request.
     pub(crate) fn look_in<D: Dialect>(
         &self,
         session: &FairSession<D>,
@@ -70,7 +70,7 @@ pub(crate) async fn listen<D: Dialect>(session: Arc<FairSession<D>>, main: Weak<
                 let ms = D::POLL.as_millis();
                 tracing::warn!(%error, "the session cannot listen: its waiting places are looked at every {ms} ms");
             }
-            // An operator may mend a fault that no repetition mends.
+            // An operator may mend a permanent fault.
             let pause = if error.is_retryable() { REPAIR } else { REPAIR * 30 };
             clock.sleep_until(clock.now().after(pause)).await;
         }

@@ -91,7 +91,7 @@ impl<D: Database> Dialler<D> {
         let (silence, waits) = match purpose {
             Purpose::Locks | Purpose::Looks => (silence, silence / 2),
             Purpose::Foreign | Purpose::ForeignLooks => (silence, D::ROW_TIMEOUT),
-            // A waiting request is silent for less time than its caller waits, so that the caller receives the reason.
+            // The server stops waiting before the caller does, so that the caller receives the reason.
             Purpose::Patience => (silence.max(patience) * 2, patience * 3 / 4),
             Purpose::Migration => D::MIGRATION,
         };

@@ -67,7 +67,7 @@ pub(crate) struct FairSession<D: Dialect> {
     pub(crate) bell: String,
     swept: AtomicU16,
     sweep: Notify,
-    /// Buckets that other programs' transactions kept locked when the session asked last.
+    /// Buckets that other programs' transactions kept locked at the session's last request.
     stuck: Mutex<HashSet<u16>>,
     /// A single request at a time waits for such a bucket, on a connection of its own.
     patient: tokio::sync::Mutex<()>,
@@ -235,7 +235,7 @@ impl<D: Dialect> FairSession<D> {
         self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an earlier request did not get this request's bucket: on the shared connection, all others would wait too.
+    /// Whether an earlier request did not get this bucket: behind `request`, all others on the shared connection would wait, too.
     fn is_stuck(&self, request: &Request) -> bool {
         let stuck = self.stuck();
         !stuck.is_empty() && stuck.contains(&bucket_of(&request.place.name))
@@ -275,8 +275,8 @@ impl<D: Dialect> FairSession<D> {
         D::batched(&row).filter(|answers| answers.len() == requests.len()).ok_or_else(|| row.strange())
     }
 
-    /// Sends gathered requests, until the connection ends: several calls at once if the way to the server is long. A call is sent when it is
-    /// polled first, so the server receives the calls in the order of their requests.
+    /// Sends gathered requests, until the connection ends: several calls at once if the round trip is long. A call is sent when it is polled
+    /// first, so the server receives the calls in the order of their requests.
     async fn send_gathered(&self, connection: Weak<D::Connection>, mut receiver: Receiver) {
         let (mut calls, mut gathered, mut sent, mut most) = (FuturesUnordered::new(), Vec::new(), 0, 1);
         loop {
@@ -339,7 +339,7 @@ impl<D: Dialect> FairSession<D> {
         Ok((epoch, was_there))
     }
 
-    /// Looks after the waiting places, and clears away what dead sessions left, until the connection ends.
+    /// Looks at the waiting places, and removes dead sessions' places, until the connection ends.
     fn chores(self: &Arc<Self>, connection: &Arc<D::Connection>) -> Chores {
         let (weak, eye, sweeper) = (Arc::downgrade(connection), Arc::clone(self), Arc::clone(self));
         let (places, clock) = (Arc::clone(&self.places), Arc::clone(&self.opening.clock));
@@ -510,7 +510,7 @@ impl<D: Dialect> Served for FairSession<D> {
             opening.clock.sleep_until(opening.clock.now().after(opening.patience() / PART)).await;
             match self.apart().await {
                 Ok(connection) => self.ask_to_renew(&connection, &seen).await,
-                // Only the first connection can bring an answer then.
+                // From then on, only the first connection can bring an answer.
                 Err(_) => future::pending().await,
             }
         };

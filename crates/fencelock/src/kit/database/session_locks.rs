@@ -228,7 +228,7 @@ impl<L: SessionLocks> Server for Locks<L> {
         let asking = Asking { locks, process: AtomicU64::new(0), taken };
         let session = TryAgainSession::new(asking, opening, trying, events);
         let user = Arc::new(SessionUser(Arc::clone(&session)));
-        // Giving the connection up costs every lock, so that is done only when the locks are over anyway.
+        // An abandoned connection costs every lock, so the client gives it up only once the locks have ended anyway.
         let silence = session.opening.ttl * 2 / 3;
         let link = Dialler::<L::Database>::foreign(&self.config, user, Some(&session.opening), Some(silence));
         Ok((session, link))

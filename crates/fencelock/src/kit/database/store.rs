@@ -55,7 +55,7 @@ fn grant(PlaceId { name, request }: &PlaceId, token: FencingToken) -> Vec<Param<
 
 impl<D: Dialect> Server for DatabaseStore<D> {
     type Session = FairSession<D>;
-    /// The bucket and the name of the last one. No name is empty.
+    /// The bucket and the name of the last listed lock. No name is empty.
     type Listed = (i64, Vec<u8>);
 
     fn capability(&self) -> &Capability {
@@ -142,7 +142,7 @@ impl<D: Dialect> Server for DatabaseStore<D> {
         let Some(token) = order.grant.token.filter(|_| !self.is_unused(connection)) else { return Ok(false) };
         let mut params = grant(&order.grant.place, token);
         params.extend([order.value.as_deref().into(), order.ttl.map(units::<D>).into()]);
-        // There is no answer for a grant without a session.
+        // A grant without a session has no answer of its own.
         Ok(connection.ask("note", "write_note", params).await?.optional(0)? == Some(1))
     }
 

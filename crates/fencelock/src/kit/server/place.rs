@@ -16,7 +16,7 @@ use crate::time::Moment;
 pub(crate) struct AskedPlace<S: ServerSession> {
     core: Arc<Core<S>>,
     slot: S::Slot,
-    /// The waiter received an error, and receives the end of the outage, too: a quiet wait reports no success.
+    /// The waiter received an error, and must receive the end of the outage, too: a quiet wait reports no success.
     is_troubled: bool,
 }
 
@@ -42,7 +42,7 @@ impl<S: ServerSession> AskedPlace<S> {
                 return Ok(self.standing());
             }
             let (core, slot) = (&self.core, &self.slot);
-            // Registers first and checks then: after that, the end of the connection or the session wakes this task.
+            // Registers the waker before the check: from then on, the end of the connection or the session wakes this task.
             poll_fn(|cx| {
                 let news = core.session.poll_news(slot, cx);
                 let is_alone = !core.link.is_connected() || core.session.alive("next").is_err();

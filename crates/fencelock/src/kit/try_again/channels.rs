@@ -22,7 +22,7 @@ struct Channel {
     channel: String,
     /// The claim whose releases this channel publishes.
     claim: Claim,
-    /// When a caller waited for the name last; of a channel without a subscription, the time of the request.
+    /// When a caller last waited for the name. For a channel without a subscription, the time of the request.
     used: Moment,
     reply: Reply,
 }
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(channels.begin(&name("job"), "told:{job}", Claim::MUTEX, NOW), None);
         assert_eq!(channels.begin(&name("{job}"), "told:{job}", Claim::MUTEX, NOW), None);
         assert_eq!(concerned(&channels, "told:{job}"), ["job", "{job}"]);
-        // As another kind of lock one name has another channel: the other name keeps the first.
+        // As another kind of lock, a name has another channel. The other name keeps the first channel.
         assert_eq!(channels.begin(&name("job"), "rw:{job}", Claim::WRITER, NOW), None);
         assert_eq!(
             (concerned(&channels, "told:{job}"), concerned(&channels, "rw:{job}")),

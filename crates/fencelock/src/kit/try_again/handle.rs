@@ -112,7 +112,7 @@ impl<A: UnqueuedBackend> ServerSession for TryAgainSession<A> {
         for (place, reason) in lost.iter().zip(join_all(reasons).await) {
             let reason = match reason {
                 Ok(reason) => reason,
-                // The next try to renew finds the same places lost, and asks again.
+                // The next renewal finds the same places lost, and asks again.
                 Err(error) if error.is_retryable() => return Err(error),
                 Err(error) => {
                     tracing::warn!(name = %place.name, %error, "Cannot read whether this lock, which is gone, was broken.");

@@ -60,7 +60,7 @@ pub struct Job {
 
 /// Whether a run is due, by the note.
 enum Asked {
-    /// This run is due after that one.
+    /// The first run is due, after the second.
     Due(Box<JobRecord>, Option<JobRun>),
     /// The slot has had its run. This is the job's last one.
     Done(JobRun),
@@ -70,7 +70,7 @@ enum Asked {
 #[derive(Debug)]
 #[must_use = "a run that is dropped has died"]
 pub enum Begun {
-    /// A run of this client.
+    /// The run of this client.
     Run(Box<Run>),
     /// The slot has had its run. This is the job's last one: where slots are named, perhaps that of another slot.
     Already(JobRun),
@@ -90,7 +90,7 @@ pub struct JobStatus {
     /// named, and where this release does not understand the schedule. [`Slot::MOST_MISSED`] at most.
     pub missed: Option<u64>,
     /// Whether the record is from the future of the store's clock, by more than a minute: the clock was ahead, and was set back. Such a run
-    /// stops no other but in its own slot.
+    /// prevents runs of its own slot only.
     pub is_ahead: bool,
     /// The store's time.
     pub now: SystemTime,
@@ -268,7 +268,7 @@ impl Job {
             Asked::Due(mut record, last) => {
                 let this = record.run(self.lock.client().owner(), guard.token(), record.began.into());
                 guard.write_note(record.text(self.lock.name()), None).await?;
-                // Twice: the list may have been unreachable.
+                // Tries twice: the list may have been unreachable.
                 if record.runs.len() < 2
                     && let Err(error) = self.list().await
                 {

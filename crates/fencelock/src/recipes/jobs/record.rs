@@ -20,15 +20,15 @@ const AHEAD: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobRun {
-    /// The slot that it was for.
+    /// The slot of the run.
     pub slot: String,
     /// The state or the end of the run.
     pub state: RunState,
-    /// The text of its end: an exit code, a reason.
+    /// The text of the run's end: an exit code, a reason.
     pub detail: Option<String>,
-    /// The client that ran it.
+    /// The client that ran the job.
     pub owner: Owner,
-    /// The token that it ran under; `None` where the store has none.
+    /// The token of the run; `None` where the store has no tokens.
     pub token: Option<FencingToken>,
     /// When the run began, by the store's clock.
     pub began: SystemTime,
@@ -38,7 +38,7 @@ pub struct JobRun {
     pub attempt: u32,
     /// How many slots had no run between the run before and this one.
     pub missed: u64,
-    /// The schedule that it ran by, as text; `None` for a slot that was named.
+    /// The schedule of the run, as text; `None` for a named slot.
     pub schedule: Option<String>,
 }
 
@@ -49,17 +49,17 @@ impl JobRun {
     }
 }
 
-/// A run before the last one, in short.
+/// The summary of a run before the last one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EarlierRun {
-    /// The slot that it was for.
+    /// The slot of the run.
     pub slot: String,
     /// How the run ended.
     pub state: RunState,
-    /// The text of its end: an exit code, a reason.
+    /// The text of the run's end: an exit code, a reason.
     pub detail: Option<String>,
-    /// The host that ran it; empty where that hides itself.
+    /// The host that ran the job; empty for a hidden host.
     pub host: String,
     /// When the run began, by the store's clock, as RFC 3339.
     pub began: String,
@@ -170,12 +170,12 @@ impl JobRecord {
         self.runs = [before].into_iter().chain(last.runs.iter().cloned()).take(MOST).collect();
     }
 
-    /// Whether the record is later than the store's clock, which was ahead then. Clocks of servers that replace each other may differ a little.
+    /// Whether the record is later than the store's clock, which had been ahead. Clocks of servers that replace each other may differ a little.
     pub(super) fn is_ahead(&self, now: SystemTime) -> bool {
         self.reaches(None) > now + AHEAD
     }
 
-    /// The moment from which on it covers no slots of `schedule`: the start of its own slot, also where the run had to wait and began later. A
+    /// The moment up to which the run covers slots of `schedule`: the start of the run's own slot, even if the run waited and began later. A
     /// run by another schedule covers each slot within which it began.
     pub(super) fn reaches(&self, schedule: Option<&str>) -> SystemTime {
         let own = self.slot_start.filter(|_| self.schedule.as_deref() == schedule);
@@ -201,7 +201,7 @@ impl JobRecord {
         }))
     }
 
-    /// This run as it follows `last`, while no other client holds the lock; `None` where its slot has had its run.
+    /// The run for this slot after `last`, while no other client holds the lock. `None` if the slot has had its run.
     pub(super) fn after(mut self: Box<Self>, last: &Self, slot: &Slot, retries: u32) -> Result<Option<Box<Self>>> {
         self.past.clone_from(&last.past);
         let has_ended = match last.state {

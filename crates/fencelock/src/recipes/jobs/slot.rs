@@ -97,7 +97,7 @@ impl Slot {
     /// month and day of the week.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for a text that is none, or that names no time at all, and for a zone that is not known.
+    /// [`ErrorKind::Config`] for another text, for fields that name no time at all, and for an unknown zone.
     pub fn cron(text: &str, zone: &str) -> Result<Self> {
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         let unknown = |error| wrong(format!("{text:?} is no text of cron with five fields: {error}"));
@@ -168,7 +168,7 @@ impl Slot {
                 let down = ZonedRound::new().smallest(Unit::Second).mode(RoundMode::Floor);
                 let now = timestamp(now)?.to_zoned(zone.clone()).round(down).map_err(no_time)?;
                 let start = cron.find_previous_occurrence(&now, true).map_err(never)?;
-                // With the distance from UTC: a local time that is there twice has two texts.
+                // The text has the distance from UTC: a local time that occurs twice has two texts.
                 (start.timestamp().display_with_offset(start.offset()).to_string(), start.timestamp())
             }
         };
@@ -398,7 +398,7 @@ mod tests {
             ("2026-11-25T03:00:00+00:00", "2026-11-25T03:00:00Z"),
         ];
         assert_eq!(at(&nightly, &moments), pairs(&slots));
-        // Of a minute, six seconds.
+        // A tenth of a minute is six seconds.
         let minutes = at(&slot("1m").tolerant(), &["2026-11-25T02:59:53Z", "2026-11-25T02:59:55Z"]);
         assert_eq!([&*minutes[0].0, &*minutes[1].0], ["2026-11-25T02:59:00Z", "2026-11-25T03:00:00Z"]);
     }

@@ -32,7 +32,7 @@ pub(super) struct Bucket {
 pub(super) struct BucketState {
     /// The open directory, and its identity.
     open: Option<(Arc<OwnedFd>, (u64, u64))>,
-    /// The last number of the bucket when `lines` was complete: while it is still the last, no ticket has arrived since.
+    /// The last number of the bucket when `lines` was complete: no ticket has arrived while the number is still the last.
     pub(super) seen: Option<u64>,
     /// Every queue with a known place in it.
     pub(super) lines: HashMap<Arc<str>, KnownQueue>,
@@ -65,7 +65,7 @@ impl Bucket {
         self.state.lock()
     }
 
-    /// The state, if no other thread has it.
+    /// The state, unless another thread has locked it.
     pub(super) fn lock_now(&self) -> Option<Locked<'_, BucketState>> {
         self.state.lock_now()
     }
@@ -95,7 +95,7 @@ impl Bucket {
         Ok(removed)
     }
 
-    /// Tries to take the lock among processes; `None` while another one has it, or if the path names another directory, which the next try opens.
+    /// Tries to take the lock among processes. `None` while another process has it, or if the path names another directory: the next try opens that.
     pub(super) fn try_lock(
         &self,
         directory: &Directory,
@@ -139,7 +139,7 @@ impl Bucket {
         }
     }
 
-    /// Lists the bucket under its lock; `false` while another process has that.
+    /// Lists the bucket under its lock; `false` while another process has the lock.
     pub(super) fn relist(&self, directory: &Directory, state: &mut BucketState) -> rustix::io::Result<bool> {
         let Some(lock) = self.try_lock(directory, state)? else { return Ok(false) };
         let last = directory.last_number(self.index)?;
@@ -197,7 +197,7 @@ impl BucketState {
         Ok(open)
     }
 
-    /// Lists the bucket and takes it over, `last` being the last number drawn. Under the lock.
+    /// Lists the bucket under its lock, and keeps the list. `last` is the last number drawn.
     pub(super) fn relist(&mut self, directory: &Directory, fd: &OwnedFd, last: u64) -> rustix::io::Result<()> {
         #[cfg(test)]
         super::tests::count(&directory.counts.listings);
@@ -271,7 +271,7 @@ impl Directory {
         files::exists(&self.root.fd, path)
     }
 
-    /// Removes a ticket; whether it was there.
+    /// Removes a ticket. Returns whether the ticket was there.
     pub(super) fn remove(&self, path: &str) -> rustix::io::Result<bool> {
         files::remove(&self.root.fd, path)
     }

@@ -76,7 +76,7 @@ impl Ceiling {
         Ok(true)
     }
 
-    /// A ceiling written since this process read the file first (`is_known`) is of its own boot.
+    /// A ceiling that was written after this process first read the file (`is_known`) is of the present boot.
     fn raise_locked(&self, path: &str, root: &Root, last: u64, wall: SystemTime, is_known: bool) -> Result<Limits> {
         let file = format!("{path}/{CEILING}");
         let failed = |errno| fault("raise the ceiling", &file, errno);
@@ -110,7 +110,7 @@ fn next_number(last: u64, wall: SystemTime, floor: u64) -> u64 {
     clock_number(wall).max(last.saturating_add(1)).max(floor)
 }
 
-/// Gives a short internal lock back. This cannot fail on an open descriptor; closing it would do the same.
+/// Releases a short internal lock. The call cannot fail on an open descriptor; closing the descriptor would do the same.
 pub(super) fn unlock(fd: &OwnedFd) {
     let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
 }

@@ -24,7 +24,7 @@ use crate::time::Moment;
 /// How many buckets' descriptors are kept open: far fewer than a process has by default.
 const OPEN_BUCKETS: usize = 64;
 
-/// The directories that each process has open, by device and inode. A forked child opens its own: a lock on a shared descriptor keeps neither out.
+/// The directories that each process has open, by device and inode. A forked child opens its own: locks on a shared descriptor exclude neither.
 type ByIdentity = HashMap<(u32, (u64, u64)), Weak<Directory>>;
 
 /// A lock directory.
@@ -71,7 +71,7 @@ impl Directory {
         // Where the kernel shows no boot id, each opening counts as a boot, which only skips some numbers.
         let boot = config.boot.clone().or_else(platform::boot_id).unwrap_or_else(files::temporary_name);
         let root = Root::prepare(config, fd, &Ceiling::first(&boot)?)?;
-        // systemd-tmpfiles leaves a locked directory alone, and all in it. No other program uses this lock.
+        // systemd-tmpfiles skips a locked directory and its content. No other program uses this lock.
         let _ = rustix::fs::flock(&root.fd, FlockOperation::NonBlockingLockShared);
         Ok(Self {
             path: config.path.clone(),
@@ -88,7 +88,7 @@ impl Directory {
     }
 
     /// Whether the path still leads to this directory and its sessions. If the kernel cannot say (no permission, a fault of the disk), the
-    /// result is an error, not a no: a no ends every lock.
+    /// result is an error, not `false`: `false` ends every lock.
     pub(super) fn is_in_place(&self) -> rustix::io::Result<bool> {
         Ok(leads_to(rustix::fs::stat(&*self.path), self.root.identity)?
             && self.leads_to(layout::SESSIONS, layout::identity(&rustix::fs::fstat(&self.root.sessions)?))?)

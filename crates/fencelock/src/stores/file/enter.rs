@@ -159,7 +159,7 @@ impl Entering<'_> {
             return Ok(Step::Entered(self.place(state, ticket)));
         }
         match self.admission(state, lock, last, fresh)? {
-            // The contenders in the way may be gone: that takes a look at each of them.
+            // The contenders in the way may be gone: the I/O thread looks at each of them.
             Admission::Conflict(_) | Admission::Wait if self.is_inline => return Ok(Step::TakesLonger),
             Admission::Conflict(claim) => return Ok(Step::Entered(Entered::Conflict(claim))),
             Admission::Wait if !self.entry.wait => return Ok(Step::Entered(Entered::Busy)),

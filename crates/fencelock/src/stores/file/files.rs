@@ -64,7 +64,7 @@ pub(super) fn make_file(parent: &OwnedFd, name: &str, content: &[u8], modes: Mod
     if linked == Err(Errno::EXIST) { Ok(()) } else { linked }
 }
 
-/// Replaces a file so that a power cut leaves the old content or the new one. The caller keeps all others out.
+/// Replaces a file so that a power cut leaves the old content or the new one. The caller excludes all other writers.
 pub(super) fn replace_file(parent: &OwnedFd, name: &str, content: &[u8], modes: Modes) -> rustix::io::Result<()> {
     let temporary = write_temporary(parent, content, modes)?;
     rustix::fs::renameat(parent, temporary.1.as_str(), parent, name).and_then(|()| rustix::fs::fsync(parent))
@@ -119,7 +119,7 @@ pub(super) fn exists(parent: &OwnedFd, path: &str) -> rustix::io::Result<bool> {
     was_there(rustix::fs::statat(parent, path, AtFlags::SYMLINK_NOFOLLOW).map(drop))
 }
 
-/// Removes a file or a link; whether it was there.
+/// Removes a file or a link. Returns whether it was there.
 pub(super) fn remove(parent: &OwnedFd, path: &str) -> rustix::io::Result<bool> {
     was_there(rustix::fs::unlinkat(parent, path, AtFlags::empty()))
 }

@@ -117,7 +117,7 @@ fn incomplete(path: &str, part: &str) -> Error {
     Error::new(ErrorKind::Layout, "open", message).with("missing", format_args!("{path}/{part}"))
 }
 
-/// Whether the directory is ours; an error when it is of another layout.
+/// Whether the directory is ours; an error if it has another layout.
 fn check_layout(path: &str, root: &OwnedFd) -> Result<bool> {
     let Some(found) = read(root, "layout").map_err(|errno| fault("open", format_args!("{path}/layout"), errno))? else {
         return Ok(false);
@@ -159,7 +159,7 @@ fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Resu
     let inside = |name: &'static str| move |errno| fault("set up", format_args!("{path}/{name}"), errno);
     make_directory(root, SESSIONS, modes, modes.directory).map_err(inside(SESSIONS))?;
     make_directory(root, BUCKETS, modes, modes.directory).map_err(inside(BUCKETS))?;
-    // In this order: a concurrent set-up makes the counters before `sessions` and `b` have any content.
+    // The order matters: a concurrent set-up makes the counters before `sessions` and `b` have any content.
     let was_used =
         is_used(root, SESSIONS).map_err(inside(SESSIONS))? || is_used(root, BUCKETS).map_err(inside(BUCKETS))?;
     if was_used && !exists(root, COUNTERS).map_err(inside(COUNTERS))? {
@@ -169,7 +169,7 @@ fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Resu
     let counters = [0; bucket::BUCKETS as usize * 8];
     make_file(root, COUNTERS, &counters, modes).map_err(inside(COUNTERS))?;
     make_file(root, CEILING, first_ceiling.as_bytes(), modes).map_err(inside(CEILING))?;
-    // On disk before the layout is, in any order of the file system.
+    // Synced before the layout, whatever the order of the file system.
     rustix::fs::fsync(root).map_err(|errno| fault("set up", path, errno))?;
     make_file(root, "layout", LAYOUT.as_bytes(), modes).map_err(inside("layout"))?;
     rustix::fs::fsync(root).map_err(|errno| fault("set up", path, errno))

@@ -19,14 +19,14 @@ use crate::queue::view::wake_condition_behind;
 pub(super) struct Target {
     pub(super) ticket: Ticket,
     pub(super) local: bool,
-    /// For a place of another process: the watches on its ticket and its session, which ring when they go. `None` where nothing can ring.
+    /// For a place of another process: the watches on its ticket and session file, which ring at their deletion. `None` without watches.
     watches: Option<(PathWatch, PathWatch)>,
 }
 
-/// The outcome of listening.
+/// The outcome of `listen`.
 #[derive(Debug)]
 pub(super) enum Listened {
-    /// The contenders that the rule names are there: when to look again.
+    /// The contenders that the rule names are there; the time of the next look.
     There(Pauses),
     /// A contender is gone, so that the rule must be asked again.
     Gone,
@@ -94,7 +94,7 @@ impl FilePlace {
         if !directory.exists(&path)? {
             return Ok(Listened::Gone);
         }
-        // The next look asks again after an error.
+        // After an error the session counts as alive, and the next look asks again.
         if (is_new || self.is_rung || self.is_repair) && !directory.is_alive(session).unwrap_or(true) {
             return Ok(Listened::Dead(session));
         }

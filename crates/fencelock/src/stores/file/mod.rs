@@ -108,8 +108,8 @@ pub struct FileStore {
 impl FileStore {
     /// Opens the directory `path`, which is absolute. If it is missing it is made, with mode 0700; its parent is not.
     ///
-    /// Everything inside takes its permissions from the directory, so one that a group may write works for the group. A directory that all
-    /// users may write, or that belongs to another user than root or this one, is refused.
+    /// Everything inside takes its permissions from the directory, so a group that may write in the directory shares its locks. A
+    /// directory that all users may write, or of another user than root and this one, is refused.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a path that cannot be a lock directory, `Denied` without

@@ -45,7 +45,7 @@ struct Head<'a> {
 }
 
 impl Directory {
-    /// Writes or deletes a note, if the grant of `order` is current; says whether it was.
+    /// Writes or deletes a note, if the grant of `order` is current. Returns whether the grant was current.
     pub(super) async fn write_note(
         &self,
         order: &NoteOrder,
@@ -124,7 +124,7 @@ impl Directory {
     }
 }
 
-/// Makes a new note count, if the ticket is there; says whether it was. Under the lock.
+/// Makes a new note count, if the ticket is there; under the lock. Returns whether the ticket was there.
 fn put(new: &Temporary<'_>, encoded: &str, bucket: &OwnedFd, ticket: &Ticket) -> rustix::io::Result<bool> {
     let folder = new.0;
     settle(folder, encoded)?;
@@ -152,7 +152,7 @@ fn current(folder: &OwnedFd, encoded: &str) -> rustix::io::Result<Option<Vec<u8>
     while let Some(content) = next()?
         && exists(folder, &format!("{COUNTS}{encoded}"))?
     {
-        // Else the next one of another writer counted.
+        // If the content changed meanwhile, the link was for another writer's note.
         if next()?.as_ref() == Some(&content) {
             return Ok(Some(content));
         }

@@ -30,13 +30,13 @@ use crate::time::Moment;
 /// The shortest and the longest pause between two looks of a waiter; each is twice as long as the one before.
 pub(super) type Pauses = (Duration, Duration);
 
-/// For places with events: bounds the cost of a lost event.
+/// The pause for places with events: bounds the cost of a lost event.
 pub(super) const REPAIR: Pauses = (Duration::from_secs(1), Duration::from_secs(1));
-/// For places behind this process, which loses no event: thousands may wait there.
+/// The pause for places behind this process, which loses no event: thousands may wait there.
 pub(super) const NOTIFIED: Pauses = (Duration::from_secs(60), Duration::from_secs(60));
-/// For places without events.
+/// The pause for places without events.
 pub(super) const POLL: Pauses = (Duration::from_millis(5), Duration::from_millis(200));
-/// After an event that has shown nothing yet: a session file may stay locked for a moment after its closing (by an inherited descriptor).
+/// The pause after an event without an effect: a session file may stay locked for a moment after its closing (by an inherited descriptor).
 pub(super) const LINGER: Pauses = (Duration::from_millis(1), REPAIR.1);
 
 /// A place of this process.

@@ -11,11 +11,11 @@ use rustix::process::{Pid, test_kill_process};
 use super::sessions::session_name;
 use crate::store::{Owner, ProcessState};
 
-/// Whether `/proc` has the numbers that we have: another one may be mounted there.
+/// Whether `/proc` has this process's numbers: another container's may be mounted there.
 static HAS_OUR_NUMBERS: LazyLock<bool> =
     LazyLock::new(|| fs::read_link("/proc/self").is_ok_and(|own| own == Path::new(&std::process::id().to_string())));
 
-/// The fault of a living session's process, as far as this host sees it: none of another host, or of a container with its own name.
+/// The fault of a living session's process. `None` without a known fault: for processes of other hosts, or of containers with names of their own.
 pub(super) fn state_of(session: u64, owner: &Owner) -> Option<ProcessState> {
     let is_here = || owner.host == rustix::system::uname().nodename().to_string_lossy();
     if owner.pid == 0 || owner.pid == std::process::id() || !is_here() || !*HAS_OUR_NUMBERS {
@@ -52,7 +52,7 @@ fn those_with(session: u64) -> Vec<u32> {
     found
 }
 
-/// Whether a process has the file of a session open as its owner has, for writing: others only test it. `None` where that is hidden.
+/// Whether a process has a session's file open for writing, as its owner has: others only test the file. `None` where that is hidden.
 fn has_open(process: &str, session: u64) -> Option<bool> {
     let name = session_name(session);
     let files = fs::read_dir(format!("/proc/{process}/fd")).ok()?;

@@ -48,7 +48,7 @@ pub(super) struct SessionCore {
     file: Mutex<Option<OwnedFd>>,
     over: OnceLock<Loss>,
     withdrawn: Mutex<VecDeque<u64>>,
-    /// The grants whose break was reported, so that no renewal leaves it to the events again.
+    /// The grants whose break was reported: a renewal need not wait for the event again.
     reported_breaks: Mutex<HashSet<GrantId>>,
     /// The number of looks of waiting places after an event, or for the first time.
     #[cfg(test)]
@@ -120,7 +120,7 @@ impl SessionCore {
         linked().map_err(|errno| fault("renew", &self.directory.path, errno))
     }
 
-    /// Removes this session's tickets; the first thing that went wrong comes last.
+    /// Removes this session's tickets. Returns the first error, after the other removals.
     fn remove_tickets(&self) -> Result<()> {
         let mut outcome = Ok(());
         for bucket in self.directory.known_buckets() {
@@ -242,7 +242,7 @@ impl SessionCore {
             withdrawn.push_back(id.number);
         }
         drop(withdrawn);
-        // `enter` checks for withdrawn requests under the same lock.
+        // `enter` checks for withdrawn requests under this lock, too.
         let mut state = bucket.lock();
         while let Some(ticket) = state.line(&slot.encoded).and_then(|line| line.find(self.id, id.number)) {
             bucket.remove(&self.directory, &mut state, "cancel", &slot.encoded, &ticket)?;

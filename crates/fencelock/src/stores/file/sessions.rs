@@ -1,4 +1,4 @@
-//! The living sessions: a session is, as long as its file is there and locked by its owner.
+//! The living sessions: a session lives as long as its file is there and locked by its owner.
 //!
 //! Others test with a *shared* lock through a read-only descriptor: two testers never take each other for the owner,
 //! and their closing is not the event that the owner's closing is.
@@ -64,7 +64,7 @@ impl Directory {
         super::tests::count(&self.counts.sessions_tested);
         let file = match open_file(&self.root.sessions, &session_name(session), OFlags::RDONLY) {
             Ok(file) => file,
-            // Nothing that an owner could have locked.
+            // There is no file that an owner could have locked.
             Err(Errno::NOENT | Errno::NXIO) => return Ok(false),
             // The owner keeps others from opening the file, and so lives. Or this user may not open the file, and the owner counts as alive.
             Err(Errno::WOULDBLOCK | Errno::ACCESS | Errno::PERM) => return Ok(true),

@@ -20,7 +20,7 @@ use crate::name::Name;
 use crate::store::{Contender, Grant, Outline, Owner, Page, Queue, RequestId};
 use crate::token::FencingToken;
 
-/// The sessions of a listing: whether each is alive, and its owner, asked once each.
+/// The sessions of a listing: whether each is alive, and its owner. Each is looked up once.
 #[derive(Default)]
 pub(super) struct Roll {
     alive: HashMap<u64, bool>,
@@ -83,7 +83,7 @@ impl Directory {
         Ok(Queue { name: name.clone(), contenders, queued, foreign_locks: Vec::new(), strangers, closed: None })
     }
 
-    /// The queue of `name` in short.
+    /// The outline of the queue of `name`.
     pub(super) fn read_outline(&self, name: &Name, mine: &[RequestId]) -> Result<Outline> {
         let slot = EncodedName::of(name);
         let (line, mut roll, _) = self.read_line(&slot)?;

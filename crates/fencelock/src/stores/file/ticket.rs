@@ -69,12 +69,12 @@ pub(crate) fn decode(encoded: &str) -> Option<Name> {
     (encode(name.as_str()) == encoded).then_some(name)
 }
 
-/// The order of tickets, and the name of one place for ever.
+/// The order of tickets, and the permanent identity of one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Key {
     /// The number drawn at the entry: the order in the queue, and the grant.
     pub(super) seq: u64,
-    /// The session that the place hangs on.
+    /// The session of the place.
     pub(super) session: u64,
     /// The number of the request within its client.
     pub(super) number: u64,
@@ -128,7 +128,7 @@ fn parse_claim(field: &str) -> Option<Claim> {
         _ => {
             let (weight, capacity) = field.strip_prefix('p')?.split_once('-')?;
             let claim = Claim::new(parse_decimal(weight)?, parse_decimal(capacity)?).ok()?;
-            // A second file name of a ticket would name a link that is not there.
+            // Each claim has a single text: under another file name, a ticket would not be found.
             (![Claim::MUTEX, Claim::READER, Claim::WRITER].contains(&claim)).then_some(claim)
         }
     }

@@ -39,7 +39,7 @@ impl Drop for PathWatch {
     }
 }
 
-/// Rings `bell` when something of `interest` happens to `path`; `None` if no event will come, or there is nothing.
+/// Rings `bell` at an event of `interest` at `path`; `None` if no event will come, or no file is there.
 pub(super) fn watch(path: &str, interest: Interest, bell: &Arc<Bell>) -> Option<PathWatch> {
     let watches = Watches::of_this_runtime()?;
     let watch = watches.subscribe(path, interest, bell).ok()?;
@@ -83,7 +83,7 @@ impl Watches {
         let mut table = self.0.lock();
         let watch = table.notifier.as_ref().ok_or(Errno::BADF)?.add(path, interest)?;
         let bells = table.bells.entry(watch).or_default();
-        // Most paths wake one waiter.
+        // Most paths wake a single waiter.
         bells.reserve_exact(1);
         bells.push(Arc::clone(bell));
         Ok(watch)

@@ -58,8 +58,8 @@ impl VirtualClock {
 
     /// Moves the clock on by `duration` and wakes, in order, every sleeper until then.
     ///
-    /// The woken run when their executor lets them, and see the clock where it stands by then. A test that must see
-    /// each moment by itself advances to [`VirtualClock::next_sleeper`] again and again.
+    /// The woken tasks run when their executor lets them, and read the clock of that moment. A test that must see each
+    /// moment by itself advances to [`VirtualClock::next_sleeper`] again and again.
     pub fn advance(&self, duration: Duration) {
         let woken = {
             let mut time = self.0.lock();

@@ -1,4 +1,4 @@
-//! The way from one client to the store, and the faults scripted for it.
+//! The link from one client to the store, and the faults scripted for the link.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl SharedStore {
     /// Looks at the present state. The sessions that it concerns are notified once the lock is given back, since a task that they wake may
     /// look, too.
     pub(super) fn with<R>(&self, look: impl FnOnce(&mut StoreState, Moment) -> R) -> R {
-        // A panic under it does no harm to others: the state is changed in steps that leave it usable.
+        // A panic under the lock harms no other client: each step leaves a usable state.
         let mut state = self.state.lock();
         let now = self.clock.now();
         state.sweep(now);
@@ -71,21 +71,21 @@ pub enum Operation {
     Watch,
     /// Giving up a place.
     Leave,
-    /// Reading one queue in short, as for an error.
+    /// Reading the outline of a queue, as for an error.
     Contention,
     /// Writing a note on a lock.
     WriteNote,
-    /// Any other: closing the session, reading queues, names, notes and breaks, breaking a grant.
+    /// Any other request: closing the session, reading queues, names, notes and breaks, breaking a grant.
     Other,
 }
 
-/// The session a request belongs to and, of an `enter`, its id: a withdrawal or the session's end refuses it.
+/// The session of a request and, for an `enter`, its id: a withdrawal or the session's end refuses the request.
 pub(super) type Tag = Option<(u64, Option<RequestId>)>;
 
-/// The way from one client to the store.
+/// The link from one client to the store.
 pub(super) struct Link {
     pub(super) shared: Arc<SharedStore>,
-    /// Whether any fault is scripted; without one the way costs one load.
+    /// Whether any fault is scripted. Without a fault, the link costs one load.
     is_scripted: AtomicBool,
     faults: Mutex<Faults>,
     /// Rung when the client is not cut off any more.

@@ -70,7 +70,7 @@ impl Served for MemorySession {
     async fn wait_until(&self, clock: &dyn Clock, until: Moment) -> Result<()> {
         let mut over = clock.sleep_until(until);
         loop {
-            // The one ahead may expire then; some waiter has to look, and this one may as well.
+            // A session may expire at `expiry`: a waiter must look then, and this one does.
             let expiry = self.link.shared.with(|state, _| state.next_expiry());
             select! {
                 biased;
@@ -124,7 +124,7 @@ impl Served for MemorySession {
 
     async fn close(&self, link: &Link) -> Result<()> {
         let session = self.number();
-        // No tag: closing ends the session's held requests, and is not itself one of them.
+        // The request has no tag: a close ends the session's held requests, and is none of them.
         link.send(Operation::Other, None, move |state, _| state.end(session, Loss::Closed)).await
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct StoreState {
     last_number: u64,
     /// The number of the newest session or trap.
     last_id: u64,
-    /// No session expires before this; found anew when it is reached.
+    /// No session expires before this moment. At this moment, the store computes the next one.
     next_expiry: Moment,
     /// The last grants that were broken.
     breaks: VecDeque<Break>,
@@ -58,7 +58,7 @@ struct QueueEntry {
     is_watched: bool,
 }
 
-/// A session, and where it is notified.
+/// A session, and the link for its notifications.
 struct SessionRecord {
     owner: Owner,
     ttl: Duration,
@@ -190,7 +190,7 @@ impl StoreState {
         answer
     }
 
-    /// Notifies the session of the grant with this number of the next waiter behind it. Says whether there is one, or the grant is gone.
+    /// Notifies the session of the grant with this number of the next waiter behind it. Returns whether a waiter is there, or the grant is gone.
     pub(super) fn watch(&mut self, name: &Name, number: u64) -> bool {
         let Some((queue, index)) = self.find(name, |ticket| ticket.number == number) else { return true };
         queue.tickets[index].is_watched = true;
@@ -204,7 +204,7 @@ impl StoreState {
         Some((queue, index))
     }
 
-    /// Grants those that fit now, and forgets the queue when it is empty.
+    /// Grants the places that fit now, and forgets an empty queue.
     fn settle(&mut self, name: &Name) {
         let Some(queue) = self.queues.get_mut(name) else { return };
         let before = queue.granted;
@@ -222,7 +222,7 @@ impl StoreState {
         }
     }
 
-    /// Takes places out of a queue, all at once, and grants the waiters that fit then. Says whether there were any.
+    /// Takes places out of a queue, all at once, and grants the waiters that fit then. Returns whether there were any.
     fn take_out(&mut self, name: &Name, is_it: impl Fn(&QueueEntry) -> bool) -> bool {
         let Some(queue) = self.queues.get_mut(name) else { return false };
         let before = queue.tickets.len();
@@ -233,9 +233,9 @@ impl StoreState {
         were_there
     }
 
-    /// Gives up a place, that with this number unless it is `None`: whether it was there.
+    /// Gives up a place, only with the number `seq` unless that is `None`. Returns whether the place was there.
     pub(super) fn leave(&mut self, session: u64, place: &PlaceId, number: Option<u64>) -> bool {
-        // A repeated `enter` that is still on its way must not bring the place back.
+        // A repeated `enter` that arrives later must not bring the place back.
         self.forget_held(session, Some(place.request));
         let is_it = |ticket: &QueueEntry| number.is_none_or(|number| number == ticket.number);
         self.take_out(&place.name, |ticket| ticket.is(session, place.request) && is_it(ticket))
@@ -264,7 +264,7 @@ impl StoreState {
         queue.tickets.range(..queue.granted).find(is_it).map(QueueEntry::key)
     }
 
-    /// Breaks the grant that `order` names; says whether it was there, or this very order broke it before.
+    /// Breaks the grant that `order` names. Returns whether the grant was there, or the same order broke it before.
     pub(super) fn break_grant(&mut self, order: Break) -> bool {
         let Some((session, grant)) = self.holder(&order.grant()) else { return self.breaks.contains(&order) };
         let (place, reason) = (order.place.clone(), Arc::clone(&order.reason));
@@ -279,7 +279,7 @@ impl StoreState {
         self.breaks.iter().rev().filter(|order| order.place.name == *name).cloned().collect()
     }
 
-    /// Does what `order` says if its grant is current; says whether it was.
+    /// Writes or deletes the note if the grant of `order` is current. Returns whether the grant was current.
     pub(super) fn write_note(&mut self, order: &NoteOrder) -> bool {
         if self.holder(&order.grant).is_none() {
             return false;
@@ -328,14 +328,14 @@ impl StoreState {
         (self.sessions.len(), self.queues.len(), places)
     }
 
-    /// Sets a trap for a request; its number.
+    /// Sets a trap for a request. Returns the trap's number.
     pub(super) fn set_trap(&mut self) -> u64 {
         self.last_id += 1;
         self.held.push(HeldRequest { trap: self.last_id, tag: None, effect: None });
         self.last_id
     }
 
-    /// A trap catches a request, if it is there still.
+    /// The trap catches a request, if the trap is still there.
     pub(super) fn catch(&mut self, trap: u64, tag: Tag, effect: Effect) {
         if let Some(held) = self.held.iter_mut().find(|held| held.trap == trap) {
             (held.tag, held.effect) = (tag, Some(effect));
@@ -352,7 +352,7 @@ impl StoreState {
         self.held.remove(index).effect
     }
 
-    /// The requests of a session that are held back, or that of one place, have no effect any more.
+    /// Cancels the held-back requests of a session, or the request of one place.
     fn forget_held(&mut self, session: u64, id: Option<RequestId>) {
         let is_it = |(of, request): (u64, Option<RequestId>)| of == session && (id.is_none() || request == id);
         self.held.retain(|held| !held.tag.is_some_and(is_it));

@@ -17,7 +17,7 @@ use crate::kit::reconnect::Dial as _;
 const POOLER: &str = "`bell` leads to a pooler, where no session can listen: name the server itself";
 const ELSEWHERE: &str = "`bell` leads to another server or database than the URL, or to a standby";
 
-/// The session as its connection to the bell has it. Messages count as those of the session's own connection, which has the same number.
+/// The user of the connection to the bell. Messages count as messages of the session's own connection, which has the same number.
 struct BellUser {
     session: Arc<PostgresSession>,
     main: Weak<Connection>,
@@ -33,7 +33,7 @@ impl User<Connection> for BellUser {
     }
 }
 
-/// Connects to the bell, if it is that of the server to which the pooler leads `main`.
+/// Connects to the bell, if the bell belongs to the server to which the pooler leads `main`.
 async fn dial(session: &Arc<PostgresSession>, bell: &Arc<Config>, main: &Arc<Connection>) -> Result<Arc<Connection>> {
     let user = Arc::new(BellUser { session: Arc::clone(session), main: Arc::downgrade(main) });
     let mut dialler = Dialler::<Postgres>::new(bell, Purpose::Looks, Some(&session.opening));

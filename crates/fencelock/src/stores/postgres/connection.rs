@@ -1,4 +1,4 @@
-//! A connection to a server: its requests, and whether it lives.
+//! A connection to a server: its requests and its end.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -32,7 +32,7 @@ struct Traffic {
     clock: Arc<dyn Clock>,
     waiting: Arc<()>,
     answers: AtomicUsize,
-    /// The shortest time from a request to its answer, in nanoseconds: that of the way, for some requests take the server no time.
+    /// The shortest time from a request to its answer, in nanoseconds: the round trip, because some requests take the server no time.
     way: AtomicU64,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Connection {
     pooled: Mutex<Option<String>>,
     traffic: Arc<Traffic>,
     tasks: Mutex<Vec<AbortHandle>>,
-    /// How many releases still go by the procedure `leave`, for other sessions waited lately.
+    /// How many more releases call the procedure `leave`, because other sessions waited lately.
     pub(super) contended: AtomicUsize,
     state: ConnectionState,
 }
@@ -94,7 +94,7 @@ impl Connection {
         self.pooled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for an answer, and counts it. A caller that gives up before counts none.
+    /// Waits for an answer, and counts it. An abandoned wait counts nothing.
     async fn answered<T>(&self, answer: impl Future<Output = T>) -> T {
         let Traffic { clock, waiting, answers, way } = &*self.traffic;
         let (_waiting, sent) = (Arc::clone(waiting), clock.now());
@@ -139,7 +139,7 @@ impl Connection {
             None => self.answered(asked).await,
             Some(settings) => {
                 let begin = format!("BEGIN ISOLATION LEVEL READ COMMITTED; {settings}");
-                // A pooler does not report a crash, so no release may be undone by one. After an error the server skips the rest of a
+                // A pooler does not report a crash, so no crash may undo a release. After an error the server skips the rest of a
                 // message, so COMMIT, which ends a failed transaction too, is a message of its own.
                 let durable = self.client.batch_execute("SET LOCAL synchronous_commit = on");
                 let end = self.client.batch_execute("COMMIT");
@@ -201,7 +201,7 @@ impl Calls for Connection {
         !self.client.is_closed()
     }
 
-    /// Adds a call for each millisecond of the way. A pooler promises no order of transactions.
+    /// Adds a call for each millisecond of the round trip. A pooler promises no order of transactions.
     fn calls_at_once(&self) -> usize {
         let further = self.traffic.way.load(Ordering::Relaxed) / 1_000_000;
         if self.pooled().is_some() { 1 } else { 1 + further.min(3) as usize }
@@ -282,7 +282,7 @@ pub(super) fn value<'a, T: FromSql<'a>>(operation: &'static str, row: &'a Row, c
 }
 
 async fn drive(end: End, wire: tokio_postgres::Connection<Stream, Plain>, silence: impl Future<Output = ()> + Send) {
-    // Dropped before `end`: the connection is closed when the user receives its end.
+    // `wire` is dropped before `end`, so the connection is closed when the user receives its end.
     let mut wire = wire;
     let driver = poll_fn(|cx| {
         loop {

@@ -56,8 +56,8 @@ impl Dialect for Postgres {
     }
 
     /// A release for which no other session waits needs no procedure, whose call costs the server a seventh of a cycle. Otherwise this client
-    /// notifies the granted sessions, and leaves that to the procedure for the next releases. Behind a pooler both calls would be
-    /// transactions of their own, between which the notification can get lost.
+    /// notifies the granted sessions itself, and calls the procedure for the next releases. Behind a pooler both calls would be transactions
+    /// of their own, between which the notification can get lost.
     async fn leave(connection: &Connection, mut params: Vec<Param<'_>>) -> Result<Row> {
         // This call waits for no transaction.
         params.push(false.into());
@@ -148,8 +148,8 @@ impl Dialect for Postgres {
         Ok(Row { operation: "note", cells: vec![Cell::Number(now)] })
     }
 
-    /// A session that holds or waits until now listens, for each notification wakes every connection that listens, of any channel. Behind a
-    /// pooler another client may get the server's connection, and with it a LISTEN: there, waiting sessions have a connection to the bell.
+    /// Only sessions with places listen, because each notification wakes every listening connection, of any channel. Behind a pooler
+    /// another client may get the server's connection, and with it a LISTEN: there, waiting sessions have a connection to the bell.
     fn needs_ear(session: &PostgresSession) -> bool {
         let Config { pooled, bell, .. } = &*session.config;
         match pooled.load(Ordering::Relaxed) {

@@ -67,13 +67,13 @@ pub(super) async fn meet(
     connection.simple("connect", &format!("{PATH}{}", settings(silence, lock_timeout))).await.map(drop)
 }
 
-/// The settings of a connection; settings that a release does not have, or a socket file does without, are left out.
+/// The settings of a connection, without settings that the server's release lacks or a socket file does not need.
 fn settings(silence: Duration, lock_timeout: Duration) -> String {
     // A request that the death of its host cut short keeps its bucket locked until the server ends the connection.
     let (idle, between) = (silence.as_secs().max(1), (silence / 3).as_secs().max(1));
     let silent = silence.as_millis().saturating_mul(2).max(1000);
     let lock_timeout = lock_timeout.as_millis().max(1);
-    // A grant that the disk does not have yet would be forgotten by a crash, and given to another client: `off` is no durability for those.
+    // A crash would forget a grant that is not on the disk yet, and another client could get it: `off` is not enough for grants.
     format!(
         "SELECT pg_catalog.set_config(s.name, w.value, false) FROM pg_catalog.pg_settings AS s JOIN (VALUES \
          ('default_transaction_isolation', 'read committed'), ('statement_timeout', '0'), ('lock_timeout', '{lock_timeout}'), \
@@ -96,7 +96,7 @@ pub(super) async fn our_schema(connection: &Connection, schema: &Schema, only_lo
     }
 }
 
-/// Finds our schema, if it is there: whether a table of it is logged that can be unlogged.
+/// Finds our schema, if it exists. Returns whether one of its tables is logged that could be unlogged.
 ///
 /// # Errors
 /// [`ErrorKind::Layout`] for another version of the layout than this release's, and for a schema of this name that is not ours.
@@ -146,7 +146,7 @@ fn foreign(schema: &Schema) -> Error {
     Error::new(ErrorKind::Layout, "connect", message).with("schema", schema.name())
 }
 
-/// Makes the schema, unless it is there, and lets `roles` use it: whether it was not there. All of it, or nothing.
+/// Makes the schema unless it exists, and lets `roles` use it. All of it, or nothing. Returns whether the schema was made.
 pub(super) async fn make(connection: &Connection, schema: &Schema, unlogged: bool, roles: &[&str]) -> Result<bool> {
     let granted: String = roles.iter().map(|role| grants(schema, role)).collect();
     match find(connection, schema).await? {
@@ -169,7 +169,7 @@ pub(super) async fn make(connection: &Connection, schema: &Schema, unlogged: boo
     // A message is a transaction: a client that stops in the middle blocks no other. A second client waits, and finds the schema.
     let all = format!("SELECT pg_advisory_xact_lock({MAKING}); {}{granted}", ddl(schema, unlogged));
     let Err(error) = connection.simple("migrate", &all).await else { return Ok(true) };
-    // A connection that ended says so here, and not that others were faster.
+    // Reports the end of a connection here, and not that other clients were faster.
     if find(connection, schema).await?.is_some() {
         return Box::pin(make(connection, schema, unlogged, roles)).await;
     }
@@ -186,7 +186,7 @@ pub(super) async fn make(connection: &Connection, schema: &Schema, unlogged: boo
     Err(if error.is_retryable() { cause.retryable() } else { cause }.with("cause", error))
 }
 
-/// Checks that each role has what was granted, as `asked` says of `{role}`: of a right that the caller may not grant, the server only warns.
+/// Checks that each role has the granted rights, by the query `asked` about `{role}`: the server only warns if the caller may not grant a right.
 pub(super) async fn check_grants(connection: &Connection, roles: &[&str], asked: &str) -> Result<()> {
     for role in roles {
         let rows = connection.simple("migrate", &asked.replace("{role}", &literal(role))).await?;
@@ -233,7 +233,7 @@ fn functions(all: &'static str) -> impl Iterator<Item = (&'static str, Vec<&'sta
         let call = [("FUNCTION", "SELECT * FROM"), ("PROCEDURE", "CALL")].into_iter().find(|(of, _)| *of == kind)?.1;
         let (name, rest) = rest.split_once('(')?;
         let (listed, rest) = [") RETURNS", ")\nRETURNS", ") LANGUAGE"].iter().find_map(|end| rest.split_once(end))?;
-        // In FROM, the answer would be kept in a store of rows first.
+        // In FROM, the server would first put the answer into a tuple store.
         let call = if rest.starts_with(" bigint[]") { "SELECT" } else { call };
         // The answer of a procedure is a parameter, too.
         let arguments = listed.split(',').filter(|argument| !argument.contains("INOUT "));

@@ -60,7 +60,7 @@ pub(super) struct Config {
     pub(super) tls: Option<Tls>,
     pub(super) schema: Schema,
     pub(super) pooled: Arc<AtomicBool>,
-    /// The server itself, where the URL leads to a pooler.
+    /// The server's own address, if the URL leads to a pooler.
     pub(super) bell: Option<Arc<Self>>,
 }
 
@@ -89,7 +89,7 @@ impl Config {
         if bell.contains([',', '/', '@']) {
             return Err(bad("`bell` is one server, as in bell=host:5432: it has the user and the database of the URL"));
         }
-        // The bell has everything else of the URL. Its own address decides whether it is encrypted; the authorities are for the one that is.
+        // The bell has all other options of the URL. The bell's address decides whether its connection is encrypted.
         let main = Self::of(url.clone(), servers, true)?;
         let bell = Self::of(url, vec![named(&bell, PORT)?], main.tls.is_some())?;
         Ok(Self { bell: Some(Arc::new(bell)), ..main })
@@ -158,7 +158,7 @@ fn servers(url: &StoreUrl, host: Option<String>, port: Option<String>) -> Result
     if url.authority().is_empty() {
         return Err(bad("name a server, as in postgres://user:password@host:5432/database"));
     }
-    // The credentials stand before the first server, and are those of all.
+    // The credentials stand before the first server, and hold for all servers.
     url.servers()?.into_iter().map(|(_, server)| named(&server, port)).collect()
 }
 

@@ -22,7 +22,7 @@ use crate::queue::{Admission, admits};
 use crate::store::{Break, GrantId, RequestId};
 use crate::token::FencingToken;
 
-/// How many records are kept of one name.
+/// How many records the store keeps of one name.
 const KEPT: usize = 100;
 
 /// The most searches for a place: a holder may be replacing its node by a lighter one. Also the most tries to create the parents of a
@@ -43,8 +43,8 @@ fn node_name(order: &Break) -> String {
     format!("{:016x}{}{grant:x}-{:016x}", milliseconds(order.at), part_of(order.place.request), order.by.client)
 }
 
-/// Breaks the grant that `order` names, and no later one, and keeps `text` as the record of it; whether it was there, or this very
-/// order broke it before.
+/// Breaks the grant that `order` names, and no later one, with `text` as the record. Returns whether the grant was there, or the
+/// same order broke it before.
 pub(super) async fn break_grant(
     client: &wire::Client,
     config: &Config,
@@ -82,8 +82,8 @@ pub(super) async fn break_grant(
     Ok(removed)
 }
 
-/// Nodes of one number below one parent: a grant. A later grant has another number, even with the same request id: kazoo has one id for all
-/// grants of a `Lock` object.
+/// The nodes of a grant have the same number and parent. A later grant has another number, even with the same request id: kazoo has one id
+/// for all grants of a `Lock` object.
 pub(super) struct Granted {
     parent: Parent,
     layout: Layout,
@@ -98,7 +98,7 @@ impl Granted {
     fn among(&self, children: &[String], key: &str) -> Vec<String> {
         let is_same = |node: &&String| {
             let ticket = self.layout.read(node, key).filter(|ticket| ticket.number == self.number && !ticket.alien);
-            // Curator's ids differ.
+            // Curator's two nodes have different ids.
             ticket.is_some_and(|_| request_of(node) == self.request || self.layout.kind() == Kind::ReadWrite)
         };
         children.iter().filter(is_same).cloned().collect()

@@ -28,12 +28,12 @@ pub(super) const TICK: Duration = Duration::from_secs(2);
 pub(super) struct Config {
     /// The servers: `host1:2181,host2`.
     pub(super) servers: String,
-    /// The node under which locks are: `""` for the root, else without a slash at its end.
+    /// The node above all locks: `""` for the root, else without a slash at its end.
     pub(super) parent: String,
     pub(super) dialect: &'static Dialect,
     /// The servers' `tickTime`.
     pub(super) tick: Duration,
-    /// Whether the URL has the tick, or the client presumes it.
+    /// Whether the URL names the tick; otherwise the client presumes it.
     pub(super) tick_is_given: bool,
     /// The longest request, and the longest answer.
     pub(super) max_frame: usize,

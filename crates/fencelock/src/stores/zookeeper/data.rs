@@ -1,4 +1,4 @@
-//! The data that we write into a node for people, and how others' data is read: leniently.
+//! The data that we write into a node for people. Others' data is read leniently.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -110,7 +110,7 @@ pub(super) fn read(data: &[u8]) -> NodeData {
     NodeData { purpose: (!shown.is_empty()).then(|| shown.into()), ..NodeData::default() }
 }
 
-/// The same, of a node whose text names its maker and not the purpose: kazoo calls it the identifier.
+/// Takes a node's text as the name of its maker, and not as its purpose: kazoo calls the text the identifier.
 pub(super) fn named(node: NodeData) -> NodeData {
     match node {
         NodeData { owner: None, purpose: Some(name), grant } => {

@@ -29,16 +29,16 @@ const AT_ONCE: usize = 64;
 /// The requests of one session that are in doubt.
 #[derive(Default)]
 pub(super) struct Doubts {
-    /// The next search comes first.
+    /// The names in the order of the next search.
     waiting: Mutex<VecDeque<Doubt>>,
-    /// Rung when it is time to look.
+    /// Rung when a search is due.
     bell: Bell,
 }
 
 struct Doubt {
     name: Name,
     request: RequestId,
-    /// How many looks are left.
+    /// How many searches are left.
     looks: u32,
 }
 
@@ -48,7 +48,7 @@ impl Doubts {
         self.waiting.lock().push_back(Doubt { name: name.clone(), request, looks: LOOKS });
     }
 
-    /// A renewal is sent: time to look.
+    /// A renewal is sent, so a search is due.
     pub(super) fn renewed(&self) {
         if !self.waiting.lock().is_empty() {
             self.bell.ring();
@@ -61,7 +61,7 @@ impl Doubts {
         self.bell.take()
     }
 
-    /// The doubts to look for now, sorted by name.
+    /// The doubts to search for now, sorted by name.
     fn take(&self) -> Vec<(Name, RequestId)> {
         let mut waiting = self.waiting.lock();
         // By name: a single listing serves all doubts of a name.
@@ -80,7 +80,7 @@ impl Doubts {
 }
 
 impl ZooKeeperSession {
-    /// Looks for the nodes of requests that are in doubt, and deletes them. The next look retries a failed one.
+    /// Searches for the nodes of requests in doubt, and deletes them. The next search retries a failed one.
     pub(super) async fn resolve_doubts(self: Arc<Self>) {
         let doubts = self.doubts.take();
         let by_name = doubts.chunk_by(|(one, _), (other, _)| one == other);
@@ -94,7 +94,7 @@ impl ZooKeeperSession {
             doubts.iter().any(|(_, doubt)| *doubt == request) && self.is_stray(name, request, &home.child(node))
         };
         let Ok((_, nodes)) = self.own_nodes(&home, is_stray).await else { return };
-        // Checked again: from here on, a contender that enters with this request looks for its node after the deletion.
+        // Checks once more: from here on, a contender that enters with this request looks for its node after the deletion.
         for (node, _) in nodes.iter().filter(|(node, _)| is_stray(node)) {
             let path = home.child(node);
             tracing::debug!(path, "a request took effect after it was given up");
@@ -110,7 +110,7 @@ impl ZooKeeperSession {
                 let is_at = |node| self.path(name, id, node).is_ok_and(|known| known == path);
                 ![Some(placed.node), placed.lighter].into_iter().flatten().any(is_at)
             }
-            // The call that enters or withdraws it looks for its node, and may keep it.
+            // The call that enters or withdraws the request looks for its node, and may keep it.
             Some(RequestState::Doubtful(_) | RequestState::Ending) => false,
         }
     }

@@ -150,14 +150,14 @@ impl Joining<'_> {
         fault("enter", error)
     }
 
-    /// Our node, now that it is there.
+    /// Our created node.
     async fn placed(&self, path: &str, stat: &wire::Stat) -> Result<Node> {
         self.session.parent_was_there.store(true, Ordering::Relaxed);
         let node = path.rsplit_once('/').map_or("", |(_, node)| node);
         let prefix = self.layout.prefix(self.entry.id, self.entry.claim, self.home.key);
         match self.grant(own_number(node, &prefix).unwrap_or(-1), stat) {
             Ok(node) => {
-                // Known by its path from here on, even if the listing fails.
+                // From here on the session knows the node's path, even if the listing fails.
                 self.session.places.placed(self.entry.id, &self.entry.name, node);
                 Ok(node)
             }

@@ -22,7 +22,7 @@ use crate::store::{GrantId, Loss, PlaceId, SessionEvent};
 /// costs no watch; a deletion of its node is noticed a moment later.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// How long the loss of a grant is kept back to say why.
+/// How long the client waits for the reason before it reports the loss of a grant.
 const REASON_WITHIN: Duration = Duration::from_millis(500);
 
 /// The node of a holder, and the watch on it.
@@ -34,12 +34,12 @@ pub(super) struct Events {
     /// The session timeout in the validity of guards.
     ttl: Duration,
     session: Weak<ZooKeeperSession>,
-    /// Running while a holder waits for its watch.
+    /// The timer, which runs while a holder waits for its watch.
     timer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     asked: FuturesUnordered<BoxFuture<'static, Watched>>,
     /// Places whose nodes another client deleted, and why.
     removed: FuturesUnordered<BoxFuture<'static, (GrantId, Option<Arc<str>>)>>,
-    /// A look for requests that are in doubt.
+    /// A search for requests in doubt.
     look: Option<BoxFuture<'static, ()>>,
     ended: bool,
 }
@@ -101,7 +101,7 @@ impl Events {
         })
     }
 
-    /// Looks for requests that are in doubt, when it is time; never two looks at a time.
+    /// Searches for requests in doubt, when due; never two searches at a time.
     fn poll_look(&mut self, session: &Arc<ZooKeeperSession>, cx: &mut Context<'_>) {
         let is_due = session.doubts.is_due(cx);
         if self.look.is_none() && is_due {
@@ -151,7 +151,7 @@ impl Events {
                     session.places.ending(place.request);
                     self.removed.push(why_removed(session, place, node));
                 }
-                // Each of these takes a while, or a new connection: the loop always pauses.
+                // Each of these takes time or a new connection, so the loop always pauses.
                 (Wire::ConnectionLoss | Wire::Deadline | Wire::SessionMoved | Wire::Unreachable, _) => {
                     self.ask(session, place, node);
                 }

@@ -87,7 +87,7 @@ pub(super) fn foreign(line: &[(QueueNode, String)], one_parent: bool) -> Vec<Opt
                 .iter()
                 .zip(MARKS)
                 .filter(|((contenders, writers), _)| *(if is_reader { writers } else { contenders }) > 0);
-            // The contender waits if it waits for one of these marks, and holds at once if it skips all.
+            // The contender waits if its client waits for one of these marks, and holds at once if its client skips all.
             let waits = in_its_way.map(|(_, mark)| family.heeds(mark)).max();
             let (contenders, writers) = &mut ahead[mark_of(node)];
             *contenders += 1;

@@ -35,7 +35,7 @@ struct Listed {
     line: Vec<(QueueNode, String)>,
     /// The kind of each contender that another client made.
     foreign: Vec<Option<Foreign>>,
-    /// The children that are no contenders of it.
+    /// The children that are no contenders of the queue.
     others: Vec<String>,
 }
 
@@ -159,7 +159,7 @@ fn contender(unread: Shown, path: &str, read: Answered<(Vec<u8>, wire::Stat)>) -
 /// The token that a holder with this node has.
 pub(super) fn token(data: &[u8], stat: &wire::Stat) -> Option<FencingToken> {
     let made_by = u64::try_from(stat.czxid).ok()?;
-    // Only the data of a lighter claim has a grant, of an older transaction; other data is not trusted.
+    // Only the data of a lighter claim may have a grant, of an older transaction. A grant in other data is ignored.
     let grant = data::read(data).grant.filter(|grant| *grant < made_by);
     FencingToken::new(grant.unwrap_or(made_by))
 }
@@ -218,7 +218,7 @@ impl NameList {
         Ok(Some((names.into_iter().collect(), Some(self))))
     }
 
-    /// The names that the node `below` is or has contenders of. Keeps the paths to list next.
+    /// The names of which `below` is a contender, or has contenders as children. Keeps the paths to list next.
     fn found_in(
         &mut self,
         config: &Config,

@@ -72,7 +72,7 @@ impl ZooKeeperPlace {
 }
 
 impl ZooKeeperSession {
-    /// Writes into a node of ours that it is granted; `false` when it is gone.
+    /// Marks a node of ours as granted; `false` if the node is gone.
     pub(super) async fn mark(&self, operation: &'static str, path: &str, entry: &Entry) -> Result<bool> {
         match self.client.set_data(path, &data::granted(&self.owner, entry), None).await {
             Ok(_) => Ok(true),
@@ -99,11 +99,11 @@ impl ZooKeeperSession {
         Ok(made.map(|stat| stat.czxid))
     }
 
-    /// Deletes the heavier node; whether the lighter one holds the place then.
+    /// Deletes the heavier node. Returns whether the lighter one holds the place then.
     async fn replace(&self, heavy: &str, light: &str, made_by: i64) -> Result<bool> {
         match self.client.delete(heavy, None).await {
             Ok(()) => Ok(true),
-            // Deleted by a request of ours whose reply was lost, or by a client that breaks the grant: then the lighter node goes as well.
+            // A request of ours without a reply deleted the node, or a client that breaks the grant, which then deletes the lighter node as well.
             Err(error) if error.kind() == Wire::NoNode => {
                 let stat = self.client.exists(light).await.map_err(|error| fault("downgrade", &error))?;
                 Ok(stat.is_some_and(|stat| stat.czxid == made_by))

@@ -19,7 +19,7 @@ pub(super) struct Listing {
     pub(super) parent: Parent,
 }
 
-/// The transaction that made a parent; later ones are greater.
+/// The transaction that made a parent. Later parents have greater ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Parent(i64);
 

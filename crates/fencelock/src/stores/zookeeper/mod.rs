@@ -86,7 +86,7 @@ fn ask(url: StoreUrl, questions: Questions) -> Result<Vec<AskedServer>> {
 }
 
 /// The part of the ttl, a sixth, for noticing a silent server and reaching another one. `Pace::needed` includes it, so this time is left
-/// even if a renewal stays unanswered at the worst moment. The client's patience, an eighth of the ttl, takes three quarters of it.
+/// even if a renewal stays unanswered at the worst time. The client's patience, an eighth of the ttl, takes three quarters of it.
 const FAILOVER: u32 = 6;
 
 /// How long a client that only reads looks for a server, and then waits for an answer.
@@ -170,7 +170,7 @@ impl ZooKeeperStore {
         let Opening { owner, ttl, clock, tasks, .. } = opening;
         let config = self.wire.clone().runtime(tasks.handle().clone());
         let config = config.session_timeout(ttl).request_deadline(patience).connect_deadline(patience);
-        // The engine's renewals keep the session alive, and nothing does once they stop.
+        // Only the engine's renewals keep the session alive.
         let config = config.keep_alive(false).clock(Arc::new(WireClock(Arc::clone(&clock))));
         let (client, events) = wire::Client::connect(config).await.map_err(|error| fault("open session", &error))?;
         let granted = client.session().timeout;
@@ -230,7 +230,7 @@ impl ZooKeeperStore {
 
     /// A client that takes no locks.
     async fn client_to_look(&self, operation: &'static str) -> Result<wire::Client> {
-        // As long as the first request may take. With the default ttl, a caller waits for longer than both together.
+        // The first request may take as long. With the default ttl, a caller waits for longer than both together.
         let config = self.wire.clone().connect_deadline(READING).request_deadline(READING);
         let connected = wire::Client::connect(config).await;
         connected.map(|(client, _)| client).map_err(|error| fault(operation, &error))

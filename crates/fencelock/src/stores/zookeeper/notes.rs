@@ -51,7 +51,7 @@ pub(super) fn content(order: &NoteOrder) -> Result<Option<Vec<u8>>> {
     Ok(Some([record::text("note", &head)?.as_bytes(), b"\n", value].concat()))
 }
 
-/// Makes a version with this content, or deletes the note, if the grant of `order` is current; says whether it was.
+/// Makes a version with this content, or deletes the note, if the grant of `order` is current. Returns whether the grant was current.
 pub(super) async fn write(
     client: &wire::Client,
     config: &Config,
@@ -109,7 +109,7 @@ pub(super) async fn read(
                 return Ok((None, now_ms));
             }
             Ok((content, stat)) => return Ok((Some((content, stat.ctime_ms)), now_ms)),
-            // A later one was written meanwhile.
+            // A later version was written meanwhile.
             Err(error) if error.kind() == Wire::NoNode && rounds < ROUNDS => rounds += 1,
             Err(error) => return Err(error),
         }
@@ -171,7 +171,7 @@ async fn now(client: &wire::Client, config: &Config) -> wire::Result<i64> {
                 });
                 return Ok(written.unwrap_or_default());
             }
-            // Nothing was locked below the parent yet.
+            // No lock was taken below the parent yet.
             Err(error) if error.kind() == Wire::NoNode && rounds < ROUNDS => {
                 breaks::make_parents(client, config, &path).await?;
                 rounds += 1;

@@ -1,4 +1,4 @@
-//! The numbers of contenders come to an end: servers count to 2^31 - 1 below each parent, and never start again.
+//! The numbers of contenders are limited: servers count to 2^31 - 1 below each parent, and never start again.
 
 use super::layout::NUMBER_LIMIT;
 use super::path::LockPath;
@@ -14,7 +14,7 @@ pub(super) fn drawn(home: &LockPath<'_>, number: i64) {
     }
 }
 
-/// Logs a warning if the numbers come to their end.
+/// Logs a warning if the numbers are nearly used up.
 pub(super) fn warn(home: &LockPath<'_>, number: i64) {
     if number >= LATE {
         tracing::warn!(

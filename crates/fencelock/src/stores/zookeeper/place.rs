@@ -100,7 +100,7 @@ impl Place for ZooKeeperPlace {
     fn leave(&mut self) -> BoxFuture<'_, Result<Left>> {
         Box::pin(async move {
             let (places, request) = (&self.session.places, self.id.request);
-            // not what the session knows: the session forgets a place whose node is gone, and the lighter node may have appeared later.
+            // Not the session's state: the session forgets a place whose node is gone, and the lighter node may have appeared later.
             let lighter = self.lighter.as_ref().map(|lighter| self.node.with(lighter.claim));
             places.unwatch(request);
             if lighter.is_some() {

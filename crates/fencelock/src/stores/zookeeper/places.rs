@@ -81,7 +81,7 @@ struct Inner {
     watches: HashMap<RequestId, Watch>,
     /// The length of the longest path of a node so far.
     longest: usize,
-    /// Holders since the last [`Places::take_ripe`], whose nodes are not watched yet.
+    /// Holders since the last [`Places::take_ripe`]: their nodes are not watched yet.
     unwatched: Vec<RequestId>,
     /// The holders from before the last call.
     ripe: Vec<RequestId>,
@@ -95,7 +95,7 @@ impl Inner {
         }
     }
 
-    /// Notes a holder to be watched; says whether it is the only one.
+    /// Notes a holder to be watched. Returns whether the holder is the only one.
     fn note_unwatched(&mut self, id: RequestId) -> bool {
         self.unwatched.push(id);
         self.unwatched.len() == 1 && self.ripe.is_empty()

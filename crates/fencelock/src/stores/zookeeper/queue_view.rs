@@ -23,7 +23,7 @@ pub(super) enum View {
     Missing,
     /// A contender ahead uses another kind of lock, or another capacity.
     Conflict(Claim),
-    /// Another node has the same number: the counter of the parent is at its end.
+    /// Another node has the same number: the parent's counter is used up.
     Twice,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Whose {
 struct ListedQueue<'a> {
     /// Front first.
     contenders: Vec<(QueueNode, &'a str)>,
-    /// The lighter ones of two.
+    /// The lighter nodes of contenders with two.
     lighter: Vec<(QueueNode, &'a str)>,
     /// Nodes of another kind of lock.
     aliens: Vec<QueueNode>,
@@ -146,7 +146,7 @@ fn put_in_order<T: Clone>(
     contenders.sort_by(|(a, a_node), (b, b_node)| (key(a), node(a_node)).cmp(&(key(b), node(b_node))));
     let is_one = |a: &T, b: &T| match layout.kind() {
         Kind::Mutex => false,
-        // Curator's ids differ.
+        // Curator's two nodes have different ids.
         Kind::ReadWrite => true,
         Kind::Semaphore => request_of(node(a)) == request_of(node(b)),
     };

@@ -90,7 +90,7 @@ impl ZooKeeperSession {
         let _ = self.over.set(loss);
     }
 
-    /// `answer`; notes the news of the session in it.
+    /// Returns `answer`, after noting its news of the session.
     fn noted<T>(&self, answer: Result<T>) -> Result<T> {
         answer.inspect_err(|error| {
             if error.kind() == ErrorKind::Lost {
@@ -104,7 +104,7 @@ impl ZooKeeperSession {
         self.over.get().copied()
     }
 
-    /// Deletes a node of ours; says whether it was there. An ended session has none any more.
+    /// Deletes a node of ours. Returns whether the node was there. An ended session has no node.
     pub(super) async fn delete(&self, operation: &'static str, path: &str) -> Result<bool> {
         match self.client.delete(path, None).await {
             Ok(()) => Ok(true),
@@ -113,7 +113,7 @@ impl ZooKeeperSession {
         }
     }
 
-    /// Deletes the node of a place, and before it the lighter one, if there is one; says whether any was there.
+    /// Deletes the node of a place, and before it the lighter one, if any. Returns whether a node was there.
     pub(super) async fn delete_place(
         &self,
         operation: &'static str,
@@ -144,7 +144,7 @@ impl ZooKeeperSession {
         Ok((listing, own))
     }
 
-    /// The node of a request whose answer was lost, by its id and by our session.
+    /// Finds the node of a request whose answer was lost, by the id and our session.
     pub(super) async fn find(&self, name: &Name, id: RequestId, claim: Claim) -> Result<Option<Found>> {
         let home = self.config.home(name)?;
         let prefix = self.config.layout_for(claim)?.prefix(id, claim, home.key);
@@ -195,7 +195,7 @@ impl ZooKeeperSession {
             }
             Some(RequestState::Doubtful(claim)) => match self.delete_doubtful(name, id, claim).await {
                 Ok(()) => {}
-                // Nothing takes effect in an ended session.
+                // No request takes effect in an ended session.
                 Err(error) if error.kind() == ErrorKind::Lost => {}
                 Err(error) => return Err(error),
             },

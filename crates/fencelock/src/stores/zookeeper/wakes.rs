@@ -32,9 +32,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::own_places::over;
 use crate::store::{Loss, Standing};
 
-/// A waiter's view of the contenders ahead. A future dropped half-way leaves it unchanged, or makes it list again.
+/// A waiter's view of the contenders ahead. A future dropped half-way leaves the view unchanged, or makes it list again.
 pub(super) struct Waiter {
-    /// Under which parent our node is.
+    /// The parent of our node.
     pub(super) parent: Parent,
     /// The result of the last listing; `None` when it has to be listed anew.
     waits: Option<WaitingView>,
@@ -65,7 +65,7 @@ impl ZooKeeperPlace {
             return Err(over("next"));
         }
         while self.waiter.is_some() {
-            // Requests are boxed: a place waits for long, and asks for a moment.
+            // Requests are boxed: a place waits long and asks rarely.
             let listened = match self.missing()? {
                 None => Box::pin(self.look()).await?,
                 Some(missing) if missing.is_empty() => Some(self.hear().await?),
@@ -221,7 +221,7 @@ impl ZooKeeperPlace {
         self.saw(&Listing::new(children, &stat)).await
     }
 
-    /// Waits for news of those ahead, and of our own node.
+    /// Waits for news of the contenders ahead, and of our own node.
     async fn hear(&mut self) -> Result<Wake> {
         let Some(waiter) = &mut self.waiter else { return Ok(Wake::Changed) };
         match poll_fn(|cx| waiter.poll_fired(cx)).await {
@@ -234,7 +234,7 @@ impl ZooKeeperPlace {
         }
     }
 
-    /// Writes into the node that it is granted; `false` when it is gone.
+    /// Marks our node as granted; `false` if the node is gone.
     async fn tell_of_grant(&self, path: &str) -> Result<bool> {
         match &self.entry {
             Some(entry) => self.session.mark("next", path, entry).await,
@@ -261,7 +261,7 @@ impl Waiter {
         self.watches.into_iter().find(|(whose, _)| *whose == Whose::Own).map(|(_, watch)| watch)
     }
 
-    /// Keeps the watches that are still wanted.
+    /// Keeps the watches that are still needed.
     fn keep(&mut self, wanted: &[(Whose, String)]) {
         let known = std::mem::take(&mut self.watches);
         let silent = known.into_iter().filter(|(_, watch)| watch.event().is_none());

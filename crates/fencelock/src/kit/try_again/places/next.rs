@@ -1,4 +1,4 @@
-//! The next of a line: the release of the place before it also asks for the next one, in a single request, if no other client waits.
+//! The next place of a line: if no other client waits, a single request releases a place and asks for the next one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

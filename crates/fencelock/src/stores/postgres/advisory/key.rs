@@ -1,4 +1,4 @@
-//! The keys of advisory locks: which number is whose lock.
+//! The keys of advisory locks: the numbers that each program takes for a name.
 
 use sha1_smol::Sha1;
 
@@ -6,7 +6,7 @@ use super::super::url::bad;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 
-/// A key. The two kinds are apart: a pair is no `bigint`.
+/// A key. The two kinds are separate: a pair is never a `bigint`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in super::super) enum Key {
     Big(i64),
@@ -15,9 +15,9 @@ pub(in super::super) enum Key {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) enum Keys {
-    /// As DistributedLock.NET does.
+    /// The keys of DistributedLock.NET.
     Net,
-    /// As with_advisory_lock for Ruby does with names that are text.
+    /// The keys of with_advisory_lock for Ruby, for names that are text.
     Ruby,
     Big,
     Pair,
@@ -64,7 +64,7 @@ impl Keys {
         }
     }
 
-    /// The name that has this key, where keys tell; with it, the key is the same.
+    /// A name with this key, where the key shows one.
     pub(super) fn name(&self, key: Key) -> Option<Name> {
         let text = match (self, key) {
             (Self::Big, Key::Big(number)) => number.to_string(),
@@ -86,7 +86,7 @@ fn pair(text: &str) -> Option<Key> {
     Some(Key::Pair(first.parse().ok()?, second.parse().ok()?))
 }
 
-/// Up to 9 characters of ASCII have 7 bits each, then a 0 and nothing but 1; 16 digits are the key itself; all else is digested.
+/// Up to 9 ASCII characters have 7 bits each, then a bit 0 and bits 1 to the end. 16 digits are the key itself. Other names are digested.
 fn net(text: &str) -> Key {
     let halves = |bits: u64| Key::Pair(((bits >> 32) as u32).cast_signed(), (bits as u32).cast_signed());
     if text.len() <= PACKED && text.is_ascii() {

@@ -18,7 +18,7 @@ use crate::kit::lock_table::{LockTable, Rows};
 use crate::kit::try_again::Tried;
 use crate::name::Name;
 
-/// Makes the lock table unless it is there, and lets these roles use it: whether it was made.
+/// Makes the lock table unless it exists, and lets these roles use it. Returns whether the table was made.
 pub(super) async fn make(connection: &Connection, table: &Table, unlogged: bool, roles: &[&str]) -> Result<Migration> {
     if unlogged {
         let message = "a lock table of others is a logged one: a crash of the server would empty it, and no holder would hear of that";

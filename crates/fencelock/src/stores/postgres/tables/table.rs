@@ -46,7 +46,7 @@ fn quoted(name: &str) -> String {
 }
 
 fn read(row: &Row) -> Result<Column, tokio_postgres::Error> {
-    // The type's modifier: of text 4 more than its length, of times the digits behind the second; -1 for nothing.
+    // The type's modifier: for text 4 more than its length, for times the digits of the second's fraction; -1 for none.
     let modifier: i32 = row.try_get(2)?;
     Ok(Column {
         name: row.try_get(0)?,
@@ -115,7 +115,7 @@ impl Table {
         let rows = connection.query("connect", asked, &parameters, &|_| None).await?;
         let met = self.judge(&rows, only_looks, table)?;
         if let Some(zone) = &self.of.zone {
-            // AT TIME ZONE takes a name that is also an abbreviation for the abbreviation: CET has no summer time there.
+            // AT TIME ZONE reads a name that is also an abbreviation as the abbreviation: CET has no summer time there.
             let known = "SELECT EXISTS (SELECT FROM pg_catalog.pg_timezone_names WHERE name = $1) AND ($1 IN ('UTC', 'GMT') OR NOT EXISTS (SELECT FROM pg_catalog.pg_timezone_abbrevs WHERE abbrev = upper($1)))";
             let rows = connection.query("connect", known, &[(zone, Type::TEXT)], &|_| None).await?;
             if rows.first().and_then(|row| row.try_get(0).ok()) != Some(true) {

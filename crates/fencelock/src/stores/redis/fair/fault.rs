@@ -16,7 +16,7 @@ pub(super) enum Refusal {
 
 /// Whether an error of the server is one that the scripts raise.
 pub(super) fn refusal(error: &RedisError) -> Option<Refusal> {
-    // Some servers put words of their own before the script's error, and other words in each version.
+    // Some servers put their own words before the script's error, and each version has other words.
     let text = error.to_string();
     let words = [("WRONGTYPE", Refusal::Layout), ("FLLAYOUT", Refusal::Layout), ("FLLIMIT", Refusal::Limit)];
     words.into_iter().find(|(word, _)| text.contains(word)).map(|(_, refusal)| refusal)

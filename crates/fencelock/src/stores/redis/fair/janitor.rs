@@ -30,7 +30,7 @@ impl Janitor {
     }
 }
 
-/// Clears away a part at each call of the janitor. Ends with the connection.
+/// Removes some remains at each call of the janitor. Ends with the connection.
 pub(super) async fn clear_up(connection: Weak<Connection>, layout: Arc<KeySpace>, janitor: Arc<Janitor>) {
     loop {
         janitor.wanted.notified().await;

@@ -79,8 +79,8 @@ pub(super) fn resume(layout: &KeySpace, session: u64, ttl: Duration) -> Call<Opt
 /// The most buckets for a call of [`renew`], so that no script takes long.
 pub(super) const BUCKETS_PER_CALL: usize = 256;
 
-/// Prolongs a session with all its places, and asks whether these buckets are still the ones in which it holds. `acknowledged` are broken
-/// grants that an earlier answer reported.
+/// Prolongs a session with all its places, and checks whether its buckets are still those in which it was granted. `acknowledged` are
+/// broken grants that an earlier answer reported.
 pub(super) fn renew(
     layout: &KeySpace,
     session: u64,
@@ -104,7 +104,7 @@ pub(super) fn enter(layout: &KeySpace, session: u64, epoch: u64, entry: &Entry) 
     push_id(&mut text, entry.id);
     let call = Call::new(&ENTER, &keys, replies::enter).arg(entry.name.as_str()).arg(text.as_str()).arg(epoch);
     text.clear();
-    // Earlier releases wrote the longest time to hold the lock in the place of the 0.
+    // Instead of the 0, earlier releases wrote the longest time to hold the lock.
     for number in [entry.claim.weight(), entry.claim.capacity(), 0] {
         text.push_str(&u32::to_string(&number));
         text.push(' ');

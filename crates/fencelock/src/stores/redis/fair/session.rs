@@ -93,8 +93,8 @@ impl FairSession {
         self.restarts.sees_restarts()
     }
 
-    /// Ends the session if the server restarted, or is another one, which may have forgotten grants or remember ended ones. Ends it, too,
-    /// if the user may not ask whether the server restarted.
+    /// Ends the session if the server restarted, or is another server, which may have forgotten grants or remember ended ones. Also
+    /// ends the session if the user may not ask whether the server restarted.
     fn end_if_restarted(&self, server: &Server, connection: &Connection) {
         let ago = self.opening.clock.now().since(self.places.session.confirmed());
         let Some(loss) = self.restarts.met(server, ago).filter(|_| self.places.epoch() != 0) else { return };
@@ -273,7 +273,7 @@ impl LinkUser for FairSession {
         self.places.disconnected(connection);
     }
 
-    /// The session is lost, even if this server becomes the primary again, with the other server's data.
+    /// The session is lost, even if this server later becomes the primary again with the other server's data.
     fn demoted(&self) {
         if self.places.end(Loss::Demoted) {
             tracing::warn!(loss = %Loss::Demoted, "The session and its locks are lost.");

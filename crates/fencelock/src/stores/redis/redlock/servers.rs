@@ -203,14 +203,14 @@ pub(super) fn open<T>(given: &Given<T>) -> usize {
     given.iter().filter(|answer| answer.is_none()).count()
 }
 
-/// The answers of all servers, as they arrive.
+/// The answers of all servers, in the order of arrival.
 pub(super) struct Answers<T> {
     receiver: mpsc::UnboundedReceiver<(usize, Result<T>)>,
     pub(super) given: Vec<Option<Result<T>>>,
     names: Arc<[String]>,
     quorum: usize,
     clock: Arc<dyn Clock>,
-    /// The wait for answers ends then.
+    /// The end of the wait for answers.
     limit: Moment,
     grace: Duration,
 }

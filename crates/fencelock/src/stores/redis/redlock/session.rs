@@ -132,7 +132,7 @@ impl UnqueuedBackend for Asking {
         self.0.servers.get()?.upgrade()
     }
 
-    /// For a single place, waits shortly to learn whether a majority may have had it.
+    /// For a single place, waits briefly to learn whether a majority may have had it.
     async fn leave(&self, servers: &Servers, operation: &'static str, places: &[PlaceId]) -> Result<usize> {
         // An attempt that is under way must not keep a grant.
         self.0.attempts.lock().extend(places.iter().map(|place| (place.request, Latest::Leaving)));

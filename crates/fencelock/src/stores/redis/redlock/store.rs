@@ -103,7 +103,7 @@ impl Server for Redlock {
         let links = self.servers.iter().enumerate().map(|(index, config)| {
             link(config, Arc::new(ServerUser { session: Arc::clone(&session), index }), Some(opening))
         });
-        // Longer than a connection may take, whose error arrives first then, and shorter than the engine waits.
+        // Longer than a connection may take, so that its error arrives first, and shorter than the engine waits.
         let patience = opening.request_deadline * 19 / 20;
         let servers = self.servers(links.collect(), ttl, patience, Some(opening.tasks.clone()));
         servers.try_for(&session)?;

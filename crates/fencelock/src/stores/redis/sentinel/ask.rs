@@ -25,7 +25,7 @@ const DENIED: &str = "the Sentinel, and not the primary, refuses the user or the
 
 /// A primary as one Sentinel names it.
 pub(crate) struct Named {
-    /// The number of the configuration that says so: a later one has a higher number.
+    /// The number of this configuration: a later configuration has a higher number.
     pub(super) epoch: u64,
     pub(super) server: HostPort,
 }

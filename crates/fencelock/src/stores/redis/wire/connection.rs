@@ -172,7 +172,7 @@ impl Connection {
     }
 }
 
-/// The receiver of a subscription's messages: its user, or with `later` a queue, whose messages count later.
+/// The receiver of a subscription's messages: the user, or, with `later`, a queue of messages that count later.
 fn receiver(subscription: Option<Subscription>, later: bool) -> (Option<Pushed>, Option<Messages>) {
     let Some(subscription) = subscription else { return (None, None) };
     if !later {

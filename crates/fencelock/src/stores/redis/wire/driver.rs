@@ -73,7 +73,7 @@ pub(super) async fn drive(
     };
     // Reports the end in every case: also when the task is dropped.
     let _notice = EndNotice { traffic: &traffic, user: &*user, number };
-    // The driver first: most wake-ups are for the driver.
+    // Polls the driver first: most wake-ups are for the driver.
     tokio::select! {
         biased;
         () = driver => {}

@@ -121,7 +121,7 @@ fn said(code: &str, detail: &str) -> Meaning {
         "NOREPLICAS" => passing(Unreachable, "the server has fewer replicas than its min-replicas-to-write"),
         "NOSCRIPT" => passing(Unreachable, "the server keeps forgetting our scripts (SCRIPT FLUSH)"),
         "CLUSTERDOWN" => passing(Unreachable, NOT_SERVED),
-        // A request that follows ASK would find keys missing that are still on their way.
+        // A request that follows ASK would miss keys that have not arrived yet.
         "MOVED" | "ASK" | "TRYAGAIN" => passing(Unreachable, MOVING),
         "CROSSSLOT" => {
             refused(ErrorKind::Unsupported, "the server is a node of a Cluster: name it in redis+cluster://")

@@ -93,7 +93,7 @@ impl Dialler {
         }
         let open = || Replicas::open(config, &server, self.user.channel(), (&self.clock, self.patience), tasks);
         let replicas = OptionFuture::from((config.min_replicas > 0 && !self.user.only_looks()).then(open));
-        // All at once: the locks of a slot that moves wait for this connection. A failure of the others drops no proof of where a slot went.
+        // Runs all at once: the locks of a moving slot wait for this connection. A failure of the others drops no proof of the slot's new place.
         let arrived = Possession::arrived(&connection, self.user.channel(), server.clone());
         let (seen, replicas, loaded) = join3(arrived, replicas, connection.load_scripts()).await;
         let (seen, ()) = (seen?, loaded?);

@@ -81,13 +81,13 @@ impl Server {
         Some((self.run_id.clone()?, self.promoted_from.clone()))
     }
 
-    /// Whether the server ran already so long ago. The server counts whole seconds, its start too, so the answer needs two seconds more.
+    /// Whether the server already ran `ago`. The server's age and start are whole seconds, so the answer needs two seconds more.
     pub(crate) fn ran_before(&self, ago: Duration) -> bool {
         self.uptime.is_some_and(|uptime| uptime > ago.saturating_add(Duration::from_secs(2)))
     }
 
-    /// The rest of so long a time since the server's start. The server counts whole seconds, its start too, so the rest is two seconds
-    /// longer. Without an age, the rest is all of the time.
+    /// The rest of `time` since the server's start. The server's age and start are whole seconds, so the rest is two seconds longer.
+    /// Without an age, the rest is all of the time.
     pub(crate) fn rest_of(&self, time: Duration) -> Duration {
         let uptime = self.uptime.unwrap_or_default();
         time.saturating_add(Duration::from_secs(2)).saturating_sub(uptime).min(time)
