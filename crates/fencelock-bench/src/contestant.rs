@@ -139,7 +139,7 @@ impl Contestant {
         self.is_fencelock() || !self.is_on(Store::File)
     }
 
-    /// The program of its language that drives it, and that program's name for its lock, see `interop/README.md`.
+    /// The program that drives the contestant in its language, and the program's name for the lock, see `interop/README.md`.
     pub(crate) const fn driver(self) -> Option<(Foreign, &'static str)> {
         match self {
             Self::Curator => Some((Foreign::Curator59, "InterProcessMutex")),

@@ -17,10 +17,10 @@ use crate::protocol::{Order, Section, now, read_log, read_sections};
 /// How long a worker may take to release its locks.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// How long a worker may take over an order.
+/// How long a worker may work on an order.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// How long a client of another language contends before it is looked at.
+/// How long a client of another language contends before the measurement.
 const WARM_UP_NANOS: u64 = 1_500_000_000;
 
 /// The lock of a crew: a store of ours by its URL, and the same as a file for the other contestants.
@@ -111,7 +111,7 @@ impl Worker {
         Ok(self.answer()?.trim_start_matches("done ").replace('=', " "))
     }
 
-    /// Processor time of its threads so far.
+    /// Processor time of the worker's threads so far.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
         machine::threads_time(self.process.id())
     }
@@ -188,14 +188,14 @@ fn for_driver(url: &str) -> Result<(String, &str)> {
     Ok((hosts.split(',').map(|host| format!("redis://{host}")).collect::<Vec<_>>().join(","), prefix))
 }
 
-/// Which cores workers keep to.
+/// The cores of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placement {
     /// A single process keeps to the first one, several are dealt out over two.
     Dealt,
-    /// Any of the two.
+    /// Each of the two cores.
     Free,
-    /// Any, on a runtime of several threads: as users run it.
+    /// Any core, on a runtime of several threads, as users run fencelock.
     AsUsed,
 }
 
@@ -204,7 +204,7 @@ pub(crate) enum Placement {
 pub(crate) struct Crew(pub(crate) Vec<Worker>);
 
 impl Crew {
-    /// Starts `processes` of them.
+    /// Starts `processes` workers.
     pub(crate) fn on(
         bench: &Bench,
         contestant: Contestant,
@@ -226,7 +226,7 @@ impl Crew {
         workers.collect::<Result<_>>().map(Self)
     }
 
-    /// Waits until all are done; how often waiters were woken meanwhile, and every section.
+    /// Waits until all workers are done. Returns how often waiters were woken meanwhile, and every section.
     pub(crate) fn finish(&mut self) -> Result<(u64, Vec<Section>)> {
         let (mut woken, mut sections) = (0, Vec::new());
         for worker in &mut self.0 {

@@ -79,7 +79,7 @@ pub(crate) fn describe(directory: Option<&Path>) -> Result<String> {
     Ok(line)
 }
 
-/// The day in UTC, as `date` says it: a table that stays in the documents has to tell how old it is.
+/// The day in UTC, in the form of `date`: a table in the documents must show its age.
 fn today() -> Option<String> {
     let output = Command::new("date").args(["--utc", "+%Y-%m-%d"]).output().ok()?;
     String::from_utf8(output.stdout).ok().map(|day| day.trim().to_owned()).filter(|day| !day.is_empty())
@@ -124,7 +124,7 @@ pub(crate) fn threads_time(id: u32) -> Result<Duration> {
     Ok(total)
 }
 
-/// Bytes of memory that this process has to itself.
+/// The private memory of this process, in bytes.
 pub(crate) fn memory() -> Result<u64> {
     let text = read_to_string("/proc/self/statm").context("/proc/self/statm")?;
     let pages: Vec<u64> = text.split_whitespace().filter_map(|field| field.parse().ok()).collect();

@@ -73,9 +73,9 @@ impl FromStr for Order {
 pub(crate) struct Section {
     /// The waiter's number.
     pub(crate) who: u64,
-    /// The first moment at which it has the lock.
+    /// The first moment at which the waiter has the lock.
     pub(crate) acquired: u64,
-    /// The moment just before it gives it back.
+    /// The moment just before the waiter's release.
     pub(crate) releasing: u64,
 }
 

@@ -4,7 +4,7 @@ use anyhow::{Result, bail, ensure};
 
 use crate::protocol::Section;
 
-/// The half and the tail of one set of times, in nanoseconds.
+/// The p50 and the p99 of a set of times, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Times {
     pub(crate) p50: f64,
@@ -26,7 +26,7 @@ fn percentile(sorted: &[u64], percent: usize) -> f64 {
     sorted[rank - 1] as f64
 }
 
-/// The middle one, or the mean of the two in the middle; NaN of nothing.
+/// The median: the middle value, or the mean of the two middle values; NaN without values.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

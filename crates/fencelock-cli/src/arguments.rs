@@ -11,7 +11,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::times;
 
-/// The longest duration that is taken: about a century, so that no sum of times can overflow.
+/// The longest accepted duration: about a century, so that no sum of times can overflow.
 const LONGEST: Duration = Duration::from_secs(36_500 * 86_400);
 
 pub(crate) fn name(text: &str) -> Result<Name, String> {
@@ -26,7 +26,7 @@ pub(crate) fn named_slot(text: &str) -> Result<Slot, String> {
     Slot::named(text).map_err(|error| error.to_string())
 }
 
-/// A store URL. An error repeats its value, so that only an empty one is refused here.
+/// A store URL. An error would repeat its value, so only an empty value is refused here.
 pub(crate) fn store(text: &str) -> Result<String, String> {
     if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.to_owned()) }
 }

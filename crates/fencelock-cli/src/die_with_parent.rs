@@ -33,7 +33,7 @@ pub(crate) struct Bound {
     command: Vec<OsString>,
 }
 
-/// The process that becomes `program` with the arguments that are added, once it is continued; and may outlive us, or not.
+/// The process that becomes `program` with the added arguments, once it is continued. `outlives` says whether it may outlive us.
 pub(crate) fn command(program: &OsString, outlives: bool) -> Outcome<Command> {
     let mut command = ourselves(VERB)?;
     command.arg(Pid::this().to_string()).args(outlives.then_some("--outlives")).arg("--").arg(program);
@@ -47,8 +47,8 @@ pub(crate) fn ourselves(verb: &str) -> Outcome<Command> {
     Ok(command)
 }
 
-/// Where fencelock's program is: `/proc/self/exe`, which is there also when the file was replaced since, as an upgrade does. Without
-/// `/proc`, the path that it was started by.
+/// The path of fencelock's program: `/proc/self/exe`, which exists even after an upgrade replaced the file. Without `/proc`, the
+/// path by which fencelock was started.
 fn own_program() -> Outcome<PathBuf> {
     let link = Path::new("/proc/self/exe");
     if link.exists() {
@@ -73,7 +73,7 @@ impl Bound {
     pub(crate) fn run(&self) -> Outcome<u8> {
         let failed = |error: Errno| Failure::os("cannot bind the command to fencelock", &error.into());
         set_pdeathsig(Some(Signal::SIGKILL)).map_err(failed)?;
-        // A parent that died before that was not noticed by the kernel.
+        // The kernel does not report a parent that died before that.
         if Pid::parent().as_raw() != self.parent {
             return Err(Failure::silent(137));
         }
@@ -93,7 +93,7 @@ impl Bound {
         }
     }
 
-    /// Descriptors that systemd passed to fencelock are the command's, which takes only those that name its own process (sd_listen_fds(3)).
+    /// systemd's descriptors are the command's. The command accepts them only if the variable names its own process (sd_listen_fds(3)).
     fn pass_on_sockets(&self, command: &mut Command) {
         if env::var("LISTEN_PID").is_ok_and(|process| process == self.parent.to_string()) {
             command.env("LISTEN_PID", Pid::this().to_string()).env_remove("LISTEN_PIDFDID");

@@ -27,7 +27,7 @@ use crate::processes::{close, to_close};
 
 const VERB: &str = "guard";
 
-/// The guardian as fencelock sees it. Killed when dropped, since there is no group to guard any more.
+/// fencelock's handle of the guardian. The drop kills the guardian: no group is left to guard.
 pub(crate) struct Guardian {
     child: Child,
     orders: ChildStdin,
@@ -35,7 +35,7 @@ pub(crate) struct Guardian {
 }
 
 impl Guardian {
-    /// Starts it, and calls `gone` on a thread of its own when it is no more.
+    /// Starts the guardian, and calls `gone` on a thread of its own once the guardian has ended.
     pub(crate) fn start(gone: impl FnOnce() + Send + 'static) -> Outcome<Self> {
         let failed = |error: &io::Error| Failure::os("cannot start the guardian of the command", error);
         let mut command = ourselves(VERB)?;
@@ -72,7 +72,7 @@ impl Guardian {
         }
     }
 
-    /// An order that does not arrive leaves the guardian too strict, or the guardian is gone, which is noticed.
+    /// A lost order leaves the guardian too strict. The end of the guardian is noticed elsewhere.
     fn tell(&mut self, order: &Order) {
         let _ = self.orders.write_all(order.line().as_bytes());
     }
@@ -150,7 +150,7 @@ impl Watch {
     fn keep(&mut self) -> nix::Result<()> {
         loop {
             let (ordered, is_over) = self.wait()?;
-            // First the orders: they may have moved the moment on.
+            // Reads the orders first: they may have prolonged the certainty.
             if ordered && !self.follow_orders()? {
                 if self.end() {
                     say("fencelock was killed: its command was killed by the guardian");
@@ -158,7 +158,7 @@ impl Watch {
                 return Ok(());
             }
             if is_over && !ordered && self.timer.wait().is_ok() {
-                // fencelock reports that itself if it continues.
+                // fencelock reports the loss itself if it continues.
                 self.end();
             }
         }
@@ -174,7 +174,7 @@ impl Watch {
         }
     }
 
-    /// Reads what there is; `false` at the end.
+    /// Reads the available orders; `false` at the end.
     fn follow_orders(&mut self) -> nix::Result<bool> {
         let mut buffer = [0; 4096];
         let count = match nix::unistd::read(io::stdin(), &mut buffer) {
@@ -204,7 +204,7 @@ impl Watch {
         self.timer.set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
     }
 
-    /// Kills all processes of the group, stopped ones too; whether there was any.
+    /// Kills all processes of the group, stopped ones, too. Returns whether there was any.
     fn end(&self) -> bool {
         let killed = self.group.map(|group| killpg(group, Signal::SIGKILL));
         if killed == Some(Err(Errno::EPERM)) {

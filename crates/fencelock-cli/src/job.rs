@@ -1,4 +1,4 @@
-//! The command that runs under the lock: a process group of its own, which gets the terminal when it wants it.
+//! The command that runs under the lock: a process group of its own, which gets the terminal on request.
 
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -20,7 +20,7 @@ use crate::processes::{are_all_dead, ignored, is_stopped, is_stopped_but_for_its
 use crate::signals::asks_for_an_end;
 use crate::terminal::{Terminal, is_orphaned, tell_our_group};
 
-/// How long a command may take to put its screen in order when it is suspended, before it is stopped without being asked.
+/// How long a suspended command may take to restore its screen, before SIGSTOP stops it.
 const SUSPENDING: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,7 +153,7 @@ impl Job {
 
     /// The command was stopped: because it asked for the terminal, by the keyboard, or by a user. Returns whether it stays stopped.
     pub(crate) fn stopped(&mut self, by: Signal) -> bool {
-        // Notices of stops wait while we are stopped ourselves. A notice of a past stop must not suspend us again.
+        // Notices of stops queue while we are stopped. A notice of a past stop must not suspend us again.
         if is_stopped(self.group) == Some(false) {
             return false;
         }

@@ -28,10 +28,10 @@ use crate::processes::{parent_of, start_of, to_close};
 
 const VERB: &str = "keep";
 
-/// A keeper's word once it holds the lock, before the token.
+/// The keeper's message once it holds the lock, before the token.
 pub(crate) const HELD: &str = "held";
 
-/// A process that is watched: no other one can be mistaken for it.
+/// A watched process, identified so that no other process can be mistaken for it.
 pub(crate) struct Watched {
     pub(crate) pid: i32,
     pub(crate) start: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// The process `pid` of this user, which is not the first one.
+    /// The process `pid` of this user; not the process 1.
     pub(crate) fn open(pid: i32) -> Outcome<Self> {
         let wrong = |what: &str| Failure::new(code::USAGE, format!("invalid value {pid} for --pid: {what}"));
         if pid <= 1 {
@@ -61,7 +61,7 @@ impl Watched {
         Ok(Self { pid, start, process })
     }
 
-    /// Completes when it has ended.
+    /// Completes when the process has ended.
     ///
     /// # Cancel safety
     /// May be dropped and asked again.
@@ -81,7 +81,7 @@ fn is_ours(pid: i32) -> bool {
     fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() == geteuid().as_raw())
 }
 
-/// The process that becomes a keeper for `watched`, with the options that are added; [`named`] ends them.
+/// The process that becomes a keeper for `watched`, with the added options; [`named`] ends the options.
 pub(crate) fn command(watched: &Watched) -> Outcome<Command> {
     let mut command = ourselves(VERB)?;
     command.arg(watched.pid.to_string()).arg(watched.start.to_string()).args(to_close());
@@ -105,7 +105,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// The keeper that is `holder` of `name`, if it is one, of this user, and on this host.
+    /// The keeper that is `holder` of `name`, if that is a keeper of this user on this host.
     pub(crate) fn of(client: &Client, name: &Name, holder: &Contender) -> Option<Self> {
         let owner = holder.owner.as_ref().filter(|owner| owner.host == client.owner().host)?;
         let process = Watched::open(owner.pid.try_into().ok()?).ok()?;
@@ -135,7 +135,7 @@ impl Keeper {
     }
 }
 
-/// Whether the starter confirmed, `false` if it is gone; and the order to release.
+/// Whether the starter confirmed (`false` if the starter is gone), and the order to release.
 pub(crate) type Orders = (oneshot::Receiver<bool>, oneshot::Receiver<()>);
 
 /// Reads the orders of the keeper that is `client`, on a thread of its own.

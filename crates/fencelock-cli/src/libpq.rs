@@ -37,7 +37,7 @@ impl Around {
     }
 }
 
-/// A `postgres:` URL with the parts that it leaves out; any other one unchanged.
+/// A `postgres:` URL, completed with its missing parts; any other URL unchanged.
 pub(crate) fn complete(url: &str) -> Outcome<String> {
     complete_from(url, &Around::of_this_process())
 }

@@ -1,4 +1,4 @@
-//! Locks as a list shows them: a row for each, also for one that cannot be read.
+//! The rows of a list of locks: a row for each lock, also for an unreadable one.
 
 use std::time::SystemTime;
 
@@ -31,14 +31,14 @@ async fn head(client: &Client, name: &Name) -> Outcome<Option<(Queue, usize)>> {
     Ok(Some((queue, holders)))
 }
 
-/// The time by the store's clock; by this host's where the store does not show it without a write.
+/// The time by the store's clock, or by this host's if the store shows its time to writers only.
 pub(crate) async fn now(client: &Client, chosen: &Chosen) -> SystemTime {
     let tells = client.capability().notes && !chosen.url.starts_with("zk");
     let read = if tells { client.note("fencelock-clock").await.ok() } else { None };
     read.map_or_else(SystemTime::now, |read| read.now)
 }
 
-/// Reads the head of each queue whose name begins with `prefix`, of `most` at most; returns how many more there are.
+/// Reads the heads of at most `most` queues whose names begin with `prefix`. Returns how many more there are.
 pub(crate) async fn heads(
     client: &Client,
     (chosen, prefix, most): (&Chosen, &str, usize),
@@ -52,7 +52,7 @@ pub(crate) async fn heads(
     let mut heads = stream::iter(names.into_iter().map(look)).buffered(READS);
     while let Some((head, name)) = heads.next().await {
         match head {
-            // The others would take as long to say the same.
+            // The other looks would take as long to fail with the same error.
             Some(Err(failure)) if failure.code == code::UNAVAILABLE => return Err(failure),
             Some(head) => each(&name, head),
             None => {}

@@ -57,7 +57,7 @@ fn dispatch(fencelock: &Fencelock) -> Outcome<u8> {
     ended
 }
 
-/// Help and version were asked for; everything else is wrong usage.
+/// Help and version are no failures; everything else is wrong usage.
 fn not_parsed(error: &clap::Error) -> Outcome<u8> {
     let text = error.to_string();
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {

@@ -56,7 +56,7 @@ pub(crate) struct Holder {
     command: String,
 }
 
-/// The locks of one holder, as the variable has them: each name and its token.
+/// The locks of one holder in the variable: each name and its token.
 #[derive(Serialize, Deserialize)]
 struct Group {
     #[serde(flatten)]
@@ -102,8 +102,8 @@ impl fmt::Display for Held {
 pub(crate) struct Around(Vec<Held>);
 
 impl Around {
-    /// Locks held around this process. Without the variable there are none; an unreadable variable is refused, as it may name a lock that a
-    /// wait would never get.
+    /// Locks held around this process. Without the variable there are none. An unreadable variable is refused: the variable may name a
+    /// lock that a wait would never get.
     pub(crate) fn this_process() -> Outcome<Self> {
         let unread = || {
             format!("{HELD_VARIABLE} is not what `fencelock run` sets: unset it, unless this command runs under a lock")
@@ -145,7 +145,7 @@ impl Around {
         }
     }
 
-    /// Refuses `names` that are held around this process, as `store` has them: under another name, or by another URL of the store.
+    /// Refuses `names` that are held around this process in `store`, under another name or by another URL of the store.
     pub(crate) async fn refuse_unlike(&self, store: &str, client: &Client, names: &[Name], mode: Mode) -> Outcome<()> {
         for (held, name) in self.0.iter().flat_map(|held| names.iter().map(move |name| (held, name))) {
             let is_it = if held.by.store == store {

@@ -1,4 +1,4 @@
-//! The messages of the command on stderr, and its end: a line per message, no secrets, nothing a terminal obeys.
+//! The messages of the command on stderr, and its exit: a line per message, no secrets, no control characters.
 
 use std::error::Error as StdError;
 use std::ffi::OsString;
@@ -94,7 +94,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Output that could not be written; a reader that went away is no failure.
+/// The failure of output that could not be written. A reader that went away is no failure.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
@@ -119,7 +119,7 @@ pub(crate) fn code_of(error: &Error) -> u8 {
     }
 }
 
-/// `error` and everything underneath it that it does not say itself, in one line.
+/// `error` and its sources, without repetition, in one line.
 pub(crate) fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -152,7 +152,7 @@ pub(crate) fn say_lines(message: &str) {
 fn write(text: &str) {
     let line = format!("fencelock: {text}\n");
     match WRITER.get() {
-        // A line too many is left out.
+        // A further line is left out.
         Some(writer) => drop(writer.try_send(Written::Line(line))),
         None => put(&line),
     }
@@ -179,7 +179,7 @@ pub(crate) fn never_wait() {
     }
 }
 
-/// Waits until everything that was said is written, though not for ever.
+/// Waits until all messages are written, for [`LAST_WORDS`] at most.
 pub(crate) fn finish() {
     let Some(writer) = WRITER.get() else { return };
     let (done, is_done) = mpsc::sync_channel(1);
@@ -188,7 +188,7 @@ pub(crate) fn finish() {
     }
 }
 
-/// Control characters written out, so that names and purposes of strangers cannot drive a terminal.
+/// Spells out control characters, so that names and purposes of strangers cannot control a terminal.
 ///
 /// With `lines`, line breaks stay (usage messages have several lines).
 pub(crate) fn harmless(text: &str, lines: bool) -> String {

@@ -16,11 +16,11 @@ pub(crate) fn is_stopped(process: Pid) -> Option<bool> {
     stat_of(process).map(|stat| stat.first().is_some_and(|state| state == "T"))
 }
 
-/// Whether a process in `group` is stopped that is not its leader, while the leader is not, and is not about to be: a signal for the
-/// whole group stops one process before the other.
+/// Whether a process in `group` other than the leader is stopped, while the leader is neither stopped nor about to be: a signal for
+/// the whole group stops one process before the other.
 pub(crate) fn is_stopped_but_for_its_leader(group: Pid) -> bool {
     let mut others = processes_of(group).filter(|(process, _)| *process != group.as_raw());
-    // The leader after the others: a stop that came while they were looked at is seen.
+    // Checks the leader last, so that a stop in between is seen.
     others.any(|(_, state)| state == "T") && runs_on(group) == Some(true)
 }
 
@@ -46,7 +46,7 @@ fn is_dead(process: i32, state: &str) -> bool {
     state == "X" || state == "Z" && threads <= 1
 }
 
-/// Whether `process` neither is stopped nor has a signal before it that would stop it.
+/// Whether `process` is not stopped, and has no pending signal that would stop it.
 fn runs_on(process: Pid) -> Option<bool> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let stops = [Signal::SIGSTOP, Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
@@ -69,12 +69,12 @@ pub(crate) fn start_of(process: Pid) -> Option<u64> {
 pub(crate) static INHERITED: LazyLock<Vec<i32>> = LazyLock::new(|| {
     let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers: Vec<i32> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    // The descriptor of the list itself is closed by now.
+    // The descriptor that read the list is closed by now.
     let is_open = |number: &i32| *number > 2 && fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_ok();
     numbers.into_iter().filter(is_open).collect()
 });
 
-/// The arguments by which a keeper or a guardian is given [`INHERITED`] to close: a lock or a pipe of a script must not outlive the script.
+/// The arguments that order a keeper or a guardian to close [`INHERITED`]: a lock or a pipe of a script must not outlive the script.
 pub(crate) fn to_close() -> impl Iterator<Item = String> {
     INHERITED.iter().map(|number| format!("--close={number}"))
 }
@@ -86,7 +86,7 @@ pub(crate) fn close(numbers: &[i32]) {
     });
 }
 
-/// Whether `/proc` has the numbers that we have: after `unshare --pid` without `--mount-proc` it has those of other processes.
+/// Whether `/proc` has our process numbers: after `unshare --pid` without `--mount-proc` it has other ones.
 static HAS_OUR_NUMBERS: LazyLock<bool> =
     LazyLock::new(|| fs::read_link("/proc/self").is_ok_and(|own| own == Path::new(&Pid::this().to_string())));
 

@@ -1,4 +1,4 @@
-//! Which store is meant: the option, the environment, a configuration file, or the default on this host.
+//! The choice of the store: by option, environment, configuration file, or the default on this host.
 
 use std::env;
 use std::ffi::OsString;
@@ -73,7 +73,7 @@ impl fmt::Display for Origin {
 pub(crate) struct Chosen {
     pub(crate) url: String,
     pub(crate) origin: Origin,
-    /// The URL of the new store, where the names move from this one to another.
+    /// The URL of the new store, if the names move from this store to another.
     pub(crate) new_url: Option<String>,
 }
 
@@ -108,7 +108,7 @@ impl Chosen {
         url
     }
 
-    /// Whether the store is a directory of which nothing is there, so that no process can hold a lock in it.
+    /// Whether the store is a directory that does not exist, so that no process can hold a lock in it.
     pub(crate) fn is_missing(&self) -> bool {
         let is_absent =
             |url: &StoreUrl| url.path().starts_with('/') && matches!(Path::new(url.path()).try_exists(), Ok(false));
@@ -123,7 +123,7 @@ impl Chosen {
         }
     }
 
-    /// The store's URL without secrets, and of its options those that set its locks apart from others.
+    /// The store's URL without secrets, with only the options that distinguish its locks from others.
     pub(crate) fn name(&self) -> String {
         const APART: [&str; 8] = ["prefix", "schema", "fence", "table", "key", "db", "host", "port"];
         // A wrong URL is refused before it is shown.
@@ -141,7 +141,7 @@ impl Chosen {
     pub(crate) fn locks(&self) -> String {
         let Ok(mut url) = StoreUrl::parse(&self.url) else { return String::new() };
         let mut locks = self.name().replace("***@", "");
-        // A PostgreSQL URL without a database means the database that is called as the user.
+        // A PostgreSQL URL without a database means the database with the user's name.
         if url.scheme().starts_with("postgres") && url.path().trim_start_matches('/').is_empty() {
             let user = url.credentials().map(|given| given.split(':').next().unwrap_or_default().to_owned());
             let user = user.filter(|user| !user.is_empty()).or_else(|| url.take("user"));
@@ -216,7 +216,7 @@ pub(crate) fn choose(options: Options<'_>, around: &Surroundings, names: &[Name]
     of_names(stores, origin, names)
 }
 
-/// All stores of the place that names one: the stores of all routes, or one.
+/// All stores of the first place that names a store: the stores of all routes, or a single one.
 pub(crate) fn choose_every(options: Options<'_>, around: &Surroundings) -> Outcome<Vec<Chosen>> {
     let (stores, origin) = named(options, around)?;
     let mut every: Vec<Chosen> = Vec::new();
@@ -347,7 +347,7 @@ fn routes_of(routes: toml::Value) -> Result<Stores, String> {
     moved.map(|router| Stores::ByName(router, urls)).map_err(|error| error.to_string())
 }
 
-/// Nothing names a store, and the default was refused.
+/// No option or file names a store, and the default was refused.
 pub(crate) fn none_is_named() -> Failure {
     wrong(format!(
         "no store is named, and jobs, elections, --hold-at-least and --require-store refuse the default, which other hosts do not \
@@ -360,7 +360,7 @@ fn wrong(message: String) -> Failure {
     Failure::new(code::CONFIG, message)
 }
 
-/// The default store cannot be used. Where that is the fault of the place, no user named it: the user has to name one.
+/// The default store cannot be used. If the place is at fault, the user has to name another: no user chose the default.
 pub(crate) fn default_failed(error: Error) -> Failure {
     let is_place = matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Config);
     let failure = Failure::from(error.with("store from", Origin::Default));

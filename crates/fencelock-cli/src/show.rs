@@ -32,7 +32,7 @@ pub(crate) struct Shown {
     foreign: Option<&'static str>,
     /// The end of the place without a renewal, where the store shows it: `in 3s`, or `never`.
     expires: Option<String>,
-    /// The fault of its process: `stopped`, or `gone`, and then the process that keeps its session open.
+    /// The fault of the contender's process: `stopped`, or `gone` if another process keeps its session open.
     process: Option<&'static str>,
     kept_by: Vec<u32>,
     #[serde(skip)]
@@ -62,7 +62,7 @@ impl Shown {
             permits: is_permit(contender.claim).then(|| contender.claim.weight()),
             capacity: is_permit(contender.claim).then(|| contender.claim.capacity()),
             host: named.map(|owner| owner.host.clone()),
-            // Other clients may show their host and nothing else.
+            // Other clients may show only their host.
             pid: named.map(|owner| owner.pid).filter(|pid| *pid != 0),
             client: owner.map(|owner| owner.client).filter(|client| *client != 0).map(hex),
             request: contender.id.to_string(),
@@ -74,7 +74,7 @@ impl Shown {
             process,
             kept_by,
             who: owner.map_or_else(|| UNKNOWN.to_owned(), Owner::to_string),
-            // A clock that is behind the store's says nothing.
+            // By a clock behind the store's, the age is unknown.
             age: contender.since.and_then(|since| now.duration_since(since).ok()),
             trouble: contender.trouble(name),
         }
@@ -120,7 +120,7 @@ impl Shown {
         sentence
     }
 
-    /// When another client's leftovers end: nothing else is known of its age.
+    /// The end of another client's leftovers, whose age is unknown.
     fn ending(&self) -> String {
         self.expires.as_ref().map_or_else(String::new, |expires| format!("; expires {expires}"))
     }
@@ -132,7 +132,7 @@ pub(crate) const QUEUE_HEADS: [&str; 8] = ["POSITION", "STATE", "CLAIM", "HOST",
 /// An owner that the store does not name.
 const UNKNOWN: &str = "an unknown owner";
 
-/// Whether a contender holds the lock, by the rule or in spite of it.
+/// Whether a contender holds the lock, by the rule or against it.
 fn state(contender: &Contender) -> &'static str {
     match (contender.grant, contender.foreign.map(|foreign| foreign.waits)) {
         (Some(_), _) => "holder",
@@ -155,7 +155,7 @@ fn is_permit(claim: Claim) -> bool {
     kind(claim) == "permits"
 }
 
-/// An age as people say it.
+/// An age, for people.
 pub(crate) fn ago(age: Duration) -> String {
     format!("{} ago", times::shown(Duration::from_secs(age.as_secs())))
 }
@@ -164,7 +164,7 @@ fn expires(expiry: Expiry) -> Option<String> {
     match expiry {
         Expiry::Never => Some("never".to_owned()),
         Expiry::In(left) => {
-            // Rounded up: a part of the last second is not nothing.
+            // Rounded up: less than a second left is not zero.
             let seconds = left.as_millis().div_ceil(1000);
             Some(format!("in {}", times::shown(Duration::from_secs(seconds.try_into().ok()?))))
         }
@@ -351,12 +351,12 @@ pub(crate) fn print_table(heads: &[&str], rows: impl Iterator<Item = Vec<String>
     print(&table.lines().map(flush).collect::<String>())
 }
 
-/// Prints which store was looked at: an empty list of the wrong one looks like a free lock.
+/// Prints the name of the store: an empty list of the wrong store looks like a free lock.
 pub(crate) fn print_store(chosen: &Chosen) -> io::Result<()> {
     print(&format!("store: {}\n", harmless(&chosen.shown(), false)))
 }
 
-/// All at once, so that a reader that went away is noticed here.
+/// Writes all at once, so that a reader that went away is noticed here.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;

@@ -1,4 +1,4 @@
-//! The signals that fencelock handles: signals that it passes on, signals that ask it to stop, and the one that continues it; and its end.
+//! The signals that fencelock handles: signals for the command, stop signals, SIGCONT, and the end of fencelock by a signal.
 //!
 //! The signals have no handlers. They are blocked, so that the kernel keeps them pending until fencelock reads them. So fencelock can
 //! delay a stop until the command is stopped, and then stop by the same signal: the parent, a shell or another fencelock, sees which
@@ -19,7 +19,7 @@ use crate::output::{Failure, Outcome};
 use crate::processes::ignored;
 use crate::terminal::is_orphaned;
 
-/// Ask a process to stop: they would stop fencelock and not the command, which is in another group.
+/// The stop signals: they would stop fencelock and not the command, which is in another group.
 const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
 const RELAYED: [Signal; 7] = [
@@ -52,7 +52,7 @@ impl Signals {
 
     /// Blocks the signals that are not `ignored`, and reads them from now on.
     fn block(ignored: &SigSet) -> io::Result<Self> {
-        // The parent may have left it blocked; nothing would ever arrive.
+        // The parent may have left the signal blocked, so that it would never arrive.
         SigSet::from(Signal::SIGCHLD).thread_unblock()?;
         let children = unix::signal(SignalKind::child())?;
         let is_kept = |signal: &Signal| *signal == Signal::SIGCONT || !ignored.contains(*signal);
@@ -119,7 +119,7 @@ impl Signals {
         }
     }
 
-    /// The next request for an end. No command runs that must not run on without us: a request to stop stops us.
+    /// The next request for an end. For a time without a bound command: a stop signal stops this process.
     ///
     /// # Cancel safety
     /// As [`Signals::next`].
@@ -175,7 +175,7 @@ fn is_there(waiting: &SignalFd) -> bool {
     poll(&mut [PollFd::new(waiting.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO).is_ok_and(|count| count > 0)
 }
 
-/// The exit code of a process that `signal` ended, as shells have it.
+/// The exit code of shells for a process that `signal` ended.
 pub(crate) fn code_of(signal: Signal) -> u8 {
     128 + u8::try_from(signal as i32).unwrap_or(0)
 }

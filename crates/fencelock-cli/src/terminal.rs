@@ -1,7 +1,7 @@
 //! The owner of the terminal: fencelock's process group, or that of the command it runs.
 //!
-//! The command gets it when it was stopped for want of it, and not before: until then the keyboard's signals reach fencelock's
-//! group, with the script and the pipeline around it.
+//! The command gets the terminal only once it was stopped because it asked for the terminal. Until then the keyboard's signals
+//! reach fencelock's group, with the script and the pipeline around it.
 
 use std::fs::{File, OpenOptions};
 
@@ -23,7 +23,7 @@ impl Terminal {
         tcgetpgrp(&device).is_ok().then(|| Self { device, own: getpgrp() })
     }
 
-    /// The group that may use it; `None` once it is gone.
+    /// The group that may use the terminal; `None` once the terminal is gone.
     fn foreground(&self) -> Option<Pid> {
         tcgetpgrp(&self.device).ok()
     }
@@ -36,14 +36,14 @@ impl Terminal {
         self.foreground() == Some(group)
     }
 
-    /// Gives it to `group`, if it is ours. A terminal that went away, or a group that is gone, is no failure.
+    /// Gives the terminal to `group`, if we have it. A lost terminal or an ended group is no failure.
     pub(crate) fn give(&self, group: Pid) {
         if self.is_ours() {
             self.set_foreground(group);
         }
     }
 
-    /// Takes the terminal back if `group` has it. Returns whether it did.
+    /// Takes the terminal back if `group` has it. Returns whether `group` had it.
     pub(crate) fn take_back(&self, group: Pid) -> bool {
         let had = self.is_with(group);
         if had {
@@ -60,7 +60,7 @@ impl Terminal {
     }
 }
 
-/// Does `work` with the terminal without being asked to stop for it.
+/// Does `work` with the terminal, without a stop signal for background groups.
 pub(crate) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
     let mut stop = SigSet::empty();
     stop.add(Signal::SIGTTOU);

@@ -1,4 +1,4 @@
-//! A configuration file is obeyed only if all its writers may command this process anyway.
+//! A configuration file counts only if all its possible writers may control this process anyway.
 //!
 //! fencelock reads a file in the working directory. Without this check, a user who can write to a directory that root works in would decide
 //! where root's locks are.
@@ -22,7 +22,7 @@ const LONGEST: u64 = 64 * 1024;
 /// The file must be a regular file of `user` or of root that is not writable by all, and so must a link to it.
 pub(crate) fn read(path: &Path, user: u32) -> Outcome<Option<String>> {
     let wrong = |what: &dyn fmt::Display| Failure::new(code::CONFIG, format!("{}: {what}", path.display()));
-    // A pipe without a writer would hang an open that waits.
+    // A blocking open of a pipe without a writer would hang.
     let opened = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
     let file = match opened {
         Ok(file) => file,

@@ -43,7 +43,7 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        // Requests on this host stay there, and one line is enough.
+        // Requests to this host stay on it, and a single line is enough.
         let is_repeated = || IN_THE_CLEAR.swap(true, Ordering::Relaxed);
         if line.message.contains("is sent in the clear") && (line.is_of_this_host() || is_repeated()) {
             return;
@@ -58,7 +58,7 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
-/// Whether the password that is sent in the clear was warned of.
+/// Whether the warning of a password in the clear was printed.
 static IN_THE_CLEAR: AtomicBool = AtomicBool::new(false);
 
 #[derive(Default)]

@@ -16,7 +16,7 @@ use futures_core::stream::BoxStream;
 
 use crate::fixture::{Faults, Process};
 
-/// The requests of a process to a store, and the answers, so far: by the contract, and on the wire where there is one.
+/// The requests of a process to a store, and the answers, so far: calls of the contract, and bytes on a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// Requests.

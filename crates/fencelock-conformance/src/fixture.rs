@@ -1,4 +1,4 @@
-//! The needs of the laws of a store under test.
+//! The interface between the laws and a store under test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,12 +62,12 @@ pub trait Fixture: Send + Sync + 'static {
 pub struct Process {
     /// The store as this process opened it.
     pub store: Arc<dyn Store>,
-    /// The faults of its way.
+    /// The faults of the process's route.
     pub faults: Arc<dyn Faults>,
 }
 
 /// The faults between a process and the store that a test can cause. A method whose fault cannot be caused says so by
-/// its answer, and the laws that need the fault have to be excused.
+/// its answer; the laws that need that fault must be excused.
 pub trait Faults: Send + Sync {
     /// Kills the process's connections. By default nothing: dropping the sessions is crash enough.
     fn crash(&self) {}
@@ -78,7 +78,7 @@ pub trait Faults: Send + Sync {
         false
     }
 
-    /// Delays every byte by `each_way` in both directions; `false`, the default, when that cannot be done.
+    /// Delays every byte by `each_way` in both directions; `false`, the default, if the test cannot do that.
     fn slow(&self, each_way: Duration) -> bool {
         let _ = each_way;
         false
@@ -98,11 +98,11 @@ pub trait Faults: Send + Sync {
 
 /// A request that is held back.
 pub trait Delayed: Send {
-    /// Lets it arrive, and returns once the store has taken or refused it.
+    /// Lets the request arrive, and returns once the store has accepted or refused it.
     fn release(self: Box<Self>) -> BoxFuture<'static, ()>;
 }
 
-/// No faults except dropped values.
+/// Without faults, except dropped values.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoFaults;
 

@@ -1,4 +1,4 @@
-//! A run: hurt, heal, continue, count the remains, check.
+//! A drill: makes faults, heals, lets the workers continue, counts the remains, and checks the history.
 
 use std::fmt;
 use std::io;
@@ -17,16 +17,16 @@ use super::uses::{Lock, Uses};
 use super::worker::{Orders, lock_name};
 use crate::history::{History, Laws, Report, check, read_directory};
 
-/// A run of workers against one store.
+/// A drill of workers on one store.
 #[derive(Debug, Clone)]
 pub struct Drill {
     /// The store, and what can be broken there.
     pub site: Arc<dyn Site>,
     /// An empty directory for logs and resources.
     pub directory: PathBuf,
-    /// The worker binary, and its arguments before its orders.
+    /// The worker binary.
     pub worker: PathBuf,
-    /// See there.
+    /// The arguments of `worker` before its orders.
     pub arguments: Vec<String>,
     /// The beginning of the names of all locks; a store that others use too needs one.
     pub prefix: String,
@@ -38,7 +38,7 @@ pub struct Drill {
     pub strategy: Strategy,
     /// The use of the locks.
     pub uses: Uses,
-    /// Decides the schedule, and what the workers ask for.
+    /// The seed of the schedule, and of the workers' requests.
     pub seed: u64,
     /// How many processes there are.
     pub processes: usize,
@@ -54,7 +54,7 @@ pub struct Drill {
     pub grants_between: u64,
     /// How many times each lock must be granted after everything is healed.
     pub grants_after: u64,
-    /// How long the harness waits for what must come, before it reports that it did not.
+    /// How long the harness waits for an event that must come, before it reports a fault.
     pub patience: Duration,
 }
 
@@ -94,11 +94,11 @@ impl Drill {
         }
     }
 
-    /// Runs it. Blocks; every process it started is gone when it returns, or when it is unwound.
+    /// Runs the drill. Blocks. Every started process is gone when the call returns or panics.
     ///
     /// # Errors
-    /// When the machine refuses: files, processes, the store as seen by the harness itself. Faults of the locks are
-    /// in the verdict.
+    /// An error of the machine: files, processes, the harness's own use of the store. Faults of the locks are in the
+    /// verdict.
     pub fn run(&self) -> io::Result<Verdict> {
         let mut toll = Toll::default();
         let mut fleet = Fleet::start(self, self.orders())?;
@@ -160,7 +160,7 @@ impl Drill {
         Ok(())
     }
 
-    /// Whether no name and no place is there.
+    /// Whether the store has no name and no place.
     async fn nothing_is_left(&self, client: &Client) -> Result<(), Fault> {
         // Names with a prefix are in a store that may be unable to list them.
         let left = match self.prefix.as_str() {
@@ -181,8 +181,8 @@ impl Drill {
         }
     }
 
-    /// Looks at every lock once, and then at what is left. Says which laws the store claims, and for how many
-    /// nanoseconds it may take a dead process for a living one.
+    /// Looks at every lock once, and then for remains. Returns the laws that the store claims, and for how many
+    /// nanoseconds the store may take a dead process for a living one.
     async fn census(&self) -> Result<(Laws, u64), Fault> {
         let in_words = Fault::of_census;
         // On this thread: the library has a thread of its own, which may be in another network.

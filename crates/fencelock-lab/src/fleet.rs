@@ -18,7 +18,7 @@ use crate::history::{LogEvent, LogWriter};
 /// How often the harness looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// A process, and those that took its place.
+/// A process, and its successors.
 #[derive(Debug)]
 pub(super) struct Worker {
     process: Process,
@@ -76,7 +76,7 @@ impl Fleet {
         orders.seed = orders.seed.wrapping_mul(31).wrapping_add((number * 1_000 + incarnation) as u64);
         let mut command = Command::new(&self.binary);
         command.args(&self.arguments).arg(serde_json::to_string(&orders)?).env(STORE, self.site.url(number));
-        // The keyboard's signals are for the harness.
+        // A process group of its own: the keyboard's signals are for the harness.
         let process = Process::start(command.process_group(0))?;
         let view = View::new(orders.directory.join(format!("{}.log", orders.client)));
         Ok(Worker { process, client: orders.client, incarnation, view, is_stopped: false })
@@ -92,7 +92,7 @@ impl Fleet {
         self.log.write(0, LogEvent::Note { text })
     }
 
-    /// Lets the workers work for so long, or until the drill is stopped.
+    /// Lets the workers work for the time `lasting`, or until the drill is stopped.
     pub(super) fn watch(&mut self, lasting: Duration) -> io::Result<()> {
         let stop = Arc::clone(&self.stop);
         self.wait_for(lasting, |_| stop.load(Ordering::Relaxed)).map(drop)
@@ -117,7 +117,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Stops a worker, and waits until it is.
+    /// Stops a worker, and waits until it is stopped.
     pub(super) fn stop(&mut self, number: usize) -> io::Result<()> {
         let worker = &mut self.workers[number];
         worker.process.stop()?;

@@ -59,7 +59,7 @@ pub struct Row {
     pub slept_seconds: Option<f64>,
     /// The longest time from the death of a holder to the next grant.
     pub longest_takeover_seconds: f64,
-    /// Where the logs of a drill are that was not clean.
+    /// The directory with the logs of a drill that was not clean.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub logs: Option<String>,
     /// The counts, by name.
@@ -117,7 +117,7 @@ impl Row {
         *self.counts.entry(name.to_owned()).or_default() += count;
     }
 
-    /// How many there were.
+    /// The value of a count.
     #[must_use]
     pub fn counted(&self, name: &str) -> u64 {
         self.counts.get(name).copied().unwrap_or(0)
@@ -139,7 +139,7 @@ impl Row {
     }
 }
 
-/// Whether a third section released between the grants of two that believed at once: a release ends its own grant alone.
+/// Whether a third section released between the grants of two holders that believed at once: a release must end its own grant alone.
 fn is_freed_by_another(history: &History, (earlier, later): (usize, usize)) -> bool {
     let (first, second) = (&history.sections[earlier], &history.sections[later]);
     let (Some(from), Some(until)) = (granted(first), granted(second)) else { return false };

@@ -38,7 +38,7 @@ impl Process {
         self.child.id()
     }
 
-    /// The next line of its stdout. `Disconnected` says that no line follows.
+    /// The next line of the process's stdout. `Disconnected` says that no line follows.
     pub fn says(&self, patience: Duration) -> Result<String, RecvTimeoutError> {
         self.said.recv_timeout(patience)
     }
@@ -54,7 +54,7 @@ impl Process {
         self.orders.as_mut().map_or(Ok(()), |orders| orders.write_all(format!("{line}\n").as_bytes()))
     }
 
-    /// Closes its stdin.
+    /// Closes the stdin of the process.
     pub fn dismiss(&mut self) {
         self.orders = None;
     }
@@ -64,18 +64,18 @@ impl Process {
         self.child.try_wait()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }
 
-    /// Kills it, as SIGKILL does, and returns once it is dead. Repeatable.
+    /// Kills the process, as SIGKILL does, and returns once it is dead. Repeatable.
     pub fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait().map(drop)
     }
 
-    /// Stops it, as SIGSTOP does, and returns once it is stopped.
+    /// Stops the process, as SIGSTOP does, and returns once it is stopped.
     pub fn stop(&self) -> io::Result<()> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::STOP)?;
@@ -83,7 +83,7 @@ impl Process {
         Ok(())
     }
 
-    /// Continues it.
+    /// Continues the process.
     pub fn resume(&self) -> io::Result<()> {
         Ok(kill_process(Pid::from_child(&self.child), Signal::CONT)?)
     }

@@ -1,4 +1,4 @@
-//! A resource that objects: the resource refuses tokens older than the newest that it accepted.
+//! A resource that checks tokens, and refuses a token older than the newest accepted one.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,7 +10,7 @@ use rustix::io::retry_on_intr;
 
 use crate::history::RegisterLog;
 
-/// A fenced register in a file, shared by processes. Its locking is its own and has nothing to do with fencelock.
+/// A fenced register in a file, shared by processes. The register has its own locking, without fencelock.
 ///
 /// The register decides under an exclusive `flock`, and logs each decision before the unlock, so that the order of its log is the
 /// order of its decisions. A process that is stopped in there stops the others, until it continues or is killed.
@@ -35,7 +35,7 @@ impl Resource {
         Ok(Self { lock: lock.to_owned(), newest, log: log? })
     }
 
-    /// Writes with `token`, packed; says whether the resource accepted it. Blocks.
+    /// Writes with `token`, packed. Returns whether the resource accepted the write. Blocks.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -51,7 +51,7 @@ impl Resource {
         let known = self.newest.read_at(&mut newest, 0)?;
         let accepted = known < newest.len() || token >= i64::from_le_bytes(newest);
         if accepted {
-            // Before the log: a process that dies in between has refused too much, and not accepted too much.
+            // The register is written before the log: a process that dies in between has refused too much, and not accepted too much.
             self.newest.write_all_at(&token.to_le_bytes(), 0)?;
         }
         self.log.write(&self.lock, token, accepted)?;

@@ -14,7 +14,7 @@ use super::site::{Outage, Site};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// Nothing is done.
+    /// No fault is made.
     Calm,
     /// Processes are killed at any moment.
     KillAnybody,
@@ -51,7 +51,7 @@ impl Strategy {
         }
     }
 
-    /// The kind of error with which the store refuses meanwhile, besides those that every fault explains.
+    /// The kind of error with which the store refuses during the fault, besides the errors that every fault explains.
     pub(super) fn refusal(self) -> Option<ErrorKind> {
         match self {
             Self::Brief(outage) | Self::Long(outage) => outage.refusal(),
@@ -59,7 +59,7 @@ impl Strategy {
         }
     }
 
-    /// Hurts once: first a worker that is stopped already, else another worker or something else.
+    /// Makes one fault: first for a worker that is stopped already, else for another worker or the store.
     pub(super) fn strike(self, fleet: &mut Fleet, rng: &mut fastrand::Rng, toll: &mut Toll) -> io::Result<()> {
         if self == Self::Storm {
             return one_of_all(fleet, rng).strike(fleet, rng, toll);

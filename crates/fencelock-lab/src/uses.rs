@@ -13,22 +13,22 @@ const CAPACITY: u32 = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Uses {
-    /// All of them as mutexes.
+    /// All locks are mutexes.
     Mutexes,
-    /// As read-write locks that all workers write under: the laws of a mutex hold.
+    /// All locks are read-write locks with writers only: the laws of a mutex hold.
     Writers,
-    /// As semaphores of which each worker takes all permits: the laws of a mutex hold.
+    /// All locks are semaphores of which each worker takes all permits: the laws of a mutex hold.
     AllPermits,
-    /// As read-write locks, with readers, writers, and writers that continue as readers.
+    /// All locks are read-write locks, with readers, writers, and writers that continue as readers.
     ReadWriteLocks,
-    /// As semaphores of three, of which each worker takes some.
+    /// All locks are semaphores of three permits, of which each worker takes some.
     Semaphores,
-    /// Each as another one: a mutex, a read-write lock, a semaphore.
+    /// Each lock is of another kind: a mutex, a read-write lock, a semaphore.
     Mixed,
 }
 
 impl Uses {
-    /// All of them.
+    /// All uses.
     pub const ALL: [Self; 6] =
         [Self::Mutexes, Self::Writers, Self::AllPermits, Self::ReadWriteLocks, Self::Semaphores, Self::Mixed];
 

@@ -12,15 +12,15 @@ use crate::history::{Line, LogEvent};
 #[derive(Debug)]
 pub(super) struct View {
     path: PathBuf,
-    /// `None` as long as the worker has not started it.
+    /// The log; `None` as long as the worker has not started it.
     log: Option<File>,
     /// The beginning of a line whose end is not written yet.
     unread: String,
-    /// The locks that sections were called for and not answered, or left, yet.
+    /// The locks of sections without an answer, or not left yet.
     waiting: HashMap<u64, String>,
     held: HashMap<u64, String>,
     grants: HashMap<String, u64>,
-    /// Why the worker ended, as it says itself.
+    /// The worker's own reason for its end.
     failure: Option<String>,
 }
 
@@ -51,7 +51,7 @@ impl View {
         Ok(())
     }
 
-    /// The first line has no section, and tells nothing.
+    /// The first line has no section, and is skipped.
     fn line(&mut self, line: &str) {
         let Ok(Line::<String> { section, event, .. }) = serde_json::from_str(line) else { return };
         match event {
@@ -76,7 +76,7 @@ impl View {
         !self.waiting.is_empty()
     }
 
-    /// Why the worker ended, as it says itself.
+    /// The worker's own reason for its end.
     pub(super) fn failure(&self) -> &str {
         self.failure.as_deref().unwrap_or("it does not say why")
     }

@@ -154,7 +154,7 @@ struct Place {
     claim: Claim,
     called: u64,
     not_before: u64,
-    /// 0 when unknown.
+    /// The time of the place's arrival; 0 when unknown.
     by: u64,
 }
 
@@ -277,7 +277,7 @@ impl Task<'_> {
         }
     }
 
-    /// Uses what is held for a while; says whether it was held to the end of that.
+    /// Uses the lock for a while. Returns whether the lock was held to the end.
     async fn inside<K>(&mut self, guard: &Guard<K>, place: &Place) -> Result<bool, Failure> {
         if place.by > 0 {
             self.shared.log.write_at(self.section, place.by, LogEvent::Enqueued { called: place.not_before })?;
@@ -294,7 +294,7 @@ impl Task<'_> {
                 self.shared.resources[place.lock].write(token)?;
             }
             self.pause(500).await;
-            // Believing after a moment means having believed at that moment, wherever the process was paused.
+            // A holder that believes after a moment believed at that moment, too, wherever the process was paused.
             let now = LogWriter::now();
             believes &= guard.check().is_ok();
             if believes {
@@ -396,7 +396,7 @@ impl Pauses {
         Self { since: LogWriter::now(), next: Duration::from_millis(1) }
     }
 
-    /// False when there was patience enough.
+    /// Returns false once the patience has ended.
     async fn pause(&mut self) -> bool {
         tokio::time::sleep(self.next).await;
         self.next = (self.next * 2).min(LOOK_AGAIN);

@@ -38,7 +38,7 @@ pub trait Program: fmt::Debug + Send + Sync + Sized {
     }
 }
 
-/// A server of one kind. Dropping it kills it and removes its data.
+/// A server of one kind. A dropped server is killed, and its data removed.
 #[derive(Debug)]
 pub struct Daemon<P: Program> {
     pub(crate) port: Port,
@@ -84,7 +84,7 @@ impl<P: Program> Daemon<P> {
     /// Kills the server with all its processes, as `kill -9` does. Repeatable.
     pub fn kill(&self) {
         if let Some(mut process) = self.process().take() {
-            // Stopped first, so that it starts no other one meanwhile. The number of a process that has ended may be another's.
+            // Each process is stopped first, so that it starts no other meanwhile. The number of an ended process may belong to another.
             let is_stopped = matches!(process.ended(), Ok(None)) && process.pause().is_ok();
             let children = if is_stopped { children(process.id()) } else { Vec::new() };
             signal(&children, Signal::KILL);
@@ -96,7 +96,7 @@ impl<P: Program> Daemon<P> {
     /// Stops the server with all its processes, as SIGSTOP does; its sockets stay.
     ///
     /// # Panics
-    /// When it does not run.
+    /// If the server does not run.
     pub fn pause(&self) {
         let mut process = self.process();
         let process = process.as_mut().expect("a server that runs");
@@ -107,7 +107,7 @@ impl<P: Program> Daemon<P> {
     /// Continues a paused server.
     ///
     /// # Panics
-    /// When it does not run.
+    /// If the server does not run.
     pub fn resume(&self) {
         let mut process = self.process();
         let process = process.as_mut().expect("a server that runs");
@@ -128,15 +128,15 @@ impl<P: Program> Daemon<P> {
         Ok(())
     }
 
-    /// Sets how many seconds its wall clock is off, from now on. The settings `own_clock` give it one.
+    /// Sets the server's wall clock off by so many seconds. The setting `own_clock` gives the server a clock.
     ///
     /// # Panics
-    /// When it has no clock of its own.
+    /// If the server has no clock of its own.
     pub fn set_clock(&self, seconds: i64) -> io::Result<()> {
         self.clock.as_ref().expect("a server with a clock of its own, see the settings").set(seconds)
     }
 
-    /// Ends all faults: a pause, a death, a clock that is off, and [`Program::mend`]. Its data stays.
+    /// Ends all faults: a pause, a death, a wrong clock, and [`Program::mend`]. The data stays.
     pub fn heal(&self) -> io::Result<()> {
         self.revive()?;
         P::mend(self);
@@ -155,10 +155,10 @@ impl<P: Program> Daemon<P> {
         Ok(())
     }
 
-    /// Waits until it serves.
+    /// Waits until the server serves.
     ///
     /// # Errors
-    /// With the end of its log when it does not within [`PATIENCE`], or when it ended.
+    /// An error with the end of the log if the server ended, or does not serve within [`PATIENCE`].
     pub fn wait_until_serving(&self) -> io::Result<()> {
         let mut runs = true;
         let settled = wait_until(PATIENCE, || {
@@ -241,7 +241,7 @@ fn is_there(id: u32) -> bool {
     stat(id).is_some_and(|(state, _)| state != 'Z')
 }
 
-/// Sends it to those that are still there.
+/// Sends the signal to the processes that are still there.
 pub(crate) fn signal(processes: &[u32], signal: Signal) {
     let pids = processes.iter().filter_map(|id| Pid::from_raw(i32::try_from(*id).ok()?));
     for pid in pids {

@@ -84,7 +84,7 @@ fn apt() -> Command {
 /// The program that Debian's packages ask whether their daemons may be started.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// The policy that forbids it, and says whose it is.
+/// The policy that forbids daemons, and names its author.
 const FORBIDDEN: &str = "#!/bin/sh\n# cargo xtask of fencelock: removed when the packages are installed\nexit 101\n";
 
 /// Forbids packages to start daemons; tests start their own. A policy that is there already stays, unless it is one
@@ -109,7 +109,7 @@ impl NoDaemons {
 impl Drop for NoDaemons {
     fn drop(&mut self) {
         if let Some(policy) = &self.0 {
-            // Worth no failure: the policy only keeps daemons from starting.
+            // A failure is harmless: the policy only keeps daemons from starting.
             let _ = fs::remove_file(policy);
         }
     }

@@ -14,8 +14,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::process::bound;
 
-/// Some hosts and a hub that reaches all of them. The root namespace has no address in there. Dropping it removes the
-/// namespaces; processes in them have to be gone by then.
+/// Some hosts and a hub that reaches all of them. The root namespace has no address in there. The drop removes the
+/// namespaces; processes in them must have ended before.
 #[derive(Debug)]
 pub struct Network {
     id: String,
@@ -120,7 +120,7 @@ impl Network {
         self.drop_packets(From::Host(from), to)
     }
 
-    /// Drops every packet that enters or leaves a host. The host still answers requests for its address: nothing says that it is not there.
+    /// Drops every packet that enters or leaves a host. The host still answers requests for its address: no message says that the host is away.
     pub fn black_hole(&self, host: usize) -> io::Result<()> {
         self.drop_packets(From::Anywhere, host)
     }
@@ -176,14 +176,14 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // The devices in them go with the namespaces.
+        // The devices are removed with their namespaces.
         for host in (0..self.hosts).map(|number| self.host(number)).chain([self.hub()]) {
             let _ = ip(&["netns", "del", &host]);
         }
     }
 }
 
-/// Namespaces outlive a process that could not remove its own.
+/// Removes namespaces of processes that could not remove them.
 fn remove_what_the_dead_left() {
     let owner = |name: &str| name.strip_prefix("fl")?.split_once('-')?.0.parse::<u32>().ok();
     let is_dead = |pid: u32| !Path::new("/proc").join(pid.to_string()).exists();
@@ -191,16 +191,16 @@ fn remove_what_the_dead_left() {
         if let Some(name) = entry.file_name().to_str()
             && owner(name).is_some_and(is_dead)
         {
-            // Another process may be removing it too.
+            // Another process may remove the namespace, too.
             let _ = ip(&["netns", "del", name]);
         }
     }
 }
 
-/// Behind all hosts.
+/// The number behind all hosts.
 const HUB: usize = 200;
 
-/// In a range that is set aside for measurements like these (RFC 2544), and never routed.
+/// The address is in a range for such measurements (RFC 2544), which is never routed.
 fn address(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(198, 18, 7, u8::try_from(host + 1).unwrap_or(254))
 }

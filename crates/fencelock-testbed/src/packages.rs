@@ -60,7 +60,7 @@ pub const TERMINAL_PROGRAMS: Package = Package {
     files: &[("/usr/bin/vim", "vim"), ("/usr/bin/less", "less"), ("/usr/bin/ssh-keygen", "openssh-client")],
 };
 
-/// A server that commands are run on from afar, and its client.
+/// A server for remote commands (SSH), and its client.
 pub const SSH: Package = Package {
     server: "OpenSSH",
     files: &[

@@ -1,4 +1,4 @@
-//! Ports that no other process takes while they are ours.
+//! Reserved ports, which no other process of the test bed takes.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -6,7 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Below the ephemeral ports, from which any outgoing connection may take one.
+/// The range is below the ephemeral ports: outgoing connections may take any of those.
 const PORTS: std::ops::Range<u16> = 21_001..31_999;
 
 /// A free TCP port, by default of 127.0.0.1. No other process that reserves ports in this way takes it.
@@ -15,7 +15,7 @@ const PORTS: std::ops::Range<u16> = 21_001..31_999;
 #[derive(Debug)]
 pub struct Port {
     address: SocketAddr,
-    /// `None` on a host of its own, where no other process takes ports.
+    /// `None` for a server on a host of its own, where no other process takes ports.
     _reserved: Option<UnixListener>,
 }
 
@@ -63,7 +63,7 @@ impl Port {
         self.address.port()
     }
 
-    /// The address that a server on it listens on.
+    /// The address of a server on this port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

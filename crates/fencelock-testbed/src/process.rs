@@ -60,7 +60,7 @@ impl Process {
         self.0.try_wait()
     }
 
-    /// Stops it, as SIGSTOP does, and returns once it is.
+    /// Stops the process, as SIGSTOP does, and returns once it is stopped.
     pub fn pause(&mut self) -> io::Result<()> {
         let pid = Pid::from_child(&self.0);
         kill_process(pid, Signal::STOP)?;
@@ -73,7 +73,7 @@ impl Process {
         Ok(kill_process(Pid::from_child(&self.0), Signal::CONT)?)
     }
 
-    /// Kills it, as SIGKILL does, and returns once it is gone. Repeatable.
+    /// Kills the process, as SIGKILL does, and returns once it is gone. Repeatable.
     pub fn kill(&mut self) -> io::Result<()> {
         self.0.kill()?;
         self.0.wait().map(drop)
@@ -82,7 +82,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing can be done about a process that cannot be killed; the kernel tries again when this one ends.
+        // The kernel kills the remaining process when this process ends.
         let _ = self.kill();
     }
 }

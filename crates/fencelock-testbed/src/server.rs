@@ -12,7 +12,7 @@ use crate::{etcd, mysql, postgres, redis, zookeeper};
 /// Every kind of server that tests can start. A new one is added here, and in no other list of the test bed.
 pub static KINDS: [&Kind; 5] = [&etcd::KIND, &mysql::KIND, &postgres::KIND, &redis::KIND, &zookeeper::KIND];
 
-/// A server that runs, or several that replicate. Dropping it kills it and removes its data.
+/// A running server, or several that replicate. The drop kills the servers and removes their data.
 pub trait Server: fmt::Debug + Send + Sync {
     /// Where clients connect; of several servers, the first.
     fn address(&self) -> SocketAddr;
@@ -20,10 +20,10 @@ pub trait Server: fmt::Debug + Send + Sync {
     /// The server's processes: the first one, and its children.
     fn processes(&self) -> Vec<u32>;
 
-    /// Kills it, as `kill -9` does. Repeatable.
+    /// Kills the server, as `kill -9` does. Repeatable.
     fn kill(&self);
 
-    /// Stops it, as SIGSTOP does; its sockets stay.
+    /// Stops the server, as SIGSTOP does; its sockets stay.
     fn pause(&self);
 
     /// Continues the server after [`Server::pause`].
@@ -32,7 +32,7 @@ pub trait Server: fmt::Debug + Send + Sync {
     /// Starts the server again with the data that survives a crash, and waits until it serves.
     fn restart(&self) -> io::Result<()>;
 
-    /// Continues it, or starts it again, and waits until it serves.
+    /// Continues the server, or starts it again, and waits until it serves.
     fn heal(&self) -> io::Result<()>;
 
     /// How many requests of clients the server has received; this question counts, too.
@@ -45,12 +45,12 @@ pub(crate) fn database_name() -> String {
     format!("t{:x}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A kind of server: which store is on it, and how it is started.
+/// A kind of server: its store, and its start.
 #[derive(Debug)]
 pub struct Kind {
     /// The scheme of the store's URLs.
     pub scheme: &'static str,
-    /// The schemes of other ways to such a server, over TLS or a socket file. Tests that go them start servers of their own.
+    /// The schemes of other routes to such a server, over TLS or a socket file. Tests of these routes start servers of their own.
     pub other_schemes: &'static [&'static str],
     /// The environment variable that names a running server with the default set-up, as `host:port`.
     pub variable: &'static str,
@@ -67,7 +67,7 @@ impl Kind {
     /// A server of the caller's own with the default set-up, which may be broken.
     ///
     /// # Errors
-    /// When it does not start, with the end of its log.
+    /// An error with the end of the log if the server does not start.
     ///
     /// # Panics
     /// When it is not installed, with the command that installs it.
@@ -89,7 +89,7 @@ impl Kind {
         })
     }
 
-    /// A part of the server at `address` that no other test uses, as its URLs name it: a database, a path.
+    /// A part of the server at `address` that no other test uses, in the form of URLs: a database, a path.
     pub fn namespace(&self, address: SocketAddr) -> io::Result<String> {
         (self.namespace)(address)
     }

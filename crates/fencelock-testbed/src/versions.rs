@@ -1,4 +1,4 @@
-//! Which build of a server is started: Debian's, unless the environment names another one. `cargo xtask versions` names several.
+//! The build of a server to start: Debian's, unless the environment names another. `cargo xtask versions` names several.
 
 use std::env;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub const ETCD_SERVER: &str = "FENCELOCK_TEST_ETCD_SERVER";
 /// MySQL's `mysqld` to start instead of Debian's MariaDB.
 pub const MYSQL_SERVER: &str = "FENCELOCK_TEST_MYSQL_SERVER";
 
-/// The last two are what the first needs for TLS and does not name itself.
+/// The first needs the last two for TLS, without naming them.
 const DEBIANS: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar:\
                        /usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
 
@@ -26,7 +26,7 @@ pub(crate) fn zookeeper_class_path() -> String {
     env::var(ZOOKEEPER_JARS).map_or_else(|_| DEBIANS.to_owned(), |jars| format!("{jars}/*"))
 }
 
-/// Whether the Redis server needs an option to allow `DEBUG`, and knows it: since 7.0.
+/// Whether the Redis server has and needs an option to allow `DEBUG`: since 7.0.
 pub(crate) fn asks_for_debug_commands() -> bool {
     static MAJOR: OnceLock<u32> = OnceLock::new();
     let major = MAJOR.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Waiting for the state of something outside of this process.
+//! Waits for states outside of this process.
 
 use std::io;
 use std::thread::sleep;
@@ -26,7 +26,7 @@ pub fn wait_until(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
 /// Looks until `is_so`, within [`PATIENCE`].
 ///
 /// # Errors
-/// When it never is; the error names `what`, a clause.
+/// An error if the state never comes; the error names `what`, a clause.
 pub fn wait_for(what: &str, is_so: impl FnMut() -> bool) -> io::Result<()> {
     if wait_until(PATIENCE, is_so) { Ok(()) } else { Err(io::Error::other(format!("it never came that {what}"))) }
 }

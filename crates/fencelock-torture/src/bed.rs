@@ -1,4 +1,4 @@
-//! Servers that drills and scenes take place on, and the site that breaks servers of every store.
+//! The servers of drills and scenes, and the site that breaks servers of every store.
 
 use std::fmt;
 use std::io;
@@ -26,7 +26,7 @@ pub trait Bed: fmt::Debug + Send + Sync {
     /// The servers. A store without servers has none.
     fn servers(&self) -> Vec<&dyn Server>;
 
-    /// The store by these addresses, one for each server. The locks of the site `name` are apart from those of others.
+    /// The URL of the store by these addresses, one for each server. The site `name` has locks of its own.
     fn url(&self, ways: &[SocketAddr], name: &str) -> String;
 
     /// Sets the servers up for the site `name`.
@@ -87,7 +87,7 @@ pub trait Bed: fmt::Debug + Send + Sync {
         Err(io::Error::new(io::ErrorKind::Unsupported, format!("{outage:?}")))
     }
 
-    /// Further than any answer to one acquire reaches.
+    /// More bytes than any answer to an acquire has.
     fn answer_bytes(&self) -> u64 {
         Outage::ANSWER_BYTES
     }
@@ -110,7 +110,7 @@ pub trait Bed: fmt::Debug + Send + Sync {
     }
 }
 
-/// Whether this outage can hit this number of servers that keep all on their disks and have the clock of this machine.
+/// Whether so many servers can have this outage, if they keep all data on their disks and have this machine's clock.
 pub(crate) fn can_usually(servers: usize, outage: Outage) -> bool {
     match outage {
         Outage::FollowerCut | Outage::NumbersEnd | Outage::QueuesOverflow => false,
@@ -124,12 +124,12 @@ pub(crate) fn can_usually(servers: usize, outage: Outage) -> bool {
 pub struct Breakable {
     bed: Arc<dyn Bed>,
     pub(crate) ways: Ways,
-    /// The word that keeps its locks apart from those of other sites.
+    /// The word that separates the site's locks from those of other sites.
     pub(crate) name: String,
     past: Mutex<Past>,
 }
 
-/// How far the clock is off, and when leases ended early.
+/// How wrong the clock is, and when leases ended early.
 #[derive(Debug, Default)]
 struct Past {
     clock: i64,

@@ -34,7 +34,7 @@ const STOP: Duration = Duration::from_millis(1200);
 const DWELL: Duration = Duration::from_millis(30);
 const WRITERS: usize = 5;
 
-/// The resource that is written.
+/// The written resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A file, with [`FencedFile`].
@@ -54,7 +54,7 @@ pub struct Outcome {
     pub stops: usize,
     /// Writes that were acknowledged.
     pub writes: usize,
-    /// Writes of them that a late writer overwrote unseen.
+    /// How many of these writes a late writer overwrote unseen.
     pub lost: usize,
 }
 
@@ -167,7 +167,7 @@ impl Bed {
             Self::File(_, path) => fs::read_to_string(path),
             Self::Redis(server) => Ok(server.ask(&["GET", KEY])?.to_string()),
             Self::Http(_, _, list, runtime) => {
-                // No request is under way any more: the writers have ended.
+                // The writers have ended, so no request is under way.
                 Ok(runtime.block_on(async { list.lock().unwrap_or_else(PoisonError::into_inner).clone() }))
             }
             Self::ZooKeeper(ensemble, runtime) => runtime.block_on(async {
@@ -253,7 +253,7 @@ impl Resource {
                 fine(&hands.ask(&["EVAL", REDIS_FENCE, "2", FENCE, KEY, &token.to_string(), "SET", text])?)
             }
             (Self::Redis(hands), false) => fine(&hands.ask(&["SET", KEY, text])?),
-            // The layer is there, or is not.
+            // The service has the layer, or not.
             (Self::Http(address), _) => http(address, "POST", token, text).map(drop),
             (Self::ZooKeeper(servers), checked) => {
                 let client = zookeeper_client(servers).await?;
@@ -309,7 +309,7 @@ async fn write_all(arguments: &[String]) -> Result<(), Fault> {
     let mutex = client.mutex("list")?;
     let mut resource = Resource::of(kind, place)?;
     while !Path::new(over).exists() {
-        // After any failure, such as a lost lock: from the beginning.
+        // After any failure, such as a lost lock, the writer begins again.
         let Ok(guard) = mutex.acquire_within(TTL * 20).await else { continue };
         if let Ok(token) = write(&mut resource, &guard, way == "checked").await {
             writeln!(acknowledged, "{token}")?;

@@ -1,4 +1,4 @@
-//! PostgreSQL as something that breaks.
+//! PostgreSQL, with faults.
 //!
 //! The test is the promise of one server that writes its answers to its disk: no two holders at once, except one from before its
 //! clock jumped ahead and one from after ([`Lapse`](fencelock_lab::history::Lapse)).
@@ -21,7 +21,7 @@ impl Postgres {
     /// Starts the server.
     pub(crate) fn start() -> io::Result<Arc<dyn Bed>> {
         let settings = Settings { own_clock: true, ..Settings::default() };
-        // No test here is about the power going: written data outlives the process.
+        // No test here cuts the power: written data outlives the process.
         Ok(Arc::new(Self(postgres::Server::start(settings.with("fsync = off"))?)))
     }
 }

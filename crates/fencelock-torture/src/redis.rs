@@ -1,4 +1,4 @@
-//! Redis as something that breaks: a server alone, a primary that Sentinels watch, a Cluster, and the masters of Redlock.
+//! Redis, with faults: a single server, a primary that Sentinels watch, a Cluster, and the masters of Redlock.
 //!
 //! The test is the promise of a single Redis: no two holders at once, except around a [`Lapse`](fencelock_lab::history::Lapse), in which
 //! the server lost its memory or its clock jumped ahead. Even then the older holder believes in its lock no longer than its ttl, tokens
@@ -19,16 +19,16 @@ use fencelock_testbed::redis::{self, Cluster, Settings, Watched};
 
 use crate::bed::{Bed, Breakable, TTL, can_usually};
 
-/// The settings of a server that is asked no more than a hundred workers ask.
+/// The settings of a server for a hundred workers.
 fn settings(is_durable: bool) -> Settings {
-    // Soon enough that a script without end is noticed as such.
+    // Soon enough that an endless script is noticed.
     let settings = Settings::default().with("lua-time-limit 100");
-    // No test here is about the power going: written data outlives the process.
+    // No test here cuts the power: written data outlives the process.
     if is_durable { settings.with("appendonly yes").with("appendfsync no") } else { settings }
 }
 
 /// A server, with a prefix for each site. Either it keeps its memory on its disk, and has a clock that jumps; or it forgets when it is
-/// killed. Never both in one: a counter that is lost while the clock is late falls behind, as the capability says.
+/// killed. Never both: a counter that is lost while the clock is late falls behind, as the capability says.
 #[derive(Debug)]
 pub(crate) struct One {
     server: redis::Server,
@@ -143,7 +143,7 @@ impl Bed for Several {
         !matches!(self, Self::Masters(_))
     }
 
-    /// Clients come to each server by a proxy, and to the Sentinels, and to nodes that they ask for the others, without one.
+    /// Clients reach each server by a proxy. They reach the Sentinels, and the nodes that name the others, without a proxy.
     fn url(&self, ways: &[SocketAddr], name: &str) -> String {
         let text = |ways: &[SocketAddr]| ways.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",");
         let map = self.all().iter().zip(ways).map(|(server, way)| format!("{}={way}", server.address()));
@@ -155,7 +155,7 @@ impl Bed for Several {
         }
     }
 
-    /// In a Cluster the owner of a third of the locks, with the lock `job`.
+    /// In a Cluster, the owner of a third of the locks, among them `job`.
     fn leader(&self) -> usize {
         let primary = match self {
             Self::Watched(watched, _) => watched.primary().address(),

@@ -19,20 +19,20 @@ use crate::zookeeper::ZooKeeper;
 /// Servers of one store: a row for each way in which they can be set up.
 #[derive(Debug)]
 pub struct Topology {
-    /// The store, and what there is of it.
+    /// The store and its topology.
     pub name: &'static str,
     /// Starts the servers.
     pub start: fn() -> io::Result<Arc<dyn Bed>>,
-    /// The packages of its servers.
+    /// The packages of the servers.
     pub needs: &'static [Package],
-    /// The scenes that cannot be played there, although the servers can suffer what they need; `None` where no scene is played.
+    /// The scenes that cannot be played there, although the servers can have the outages; `None` if no scene is played.
     pub unplayed: Option<&'static [&'static str]>,
 }
 
 /// A restart of Redis ends every session: the data on its disk may be older than its last answers.
 const OF_ONE_REDIS: &[&str] = &["a_held_lock_outlives_its_leader", "a_held_lock_outlives_a_restart_of_every_server"];
 
-/// No other server is there to follow the leader.
+/// There is no second server to follow the leader.
 const OF_ONE_SERVER: &[&str] = &["a_held_lock_outlives_its_leader"];
 
 const fn row(
@@ -44,7 +44,7 @@ const fn row(
     Topology { name, start, needs, unplayed }
 }
 
-/// Every topology. The store `memory:` ends with its process, so that nothing can be done to its workers.
+/// Every topology. The store `memory:` ends with its process, so its workers can have no fault.
 pub const TOPOLOGIES: &[Topology] = &[
     row("file", Directory::start, &[], None),
     row("redis", || One::start(true), &[REDIS, CLOCK_SHIM], Some(OF_ONE_REDIS)),
@@ -174,12 +174,12 @@ impl Fault {
 }
 
 impl Played {
-    /// Why a clean verdict would show nothing.
+    /// Why a clean verdict would prove nothing.
     #[must_use]
     pub fn shows_nothing(&self) -> Option<&'static str> {
         let Self { verdict, faults } = self;
         let (toll, report) = (&verdict.toll, &verdict.report);
-        // Only a worker that has a lock alone writes: of those that take permits one in six.
+        // Only a sole holder writes. Of workers that take permits, one in six is alone.
         let writes = if verdict.uses == Uses::Semaphores { 50 / 6 } else { 50 };
         let is_fenced = !verdict.history.writes.is_empty();
         let is_shared = verdict.history.sections.iter().any(|section| !section.claim.is_whole());

@@ -1,4 +1,4 @@
-//! The ways on which clients reach the servers: a proxy for each client and server.
+//! The routes of clients to the servers: a proxy for each client and server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ pub struct Ways {
 }
 
 impl Ways {
-    /// Ways for `clients` clients to each of `servers`.
+    /// Routes for `clients` clients to each of `servers`.
     pub fn start(clients: usize, servers: &[SocketAddr]) -> io::Result<Self> {
         let of_client = |_| servers.iter().map(|server| Proxy::start(*server)).collect();
         Ok(Self { servers: servers.to_vec(), clients: (0..clients).map(of_client).collect::<io::Result<_>>()? })
@@ -25,7 +25,7 @@ impl Ways {
         self.clients.get(client).or(self.clients.last()).map_or(&[], Vec::as_slice)
     }
 
-    /// Where this client finds the servers: its proxies, or the servers themselves where there are no proxies.
+    /// The addresses of the servers for this client: its proxies, or the servers themselves without proxies.
     #[must_use]
     pub fn addresses(&self, client: usize) -> Vec<SocketAddr> {
         match self.of(client) {
@@ -39,7 +39,7 @@ impl Ways {
         self.clients.iter().map(move |proxies| &proxies[server])
     }
 
-    /// All of them.
+    /// All proxies.
     pub fn all(&self) -> impl Iterator<Item = &Proxy> {
         self.clients.iter().flatten()
     }

@@ -4,27 +4,27 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::BitOr;
 
-/// A set of things that may be done with a node. Deleting a node is governed by [`Permissions::DELETE`] of its *parent*.
+/// The permitted operations on a node. The right to delete a node is [`Permissions::DELETE`] of its *parent*.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Permissions(i32);
 
 impl Permissions {
-    /// Nothing.
+    /// No operation.
     pub const NONE: Self = Self(0);
-    /// Read its data and list its children.
+    /// Read the node's data and list its children.
     pub const READ: Self = Self(1);
-    /// Replace its data.
+    /// Replace the node's data.
     pub const WRITE: Self = Self(2);
     /// Create children.
     pub const CREATE: Self = Self(4);
     /// Delete children.
     pub const DELETE: Self = Self(8);
-    /// Replace its access control list.
+    /// Replace the node's access control list.
     pub const ADMIN: Self = Self(16);
-    /// All of them.
+    /// All permissions.
     pub const ALL: Self = Self(31);
 
-    /// Whether everything in `other` is in this set.
+    /// Whether this set has every permission of `other`.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -67,7 +67,7 @@ impl fmt::Debug for Permissions {
 pub struct Acl {
     /// The permissions.
     pub permissions: Permissions,
-    /// How `id` is to be understood: `world`, `auth`, `digest`, `ip`, `x509`, …
+    /// The scheme of `id`: `world`, `auth`, `digest`, `ip`, `x509`, …
     pub scheme: Cow<'static, str>,
     /// The identity that has the permissions.
     pub id: Cow<'static, str>,
@@ -80,14 +80,14 @@ impl Acl {
         Self { permissions: Permissions::ALL, scheme: Cow::Borrowed("world"), id: Cow::Borrowed("anyone") }
     }
 
-    /// Everything to the creator of the node, by the credentials of its session: `auth::cdrwa`. Without credentials the server
-    /// answers [`ErrorKind::InvalidAcl`](crate::ErrorKind::InvalidAcl).
+    /// All permissions for the creator of the node, by the credentials of its session: `auth::cdrwa`. Without credentials the
+    /// server answers [`ErrorKind::InvalidAcl`](crate::ErrorKind::InvalidAcl).
     #[must_use]
     pub const fn creator_all() -> Self {
         Self { permissions: Permissions::ALL, scheme: Cow::Borrowed("auth"), id: Cow::Borrowed("") }
     }
 
-    /// Reading for all clients: `world:anyone:r`.
+    /// Read permission for all clients: `world:anyone:r`.
     #[must_use]
     pub const fn world_read() -> Self {
         Self { permissions: Permissions::READ, scheme: Cow::Borrowed("world"), id: Cow::Borrowed("anyone") }

@@ -1,4 +1,4 @@
-//! The answer to a request, which is on its way already.
+//! The answer to a request that has been put in line.
 
 use std::fmt;
 use std::future::Future;
@@ -25,13 +25,13 @@ pub(crate) struct Reply {
 
 pub(crate) type Outcome = Result<Reply>;
 
-/// Makes a reply into what the caller asked for.
+/// Converts a reply into the caller's result.
 pub(crate) type Decode<T> = fn(Reply, Asked) -> Result<T, Fault>;
 
 /// The parts of a request that decoding its answer needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
-    /// How much of a path is the chroot's.
+    /// The length of the chroot at the beginning of a path.
     pub(crate) chroot: usize,
     /// How many operations there are.
     pub(crate) operations: usize,
@@ -41,7 +41,7 @@ pub(crate) struct Asked {
 #[derive(Debug)]
 pub(crate) enum Fault {
     Malformed(&'static str),
-    /// An operation of several was refused, and none was done.
+    /// An operation of several was refused, and no operation was done.
     Refused {
         number: usize,
         code: i32,
@@ -54,12 +54,12 @@ impl From<Malformed> for Fault {
     }
 }
 
-/// The answer to a request. The request was put in line by the call that returned this, so that two calls in a row travel together; this
+/// The answer to a request. The call that returned this has put the request in line, so that two calls in a row travel together; this
 /// future only waits.
 ///
 /// # Cancel safety
-/// Dropped before the request was written, it takes the request out of the line. Dropped later, the request takes its course and the answer
-/// is ignored: whether it took effect is then unknown.
+/// A drop before the request was written takes the request out of the line. After a later drop, the server still applies the request, the
+/// answer is ignored, and the outcome is unknown.
 #[must_use = "the outcome of a request is worth knowing"]
 pub struct Answer<T> {
     state: State,

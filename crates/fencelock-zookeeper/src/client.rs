@@ -80,13 +80,13 @@ impl Client {
         &self.handle.shared
     }
 
-    /// The session as it stands: its number, its timeout as granted, its server.
+    /// The present session: its number, its granted timeout, its server.
     #[must_use]
     pub fn session(&self) -> SessionInfo {
         self.shared().session()
     }
 
-    /// Creates a node. The parent has to be there. `path` may end with `/` where a number is appended.
+    /// Creates a node. The parent must exist. `path` may end with `/` where a number is appended.
     ///
     /// # Errors
     /// [`ErrorKind::NodeExists`], [`ErrorKind::NoNode`] (the parent), [`ErrorKind::NoAuth`] (by the parent's list),
@@ -110,7 +110,7 @@ impl Client {
         self.ask(Op::Delete, path, |chroot| request::delete(chroot, path, version), |_, _| Ok(()))
     }
 
-    /// Whether a node is there.
+    /// Whether a node exists.
     pub fn exists(&self, path: &str) -> Answer<Option<Stat>> {
         self.read(Op::Exists, path, None, |reply, _| exists(&reply))
     }
@@ -242,7 +242,7 @@ impl Client {
         self.handle.begin_to_close();
         let mut ended = self.shared().ended.subscribe();
         let outcome = ended.wait_for(Option::is_some).await;
-        // The sender lives in what this client holds.
+        // This client holds the sender.
         outcome.ok().and_then(|ended| ended.clone()).unwrap_or(Ok(()))
     }
 
@@ -299,7 +299,7 @@ impl Drop for Handle {
 }
 
 fn exists(reply: &answer::Reply) -> Result<Option<Stat>, Fault> {
-    // The connection makes "there is no such node" an empty record.
+    // The connection turns "there is no such node" into an empty record.
     if reply.record.is_empty() { Ok(None) } else { decode(reply, Stat::read).map(Some) }
 }
 

@@ -1,4 +1,4 @@
-//! The clock that evidence of the session's life is taken on.
+//! The clock for evidence of the session's life.
 
 use std::fmt;
 use std::time::Duration;

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::net::{BoxFuture, Net, Tcp};
 use crate::tls::Tls;
 
-/// How to connect, and to what. Its `Debug` shows no credentials.
+/// The servers, and how to connect to them. `Debug` shows no credentials.
 #[derive(Clone)]
 pub struct Config {
     pub(crate) servers: Vec<Server>,
@@ -50,7 +50,7 @@ impl fmt::Debug for Auth {
 /// Returns the present credentials of a scheme, or why there are none: for [`Config::auth_asked`].
 pub type AskCredentials = Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<u8>, String>> + Send + Sync>;
 
-/// A shorter silence looks like a busy machine.
+/// A shorter silence may be a busy machine's.
 pub(crate) const SHORTEST_PATIENCE: Duration = Duration::from_millis(50);
 
 impl Config {

@@ -1,4 +1,4 @@
-//! A connection: bytes in, bytes out, and the times at which something has to happen. Polled by the session's task.
+//! A connection: received bytes, bytes to send, and deadlines. Polled by the session's task.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -36,7 +36,7 @@ pub(crate) struct Connection {
     /// The longest time without a request, after which a ping is sent.
     idle: Duration,
     last_sent: Instant,
-    /// The longest time in which a server that owes an answer may send bytes and no whole answer.
+    /// The longest time in which a server that owes an answer may send bytes without a whole answer.
     longest_answer: Duration,
     /// Since when the server owes an answer and has sent nothing.
     silent_since: Option<Instant>,
@@ -195,7 +195,7 @@ impl Connection {
         true
     }
 
-    /// Writes the last request, once closing was asked for and the line is empty.
+    /// Writes the last request, once a close was requested and the line is empty.
     fn write_close(&mut self) -> bool {
         let Some(deadline) = self.closing.filter(|_| !self.close_written) else { return false };
         self.close_written = true;
@@ -239,7 +239,7 @@ impl Connection {
         }
     }
 
-    /// Does what is due.
+    /// Does the due work.
     fn keep_times(&mut self) -> Result<(), End> {
         let now = Instant::now();
         self.conversation.give_up(now);
@@ -265,8 +265,7 @@ impl Connection {
         self.shared.config.keep_alive && self.out.waiting() == 0
     }
 
-    /// Sleeps until the next time that something is due. The timer is set anew only when it would ring too late: a timer that rings too
-    /// early costs one look.
+    /// Sleeps until the next work is due. The timer is set anew only if it would ring too late: an early ring costs one look.
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Result<(), End> {
         loop {
             let due = self.next_due();
@@ -285,7 +284,7 @@ impl Connection {
     }
 
     fn next_due(&self) -> Instant {
-        // While bytes wait for the socket no ping helps, and the silence is counted from the first try.
+        // While bytes wait for the socket no ping helps. The silence counts from the first try.
         let idle = self.pings_when_idle().then_some(self.last_sent + self.idle);
         let silent = self.silent_since.map(|since| since + self.patience);
         let owing = self.owing_since.map(|since| since + self.longest_answer);

@@ -28,7 +28,7 @@ pub(crate) enum End {
     Expired,
     /// The server refused the credentials, with this code.
     AuthFailed(i32),
-    /// The session was closed, as it was asked to be.
+    /// The session was closed on request.
     Closed,
     /// The session could not be closed in time.
     CloseFailed(String),
@@ -78,7 +78,7 @@ impl Conversation {
         Self { shared, server, written, given_up: 0, pings, auths, set_watches, is_doubted, contacts, seen }
     }
 
-    /// Other servers may have been given the session meanwhile: the leader is asked, and only its reply reports that the session continues.
+    /// Other servers may have got the session meanwhile: the client asks the leader, and only its reply confirms that the session continues.
     pub(crate) fn doubted(self) -> Self {
         Self { is_doubted: true, ..self }
     }
@@ -88,7 +88,7 @@ impl Conversation {
         !self.is_doubted
     }
 
-    /// The first messages of a new connection: the credentials, where the session is, then the watches that the last one had.
+    /// The first messages of a new connection: the credentials, the question which server has the session, then the watches of the last connection.
     pub(crate) fn begin(&mut self, out: &mut Vec<u8>) {
         for auth in self.shared.credentials() {
             out.extend_from_slice(request::auth(&auth.scheme, &auth.credentials).bytes());
@@ -189,7 +189,7 @@ impl Conversation {
         self.set_watches =
             self.set_watches.checked_sub(1).ok_or(Malformed("an answer to watches that were not set"))?;
         if code != code::OK {
-            // A waiter for one of them would wait for ever: the next connection sets them anew.
+            // A waiter for one of these watches would wait for ever: the next connection sets them anew.
             return Err(End::Lost(format!("the server did not set the watches anew, with error {code}")));
         }
         Ok(())
@@ -199,7 +199,7 @@ impl Conversation {
         let is_asked = |written: &Written| written.request.frame.xid() == header.xid;
         let next = if self.written.front().is_some_and(is_asked) { self.written.pop_front() } else { None };
         let Some(Written { mut request, sent, proves, .. }) = next else {
-            // A server that reports that the session has moved answers that one request no more.
+            // A server that reports the move of the session never answers that request.
             let is_later = self.written.iter().any(is_asked);
             return Err(if is_later { moved() } else { Malformed("an answer out of turn").into() });
         };
@@ -224,14 +224,14 @@ impl Conversation {
         Ok(())
     }
 
-    /// The outcome of a request by this code and record.
+    /// The outcome of a request, from its reply's code and record.
     fn outcome(&self, request: &Request, code: i32, record: &[u8]) -> crate::error::Result<Reply> {
         let is_absent = request.frame.op() == Op::Exists && code == code::NO_NODE;
         if code != code::OK && !is_absent {
             return Err(self.refused(request, code));
         }
         let record = if is_absent { &[] } else { record };
-        // A watch is set when its answer is taken in and not earlier: the server sends the answer before the watch's event.
+        // A watch begins when its answer is read, and not earlier: the server sends the answer before the watch's event.
         let watch = request.watch.filter(|_| !request.is_unwanted()).map(|kind| {
             let kind = if is_absent { WatchKind::Absent } else { kind };
             self.shared.watches.register(request.frame.path(), kind, self.shared.config.chroot.len())
@@ -276,7 +276,7 @@ impl Conversation {
         }
     }
 
-    /// Whether a write is not answered that went out, in part at least, with the first `flushed` bytes.
+    /// Whether a write has no answer of which at least a part was among the first `flushed` bytes.
     pub(crate) fn owes_a_write(&self, flushed: u64) -> bool {
         self.written.iter().any(|written| written.offset < flushed && written.request.frame.op().is_write())
     }

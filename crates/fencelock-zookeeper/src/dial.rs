@@ -1,5 +1,5 @@
 //! Finds a server that gives a session. Names are resolved anew for each try, and servers are dialled in random order, the next one a
-//! moment after the last: a silent server keeps no client from the others. The first one that welcomes wins.
+//! moment after the last: a silent server keeps no client from the others. The first server that welcomes the client wins.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -40,7 +40,7 @@ struct Failure {
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     known: Mutex<HashMap<Server, Vec<SocketAddr>>>,
-    /// The current pause of clients that look for a first session and find none.
+    /// The current pause of clients that found no first session.
     newcomers: Mutex<Option<Duration>>,
 }
 
@@ -51,7 +51,7 @@ impl Addresses {
         Dialer { pause: pause.unwrap_or(times.first_pause), ..Dialer::new(times) }
     }
 
-    /// The outcome of that dialer.
+    /// Notes whether `dialer`, of a client without a session, found one.
     pub(crate) fn newcomer_ended(&self, dialer: &Dialer, has_session: bool) {
         *self.newcomers.lock().unwrap_or_else(PoisonError::into_inner) = (!has_session).then_some(dialer.pause);
     }
@@ -70,9 +70,9 @@ impl Addresses {
 /// Looks for servers, and remembers why each failed.
 #[derive(Debug)]
 pub(crate) struct Dialer {
-    /// The newest word on each server.
+    /// The newest failure of each server.
     failures: Vec<Failure>,
-    /// The servers that were asked and have not answered yet, since when.
+    /// The servers without an answer yet, and the time of the question.
     under_way: Vec<(String, Instant)>,
     times: Times,
     /// The pause after each failure of a server, in a row.
@@ -89,7 +89,7 @@ pub(crate) struct Dialer {
     contests: u32,
 }
 
-/// The times that dialling goes by.
+/// The time limits of dialling.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     /// The longest that one attempt may take.
@@ -98,8 +98,8 @@ pub(crate) struct Times {
     pub(crate) stagger: Duration,
     /// How long other servers are tried before one that owes the answer to a write.
     pub(crate) last: Duration,
-    /// How long a server is thought to owe such an answer: the leader gives up a server that stands still for longer, and
-    /// the server starts anew.
+    /// How long a server may owe such an answer: the leader gives up a server that stands still for longer, and the
+    /// server starts anew.
     pub(crate) owing: Duration,
     /// The pause after the first failure of a server, and the longest one.
     pub(crate) first_pause: Duration,
@@ -123,13 +123,13 @@ impl Times {
         Self { stagger, ..self }
     }
 
-    /// For a session with this timeout.
+    /// The times for a session with this timeout.
     pub(crate) fn of(session_timeout: Duration, attempt: Option<Duration>) -> Self {
         Self {
             attempt: attempt.unwrap_or((session_timeout / 3).max(Self::SHORTEST_ATTEMPT)),
-            // Two silent servers and a third that answers fit into what `Config::patience` leaves.
+            // Two silent servers and a third that answers fit into the time that `Config::patience` leaves.
             stagger: (session_timeout / 50).clamp(Duration::from_millis(10), Self::STAGGER),
-            // The server is perhaps the only live one. With its silence before (`Config::patience`) the time is 5/24 of the timeout,
+            // This server may be the only living one. With its silence before (`Config::patience`) the time is 5/24 of the timeout,
             // else 1/12.
             last: session_timeout / 12,
             owing: session_timeout,
@@ -161,7 +161,7 @@ impl Dialer {
         }
     }
 
-    /// A session was given.
+    /// A server gave a session.
     pub(crate) fn found(&mut self, server: &str, times: Times) {
         self.owing.retain(|(other, _)| other != server);
         self.failures.clear();
@@ -186,8 +186,8 @@ impl Dialer {
         }
     }
 
-    /// At random between half the pause and the whole of it, so that clients that lost one server do not come back as one; each
-    /// pause is twice the last.
+    /// A random time between half the pause and the whole pause, so that clients that lost one server do not return together.
+    /// Each pause is twice the last.
     fn next_pause(&mut self) -> Duration {
         let pause = self.pause.mul_f64(0.5 + fastrand::f64() / 2.0);
         self.pause = (self.pause * 2).min(self.times.longest_pause);
@@ -197,7 +197,7 @@ impl Dialer {
     /// Dials all servers, again and again.
     ///
     /// # Cancel safety
-    /// Dropped, it leaves no session behind: a new one that is still given is closed.
+    /// A drop leaves no session: a new session that arrives later is closed.
     pub(crate) async fn dial(&mut self, shared: &Arc<Shared>, hello: Hello) -> Result<Established, Expired> {
         self.under_way.clear();
         if std::mem::take(&mut self.wary) {
@@ -239,7 +239,7 @@ impl Dialer {
     pub(crate) fn error(&self, operation: &'static str, within: Duration) -> Error {
         let mut newest = self.failures.clone();
         for (server, since) in &self.under_way {
-            // A server's earlier reply says more than its present silence.
+            // A server's earlier reply explains more than its present silence.
             if newest.iter().any(|other| other.server == *server) {
                 continue;
             }

@@ -18,15 +18,15 @@ pub enum ErrorKind {
     ConnectionLoss,
     /// The request's deadline passed. [`Error::outcome_unknown`] says whether it had been written.
     Deadline,
-    /// The node, or its parent, is not there.
+    /// The node, or its parent, does not exist.
     NoNode,
-    /// The node is there already.
+    /// The node exists already.
     NodeExists,
     /// The node has children.
     NotEmpty,
     /// The node has another version.
     BadVersion,
-    /// The access control list does not allow it.
+    /// The access control list does not allow the operation.
     NoAuth,
     /// The server refused the credentials; the client has ended.
     AuthFailed,
@@ -44,15 +44,15 @@ pub enum ErrorKind {
     QuotaExceeded,
     /// The server has no quorum and serves reads only; this client refuses it.
     ReadOnlyServer,
-    /// An argument is not valid: a path, mostly.
+    /// An argument is not valid, mostly a path.
     BadArguments,
-    /// The server sent what a ZooKeeper server does not send.
+    /// The server sent bytes that no ZooKeeper server sends.
     Protocol,
     /// The client was closed.
     Closed,
-    /// The server has too many requests to take this one.
+    /// The server has too many requests to accept this one.
     Throttled,
-    /// The server or the ensemble failed or timed out inside; whether the request took effect is not known.
+    /// The server or the ensemble failed or timed out internally; the request may have taken effect.
     ServerFailed,
     /// The server does not know this operation: the server is too old.
     Unimplemented,

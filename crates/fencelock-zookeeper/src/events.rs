@@ -7,13 +7,13 @@ use std::task::{Context, Poll, Waker};
 
 use futures_util::Stream;
 
-/// Something that happened to the connection or the session, unasked.
+/// An unrequested event of the connection or the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// The connection is gone; the session may live on, and the client looks for another server.
     Disconnected {
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// The session continues on this server.

@@ -1,11 +1,11 @@
-//! Cuts what a server sends into frames.
+//! Cuts a server's bytes into frames.
 
 use crate::proto::codec::Malformed;
 use crate::proto::response::Header;
 
 /// How much is read at once, in bytes.
 const CHUNK: usize = 8 * 1024;
-/// A buffer that grew beyond this is given back when it is empty.
+/// An empty buffer larger than this is freed.
 const KEEP: usize = 64 * 1024;
 
 /// A frame, without the length in front.
@@ -19,7 +19,7 @@ pub(crate) enum Incoming<'a> {
     },
 }
 
-/// The bytes that were read and not looked at yet.
+/// The received bytes that are not parsed yet.
 #[derive(Debug)]
 pub(crate) struct FrameReader {
     buffer: Vec<u8>,
@@ -36,7 +36,7 @@ impl FrameReader {
         Self { buffer: vec![0; CHUNK], start: 0, end: 0, limit, skip: 0 }
     }
 
-    /// Where to read to.
+    /// The buffer for the next read.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -62,7 +62,7 @@ impl FrameReader {
         self.start += skipped;
     }
 
-    /// The next frame that is there as a whole.
+    /// The next complete frame.
     pub(crate) fn next(&mut self) -> Result<Option<Incoming<'_>>, Malformed> {
         let Some((announced, rest)) = self.buffer[self.start..self.end].split_first_chunk() else { return Ok(None) };
         let length =

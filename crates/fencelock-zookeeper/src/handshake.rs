@@ -38,11 +38,11 @@ pub(crate) struct Welcome {
 pub(crate) enum Denial {
     /// The session to be continued has expired.
     Expired,
-    /// Another server, or this one later, may give one.
+    /// Another server, or this server later, may give a session.
     NotHere(Refusal),
 }
 
-/// Why a server gave no session, and the code that it said so with, if any.
+/// Why a server gave no session, and the code of its reply, if any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) kind: ErrorKind,
@@ -79,7 +79,7 @@ pub(crate) async fn shake(stream: &mut dyn Stream, hello: &Hello, clock: &dyn Cl
     judge(read(&record)?, &hello.ticket, sent, answered)
 }
 
-/// The record of the answer. A server that cannot give a session because it only reads answers with the header of a failed request instead.
+/// The record of the answer. A read-only server, which cannot give a session, answers with the header of a failed request instead.
 fn read(record: &[u8]) -> Result<Response, Denial> {
     let mut reader = Reader::new(record);
     if record.len() == Header::LEN {

@@ -1,4 +1,4 @@
-//! The evidence behind [`sync_rule`](crate::sync_rule): which contact a `sync` that is answered proves.
+//! The evidence behind [`sync_rule`](crate::sync_rule): the contact that an answered `sync` proves.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -32,9 +32,9 @@ impl Contacts {
         Self { kept: VecDeque::new(), gap, grain: gap / Self::GRAINS }
     }
 
-    /// A request sent at `sent` has been answered by now.
+    /// A request that was sent at `sent` has an answer.
     pub(crate) fn answered(&mut self, sent: Duration, now: Duration) {
-        // The first of a grain is kept: a later one would be proven later, an older sending time is only less.
+        // The first contact of a grain is kept: a later one would be proven later; an older sending time only proves less.
         if self.kept.back().is_none_or(|last| now.saturating_sub(last.answered) >= self.grain) {
             self.forget(now);
             self.kept.push_back(Contact { sent, answered: now });

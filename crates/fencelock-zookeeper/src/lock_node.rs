@@ -35,7 +35,7 @@ impl Client {
     /// # Cancel safety
     /// The call reads, and can be dropped at any time.
     pub async fn child_created_by(&self, parent: &str, czxid: i64) -> Result<Option<String>> {
-        // The lock's session may be at another server, which is ahead of ours.
+        // The lock's session may be on another server, which is ahead of ours.
         self.sync(parent).await?;
         let mut children = match self.get_children(parent).await {
             Err(error) if error.kind() == ErrorKind::NoNode => return Ok(None),

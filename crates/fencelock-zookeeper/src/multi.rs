@@ -38,7 +38,7 @@ impl<'a> Operation<'a> {
         Self { path, action: Action::SetData { data, version } }
     }
 
-    /// Changes nothing, and fails where the node is not there; with a version, also where its data has another one.
+    /// Changes nothing, and fails if the node does not exist, or if its data has another version than a given one.
     #[must_use]
     pub fn check(path: &'a str, version: Option<i32>) -> Self {
         Self { path, action: Action::Check { version } }

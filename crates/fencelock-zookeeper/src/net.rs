@@ -1,4 +1,4 @@
-//! The seam to the network, so that a simulation can stand in for sockets.
+//! The interface to the network, so that a simulation can replace sockets.
 
 use std::fmt;
 use std::future::Future;

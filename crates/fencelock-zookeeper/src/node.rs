@@ -1,4 +1,4 @@
-//! Nodes: how they are made, and what the server says of them.
+//! Nodes: their kinds, and the server's answer to a create.
 
 use crate::proto::op::Op;
 pub use crate::proto::response::Stat;
@@ -11,11 +11,11 @@ pub enum CreateMode {
     Persistent,
     /// Stays until it is deleted; the server appends a number of ten digits that rises with each child of the parent.
     PersistentSequential,
-    /// Goes with the session.
+    /// The node is deleted with the session.
     Ephemeral,
-    /// Goes with the session; the server appends a number. The number is signed, and sticks at 2147483647.
+    /// The node is deleted with the session; the server appends a number. The number is signed, and sticks at 2147483647.
     EphemeralSequential,
-    /// Goes by itself some time after its last child went (never before it had one); needs servers of 3.5 or newer.
+    /// The servers delete the node some time after its last child (never before the first child); needs servers of 3.5 or newer.
     Container,
 }
 

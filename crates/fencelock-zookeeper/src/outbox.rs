@@ -16,10 +16,10 @@ use crate::watches::WatchKind;
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) frame: Frame,
-    /// Where the outcome goes, until it has gone there.
+    /// The receiver of the outcome, until the outcome was sent.
     pub(crate) answer: Option<oneshot::Sender<Outcome>>,
     pub(crate) deadline: Instant,
-    /// The watch that begins if it succeeds.
+    /// The watch that begins if the request succeeds.
     pub(crate) watch: Option<WatchKind>,
     /// Whether the answer is evidence of the session's life.
     pub(crate) confirms: bool,
@@ -51,9 +51,9 @@ struct Inner {
     last_xid: i32,
     /// The connection's task, when it sleeps: only the first of several requests has to wake it.
     task: Option<Waker>,
-    /// Until when closing is tried, once it was asked for.
+    /// The deadline of a requested close.
     closing: Option<Instant>,
-    /// Why nothing is taken any more.
+    /// Why the line takes no more requests.
     over: Option<Error>,
 }
 
@@ -62,7 +62,7 @@ impl Outbox {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a request at the end of the line, or says why none is taken any more.
+    /// Puts a request at the end of the line, or says why the line takes no more.
     pub(crate) fn push(&self, mut request: Request) -> Result<()> {
         let mut inner = self.lock();
         if let Some(over) = &inner.over {
@@ -78,7 +78,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Takes no more requests. Writes those that wait and closes the session, by `deadline`. Later requests fail with `over`.
+    /// Takes no more requests. By `deadline`, the waiting requests are written and the session is closed. Later requests fail with `over`.
     pub(crate) fn close(&self, deadline: Instant, over: Error) {
         let mut inner = self.lock();
         inner.closing.get_or_insert(deadline);

@@ -9,7 +9,7 @@ use crate::run::Run;
 use crate::stats::{hand_overs, least_and_most};
 use crate::what::{Network, Store, Way, What};
 
-/// Time until every process has received the start.
+/// The time until every process has received the start order.
 const LEAD_NANOS: u64 = 100_000_000;
 /// The unmeasured start: until all contenders queue, the first ones have the lock more often.
 const WARM_NANOS: u64 = 200_000_000;

@@ -68,7 +68,7 @@ pub(super) fn measure(run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// The queues of the store that there is time for: a thousand waiters take a minute to queue behind the delay.
+/// The measured queues of the store: a thousand waiters take a minute to queue behind the delay.
 fn shapes(run: &Run, network: Network) -> Vec<Shape> {
     let mut shapes = match run.bench.store {
         _ if run.bench.as_used => [one(2), one(100), one(1000), TWO_CLIENTS].to_vec(),
@@ -128,14 +128,14 @@ impl Drain {
         } else {
             for index in 1..=shape.waiters {
                 if contestant == Contestant::Filelock {
-                    // Else all of them would look at the same moment, in step with the release.
+                    // Otherwise all waiters would look at the same moment, in step with the release.
                     std::thread::sleep(random(POLL * 2 / u32::try_from(shape.waiters)?));
                 }
                 let worker = usize::try_from(index % shape.sessions)?;
                 crew.0[worker].ask(Order::Enter { index, hold: false })?;
             }
         }
-        // Each waiter watches a node at last: a slow one would else ask within the window.
+        // Waits until each waiter watches a node: otherwise a slow waiter would send requests within the window.
         run.site.has_watches(watches + shape.waiters)?;
         if contestant.is_restless() {
             // Each waiter has failed once, and no later state can be read.
@@ -154,7 +154,7 @@ impl Drain {
     pub(super) fn go(self, run: &Run, crew: &mut Crew, network: Network) -> Result<Drained> {
         let before = run.site.traffic()?;
         run.delays(network == Network::Delay);
-        // The first one has the holder.
+        // The first session is the holder's.
         for worker in crew.0.iter_mut().rev() {
             worker.send(Order::Go)?;
         }

@@ -18,7 +18,7 @@ use fencelock_testbed::{Server, wait_until};
 use crate::crew::Target;
 use crate::machine;
 
-/// The pause between two looks. A request and its reply fit in, and work that is delayed by 20 ms.
+/// The pause between two looks. A request and its reply fit into the pause, and so does work that is delayed by 20 ms.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(40);
 
 /// The messages of the server on the connections of its clients.
@@ -42,7 +42,7 @@ impl Traffic {
 pub(crate) struct OpenTransaction(std::process::Child);
 
 impl OpenTransaction {
-    /// Begins it by these statements, the last of which answers a line.
+    /// Begins the transaction by these statements, the last of which returns a line.
     fn begin(mut program: Command, statements: &str) -> Result<Self> {
         let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("no such program")?;
         let mut transaction = child.stdin.take().context("the program has no input")?;
@@ -79,7 +79,7 @@ pub(crate) trait Site {
         self.servers().into_iter().flat_map(Server::processes).collect()
     }
 
-    /// The lock of that number, by way of these servers.
+    /// The lock with the number `number`, on `servers`.
     fn target(&self, servers: &str, number: u64) -> Target;
 
     /// Lets the servers keep to these cores, with the threads and processes that they start later.

@@ -81,7 +81,7 @@ impl<C> Drop for Lent<C> {
 /// A lock that is held.
 pub(super) struct Held {
     place: String,
-    /// No waiter can be behind it.
+    /// The lock has no waiter behind it.
     alone: bool,
 }
 
@@ -193,7 +193,7 @@ impl<R: Requests> Lock for ByHand<R> {
 /// The waiters of a process.
 #[derive(Clone)]
 pub(super) struct Waiters {
-    /// On which the server notifies this process.
+    /// The channel on which the server notifies this process.
     pub(super) channel: Arc<str>,
     waiting: Arc<Mutex<HashMap<String, oneshot::Sender<()>>>>,
     queued: Arc<AtomicU64>,
@@ -214,7 +214,7 @@ impl Waiters {
         format!("{}:{}", self.channel, self.last.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Wakes the waiter of that place.
+    /// Wakes the waiter of a place.
     pub(super) fn grant(&self, place: &str) {
         if let Some(next) = self.table().remove(place) {
             let _ = next.send(());

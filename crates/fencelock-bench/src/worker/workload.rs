@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 use crate::machine::memory;
 use crate::protocol::{Order, Section, now, write_log, write_sections};
 
-/// Waiters that are there before the memory of others is looked at.
+/// The waiters before the measured ones, whose memory is not counted.
 const WARM_WAITERS: u64 = 32;
 
-/// Something to take and to give back.
+/// A lock to acquire and release.
 pub(super) trait Take: Clone + Send + Sync + 'static {
     type Held: Send + 'static;
 
@@ -55,10 +55,10 @@ pub(super) trait Lock: Take {
 
 /// A contestant in its process.
 pub(super) trait Obey: Send {
-    /// Does what the order says; the answer to the parent.
+    /// Carries out an order. Returns the answer for the parent.
     fn obey(&mut self, order: Order, log: &Path) -> impl Future<Output = Result<String>> + Send;
 
-    /// Gives everything back.
+    /// Releases all locks.
     fn close(self) -> impl Future<Output = Result<()>> + Send
     where
         Self: Sized,
@@ -207,7 +207,7 @@ impl<L: Lock> Obey for Workload<L> {
     }
 }
 
-/// Takes the lock once. With a gate: tells that it has it, and keeps it until the gate opens.
+/// Takes the lock once. With a gate: reports the grant, and keeps the lock until the gate opens.
 async fn once<L: Lock>(lock: L, who: u64, gate: Option<(Arc<Notify>, Arc<Notify>)>) -> Result<Section> {
     let guard = lock.acquire().await?;
     let acquired = now();
@@ -231,7 +231,7 @@ pub(super) async fn contend<L: Take>(lock: L, who: u64, start: u64, end: u64) ->
             lock.release(guard).await?;
             return Ok(sections);
         }
-        // A cycle that waits for nothing may run without giving way, and no other task would queue.
+        // A cycle without waits may never yield, and then no other task would queue.
         tokio::task::yield_now().await;
         sections.push(Section { who, acquired, releasing: now() });
         lock.release(guard).await?;

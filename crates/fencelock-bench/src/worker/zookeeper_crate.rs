@@ -37,7 +37,7 @@ impl Take for Crate {
 
     async fn release(&self, held: OwnedLockClient) -> Result<()> {
         self.client.delete(held.lock_path(), None).await?;
-        // Dropped, it would delete once more, in the background, without a sign of its end. So the client stays for ever.
+        // A dropped client would delete once more, in the background, without a sign of the end. So the client stays for ever.
         std::mem::forget(held);
         Ok(())
     }
@@ -54,7 +54,7 @@ impl Lock for Crate {
     }
 
     async fn close(self) -> Result<()> {
-        // Guards that were dropped delete in the background. The session itself ends with its timeout, and takes nothing along.
+        // Guards that were dropped delete in the background. The session itself ends with its timeout, without nodes.
         while !self.client.list_ephemerals(&self.root).await?.is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -14,7 +14,7 @@ use crate::crew::servers_and_parent;
 
 /// A name as the store gives its nodes, the same for all contenders: the search is shorter.
 const NODE: &str = "_c_a0000000-0000-0005-0123-456789abcdef-lock-";
-/// As many bytes as the store writes about an owner.
+/// The data of a node: as many bytes as the store writes about an owner.
 const NOTE: &[u8] = br#"{"fencelock":1,"client":"0123456789abcdef","host":"bench","pid":12345,"claim":"mutex"}"#;
 
 #[derive(Clone)]
@@ -93,7 +93,7 @@ impl Lock for Floor {
     }
 
     async fn acquire_free(&self) -> Result<String> {
-        // Both are on their way before either is waited for.
+        // Both requests are sent before the wait for an answer.
         let (created, listed) = (self.create(), self.list());
         let Created { path, .. } = created.await?;
         if let Some(listed) = listed {

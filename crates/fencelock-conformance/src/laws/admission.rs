@@ -18,7 +18,7 @@ pub async fn the_first_contender_is_granted_at_once(world: World) -> Verdict {
     Ok(())
 }
 
-/// While a contender holds a mutex, no other does, of any process.
+/// While a contender holds a mutex, no contender of any process holds it.
 pub async fn a_mutex_has_one_holder(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     let first = a.hold(&job, world.whole).await?;
@@ -27,7 +27,7 @@ pub async fn a_mutex_has_one_holder(world: World) -> Verdict {
     world.waits(&mut third, &a).await?;
     release(first).await?;
     if a.capability().order == Order::None {
-        // Either waiter may hold next, and holds alone.
+        // Each waiter may be the next holder, and is the only one.
         let is_second = {
             let (one, other) = (pin!(world.granted(&mut second)), pin!(world.granted(&mut third)));
             match select(one, other).await {
@@ -62,7 +62,7 @@ pub async fn the_capacity_is_never_exceeded(world: World) -> Verdict {
     world.waits(&mut fourth, &client).await
 }
 
-/// A small claim does not slip past a large one that waits.
+/// A small claim does not overtake a large one that waits.
 pub async fn the_granted_are_a_prefix_of_the_queue(world: World) -> Verdict {
     let (client, pool) = (world.client().await?, name("pool")?);
     client.needs_permits()?;
@@ -133,7 +133,7 @@ pub async fn readers_share_and_writers_do_not(world: World) -> Verdict {
     Ok(())
 }
 
-/// A writer that becomes a reader keeps its place, and lets in the readers behind it, not the writer behind those.
+/// A writer that becomes a reader keeps its place, and lets in the readers behind it, but not the writer behind these readers.
 pub async fn a_lighter_claim_lets_in_whom_it_makes_room_for(world: World) -> Verdict {
     let (a, b, page) = (world.client().await?, world.client().await?, name("page")?);
     a.needs_shared_claims()?;
@@ -213,7 +213,7 @@ pub async fn a_try_that_is_refused_leaves_nothing(world: World) -> Verdict {
     release(tried).await
 }
 
-/// Names that any store might confuse are locks of their own.
+/// Names that a store might confuse are separate locks.
 pub async fn names_that_differ_never_share_a_queue(world: World) -> Verdict {
     let client = world.client().await?;
     let long = "n".repeat(Name::MAX_BYTES - 1);

@@ -1,4 +1,4 @@
-//! Answers on the caller's own thread: such an answer is that of `enter`, in turn, or there is none.
+//! Answers on the caller's own thread: such an answer equals that of `enter`, or there is none.
 
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -33,7 +33,7 @@ pub async fn an_answer_at_once_is_the_one_that_enter_gives(world: World) -> Verd
     }
     if a.capability().order == Order::Fifo {
         demand!(a.ids(&job).await? == expected, "who was asked for at once is not at the tail");
-        // The next one has the lock, and may not have learned of it.
+        // The next waiter has the lock, and may not have learned of its grant.
         release(a.place(&first).await?).await?;
         ask_both(&b, &Entry { wait: false, ..b.entry(&job, world.whole) }, Turn::Busy).await?;
         ask_both(&b, &b.entry(&job, world.whole), Turn::Waits).await?;
@@ -43,7 +43,7 @@ pub async fn an_answer_at_once_is_the_one_that_enter_gives(world: World) -> Verd
     ask_both(&a, &a.entry(&name("other")?, world.whole), Turn::Refused).await
 }
 
-/// A permit that would fit next to the holders waits behind a waiter that does not.
+/// A permit that would fit next to the holders waits behind a waiter that does not fit.
 async fn small_claims_pass_no_waiter(a: &Client, b: &Client) -> Verdict {
     let pool = name("pool")?;
     if !a.capability().shared_claims {
@@ -100,7 +100,7 @@ fn at_once(client: &Client, entry: &Entry) -> Verdict<Option<fencelock::Result<E
     answered.recv_timeout(client.patience).map_err(held_up)
 }
 
-/// Asks at once and then by `enter`, and demands the same answer.
+/// Requests the lock inline and then by `enter`, and demands the same answer.
 async fn ask_both(client: &Client, entry: &Entry, expected: Turn) -> Verdict {
     let at_once = at_once(client, entry)?;
     let (place, in_time) = (&entry.name, client.session().enter(Arc::new(entry.clone())).await);

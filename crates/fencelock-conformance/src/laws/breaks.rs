@@ -10,8 +10,8 @@ use futures_util::StreamExt;
 
 use crate::world::{Client, Fault, PATIENCE, Verdict, World, demand, insist, name, release, token_of};
 
-/// The grant that is named ends, the next one has a higher token, and nothing ends a later grant: not the same order
-/// again, not another one with the old token, not one for a place that waits, not one under another name.
+/// A break ends the named grant, and the next grant has a higher token. No order ends a later grant: not the same order
+/// again, not an order with the old token, for a waiting place, or under another name.
 pub async fn a_break_ends_the_grant_it_names_and_no_later_one(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     let mut held = a.hold(&job, world.whole).await?;
@@ -45,7 +45,7 @@ pub async fn a_break_ends_the_grant_it_names_and_no_later_one(world: World) -> V
     Ok(())
 }
 
-/// The holder is notified which grant was broken, and why; a later client can read who broke what.
+/// The holder is notified of the broken grant and the reason. A later client can read the record.
 pub async fn a_broken_holder_gets_the_reason_and_a_record_is_kept(world: World) -> Verdict {
     let (mut a, b) = (world.client().await?, world.client().await?);
     let (page, claim) = (name("page")?, world.whole);
@@ -76,7 +76,7 @@ pub(super) async fn order(by: &Client, name: &Name, position: usize) -> Verdict<
     let queue = by.queue(name).await?;
     let holder: &Contender =
         queue.contenders.get(position).ok_or_else(|| Fault::Broken("a holder is not shown".to_owned()))?;
-    // To the millisecond, which a store may keep.
+    // Times are whole milliseconds: a store may keep no more.
     let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(1_700_000_000_123);
     Ok(Break::of(name, holder, by.owner.clone(), "it was \"stuck\", é", at)?)
 }

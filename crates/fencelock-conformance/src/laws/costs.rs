@@ -1,4 +1,4 @@
-//! The cost of a long queue for others: nothing.
+//! A long queue costs other clients nothing.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const MANY: usize = 1000;
 /// How often each request is measured.
 const TIMES: usize = 20;
 
-/// Requests on top of one: renewals while a busy machine takes its time, and requests made again.
+/// The requests that a measurement may add: renewals on a slow machine, and repeated requests.
 const REQUESTS: u64 = 2;
 const BYTES: u64 = 800;
 

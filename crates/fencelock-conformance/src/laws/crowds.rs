@@ -1,4 +1,4 @@
-//! Many at once: in one line, and hundreds that hold together.
+//! Crowds: many waiters in one line, and hundreds of holders together.
 
 use fencelock::FencingToken;
 use fencelock::inspect::Claim;
@@ -48,8 +48,8 @@ async fn next_granted(world: &World, news: &mut mpsc::UnboundedReceiver<News>, e
     }
 }
 
-/// Of three hundred contenders for a permit each, two hundred hold one together, and each that gives up a place lets in the
-/// next one in the line; the contender for all permits is served last, and nothing is left.
+/// Three hundred contenders queue for a permit each, and two hundred hold one. Each that leaves lets in the next. The
+/// contender for all permits is served last, and nothing is left.
 pub async fn three_hundred_share_two_hundred_permits_in_order(world: World) -> Verdict {
     let mut line = vec![permits(1, 200); 300];
     line.push(permits(200, 200));
@@ -103,7 +103,7 @@ fn seeded(world: &World, fault: &Fault) -> Fault {
     Fault::Broken(format!("seed {}: {fault}", world.seed))
 }
 
-/// The tokens seen. A sole holder has a higher one than all before it, and all after it have higher ones.
+/// The tokens so far. A sole holder has a higher token than all holders before it, and a lower one than all after it.
 #[derive(Default)]
 struct Tokens {
     /// The tokens of contenders that held together.

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 
 use crate::world::{Client, Verdict, World, demand, name, permits, release};
 
-/// Readers and holders of permits that die give back their share in time; a living one keeps its share.
+/// The shares of dead readers and dead holders of permits return in time. A living holder keeps its share.
 pub async fn locks_that_dead_clients_held_together_come_back_in_time(world: World) -> Verdict {
     let living = world.client().await?;
     living.needs_permits()?;
@@ -40,7 +40,7 @@ pub async fn locks_that_dead_clients_held_together_come_back_in_time(world: Worl
 pub async fn a_waiter_that_dies_before_it_learns_of_its_grant_delays_no_other_for_long(world: World) -> Verdict {
     let living = world.client().await?;
     living.needs_permits()?;
-    // A contender that takes a part, behind which there is room; a contender that takes all, behind which there is none.
+    // A contender for a part, which leaves room behind it, and a contender for everything, which leaves none.
     let cases = [("some", permits(2, 3), permits(1, 3)), ("all", permits(3, 3), permits(3, 3))];
     for is_granted_first in [true, false] {
         let dying = world.client_for(world.fixture().ttl()).await?;
@@ -48,7 +48,7 @@ pub async fn a_waiter_that_dies_before_it_learns_of_its_grant_delays_no_other_fo
         for (text, first, next) in cases {
             let name = name(text)?;
             held.push(living.hold(&name, permits(3, 3)).await?);
-            // The dead one never looks at its place.
+            // The dead contender never looks at its place.
             dead.push(dying.enter(&name, first).await?);
             waiters.push(living.enter(&name, next).await?);
         }
@@ -66,7 +66,7 @@ pub async fn a_waiter_that_dies_before_it_learns_of_its_grant_delays_no_other_fo
     Ok(())
 }
 
-/// How long `living` may be held up by `dying`, once that one is dead.
+/// How long the dead `dying` may hold up `living`.
 fn bound(living: &Client, dying: &Client) -> Duration {
     let capability = living.capability();
     dying.opened.ttl.unwrap_or_default() + capability.detection_slack + capability.wake_bound

@@ -7,7 +7,7 @@ use fencelock::time::Moment;
 
 use crate::world::{Client, Fault, Verdict, World, demand, insist, name, needs, poll_times, release};
 
-/// However often a request is sent, it is one place, with one grant.
+/// A request that is sent several times has one place, with one grant.
 pub async fn the_same_request_finds_the_same_place(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
     let (first, second) = (client.entry(&job, world.whole), client.entry(&job, world.whole));
@@ -26,7 +26,7 @@ pub async fn the_same_request_finds_the_same_place(world: World) -> Verdict {
     world.granted(&mut client.place(&second).await?).await.map(drop)
 }
 
-/// A departed place does not come back, and says so to every question.
+/// A departed place does not come back, and every call on it reports that.
 pub async fn a_departure_is_final(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
     let mut place = client.hold(&job, world.whole).await?;
@@ -43,7 +43,7 @@ pub async fn a_departure_is_final(world: World) -> Verdict {
     Ok(())
 }
 
-/// Leaving twice is harmless, to oneself and to later contenders.
+/// A second `leave` is harmless, to the caller and to later contenders.
 pub async fn leaving_is_repeatable_and_gives_up_one_incarnation_only(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
     let mut old = client.hold(&job, world.whole).await?;
@@ -143,7 +143,7 @@ pub async fn a_dropped_next_loses_no_wake_up(world: World) -> Verdict {
     Ok(())
 }
 
-/// Closing takes every place of the session, waiting or granted, and no other; closing may be repeated.
+/// A close removes every place of the session, waiting or granted, and no other. A close may be repeated.
 pub async fn closing_a_session_ends_its_places_and_no_others(world: World) -> Verdict {
     let (a, b, job, other) = (world.client().await?, world.client().await?, name("job")?, name("other")?);
     let _held = a.hold(&job, world.whole).await?;
@@ -191,7 +191,7 @@ pub async fn no_place_appears_ahead_of_one_already_visible(world: World) -> Verd
 pub async fn a_request_whose_reply_was_lost_is_found_again(world: World) -> Verdict {
     use crate::fixture::Request::{Enter, Leave};
     let (client, job) = (world.client().await?, name("job")?);
-    // A store that connects at the first lock of a name connects here, and so the fault meets the request that it names.
+    // A store that connects at the first lock of a name connects here, so that the fault hits the request of this kind.
     release(client.hold(&job, world.whole).await?).await?;
     let entry = client.entry(&job, world.whole);
     needs(client.process.faults.lose_next_reply(Enter), "no answer can be lost on the way to this store")?;
@@ -211,7 +211,7 @@ pub async fn a_request_whose_reply_was_lost_is_found_again(world: World) -> Verd
 
 /// A request held back on its way has no effect once its withdrawal, or the end of its session, was confirmed.
 pub async fn a_withdrawn_request_never_takes_effect(world: World) -> Verdict {
-    // Both at once, as each waits until a silent connection is given up.
+    // Runs both concurrently, because each waits until a silent connection is given up.
     let (withdrawn, closed) = futures_util::future::join(held_back(&world, false), held_back(&world, true)).await;
     withdrawn.and(closed)
 }

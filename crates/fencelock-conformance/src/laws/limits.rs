@@ -1,4 +1,4 @@
-//! Times that run out: the limit of a hold, and the patience of many waiters.
+//! Time limits: the limit of a hold, and the wait limits of many waiters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,12 +19,12 @@ const BRIEFLY: Duration = Duration::from_millis(100);
 /// How long another client may wait for a lock meanwhile.
 const HELD_UP: Duration = Duration::from_secs(5);
 
-/// How many give up together.
+/// How many contenders give up together.
 const CROWD: usize = 300;
 /// How long impatient contenders wait.
 const IMPATIENCE: Duration = Duration::from_secs(1);
 
-/// When the time of a lock is up, its holder is notified, and a rival is granted only when the work under the lock has stopped.
+/// At the end of `max_hold` the holder is notified. A rival is granted only when the work under the lock has stopped.
 pub async fn no_rival_is_granted_while_a_holder_whose_time_is_up_still_runs(world: World) -> Verdict {
     // A pause for less than the margin (of the holder's machine, or of the store's) is no fault.
     let margin = world.fixture().long_ttl() / 5;
@@ -67,14 +67,14 @@ pub async fn a_waiter_that_left_is_not_counted(world: World) -> Verdict {
         waiting.push(wait(user, 9)?);
         are_queued(queued).await?;
     }
-    // The third stays: the next client listens to it.
+    // The third waiter stays: the next client listens to it.
     waiting[0].abort();
     waiting[1].abort();
     are_queued(3).await?;
     let last = wait(&stays, 3)?;
     let joins = async || Ok(last.is_finished() || holds.queue(&job).await?.queued == 4);
     world.until("it is refused, or waits", joins).await?;
-    // Time to be refused in.
+    // The time for the refusal.
     world.pass(GLANCE).await;
     demand!(!last.is_finished(), "behind two waiters one is refused who waits behind three at most");
     for task in waiting.into_iter().chain([last]) {
@@ -86,8 +86,8 @@ pub async fn a_waiter_that_left_is_not_counted(world: World) -> Verdict {
     Ok(())
 }
 
-/// Many that give up together cost others nothing: not their locks, and hardly time to take one. They end in time, and
-/// leave nothing.
+/// Many contenders that give up together cost other clients no lock, and hardly any time. They end in time, and leave
+/// nothing.
 pub async fn a_crowd_that_gives_up_together_delays_no_other_client(world: World) -> Verdict {
     let (holds, crowd, bystander) = (world.user().await?, world.user().await?, world.user().await?);
     let (job, other) = (name("job")?, name("other")?);

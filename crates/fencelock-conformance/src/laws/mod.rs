@@ -27,11 +27,11 @@ pub struct Law {
     pub name: &'static str,
     /// Whether the law is about exclusive locks: writers and holders of all permits keep it as well.
     pub is_exclusive: bool,
-    /// Tries it on the store of a world.
+    /// Tries the law on the store of a world.
     pub run: fn(World) -> LocalBoxFuture<'static, Verdict>,
 }
 
-/// The parts of the contract that a store may offer. Each tier has those before it.
+/// The parts of the contract that a store may offer. Each tier includes the tiers before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
     /// Places: exclusion, order, tokens, sessions that end, requests that are withdrawn.
@@ -42,7 +42,7 @@ pub enum Tier {
     Break,
 }
 
-/// The laws about what is seen of queues and names.
+/// The laws about views of queues and names.
 const LOOK: &[&str] = &[
     "the_queue_tells_who_holds_and_who_waits",
     "a_queue_is_read_by_pages_and_in_short",
@@ -60,7 +60,7 @@ const BREAK: &[&str] = &[
 ];
 
 impl Law {
-    /// The lowest tier with which a store has to keep it.
+    /// The lowest tier of stores that must keep the law.
     #[must_use]
     pub fn tier(&self) -> Tier {
         match self.name {

@@ -37,8 +37,8 @@ pub async fn a_note_is_written_by_the_current_holder_alone(world: World) -> Verd
     Ok(())
 }
 
-/// A note stays, with its writer, until a holder deletes it or its time has passed: through later grants, and without any holder. The
-/// note has the greatest length and any bytes. The store reports its own time.
+/// A note and its writer stay until a holder deletes the note or its time has passed: through later grants, and without any holder.
+/// The note has the greatest length and any bytes. The store reports its own time.
 pub async fn a_note_outlives_its_grant_until_it_is_deleted_or_expires(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     a.needs_notes()?;
@@ -68,7 +68,7 @@ pub async fn a_note_outlives_its_grant_until_it_is_deleted_or_expires(world: Wor
     release(held).await
 }
 
-/// Writes a note without an end under `grant`, or deletes it; says whether that was done.
+/// Writes a note without an end under `grant`, or deletes it. Returns whether the store did so.
 async fn write(by: &Client, grant: GrantId, value: Option<&str>) -> Verdict<bool> {
     let order = NoteOrder::new(grant, by.owner.clone(), value.map(str::as_bytes), None)?;
     match by.process.store.write_note(&order).await {

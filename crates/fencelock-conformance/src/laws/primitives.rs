@@ -24,11 +24,11 @@ use tokio::task::JoinHandle;
 
 use crate::world::{Fault, NO_PERMITS, NO_SHARED_CLAIMS, NO_WAITERS, PATIENCE, Verdict, World, demand, name, needs};
 
-/// How long the impatient wait at first; nothing depends on what happens in it.
+/// How long impatient contenders wait at first. No result depends on this time.
 const IMPATIENCE: Duration = Duration::from_millis(200);
 
-/// Writers behind a reader that never leaves give up in time, with its name, and leave nothing: readers behind them get
-/// in, and those that come later at once.
+/// Writers behind a reader that never leaves give up in time, with its name, and leave nothing. Readers behind them get
+/// in, and later readers at once.
 pub async fn a_reader_that_never_leaves_costs_writers_their_patience_and_others_nothing(world: World) -> Verdict {
     let (stays, writes, reads) = (world.user().await?, world.user().await?, world.user().await?);
     needs(stays.capability().shared_claims, NO_SHARED_CLAIMS)?;
@@ -60,7 +60,7 @@ pub async fn a_reader_that_never_leaves_costs_writers_their_patience_and_others_
     Ok(())
 }
 
-/// A holder with a limited hold only loses its lock then, and its waiter is served.
+/// At the limit, only a holder with a limited hold loses its lock, and its waiter is served.
 pub async fn the_limit_of_a_hold_ends_the_wait_for_one_that_never_leaves(world: World) -> Verdict {
     // The lock of a holder that keeps it past its limit is given back by the margin.
     let (stays, waits) = (world.user_with(|options| options.margin(IMPATIENCE)).await?, world.user().await?);

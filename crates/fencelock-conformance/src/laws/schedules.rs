@@ -37,7 +37,7 @@ pub(super) struct Attendant(mpsc::UnboundedSender<Task>);
 impl Attendant {
     pub(super) fn new(place: Box<dyn Place>, news: mpsc::UnboundedSender<News>) -> Self {
         let (tasks, orders) = mpsc::unbounded_channel();
-        // Seen now: the place may be granted before the task begins.
+        // Reads the standing now: the place may be granted before the task begins.
         let waits = !matches!(place.standing(), Standing::Granted(_));
         tokio::spawn(attend(place, waits, orders, news));
         Self(tasks)
@@ -90,7 +90,7 @@ async fn attend(
     }
 }
 
-/// The queue as it must be: its contenders, front first.
+/// The expected queue: its contenders, front first.
 pub(super) struct Model {
     pub(super) queue: Vec<(RequestId, Claim)>,
     known_granted: Vec<RequestId>,
@@ -125,8 +125,8 @@ pub(super) struct Schedule {
     reporter: mpsc::UnboundedSender<News>,
 }
 
-/// Contenders enter, leave, withdraw, become lighter or wait anew, in any order: exactly the contenders hold the lock
-/// that the rule admits, and every one of them is notified.
+/// Contenders enter, leave, withdraw, become lighter or wait anew, in any order. Exactly the contenders that the rule
+/// admits hold the lock, and each is notified.
 pub async fn every_schedule_agrees_with_the_rule(world: World) -> Verdict {
     let clients = [world.client().await?, world.client().await?, world.client().await?];
     clients[0].needs_order()?;
@@ -241,7 +241,7 @@ impl Schedule {
         let index = self.chance.usize(..granted.len());
         let (id, claim) = self.model.queue[index];
         let lighter = match claim.capacity() {
-            // A read-write lock has no claim between its two.
+            // A read-write lock has no claim between reader and writer.
             Claim::UNBOUNDED => Claim::READER,
             capacity => permits(self.chance.u32(1..=claim.weight().min(3)), capacity),
         };
@@ -290,7 +290,7 @@ impl Schedule {
     }
 }
 
-/// A departure wakes those it lets in, and one more at most.
+/// A departure wakes the waiters that it lets in, and one more at most.
 pub async fn a_departure_wakes_one_more_than_it_lets_in_at_most(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     a.needs_order()?;
@@ -312,7 +312,7 @@ pub async fn a_departure_wakes_one_more_than_it_lets_in_at_most(world: World) ->
     Ok(())
 }
 
-/// However many readers and permits wait, a departure wakes those it lets in, and one more at most.
+/// However many readers and permits wait, a departure wakes the waiters that it lets in, and one more at most.
 pub async fn readers_and_permits_are_woken_as_sparingly(world: World) -> Verdict {
     let clients = [world.client().await?, world.client().await?, world.client().await?];
     clients[0].needs_order()?;
@@ -371,7 +371,7 @@ async fn woken_besides(world: &World, news: &mut mpsc::UnboundedReceiver<News>, 
 pub async fn threads_that_race_never_hold_a_mutex_together(world: World) -> Verdict {
     const THREADS: usize = 4;
     let (inside, last) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
-    // All are there before the first one begins, which could be done before the last one is started.
+    // All threads exist before the first begins: otherwise the first could finish before the last starts.
     let start = Arc::new(Barrier::new(THREADS));
     let threads: Vec<_> = (0..THREADS)
         .map(|_| {
@@ -400,7 +400,7 @@ fn race(world: &World, inside: &AtomicUsize, last: &AtomicU64) -> Verdict {
         client.session().close().await?;
         verdict
     };
-    // By real time: here threads race, which no virtual clock orders.
+    // Judges real time: here threads race, which no virtual clock orders.
     let raced = runtime.block_on(async { tokio::time::timeout(PATIENCE, races).await });
     raced.unwrap_or_else(|_| Err(Fault::Broken("a waiter was never granted".to_owned())))
 }

@@ -1,4 +1,4 @@
-//! When waits end, and when the dead are gone. No bound is asserted but those that a capability declares.
+//! The ends of waits, and of dead contenders. Only the bounds of a capability are asserted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub async fn next_returns_within_its_bound_of_the_grant(world: World) -> Verdict
     Ok(())
 }
 
-/// A wait that nothing ends returns when its time is up.
+/// A wait without an event returns at its limit.
 pub async fn next_returns_when_its_time_is_up(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
     let _holder = client.hold(&job, world.whole).await?;
@@ -67,13 +67,13 @@ pub async fn next_returns_at_once_when_granted(world: World) -> Verdict {
     let told = world.within(PATIENCE, held.next(Moment::NEVER)).await;
     demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "a holder that waits receives {told:?}");
     release(held).await?;
-    // Granted while no task listened: the store differs already.
+    // The place was granted while no task listened: the store's state differs already.
     let told = world.in_time("a grant of before", client.capability().wake_bound, waiter.next(Moment::NEVER)).await;
     demand!(matches!(told, Some(Ok(Standing::Granted(_)))), "a waiter granted before it waits receives {told:?}");
     Ok(())
 }
 
-/// Places of the dead, holders and waiters, go in time, and the contenders they held up are notified.
+/// The places of dead holders and waiters are removed in time, and the contenders behind them are notified.
 pub async fn a_dead_sessions_places_go_in_time(world: World) -> Verdict {
     let (living, job) = (world.client().await?, name("job")?);
     let ttl = world.fixture().ttl();
@@ -96,7 +96,7 @@ pub async fn a_dead_sessions_places_go_in_time(world: World) -> Verdict {
     Ok(())
 }
 
-/// Renewed often enough, a session outlives its ttl, and so do its places.
+/// A session that is renewed often enough outlives its ttl, and so do its places.
 pub async fn a_renewed_session_outlives_its_ttl(world: World) -> Verdict {
     let (client, job) = (world.client_for(world.fixture().ttl()).await?, name("job")?);
     let Some(ttl) = client.opened.ttl else {
@@ -105,7 +105,7 @@ pub async fn a_renewed_session_outlives_its_ttl(world: World) -> Verdict {
     let held = client.hold(&job, world.whole).await?;
     for _ in 0..5 {
         world.pass(ttl / 3).await;
-        // The request is sent at the first poll, and its answer comes later, if it has to come from anywhere.
+        // The request is sent at the first poll. A server's answer comes later.
         let places = [held.id()];
         let mut renewing = client.session().renew(&places);
         let at_once = poll_times(&mut renewing, 1).await;
@@ -122,7 +122,7 @@ pub async fn a_renewed_session_outlives_its_ttl(world: World) -> Verdict {
     release(held).await
 }
 
-/// Unrenewed for its ttl, a session has ended for all, itself included.
+/// A session that was not renewed for its ttl has ended for all clients, its own included.
 pub async fn an_expired_session_is_reported_as_expired(world: World) -> Verdict {
     let (mut client, job) = (world.client_for(world.fixture().ttl()).await?, name("job")?);
     let Some(ttl) = client.opened.ttl else {
@@ -146,7 +146,7 @@ pub async fn an_expired_session_is_reported_as_expired(world: World) -> Verdict 
     Ok(())
 }
 
-/// A session that was closed says so, and takes nothing more.
+/// A closed session says so, and takes no more requests.
 pub async fn a_closed_session_has_ended_and_takes_nothing_more(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
     let _held = client.hold(&job, world.whole).await?;
@@ -155,7 +155,7 @@ pub async fn a_closed_session_has_ended_and_takes_nothing_more(world: World) -> 
     takes_nothing_more(&client, &job, world.whole, Loss::Closed).await
 }
 
-/// Demands that neither a renewal nor a request is taken, and that the session says why then.
+/// Demands that the session takes neither a renewal nor a request, and says why it ended.
 async fn takes_nothing_more(client: &Client, job: &Name, claim: Claim, cause: Loss) -> Verdict {
     let lost = |error: &Error| matches!(error.kind(), ErrorKind::Lost | ErrorKind::Closed);
     let renewal = client.session().renew(&[]).await;
@@ -167,7 +167,7 @@ async fn takes_nothing_more(client: &Client, job: &Name, claim: Claim, cause: Lo
     Ok(())
 }
 
-/// A renewal names the places that the store has no more.
+/// A renewal names the places that the store no longer has.
 pub async fn a_renewal_names_what_is_gone(world: World) -> Verdict {
     let (client, job, other) = (world.client().await?, name("job")?, name("other")?);
     let (mut left, held) = (client.hold(&job, world.whole).await?, client.hold(&other, world.whole).await?);

@@ -25,7 +25,7 @@ pub async fn tokens_rise_with_every_grant(world: World) -> Verdict {
     rise(&mut last, &*held)
 }
 
-/// Nothing that is forgotten about an idle name makes its tokens start again: not time, not the end of every session.
+/// The tokens of an idle name never start again: not after any time, and not after the end of every session.
 pub async fn tokens_rise_over_idle_times(world: World) -> Verdict {
     let job = name("job")?;
     let mut last = None;

@@ -1,4 +1,4 @@
-//! Requests whose answers, or which themselves, do not come through in time.
+//! Requests that are lost or late, or whose answers are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,7 +63,7 @@ pub(super) fn a_request_held_back_past_its_withdrawal_never_takes_effect(stage: 
     stage.block_on(async {
         let other = stage.connect(1).await;
         for wait in [Duration::from_millis(20), stage.site.ttl() / 2] {
-            // The store itself, since no other part tells when a withdrawal is through.
+            // Uses the store directly: no other part says when a withdrawal is done.
             let (session, _events) = open(stage).await;
             let entry = entry();
             stage.strike(Outage::WorkerHeldBack, 0, 0);
@@ -76,7 +76,7 @@ pub(super) fn a_request_held_back_past_its_withdrawal_never_takes_effect(stage: 
                 assert_eq!(contenders(&other).await, 0, "a withdrawn request took effect");
                 pass(LOOK_AGAIN).await;
             }
-            // A session that was not renewed meanwhile may be over.
+            // A session that was not renewed meanwhile may have ended.
             let _ = session.close().await;
             release(mutex(&other).acquire().await.unwrap()).await;
         }

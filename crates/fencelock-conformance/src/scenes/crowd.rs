@@ -8,8 +8,8 @@ use tokio::sync::Mutex as Registry;
 use super::{LONG, LOOK_AGAIN, PATIENCE, Stage, mutex, now, pass, release, until_contenders};
 use fencelock_lab::Outage;
 
-/// How many wait at once. Each of them reads the queue when it comes and after the reset, so the cost grows with the square
-/// of this; a thousand undisturbed ones are a law's.
+/// How many contenders wait at once. Each reads the queue at its entry and after the reset, so the cost grows with the
+/// square of this number. A law has a thousand undisturbed waiters.
 const WAITERS: usize = 300;
 
 pub(super) fn a_crowd_of_waiters_is_served_in_order_through_a_reset_of_all_connections(stage: &Stage) {
@@ -27,7 +27,7 @@ pub(super) fn a_crowd_of_waiters_is_served_in_order_through_a_reset_of_all_conne
                 })
             })
             .collect();
-        // Not by looking at the queue: a thousand contenders take long to tell of.
+        // The scene does not list the queue: a list of a thousand contenders takes long.
         let start = now();
         loop {
             let places = [&client, &other].map(Client::places);

@@ -11,7 +11,7 @@ pub(super) fn a_client_cut_for_less_than_its_session_keeps_its_lock(stage: &Stag
         let guard = mutex(&holder).acquire().await.unwrap();
         let waiting = rival(&other);
         until_contenders(&other, 2).await;
-        // As a session at work is: just confirmed.
+        // Waits for renewals: a working session was confirmed a moment ago.
         pass(stage.site.ttl() / 2).await;
         stage.strike(Outage::WorkerCut, 0, 0);
         pass(stage.site.ttl() / 6).await;
@@ -45,7 +45,7 @@ fn is_notified_before_a_rival_is_granted(stage: &Stage, outage: Outage) {
         assert!(told < at, "notified {:?} after the rival's grant", told.since(at));
         assert!(granted.token() > guard.token());
         stage.heal();
-        // The holder's client is as good as new.
+        // The holder's client works like a new one.
         release(granted).await;
         release(mutex(&holder).acquire().await.unwrap()).await;
         until_contenders(&other, 0).await;
@@ -65,7 +65,7 @@ pub(super) fn a_lock_outlives_a_restart_of_every_connection(stage: &Stage) {
             guard.check().unwrap();
         }
         release(guard).await;
-        // The watch that tells the rival survived its connections.
+        // The watch that notifies the rival survived the connections.
         release(waiting.await.unwrap().0).await;
         until_contenders(&other, 0).await;
     });

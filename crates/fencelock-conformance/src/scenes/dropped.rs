@@ -29,14 +29,14 @@ pub(super) fn an_acquire_dropped_at_any_await_leaves_nothing(stage: &Stage) {
 pub(super) fn an_acquire_dropped_at_any_await_while_it_waits_leaves_nothing(stage: &Stage) {
     stage.block_on(async {
         let (client, other) = (on_this_runtime(stage).await, stage.connect(1).await);
-        // A waiter is polled for every answer and every event, so the later ones wait for good.
+        // A waiter is polled for every answer and every event, so drops at later polls hit a waiting place.
         for polls in 1..10 {
             let guard = mutex(&other).acquire().await.unwrap();
             let mut waiting = Box::pin(acquire_with_polls(&client, polls));
             let dropped = timeout(stage.site.ttl() / 8, &mut waiting).await;
             release(guard).await;
             if dropped.is_err() {
-                // Dropped in the middle of the hand-over, sooner or later.
+                // At some number of polls, the drop hits the middle of the hand-over.
                 let _ = timeout(Duration::from_micros(200 * polls as u64), waiting).await;
             }
             until_contenders(&other, 0).await;

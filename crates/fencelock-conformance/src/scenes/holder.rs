@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use super::{LOCK, PATIENCE, Stage};
 use fencelock_lab::{Process, Resource};
 
-/// The process as a scene drives it; killed when it is dropped.
+/// The process of a scene; the drop kills it.
 pub(super) struct Holder(Process);
 
 impl Holder {
@@ -23,12 +23,12 @@ impl Holder {
         holder
     }
 
-    /// The next line that it says.
+    /// The next line of the process.
     pub(super) fn says(&self) -> String {
         self.0.says(PATIENCE).expect("a word from the holder")
     }
 
-    /// Bids the holder look at its guard, at once or on its continuation.
+    /// Orders the holder to check its guard, at once or on its continuation.
     pub(super) fn look(&mut self) {
         self.0.order("look").expect("a holder that reads");
     }
@@ -69,7 +69,7 @@ pub fn holder_main() -> ExitCode {
 }
 
 fn hold(url: &str, directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    // Stopped, it cannot read that its parent is gone.
+    // A stopped process cannot read that its parent is gone.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -23,16 +23,16 @@ pub use self::holder::holder_main;
 pub use self::processes::{Takeover, takeover};
 use fencelock_lab::{Outage, Site};
 
-/// Where a scene takes place.
+/// The store, the programs and the directory of a scene.
 #[derive(Debug, Clone)]
 pub struct Stage {
-    /// The store, and how it is broken.
+    /// The store, and its outages.
     pub site: Arc<dyn Site>,
     /// The binary that calls [`holder_main`].
     pub holder: PathBuf,
     /// An empty directory.
     pub directory: PathBuf,
-    /// Decides what is left to chance.
+    /// The seed of the scene's random choices.
     pub seed: u64,
 }
 
@@ -43,7 +43,7 @@ pub struct Scene {
     pub name: &'static str,
     /// The outages that the site has to be able to make.
     pub needs: &'static [Outage],
-    /// Plays it.
+    /// Plays the scene.
     pub run: fn(&Stage),
 }
 

@@ -39,7 +39,7 @@ pub struct Laws {
 }
 
 impl Laws {
-    /// All of them.
+    /// All laws.
     pub const ALL: Self = Self { order: true, tokens: true };
 }
 
@@ -58,7 +58,7 @@ pub struct Violation {
     pub lock: u32,
     /// The violator, an index into [`History::sections`] or [`History::writes`].
     pub who: usize,
-    /// Against whom; `None` for a `busy` answer without a witness.
+    /// The other section or write; `None` for a `busy` answer without a witness.
     pub against: Option<usize>,
 }
 
@@ -71,9 +71,9 @@ pub struct Report {
     pub grants: usize,
     /// How many `busy` answers there are.
     pub busy_answers: usize,
-    /// How many writes the resources saw, and how many of them they refused.
+    /// How many writes the resources received, and how many of these they refused.
     pub writes: (usize, usize),
-    /// How many times two held conflicting locks at once, one granted before a [`Lapse`](super::Lapse) and one after.
+    /// How many times conflicting locks were held at once, one granted before a [`Lapse`](super::Lapse) and one after.
     pub excused: usize,
     /// The violations, by law.
     pub violations: Vec<Violation>,

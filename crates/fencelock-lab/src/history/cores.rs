@@ -36,7 +36,7 @@ fn core_of((index, section): (usize, &Section)) -> Option<Core> {
 }
 
 fn overlaps(history: &History, cores: &[Core], report: &mut Report) {
-    // The cores inside, the next to leave first.
+    // The present cores, the next to end first.
     let mut inside: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     let mut taken = 0_u64;
     for core in cores {
@@ -69,7 +69,7 @@ fn overlap(history: &History, inside: &BinaryHeap<Reverse<(u64, usize)>>, core: 
     let mut parted = 0;
     let mut rival: Option<(u64, usize)> = None;
     for Reverse((end, section)) in inside {
-        // A lapse may lie between them in either order: the earlier grant may be logged later.
+        // A lapse may lie between the two in either order: the earlier grant may be logged later.
         if is_parted(history, *section, core.section) || is_parted(history, core.section, *section) {
             parted += u64::from(history.sections[*section].claim.weight());
         } else if rival.is_none_or(|first| (*end, *section) < first) {
@@ -84,7 +84,7 @@ fn is_parted(history: &History, earlier: usize, later: usize) -> bool {
     history.lapses.iter().any(|lapse| lapse.parts(earlier, later))
 }
 
-/// The law that `mine` breaks when it comes inside together with `other`, and `taken` is taken by then.
+/// The law that `mine` breaks when it begins during `other`, with `taken` of the capacity taken.
 fn broken(mine: Claim, other: Claim, taken: u64) -> Option<Law> {
     if mine.capacity() != other.capacity() {
         return Some(Law::OneCapacity);
@@ -119,10 +119,10 @@ fn tokens(history: &History, cores: &[Core], violations: &mut Vec<Violation>) {
     }
 }
 
-/// A contender that was in the queue before another arrived starts first; only of two that exclude each other, since two that
-/// share may hear of their grants in any order.
+/// A contender that was in the queue before another arrived starts first, if the two exclude each other: two that share may
+/// receive their grants in any order.
 fn order(history: &History, cores: &[Core], violations: &mut Vec<Violation>) {
-    // For each weight: the latest arrival among those that started already.
+    // For each weight: the latest arrival among the sections that have started.
     let mut latest: Vec<(Claim, u64, usize)> = Vec::new();
     for core in cores {
         let section = &history.sections[core.section];

@@ -30,9 +30,9 @@ pub(super) struct Header<T> {
 /// A line of a process's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line<T> {
-    /// A number that the process gave; 0 for events of no section.
+    /// The section's number, given by the process; 0 for events of no section.
     pub section: u64,
-    /// When, in nanoseconds.
+    /// The time of the event, in nanoseconds.
     pub at: u64,
     /// The event.
     #[serde(flatten)]
@@ -51,7 +51,7 @@ pub enum LogEvent<T> {
         #[serde(flatten, serialize_with = "write_claim", deserialize_with = "read_claim")]
         claim: Claim,
     },
-    /// The place in the queue was taken by now, and not before `called`.
+    /// The place in the queue was taken, not before the call.
     Enqueued {
         /// Nanoseconds on the log's clock.
         called: u64,

@@ -52,7 +52,7 @@ fn read(paths: &[impl AsRef<Path>], linger: u64) -> io::Result<History> {
 #[derive(Default)]
 struct Reader {
     history: History,
-    /// The dead clients, and by when each was dead.
+    /// The dead clients, and the time at which each was certainly dead.
     dead: HashMap<String, u64>,
 }
 

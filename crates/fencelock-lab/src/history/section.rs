@@ -17,7 +17,7 @@ pub struct History {
     pub locks: Vec<String>,
     /// The names of the clients, by [`Section::client`].
     pub clients: Vec<String>,
-    /// When the store lost what it knew, or its clock jumped ahead.
+    /// When the store lost its memory, or its clock jumped ahead.
     pub lapses: Vec<Lapse>,
     /// When clients were certainly dead, by [`Section::client`].
     pub deaths: HashMap<u32, u64>,
@@ -80,7 +80,7 @@ impl Lapse {
 /// An attempt to take a lock, and its outcome, as its client saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Section {
-    /// Which lock, an index into [`History::locks`].
+    /// The lock, an index into [`History::locks`].
     pub lock: u32,
     /// The section's client, an index into [`History::clients`].
     pub client: u32,
@@ -92,7 +92,7 @@ pub struct Section {
     pub enqueue: Option<Enqueue>,
     /// How the acquire ended.
     pub answer: Answer,
-    /// The last moment at which the holder certainly was inside; for a holder that crashed. 0 when there is none.
+    /// For a holder that crashed, the last moment at which the holder was certainly inside; otherwise 0.
     pub seen_inside: u64,
     /// When the release was called.
     pub released: Option<u64>,
@@ -105,9 +105,9 @@ pub struct Section {
 /// When a place in the queue was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Enqueue {
-    /// Not before this.
+    /// The earliest possible time.
     pub called: u64,
-    /// Certainly by then.
+    /// The latest possible time.
     pub returned: u64,
 }
 
@@ -136,7 +136,7 @@ pub enum Answer {
 }
 
 impl Section {
-    /// A section that was called and nothing else yet.
+    /// A section whose acquire was called, without further events.
     #[must_use]
     pub const fn called(lock: u32, client: u32, claim: Claim, called: u64) -> Self {
         Self {
@@ -153,7 +153,7 @@ impl Section {
         }
     }
 
-    /// From when to when the holder certainly was inside and believed so; `None` when it never was.
+    /// The time in which the holder was certainly inside and believed so; `None` if there was none.
     ///
     /// The core of a holder that crashed ends at the last moment it proved to be inside; that of a release without an
     /// answer at the call.
@@ -165,7 +165,7 @@ impl Section {
         (start <= end).then_some((start, end))
     }
 
-    /// When the place was taken: not before, and certainly by.
+    /// When the place was taken: the earliest and the latest time.
     #[must_use]
     pub fn enqueued(&self) -> Enqueue {
         let answered = match self.answer {
@@ -181,7 +181,7 @@ impl Section {
 pub struct Write {
     /// The lock that protects the resource, an index into [`History::locks`].
     pub lock: u32,
-    /// The token that came with it, packed.
+    /// The token of the write, packed.
     pub token: i64,
     /// Whether the resource accepted the write.
     pub accepted: bool,

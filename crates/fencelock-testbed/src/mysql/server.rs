@@ -68,14 +68,14 @@ impl Program for Mariadb {
     }
 }
 
-/// A server. Dropping it kills it and removes its data.
+/// A server. A dropped server is killed, and its data removed.
 pub type Server = Daemon<Mariadb>;
 
 impl Server {
-    /// Starts a server and waits until it serves. The user [`OWNER`] is there, and a database of that name which is theirs.
+    /// Starts a server and waits until it serves. The server has the user [`OWNER`], and a database of that name that the user owns.
     ///
     /// # Errors
-    /// When it does not, with the end of its log.
+    /// An error with the end of the log if the server does not serve.
     ///
     /// # Panics
     /// When MariaDB is not installed, with the command that installs it.
@@ -97,7 +97,7 @@ impl Server {
         format!("mysql://{OWNER}:secret@{}/{OWNER}", self.address())
     }
 
-    /// Runs statements as the administrator, and returns what the server's own command prints of them, unadorned.
+    /// Runs statements as the administrator, and returns the plain output of the server's own command.
     pub fn sql(&self, statements: &str) -> io::Result<String> {
         sql_at(self.address(), statements)
     }

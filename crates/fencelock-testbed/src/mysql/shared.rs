@@ -18,7 +18,7 @@ pub static KIND: Kind = Kind {
     variable: "FENCELOCK_TEST_MYSQL",
     package: MARIADB,
     options: "user=fencelock&password=secret",
-    // A test has no power cut, and would spend most of its time in waiting for the disk.
+    // No test has a power cut. With syncs, tests would spend most of their time in waiting for the disk.
     start: || Ok(Box::new(Server::start(Settings::default().with("--innodb-flush-log-at-trx-commit=0"))?)),
     namespace: database,
     shared: OnceLock::new(),

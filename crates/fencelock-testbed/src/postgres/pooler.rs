@@ -14,7 +14,7 @@ use crate::runner::{Runner, open_scratch};
 use crate::scratch::Scratch;
 use crate::wait_for;
 
-/// A pooler. Dropping it kills it.
+/// A pooler. A dropped pooler is killed.
 #[derive(Debug)]
 pub struct Pooler {
     port: Port,
@@ -24,8 +24,8 @@ pub struct Pooler {
 }
 
 impl Pooler {
-    /// Starts one before the server at `upstream`, in this mode: `session`, `transaction` or `statement`; further lines of its configuration
-    /// may follow.
+    /// Starts a pooler before the server at `upstream`, in this mode: `session`, `transaction` or `statement`; further lines of its
+    /// configuration may follow.
     ///
     /// # Panics
     /// When PgBouncer is not installed, with the command that installs it.
@@ -51,12 +51,12 @@ impl Pooler {
         self.port.address()
     }
 
-    /// Runs a command of its console, such as `PAUSE` and `RESUME`.
+    /// Runs a command of the pooler's console, such as `PAUSE` and `RESUME`.
     pub fn command(&self, command: &str) -> io::Result<String> {
         sql_at(self.address(), "pgbouncer", command)
     }
 
-    /// Has it lead to another server from the next transaction on, as after a failover. Its clients stay connected.
+    /// Leads the next transactions to another server, as after a failover. The clients stay connected.
     pub fn lead_to(&self, upstream: SocketAddr) -> io::Result<()> {
         write_config(&self.directory, Runner::of(USER)?, self.port.number(), upstream, &self.mode)?;
         self.command("RELOAD").map(drop)

@@ -52,14 +52,14 @@ impl Program for Postgres {
     }
 }
 
-/// A server. Dropping it kills it and removes its data.
+/// A server. A dropped server is killed, and its data removed.
 pub type Server = Daemon<Postgres>;
 
 impl Server {
-    /// Starts a server and waits until it serves. The role [`OWNER`] is there, and a database that it owns and that is called so, too.
+    /// Starts a server and waits until it serves. The server has the role [`OWNER`], and a database of that name that the role owns.
     ///
     /// # Errors
-    /// When it does not, with the end of its log.
+    /// An error with the end of the log if the server does not serve.
     ///
     /// # Panics
     /// When PostgreSQL is not installed, with the command that installs it.
@@ -121,12 +121,12 @@ impl Server {
         format!("postgres://{OWNER}:secret@{}/{OWNER}", self.address())
     }
 
-    /// Runs statements as the superuser, and returns what `psql` prints of them, unadorned.
+    /// Runs statements as the superuser, and returns the plain output of `psql`.
     pub fn sql(&self, database: &str, statements: &str) -> io::Result<String> {
         sql_at(self.address(), database, statements)
     }
 
-    /// Ends it as an immediate shutdown does: without a word, and without anything that was not on disk yet.
+    /// Ends the server as an immediate shutdown does: without a notice, and without data that was not on disk yet.
     pub fn stop_immediately(&self) -> io::Result<()> {
         let Some(mut process) = self.process().take() else { return Ok(()) };
         signal(&[process.id()], Signal::QUIT);
@@ -157,7 +157,7 @@ fn template(runner: Runner) -> io::Result<PathBuf> {
     })
 }
 
-/// A copy that the server's user alone can read, as the server wants it of a key.
+/// A copy that only the server's user can read, as the server demands for a key.
 fn own_copy(runner: Runner, file: &Path, data: &Path) -> io::Result<String> {
     use std::os::unix::fs::PermissionsExt;
     let copy = data.join(file.file_name().unwrap_or_default());

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// How a server is set up.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// The server that it copies, asynchronously; `None` for one that takes writes.
+    /// The server that this standby copies, asynchronously; `None` for a primary.
     pub standby_of: Option<SocketAddr>,
     /// TLS, next to connections in the clear.
     pub tls: Option<Tls>,

@@ -35,7 +35,7 @@ const fn kind(
     Kind { scheme, other_schemes, variable, package, options, start, namespace, shared: OnceLock::new() }
 }
 
-/// A test has no power cut, and would spend most of its time in waiting for the disk.
+/// No test has a power cut. With syncs, tests would spend most of their time in waiting for the disk.
 fn start() -> io::Result<Box<dyn crate::server::Server>> {
     Ok(Box::new(quick()?))
 }

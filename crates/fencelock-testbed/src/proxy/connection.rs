@@ -21,7 +21,7 @@ pub(super) struct Connection {
 
 /// Resets `stream`, so that the other side reads an error and not the end, even if a thread reads or writes it here.
 pub(super) fn reset(stream: &TcpStream) {
-    // Wakes its reader, since some kernels refuse to disconnect a socket with a waiting reader.
+    // Wakes the socket's reader: some kernels refuse to disconnect a socket with a waiting reader.
     let _ = stream.shutdown(Shutdown::Read);
     for _try in 0..100 {
         match rustix::net::connect_unspec(stream) {
@@ -95,7 +95,7 @@ impl Connection {
                 return;
             }
         }
-        // The end passes too, unless the connection ends otherwise. A side that has shut down already needs no notice.
+        // Passes the end on, unless the connection ends otherwise. A side that has shut down already needs no notice.
         if !pipe.is_closed() {
             let _ = to.shutdown(Shutdown::Write);
         }
@@ -119,7 +119,7 @@ impl Connection {
         self.up.lost_bytes() || self.down.lost_bytes()
     }
 
-    /// Closes both sides, as a peer does that ends well.
+    /// Closes both sides, as a peer does at a regular end.
     fn close(&self) {
         self.end(|stream| drop(stream.shutdown(Shutdown::Both)));
     }

@@ -28,7 +28,7 @@ pub enum Way {
     Both,
 }
 
-/// The way of the next connections, and the state that all of them share.
+/// The rules for the next connections, and the state that all of them share.
 #[derive(Debug, Clone, Copy, Default)]
 struct Rules {
     refuse: bool,
@@ -37,7 +37,7 @@ struct Rules {
     down: Mode,
 }
 
-/// The bytes that are left until the connection that carries the last of them is cut.
+/// The bytes that may still pass before the connection that carries the last one is cut.
 #[derive(Debug, Clone, Copy)]
 struct Cut {
     way: Way,
@@ -114,8 +114,8 @@ impl Proxy {
         lock(&self.shared.rules).delay = each_way;
     }
 
-    /// Swallows all bytes of this direction, also of future connections. A stream that lost bytes is
-    /// useless: [`Proxy::heal`] resets those connections.
+    /// Drops all bytes of this direction, also of future connections. A stream that lost bytes is useless:
+    /// [`Proxy::heal`] resets those connections.
     pub fn hole(&self, way: Way) {
         self.set(way, Mode::Swallow, true);
     }
@@ -141,7 +141,7 @@ impl Proxy {
         *lock(&self.shared.cut) = Some(Cut { way, bytes });
     }
 
-    /// Leads future connections to another server, as an address that moves; open connections stay.
+    /// Leads future connections to another server, like an address that moves; open connections stay.
     pub fn lead_to(&self, upstream: SocketAddr) {
         *lock(&self.shared.upstream) = upstream;
     }
@@ -205,7 +205,7 @@ impl Proxy {
     }
 
     fn set(&self, way: Way, mode: Mode, also_to_come: bool) {
-        // The list is locked first, as by the thread that adds to it, so that no connection misses the change.
+        // The list is locked first, as in the thread that adds connections, so that no connection misses the change.
         let open = lock(&self.shared.open);
         if also_to_come {
             let mut rules = lock(&self.shared.rules);
@@ -242,7 +242,7 @@ impl Shared {
             }
             match client {
                 Ok(client) => self.welcome(client),
-                // Out of descriptors, most likely: the test of that frees some.
+                // Most likely there are no descriptors: the test of that case frees some.
                 Err(_) => thread::sleep(Duration::from_millis(1)),
             }
         }

@@ -105,7 +105,7 @@ impl Pipe {
             match state.queue.front() {
                 _ if state.closed => return None,
                 Some((due, _)) if !held => return Some(*due),
-                // The end of a stream that is held back, or swallowed, does not arrive either.
+                // The end of a stream whose bytes are held back or dropped does not arrive either.
                 None if state.ended && state.mode == Mode::Pass => return None,
                 _ => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             }

@@ -71,16 +71,16 @@ impl Hands {
         Ok(Self(BufReader::new(stream)))
     }
 
-    /// Asks, and waits for the answer for up to 20 s.
+    /// Sends a request, and waits for the answer for up to 20 s.
     ///
     /// # Errors
-    /// When there is none. An answer that is an error is a [`Reply::Error`].
+    /// An error without an answer. An answer that is an error is a [`Reply::Error`].
     pub fn ask<A: AsRef<[u8]>>(&mut self, request: &[A]) -> io::Result<Reply> {
         self.send(request)?;
         self.answer()
     }
 
-    /// Asks, and does not wait for the answer.
+    /// Sends a request, and does not wait for the answer.
     pub fn send<A: AsRef<[u8]>>(&mut self, request: &[A]) -> io::Result<()> {
         let mut bytes = format!("*{}\r\n", request.len()).into_bytes();
         for part in request.iter().map(AsRef::as_ref) {

@@ -50,20 +50,20 @@ impl Program for Redis {
 
     /// Ends a script that does not end, and a pause of clients.
     fn mend(server: &Server) {
-        // Neither need be there to be ended.
+        // An error says that there was nothing to end.
         let _ = server.ask(&["SCRIPT", "KILL"]);
         let _ = server.ask(&["CLIENT", "UNPAUSE"]);
     }
 }
 
-/// A server. Dropping it kills it and removes its data.
+/// A server. A dropped server is killed, and its data removed.
 pub type Server = Daemon<Redis>;
 
 impl Server {
-    /// Starts a server and waits until it serves.
+    /// Starts a server, and waits until it serves.
     ///
     /// # Errors
-    /// When it does not, with the end of its log.
+    /// An error with the end of the log if the server does not serve.
     ///
     /// # Panics
     /// When Redis is not installed, with the command that installs it.
@@ -99,7 +99,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Where clients connect with TLS, if that was asked for.
+    /// The address for clients with TLS, if the settings have TLS.
     #[must_use]
     pub fn secure_address(&self) -> Option<SocketAddr> {
         self.program.secure.as_ref().map(Port::address)
@@ -111,13 +111,13 @@ impl Server {
         self.program.bus.as_ref().map(Port::number)
     }
 
-    /// The socket in the file system on which it listens too.
+    /// The socket file on which the server listens, too.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.data().join("socket")
     }
 
-    /// The URL of a store in its first database.
+    /// The URL of a store in the server's first database.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.address())
@@ -156,10 +156,10 @@ impl Server {
         Ok(hands)
     }
 
-    /// Asks one thing on a connection made for it.
+    /// Sends one request on a connection of its own.
     ///
     /// # Errors
-    /// When there is no answer, or it is an error.
+    /// An error without an answer, or for an answer that is an error.
     pub fn ask<A: AsRef<[u8]>>(&self, request: &[A]) -> io::Result<Reply> {
         match self.hands()?.ask(request)? {
             Reply::Error(error) => Err(io::Error::other(error)),
@@ -170,7 +170,7 @@ impl Server {
     /// A value of `INFO`, such as `role` or `connected_clients`.
     ///
     /// # Errors
-    /// When it does not answer, or tells no such thing.
+    /// An error if the server does not answer, or its answer lacks the field.
     pub fn info(&self, key: &str) -> io::Result<String> {
         let info = self.ask(&["INFO", "everything"])?.to_string();
         let value = info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));

@@ -20,7 +20,7 @@ pub struct Settings {
     pub tls: Option<Tls>,
     /// Whether the server's wall clock can be moved, see [`Server::set_clock`](super::Server::set_clock). Needs a C compiler.
     pub own_clock: bool,
-    /// The host on which it runs, instead of here. There, it listens on all addresses.
+    /// The host on which the server runs, instead of here. There, the server listens on all addresses.
     pub host: Option<(Arc<Network>, usize)>,
     /// Further lines of its configuration, such as `maxmemory 3mb`; they win over those above.
     pub extra: Vec<String>,
@@ -29,7 +29,7 @@ pub struct Settings {
 /// The part of a server among others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Role {
-    /// The only one, or the one that others copy.
+    /// The only server, or the server that others copy.
     #[default]
     Alone,
     /// Copies the server at this address.
@@ -110,7 +110,7 @@ impl Settings {
                 lines.extend(["cluster-enabled yes", "repl-diskless-sync-delay 0"].map(str::to_owned));
                 lines.extend(bus.map(|bus| format!("cluster-port {bus}")));
             }
-            // A copy is made for a replica at once, and not in case that others come too.
+            // The server makes a copy for a replica at once, without a wait for further replicas.
             Role::Alone => lines.push("repl-diskless-sync-delay 0".to_owned()),
             Role::SentinelOf(_) => {}
         }

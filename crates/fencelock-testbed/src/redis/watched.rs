@@ -63,7 +63,7 @@ impl Watched {
     /// The address that most Sentinels name.
     ///
     /// # Errors
-    /// When no two name the same one.
+    /// An error if no two Sentinels name the same server.
     pub fn named(&self) -> io::Result<SocketAddr> {
         let named: Vec<SocketAddr> = self.sentinels.iter().filter_map(|sentinel| named(sentinel).ok()).collect();
         let by_most = named.iter().find(|one| named.iter().filter(|other| other == one).count() >= 2);

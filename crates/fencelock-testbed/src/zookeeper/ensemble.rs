@@ -1,4 +1,4 @@
-//! A server alone, or three that replicate.
+//! A single server, or three that replicate.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,13 +14,13 @@ use crate::proxy::Proxy;
 use crate::scratch::Scratch;
 use crate::{PATIENCE, wait_until};
 
-/// A server alone, or three that replicate. Dropping it kills them and removes their data.
+/// A single server, or three that replicate. The drop kills the servers and removes their data.
 #[derive(Debug)]
 pub struct Ensemble {
     servers: Vec<Server>,
-    /// By follower and leader.
+    /// The links, by follower and leader.
     links: Vec<Vec<Option<Proxy>>>,
-    /// Reserved for as long as the servers may be started again.
+    /// The ports, reserved as long as the servers may be started again.
     _peers: Vec<Peer>,
     tick_ms: u64,
 }
@@ -40,7 +40,7 @@ impl Ensemble {
     /// Starts servers and waits until they serve.
     ///
     /// # Errors
-    /// When they do not, with the end of a log.
+    /// An error with the end of a log if a server does not serve.
     ///
     /// # Panics
     /// When ZooKeeper is not installed, with the command that installs it.
@@ -133,7 +133,7 @@ impl Ensemble {
         (0..self.servers.len()).filter(move |number| *number != server)
     }
 
-    /// The way on which `follower` alone reaches `leader`: cutting it leaves everything else connected.
+    /// The proxy by which `follower` alone reaches `leader`: a cut leaves everything else connected.
     ///
     /// # Panics
     /// When the ensemble was started without links, or the two are one.

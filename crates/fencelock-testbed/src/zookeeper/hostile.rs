@@ -5,10 +5,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-/// The act of a hostile server on every connection. Acts that begin with `Then` give a session first, and wait for a request.
+/// The act of a hostile server on every connection. Acts whose names begin with `Then` give a session first, and wait for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
-    /// Takes connections and says nothing.
+    /// Accepts connections, and sends nothing.
     Silent,
     /// A byte now and then.
     Drips,

@@ -20,11 +20,11 @@ use crate::{Network, PATIENCE};
 pub enum Mode {
     /// The only server.
     Standalone,
-    /// The others follow it.
+    /// The leader, which the others follow.
     Leader,
     /// Follows the leader.
     Follower,
-    /// Something else, such as read-only.
+    /// Another part, such as read-only.
     Other,
 }
 
@@ -76,18 +76,18 @@ pub type Server = Daemon<Zookeeper>;
 const WORD: Duration = Duration::from_secs(2);
 
 impl Server {
-    /// Where clients connect with TLS, if that was asked for.
+    /// The address for clients with TLS, if the settings have TLS.
     #[must_use]
     pub fn secure_address(&self) -> Option<SocketAddr> {
         self.program.secure.as_ref().map(Port::address)
     }
 
     /// Restarts the server, which must be alone and have been started with `digest.enabled=false`, so that the next
-    /// sequential child of each node at one of `paths` gets the number `next`. No request can do that: the number counts
-    /// children.
+    /// sequential child of each node at one of `paths` gets the number `next`. No request can set that number, which
+    /// counts children.
     ///
     /// # Errors
-    /// When there is no such node, or the server does not come back.
+    /// An error without such a node, or if the server does not serve again.
     pub fn set_sequence(&self, paths: &[impl AsRef<str>], next: i32) -> io::Result<()> {
         // The server writes a snapshot of its data when it starts.
         self.restart()?;
@@ -106,7 +106,7 @@ impl Server {
         self.restart()
     }
 
-    /// The digests of its data, by the transaction after which each was taken: every 128th has one.
+    /// The digests of the server's data, by transaction: every 128th transaction has a digest.
     pub fn digests(&self) -> io::Result<BTreeMap<i64, i64>> {
         let answer = self.word("hash")?;
         let digest = |line: &str| {
@@ -119,7 +119,7 @@ impl Server {
     /// The answer to a four-letter word such as `srvr`, `mntr`, `wchs`, `cons` or `dump`.
     ///
     /// # Errors
-    /// When it does not answer within 2 s.
+    /// An error if the server does not answer within 2 s.
     pub fn word(&self, word: &str) -> io::Result<String> {
         self.word_within(WORD, word)
     }
@@ -143,7 +143,7 @@ impl Server {
     /// A value of `mntr`, such as `zk_watch_count`.
     ///
     /// # Errors
-    /// When it does not answer, or tells no such number.
+    /// An error if the server does not answer, or its answer lacks the number.
     pub fn monitor(&self, key: &str) -> io::Result<u64> {
         let answer = self.word_within(PATIENCE, "mntr")?;
         let line = answer.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('\t'));

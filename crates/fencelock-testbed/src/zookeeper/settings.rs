@@ -10,7 +10,7 @@ use crate::ports::Port;
 /// How servers are set up.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How many there are: 1 (alone) or 3.
+    /// The number of servers: 1 or 3.
     pub servers: usize,
     /// The length of a tick in milliseconds, the unit of everything the servers time; 500 by default.
     pub tick_ms: u64,
@@ -18,7 +18,7 @@ pub struct Settings {
     pub sync_limit: u64,
     /// The shortest session timeout that is granted, in milliseconds; two ticks by default.
     pub min_session_timeout_ms: u64,
-    /// The longest, in milliseconds; 60,000 by default.
+    /// The longest session timeout that is granted, in milliseconds; 60,000 by default.
     pub max_session_timeout_ms: u64,
     /// Whether each follower reaches its leader through a proxy of its own, see [`Ensemble::link`](super::Ensemble::link).
     pub links: bool,

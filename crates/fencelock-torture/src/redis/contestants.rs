@@ -1,4 +1,4 @@
-//! The contestants of an experiment: fencelock, and a careful client of the lock that most people write themselves.
+//! The contestants of an experiment: fencelock, and a careful client by hand of the most common lock.
 
 use std::io;
 use std::net::SocketAddr;
@@ -155,7 +155,7 @@ impl ByHand {
         self.addresses.len() / 2 + 1
     }
 
-    /// Asks every server: how many say that it was done, and how many that it was not.
+    /// Asks every server. Returns how many confirm the request, and how many refuse it.
     fn votes(&self, request: &[&str]) -> (usize, usize) {
         let ask = |address| Hands::connect(address).and_then(|mut hands| hands.ask(request));
         let answers: Vec<Reply> = self.addresses.iter().filter_map(|address| ask(*address).ok()).collect();
@@ -170,7 +170,7 @@ impl ByHand {
         Instant::now() < *self.until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says whether there is anything left to keep alive.
+    /// Returns whether a key is left to keep alive.
     fn extend(&self) -> bool {
         let sent = Instant::now();
         let ttl = TTL.as_millis().to_string();
@@ -181,12 +181,12 @@ impl ByHand {
         } else if gone >= self.quorum() {
             *until = sent;
         }
-        // Not answered, or refused: an earlier certainty still holds.
+        // Without an answer, or after a refusal, an earlier certainty still holds.
         Instant::now() < *until
     }
 }
 
-/// As often as fencelock renews, until it is lost or dropped.
+/// Renews as often as fencelock does, until the key is lost or dropped.
 fn keep_alive(held: &Weak<ByHand>) {
     loop {
         thread::sleep(TTL / 4);

@@ -23,7 +23,7 @@ pub enum Experiment {
     /// As [`Experiment::FailoverLagging`], but the holder's connections do not follow: the holder receives nothing
     /// more.
     FailoverCutOff,
-    /// The replica follows, and the primary is killed in the moment of its answer. The address moves.
+    /// The replica follows, and the primary is killed as it answers. The address moves.
     FailoverAtOnce,
     /// The primary is paused, the replica promoted, and the primary continues, with the holder: both are primaries, until
     /// the old one is made a replica, two ttls after the second grant.
@@ -63,7 +63,7 @@ pub enum Experiment {
     QuorumHolderPaused,
 }
 
-/// How long a client asks that is granted nothing, and how long two are watched that both believe.
+/// How long the second client tries without a grant, and how long two believers are watched.
 const LONG: Duration = Duration::from_secs(8);
 
 /// How far the clock jumps, in seconds.
@@ -73,7 +73,7 @@ const JUMP: i64 = 60;
 const STEP_BACK: i64 = 3600;
 
 impl Experiment {
-    /// Runs it so often, with this lock, on servers of each round's own, several rounds at a time.
+    /// Runs the experiment so often, with `lock`, several rounds at a time. Each round has its own servers.
     pub fn run(self, lock: Lock, times: usize, at_once: usize) -> io::Result<Findings> {
         let title = lock.title(self.is_of_quorum()).to_owned();
         Findings::count((self, title), (times, at_once), || self.round(lock))
@@ -100,7 +100,7 @@ impl Experiment {
         })
     }
 
-    /// How long the second one asks: not for ever, where the first one may keep its lock.
+    /// How long the second client tries: not for ever, because the first may keep its lock.
     fn patience(self) -> Duration {
         match self {
             Self::FailoverAtOnce | Self::RestartEverysec | Self::ClockBehind => LONG,
@@ -142,7 +142,7 @@ impl Experiment {
 struct Scene {
     primary: Server,
     replica: Option<Server>,
-    /// On which the replica follows.
+    /// The link on which the replica follows.
     _following: Proxy,
     /// The holder's route to the server.
     way: Proxy,
@@ -191,7 +191,7 @@ impl Scene {
         self.replica.as_ref().ok_or_else(|| io::Error::other("there is no replica"))
     }
 
-    /// Where the second one asks.
+    /// The address for the second client.
     fn second(&self) -> Vec<SocketAddr> {
         let first = self.replica.as_ref().unwrap_or(&self.primary);
         std::iter::once(first).chain(self.others.iter().map(|(server, _)| server)).map(Server::address).collect()
@@ -256,13 +256,13 @@ impl Scene {
         hands.ask(&["CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "0"]).map(drop)
     }
 
-    /// Whether the lock of the first one has a queue, or is one for which there is none.
+    /// Whether the first client's lock has a queue, or a layout without queues.
     fn is_waited_for(&self) -> io::Result<bool> {
         let queues = self.primary.ask(&["KEYS", "fencelock:*:queue:job"])?;
         Ok(!queues.items().is_empty() || self.primary.ask(&["EXISTS", "job"])?.number() == Some(1))
     }
 
-    /// Whether nobody's time reaches over the step any more.
+    /// Whether no client's wait spans the step any more.
     fn is_renewed(&self) -> io::Result<bool> {
         let sessions = self.primary.ask(&["KEYS", "fencelock:*:session:*"])?;
         let mut keys = sessions.items().iter().map(Reply::to_string).chain(["job".to_owned()]);
@@ -275,7 +275,7 @@ impl Scene {
         self.replica()?.ask(&["REPLICAOF", "NO", "ONE"]).map(drop)
     }
 
-    /// Makes the old primary a replica of the new one, as a Sentinel does that sees it again.
+    /// Makes the old primary a replica of the new one, as a Sentinel does at its return.
     fn demote(&self) -> io::Result<()> {
         let new = self.replica()?.address();
         self.primary.ask(&["REPLICAOF", &new.ip().to_string(), &new.port().to_string()]).map(drop)

@@ -1,4 +1,4 @@
-//! Experiments on several servers that replace their primary by themselves. Each round has servers of its own.
+//! Experiments on servers that replace their primary by themselves. Each round has its own servers.
 
 use std::io;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ fn round(bed: &Arc<Several>, what: Experiment) -> io::Result<Round> {
         lagging.iter().for_each(|replica| replica.resume());
     }
     wait_for("a replica is promoted", || bed.all()[bed.leader()].address() != old.address())?;
-    // In a Cluster the new primary has no replica before.
+    // In a Cluster the new primary has no replica until then.
     match what {
         Split => old.resume(),
         _ => old.restart()?,

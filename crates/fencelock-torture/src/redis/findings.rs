@@ -11,14 +11,14 @@ use super::contestants::Held;
 use super::experiment::Experiment;
 use crate::writers::on_threads;
 
-/// The outcome of a round; nothing where no second client was granted the lock.
+/// The outcome of a round; `None` without a second grant.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Round {
-    /// From what happened to the second grant.
+    /// The time from the event to the second grant.
     pub(super) waited: Option<Duration>,
-    /// How long both believed, if both did.
+    /// How long both clients believed in their locks, if both did.
     pub(super) both: Option<Duration>,
-    /// Whether the second token was higher, where there are any. A resource without tokens accepts the older one's write after the newer one's.
+    /// Whether the second token was higher, if the lock has tokens. A resource without tokens accepts the older one's write after the newer one's.
     pub(super) risen: Option<bool>,
 }
 
@@ -89,7 +89,7 @@ impl Findings {
         sums
     }
 
-    /// In how many rounds two believed in the lock at once.
+    /// The number of rounds in which two clients believed in the lock at once.
     #[must_use]
     pub fn overlaps(&self) -> usize {
         self.rounds.iter().filter(|round| round.both.is_some()).count()
@@ -101,7 +101,7 @@ impl Findings {
         self.rounds.iter().filter(|round| round.waited.is_some()).count()
     }
 
-    /// How many writes of the older holder were accepted after one of the newer.
+    /// How many writes of the older holder were accepted after a write of the newer holder.
     #[must_use]
     pub fn late_writes(&self) -> usize {
         self.rounds.iter().filter(|round| round.waited.is_some() && round.risen != Some(true)).count()

@@ -35,7 +35,7 @@ pub enum Database {
 }
 
 impl Database {
-    /// The isolation levels that it has.
+    /// The isolation levels of the database.
     #[must_use]
     pub const fn levels(self) -> &'static [&'static str] {
         match self {
@@ -76,12 +76,12 @@ struct Ledger {
 }
 
 impl Ledger {
-    /// The number that this query answers.
+    /// The number that a query returns.
     fn number(&self, sql: &str) -> io::Result<u64> {
         (self.sql)(sql)?.trim().parse().map_err(io::Error::other)
     }
 
-    /// Ends every writer's connection, and counts what came of the faults.
+    /// Ends every writer's connection, and counts the outcomes of the faults.
     fn count(&self, faults: usize) -> io::Result<Outcome> {
         // The last requests of a killed writer may still be on their way to a commit.
         (self.sql)(&self.end)?;
