@@ -76,7 +76,7 @@ impl Capability {
 pub struct Pace {
     /// How many renewals fit in a ttl by default; at least 3.
     pub renewals_per_ttl: u32,
-    /// The margin is no shorter than this by default, and never by less than a store's own clock ticks.
+    /// The least default margin: at least one tick for a store whose clock ticks.
     pub least_margin: Duration,
     /// A shorter ttl is refused.
     pub least_ttl: Duration,
@@ -100,7 +100,7 @@ impl Pace {
         longest_interval: None,
     };
 
-    /// How much of `ttl` renewals every `renew_interval` need, one of them late or unanswered by a silent server, with the margin.
+    /// The part of `ttl` that renewals every `renew_interval` need with this margin, if one is late or a silent server leaves it unanswered.
     pub(crate) fn needed(&self, ttl: Duration, renew_interval: Duration, margin: Duration) -> Duration {
         let lag = self.proof_lag.map_or(Duration::ZERO, |part| (ttl / part.max(1)).saturating_add(renew_interval));
         let late = renew_interval.max(self.failover.map_or(Duration::ZERO, |part| ttl / part.max(1)));
@@ -118,7 +118,7 @@ pub enum Liveness {
     Session,
     /// A lease that expires by the store's wall clock.
     Lease,
-    /// Nothing but memory of this process.
+    /// The memory of this process alone.
     Memory,
 }
 
@@ -148,13 +148,13 @@ pub enum Waiters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tokens {
-    /// A counter that is floored by the store's clock, so that it rises over idle times and lost counters.
+    /// A counter that never falls behind the store's clock, so that it rises over idle times and lost counters.
     ClockFlooredCounter,
     /// A number that the store draws for every change it commits (zxid, revision).
     CommitNumber,
     /// A counter for each name, which other clients increment, too. The counter rises as long as the store keeps it, and restarts if it is
     /// lost.
     Counter,
-    /// There are none.
+    /// The store has no tokens.
     None,
 }

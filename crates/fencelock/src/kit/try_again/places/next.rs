@@ -15,13 +15,13 @@ pub(crate) struct Next<'a> {
     places: &'a Places,
     pub(crate) place: PlaceId,
     pub(crate) said: Arc<str>,
-    /// This session's number of subscriptions to the channel of the name.
+    /// How many subscriptions this session has to the channel of the name.
     pub(crate) ours: usize,
     is_answered: bool,
 }
 
 impl Places {
-    /// The place after `place`, which is held and about to be left, in a layout that releases and takes in one request.
+    /// The place behind `place`, for a layout that releases and takes in one request. `place` is held and about to be left.
     pub(crate) fn next_after(&self, place: &PlaceId) -> Option<Next<'_>> {
         let mut state = self.lock();
         if !self.trying.passes || self.session.has_ended() {
