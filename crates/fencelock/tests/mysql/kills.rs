@@ -250,7 +250,7 @@ impl Lab {
         self.admin.query_first(format!("SELECT COUNT(*) FROM {of}")).await.unwrap().unwrap()
     }
 
-    /// No capacity is exceeded, and a queue exists exactly as long as it has a place.
+    /// No capacity is exceeded, no waiter stands before a lock with room for it, and a queue exists exactly as long as it has a place.
     async fn check_queues(&mut self, what: &str) {
         let over =
             "(SELECT 1 FROM fencelock_place WHERE granted GROUP BY b, name HAVING SUM(weight) > MIN(capacity)) AS o";
@@ -262,6 +262,9 @@ impl Lab {
         assert_eq!(self.count(lost).await, 0, "{what}: a place without its queue");
         let empty = "fencelock_queue AS q WHERE name <> 'old' AND NOT EXISTS (SELECT 1 FROM fencelock_place AS p WHERE p.b = q.b AND p.name = q.name)";
         assert_eq!(self.count(empty).await, 0, "{what}: a queue without places");
+        let room = "fencelock_layout AS l JOIN fencelock_place AS w WHERE l.quiet_until <= UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AND NOT w.granted AND w.weight + (\
+            SELECT COALESCE(SUM(p.weight), 0) FROM fencelock_place AS p WHERE p.b = w.b AND p.name = w.name AND p.seq < w.seq) <= w.capacity";
+        assert_eq!(self.count(room).await, 0, "{what}: a waiter that the lock has room for");
     }
 
     /// Checks that the answer of the procedure is true.

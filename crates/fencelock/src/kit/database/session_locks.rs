@@ -141,9 +141,7 @@ impl<L: SessionLocks> UnqueuedBackend for Asking<L> {
         let (key, id) = (self.locks.key(operation, &due.place.name)?, due.place.request);
         let is_in_doubt = match self.taken().entry(key.clone()) {
             // Another place of this session has the lock, perhaps under another name.
-            MapEntry::Occupied(other) if *other.get() != id => {
-                return Ok(Tried::Busy(None));
-            }
+            MapEntry::Occupied(other) if *other.get() != id => return Ok(Tried::Busy(None)),
             MapEntry::Occupied(_) => true,
             MapEntry::Vacant(free) => {
                 free.insert(id);

@@ -163,7 +163,7 @@ END
 CREATE PROCEDURE fencelock__settle(p_b SMALLINT, p_name VARBINARY(512), p_me BIGINT UNSIGNED, INOUT io_rung LONGBLOB, INOUT io_granted LONGBLOB)
 SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_head, v_front, v_first, v_from, v_seq, v_weight, v_capacity, v_expires BIGINT;
+    DECLARE v_head, v_front, v_from, v_seq, v_weight, v_capacity, v_expires, v_waiting BIGINT;
     DECLARE v_session, v_client, v_number BIGINT UNSIGNED;
     DECLARE v_used DECIMAL(40);
     DECLARE v_looked, v_cleared, v_removed, v_dead INT DEFAULT 0;
@@ -182,13 +182,16 @@ BEGIN
         IF v_used IS NULL AND v_front <=> v_seq THEN
             SET v_used = 0;
         ELSEIF v_used IS NULL THEN
-            SET v_first = COALESCE(v_seq, 9223372036854775807);
-            CALL fencelock__clear(p_b, p_name, v_front, v_first, v_removed);
-            SELECT COALESCE(SUM(weight), 0) INTO v_used FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head AND seq < v_first;
-            IF v_used IS NULL {interrupted}
+            CALL fencelock__clear(p_b, p_name, v_front, COALESCE(v_seq, 9223372036854775807), v_removed);
         END IF;
         IF v_seq IS NULL THEN
+            SELECT COUNT(*) INTO v_waiting FROM fencelock_layout AS l JOIN fencelock_place AS p
+                WHERE l.one = 1 AND l.quiet_until <= v_now AND p.b = p_b AND p.name = p_name AND p.seq >= v_from AND NOT p.granted;
+            IF COALESCE(v_waiting, 1) > 0 {interrupted}
             LEAVE waiters;
+        ELSEIF v_used IS NULL THEN
+            SELECT COALESCE(SUM(weight), 0) INTO v_used FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head AND seq < v_seq;
+            IF v_used IS NULL {interrupted}
         END IF;
         SET v_from = v_seq + 1;
         IF COALESCE(v_expires, 0) <= v_now THEN
