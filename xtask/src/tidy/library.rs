@@ -64,6 +64,7 @@ const FORBIDDEN: &[Forbidden] = &[
             "stores/mysql/connection.rs",
             "stores/postgres/connection.rs",
             "stores/redis/wire/connection.rs",
+            "stores/redis/cluster/nodes.rs",
             "stores/redis/cluster/session.rs",
             "stores/redis/sentinel/replicas.rs",
             "stores/redis/redlock/servers.rs",

@@ -210,3 +210,27 @@ async fn slots_that_no_node_serves_are_an_outage_that_names_the_cause() {
         assert!(error.is_retryable() && cause.contains(said), "{option}: {cause}");
     }
 }
+
+#[tokio::test]
+async fn a_client_that_waits_for_a_cluster_asks_again_on_the_connections_that_it_has() {
+    let node = server(Settings::role(Role::ClusterNode).with("cluster-require-full-coverage yes"));
+    let client = client(&format!("redis+cluster://{}?min_replicas=0", node.address()), 60_000).await;
+    let mut hands = node.hands().unwrap();
+    hands.ask(&["CLUSTER", "DELSLOTSRANGE", "0", "0"]).unwrap();
+    let mut count = |key: &str| {
+        let info = hands.ask(&["INFO", "everything"]).unwrap().to_string();
+        let value = info.lines().find_map(|line| line.strip_prefix(key)).unwrap_or("0").trim();
+        value.split(',').next().unwrap().parse::<u32>().unwrap()
+    };
+    let mut counts = || (count("total_connections_received:"), count("cmdstat_cluster|slots:calls="));
+    let before = counts();
+    let waiting = acquiring(&client, "job");
+    until("several questions share a connection", async || {
+        let now = counts();
+        let (connections, questions) = (now.0 - before.0, now.1 - before.1);
+        questions >= 6 && connections <= questions / 3
+    })
+    .await;
+    node.ask(&["CLUSTER", "ADDSLOTSRANGE", "0", "0"]).unwrap();
+    acquired(waiting).await.release().await.unwrap();
+}

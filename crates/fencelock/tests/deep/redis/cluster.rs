@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fencelock::{Client, Loss};
-use fencelock_testbed::redis::{Cluster, Settings};
+use fencelock_testbed::redis::{Cluster, Hands, Settings};
 use fencelock_testbed::{Proxy, Way, within};
 
 use super::lab::{PATIENCE, acquired, acquiring, client, soon, until};
@@ -80,6 +80,47 @@ async fn a_primary_that_is_killed_costs_the_locks_of_its_slots_alone_and_a_waite
     tokio::time::sleep(Duration::from_secs(12)).await;
     kept.check().unwrap();
     soon(kept.release()).await.unwrap();
+}
+
+/// How many connections these nodes have received so far.
+fn received(nodes: &mut [Hands]) -> u64 {
+    let total = |node: &mut Hands| {
+        let info = node.ask(&["INFO", "stats"]).unwrap().to_string();
+        let total = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        total.unwrap().trim().parse::<u64>().unwrap()
+    };
+    nodes.iter_mut().map(total).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_primary_is_away_a_client_makes_few_connections_to_the_other_nodes() {
+    const COUNTED: Duration = Duration::from_secs(6);
+    let mut most = 0;
+    // The primary is not given up yet, no replica takes its place, or the new primary has too few replicas for a grant.
+    for (with_replicas, timeout, options) in [(true, 30_000, ALONE), (false, 500, ALONE), (true, 500, "")] {
+        let cluster = Arc::new(Cluster::start(with_replicas, timeout, &Settings::default()).unwrap());
+        let (holder, waiter) =
+            (client(&cluster.url(options), 10_000).await, client(&cluster.url(options), 10_000).await);
+        let (mut held, mut waiting) = (Vec::new(), Vec::new());
+        for number in 0..32 {
+            let name = format!("job-{number}");
+            held.push(soon(holder.mutex(&name).unwrap().acquire()).await.unwrap());
+            waiting.push(acquiring(&waiter, &name));
+        }
+        let mut others: Vec<_> = cluster.nodes[1..].iter().map(|node| node.hands().unwrap()).collect();
+        cluster.nodes[0].kill();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let before = received(&mut others);
+        tokio::time::sleep(COUNTED).await;
+        let made = received(&mut others) - before;
+        println!(
+            "replicas {with_replicas}, {timeout} ms, {options:?}: {made} connections of two clients in {COUNTED:?}"
+        );
+        most = most.max(made);
+        waiting.iter().for_each(|waiting| waiting.abort());
+    }
+    // Eight a second for each client, most of them to a primary that has too few replicas.
+    assert!(most <= 2 * 8 * COUNTED.as_secs(), "{most} connections");
 }
 
 #[tokio::test]

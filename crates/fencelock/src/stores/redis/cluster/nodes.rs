@@ -1,24 +1,31 @@
 //! The nodes of a Cluster, and which of them owns a slot, as they say themselves.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::select;
 use redis::Value;
-use tokio::sync::Mutex;
+use redis::aio::MultiplexedConnection;
+use tokio::task::AbortHandle;
 
 use super::possession::Custody;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::HostPort;
+use crate::store::Tasks;
 use crate::stores::redis::sentinel::{dialled, newest};
 use crate::stores::redis::wire::{Address, Config, Naming, fault, is_unknown_command, shake_hands};
+use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 
 /// The nodes are asked once in so long at most, for all slots.
 const NEXT: Duration = Duration::from_millis(100);
-/// How many nodes are asked at once.
+/// How many nodes are asked at once: all of these at first and after a failure, otherwise half.
 const ASKED: usize = 6;
+/// How long a connection to a node serves further questions. A connection that is silent for longer may be cut unnoticed.
+const KEPT: Duration = Duration::from_secs(10);
 
 const NO_NODE: &str = "this is no node of a Redis Cluster: for a server write redis://host:6379/0, for a primary that Sentinels watch redis+sentinel://host1:26379,host2,host3/NAME";
 
@@ -33,7 +40,9 @@ pub(crate) struct Nodes {
     seeds: Vec<HostPort>,
     /// The addresses to dial, for nodes that are named by an address which only their own network knows.
     map: Vec<(HostPort, HostPort)>,
-    known: Mutex<Known>,
+    known: tokio::sync::Mutex<Known>,
+    /// The connections for questions, and the task of each.
+    wires: Mutex<HashMap<HostPort, (MultiplexedConnection, AbortHandle)>>,
 }
 
 /// The newest answer, when the nodes were asked, and the error if none answered then.
@@ -42,7 +51,6 @@ struct Known {
     view: Ownership,
     asked: Option<Moment>,
     failure: Option<Error>,
-    rounds: usize,
 }
 
 /// The owners of the slots, as one node names them.
@@ -56,7 +64,8 @@ pub(crate) struct Ownership {
 
 impl Nodes {
     pub(super) fn new(shown: String, config: Config, seeds: Vec<HostPort>, map: Vec<(HostPort, HostPort)>) -> Self {
-        Self { shown, config, seeds, map, known: Mutex::default() }
+        let (known, wires) = Default::default();
+        Self { shown, config, seeds, map, known, wires }
     }
 
     /// The ways to the nodes that the URL names.
@@ -80,9 +89,9 @@ impl Nodes {
     /// Asks the nodes, unless another caller did so just now, and reads the newest answer.
     pub(super) async fn ask<T>(
         &self,
-        clock: &dyn Clock,
+        (clock, tasks): (&Arc<dyn Clock>, &Tasks),
         patience: Duration,
-        read: impl FnOnce(&[(RangeInclusive<u16>, HostPort)]) -> T,
+        read: impl FnOnce(&Ownership) -> T,
     ) -> Result<T> {
         let mut known = self.known.lock().await;
         if known.asked.is_none_or(|asked| clock.now() >= asked.after(NEXT)) {
@@ -90,19 +99,49 @@ impl Nodes {
             all.extend(
                 known.view.nodes.iter().map(|node| self.dialled(node)).filter(|node| !self.seeds.contains(node)),
             );
-            let first = known.rounds * ASKED % all.len();
-            all.rotate_left(first);
-            all.truncate(ASKED);
-            known.rounds += 1;
-            let asks = all.iter().map(|node| (node, ask(&self.config, node, clock)));
+            fastrand::shuffle(&mut all);
+            all.truncate(if known.asked.is_some() && known.failure.is_none() { ASKED / 2 } else { ASKED });
+            let asks = all.iter().map(|node| (node, self.ask_one(node, clock, tasks)));
             let words = (&*self.shown, "no node of the Cluster answers", "node", "nodes");
-            let view = newest(asks, |view| view.newness, (clock, patience), words).await;
+            let view = newest(asks, |view| view.newness, (&**clock, patience), words).await;
             known.asked = Some(clock.now());
             known.failure = view.map(|view| known.view = view).err();
+            if known.failure.is_some() {
+                self.wires.lock().clear();
+            }
         }
         match &known.failure {
             Some(error) => Err(error.again()),
-            None => Ok(read(&known.view.owners)),
+            None => Ok(read(&known.view)),
+        }
+    }
+
+    async fn ask_one(&self, node: &HostPort, clock: &Arc<dyn Clock>, tasks: &Tasks) -> Result<Ownership> {
+        let kept = self.wires.lock().get(node).filter(|(_, task)| !task.is_finished()).cloned();
+        let mut wire = match kept {
+            Some((wire, _)) => wire,
+            None => {
+                let (wire, driver) = shake_hands(&self.config.at(node.clone()), None, &**clock).await?;
+                let (clock, end) = (Arc::clone(clock), clock.now().after(KEPT));
+                let task = tasks.spawn(async move { drop(select(driver, clock.sleep_until(end)).await) });
+                self.wires.lock().insert(node.clone(), (wire.clone(), task));
+                wire
+            }
+        };
+        let mut both = redis::pipe();
+        both.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");
+        let answers = wire.send_packed_commands(&both, 0, 2).await;
+        let answers: Result<Vec<_>, _> =
+            answers.and_then(|answers| answers.into_iter().map(Value::extract_error).collect());
+        match answers {
+            Ok(answers) => Ok(Ownership::read(answers, node)),
+            Err(error)
+                if is_unknown_command(&error)
+                    || error.detail().is_some_and(|said| said.contains("cluster support")) =>
+            {
+                Err(Error::new(ErrorKind::Unsupported, "connect", NO_NODE).with("cause", error.to_string()))
+            }
+            Err(error) => Err(fault("connect", &error)),
         }
     }
 }
@@ -123,15 +162,21 @@ pub(crate) struct ClusterSlot {
 
 impl ClusterSlot {
     /// The address to dial for the owner of the slot, and the owner's name among the nodes. The owner's own word for its role is still to be had.
-    pub(crate) async fn find(&self, clock: &dyn Clock, patience: Duration) -> Result<(HostPort, HostPort)> {
+    /// A Cluster that serves no slots is not dialled.
+    pub(crate) async fn find(
+        &self,
+        with: (&Arc<dyn Clock>, &Tasks),
+        patience: Duration,
+    ) -> Result<(HostPort, HostPort)> {
         if let Some(named) = self.custody.take_hint() {
             return Ok((self.nodes.dialled(&named), named));
         }
-        let owner = |owners: &[(RangeInclusive<u16>, HostPort)]| {
-            owners.iter().find(|(slots, _)| slots.contains(&self.number)).map(|(_, owner)| owner.clone())
+        let owner = |view: &Ownership| {
+            let owner = view.owners.iter().find(|(slots, _)| view.newness.0 && slots.contains(&self.number));
+            owner.map(|(_, owner)| owner.clone())
         };
-        let Some(named) = self.nodes.ask(clock, patience, owner).await? else {
-            let message = "no node of the Cluster serves the slot of the lock";
+        let Some(named) = self.nodes.ask(with, patience, owner).await? else {
+            let message = "no node of the Cluster serves the slot of the lock, or the Cluster serves no slots: primaries are away (CLUSTER INFO)";
             return Err(Error::new(ErrorKind::Unreachable, "connect", message)
                 .with("slot", self.number)
                 .with("server", &self.nodes)
@@ -152,29 +197,6 @@ impl Config {
     }
 }
 
-async fn ask(config: &Config, node: &HostPort, clock: &dyn Clock) -> Result<Ownership> {
-    let (mut wire, driver) = shake_hands(&config.at(node.clone()), None, clock).await?;
-    let mut both = redis::pipe();
-    both.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");
-    let answers = tokio::select! {
-        answers = wire.send_packed_commands(&both, 0, 2) => answers,
-        () = driver => {
-            return Err(Error::new(ErrorKind::Unreachable, "connect", "the node hung up").retryable());
-        }
-    };
-    let answers: Result<Vec<_>, _> =
-        answers.and_then(|answers| answers.into_iter().map(Value::extract_error).collect());
-    match answers {
-        Ok(answers) => Ok(Ownership::read(answers, node)),
-        Err(error)
-            if is_unknown_command(&error) || error.detail().is_some_and(|said| said.contains("cluster support")) =>
-        {
-            Err(Error::new(ErrorKind::Unsupported, "connect", NO_NODE).with("cause", error.to_string()))
-        }
-        Err(error) => Err(fault("connect", &error)),
-    }
-}
-
 impl Ownership {
     /// Reads `CLUSTER INFO` and `CLUSTER SLOTS` of `node`, which stands for every host that is not named.
     pub(crate) fn read(answers: Vec<Value>, node: &HostPort) -> Self {
@@ -183,7 +205,7 @@ impl Ownership {
         let field =
             |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
         let epoch = field("cluster_current_epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-        let mut view = Self { newness: (field("cluster_state") == Some("ok"), epoch), ..Self::default() };
+        let mut view = Self { newness: (field("cluster_state") != Some("fail"), epoch), ..Self::default() };
         let Some(Value::Array(ranges)) = answers.next() else { return view };
         for range in ranges {
             let Value::Array(range) = range else { continue };
@@ -218,7 +240,8 @@ mod tests {
     async fn an_outage_is_no_answer_for_callers_that_come_shortly_after() {
         let (nodes, ..) = url::read(StoreUrl::parse("redis+cluster://127.0.0.1:1").unwrap()).unwrap();
         for _ in 0..2 {
-            let error = nodes.ask(&SystemClock, Duration::from_millis(10), |_| ()).await.unwrap_err();
+            let with = (&(Arc::new(SystemClock) as Arc<dyn Clock>), &Tasks::here().unwrap());
+            let error = nodes.ask(with, Duration::from_millis(10), |_| ()).await.unwrap_err();
             assert!(error.kind() == ErrorKind::Unreachable && error.is_retryable(), "{error}");
         }
     }

@@ -65,10 +65,10 @@ impl Store for Divided {
     fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened>> {
         Box::pin(async move {
             let (sent, patience) = (opening.clock.now(), opening.patience());
-            let (nodes, clock) = (Arc::clone(&self.nodes), Arc::clone(&opening.clock));
+            let (nodes, with) = (Arc::clone(&self.nodes), (Arc::clone(&opening.clock), opening.tasks.clone()));
             let reach: Reach = Box::new(move || {
-                let (nodes, clock) = (Arc::clone(&nodes), Arc::clone(&clock));
-                Box::pin(async move { nodes.ask(&*clock, patience, |_| ()).await })
+                let (nodes, (clock, tasks)) = (Arc::clone(&nodes), with.clone());
+                Box::pin(async move { nodes.ask((&clock, &tasks), patience, |_| ()).await })
             });
             reach().await?;
             Ok(open_session(&self.parts, reach, opening, sent))

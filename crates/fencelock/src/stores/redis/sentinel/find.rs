@@ -39,7 +39,8 @@ impl Dialler {
                     (server, named, sentinels.clone().moved(found, Arc::clone(&self.clock)).boxed())
                 }),
                 Address::Owner(slot) => {
-                    slot.find(&*self.clock, within).await.map(|(server, named)| (server, named, pending().boxed()))
+                    let found = slot.find((&self.clock, tasks), within).await;
+                    found.map(|(server, named)| (server, named, pending().boxed()))
                 }
                 Address::Tcp(_) | Address::Unix(_) => unreachable!("an address needs no search"),
             };
