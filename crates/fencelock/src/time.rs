@@ -61,6 +61,15 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     fn sleep_until(&self, at: Moment) -> BoxFuture<'_, ()>;
 }
 
+/// The outcome of `work`; `None` if `limit` comes first.
+pub(crate) async fn outcome_before<T>(clock: &dyn Clock, limit: Moment, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        outcome = work => Some(outcome),
+        () = clock.sleep_until(limit) => None,
+    }
+}
+
 /// `CLOCK_BOOTTIME` on Linux; elsewhere the time since the process asked first, by the standard library's `Instant`, which may stop in suspend.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;

@@ -153,7 +153,7 @@ fn layouts(stores: &[StoreInfo]) -> String {
     let heads =
         ["layout", "the same locks as", "order", "fencing tokens", "readers, writers, permits", "an idle name leaves"];
     let mut table = format!("| URL | {} |\n|---|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
-    let mut told: Vec<&str> = Vec::new();
+    let (mut told, mut rows): (Vec<&str>, Vec<(&str, String, String)>) = Default::default();
     for info in stores.iter().filter(|info| !info.layouts.is_empty()) {
         let asked: Vec<_> = info.layouts.iter().map(|(asked, _)| *asked).collect();
         if told == asked {
@@ -162,13 +162,18 @@ fn layouts(stores: &[StoreInfo]) -> String {
         told = asked;
         for (asked, capability) in info.layouts {
             let capability = capability();
-            let cells: Vec<_> = ROWS
-                .iter()
-                .filter(|(title, _)| heads.contains(title))
-                .map(|(_, cell)| cell(info, &capability))
-                .collect();
-            let _ = writeln!(table, "| `{}:…?{asked}` | {} |", info.scheme, cells.join(" | "));
+            let shown = ROWS.iter().filter(|(title, _)| heads.contains(title));
+            let cells = shown.map(|(_, cell)| cell(info, &capability)).collect::<Vec<_>>().join(" | ");
+            match rows.iter_mut().find(|(known, same, _)| known == asked && *same == cells) {
+                Some((.., urls)) => {
+                    let _ = write!(urls, ", `{}:…`", info.scheme);
+                }
+                None => rows.push((asked, cells, format!("`{}:…?{asked}`", info.scheme))),
+            }
         }
+    }
+    for (_, cells, urls) in rows {
+        let _ = writeln!(table, "| {urls} | {cells} |");
     }
     table
 }

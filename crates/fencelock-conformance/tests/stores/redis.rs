@@ -36,5 +36,10 @@ mod watched {
 
 /// In a Cluster, and with the acknowledgement of a replica.
 mod clustered {
-    fencelock_conformance::suite!("redis in a Cluster", super::fixtures::clustered, only = mutexes, laws = untimed);
+    fencelock_conformance::suite!(
+        "redis in a Cluster",
+        || super::fixtures::clustered(""),
+        only = mutexes,
+        laws = untimed
+    );
 }

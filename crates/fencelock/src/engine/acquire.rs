@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entered, Entry, Grant, Loss, RequestId, Standing};
-use crate::time::Moment;
+use crate::time::{Moment, outcome_before};
 
 /// The request of an acquire.
 #[derive(Debug, Clone)]
@@ -166,17 +166,13 @@ impl Acquire {
         }
         self.leave_callers_thread().await;
         let engine = Arc::clone(&self.engine);
-        let opened = tokio::select! {
-            biased;
-            opened = Box::pin(engine.session()) => opened,
-            () = engine.clock.sleep_until(self.until) => return Err(Box::pin(self.timed_out(None)).await),
-        };
-        match opened {
-            Ok(live) => Ok(Some(live)),
-            Err(error) => {
+        match outcome_before(&*engine.clock, self.until, Box::pin(engine.session())).await {
+            Some(Ok(live)) => Ok(Some(live)),
+            Some(Err(error)) => {
                 Box::pin(self.failed(error, None)).await?;
                 Ok(None)
             }
+            None => Err(Box::pin(self.timed_out(None)).await),
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
+use tokio::task::unconstrained;
 
 use super::io::Home;
 use super::observe::{Event, Observers};
@@ -77,7 +78,7 @@ impl Keeper {
                 () = live.sooner.notified() => {}
                 answer = answer_of(&mut self.in_flight) => {
                     // The store's events may have the causes of places that this answer reports gone.
-                    while events_go_on && let Some(event) = events.next().now_or_never() {
+                    while events_go_on && let Some(event) = unconstrained(events.next()).now_or_never() {
                         match event {
                             Some(event) => self.receive(event),
                             None => events_go_on = false,
@@ -149,7 +150,7 @@ impl Keeper {
         }
         self.failures = 0;
         let live = &self.live;
-        live.renewal_ended_with(None);
+        live.renewal_ended_with(renewal.refusal.as_deref());
         live.was_answered(request.sent);
         live.contact.answered(now);
         live.are_valid(renewal.valid);

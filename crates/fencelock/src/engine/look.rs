@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::store::{Contention, Outline, RequestId, clean};
 use crate::sync::Mutex;
-use crate::time::Moment;
+use crate::time::{Moment, outcome_before};
 
 /// The longest time of a look.
 const LOOK_LIMIT: Duration = Duration::from_secs(1);
@@ -84,11 +84,7 @@ impl Engine {
     /// The answer of a look; `None` after a failure, or without an answer within `LOOK_LIMIT`, or until [`LATEST`] after `until`.
     pub(crate) async fn answer_in_time(&self, look: Answer, until: Moment) -> Option<Contention> {
         let limit = self.clock.now().after(LOOK_LIMIT).min(until.after(LATEST));
-        tokio::select! {
-            biased;
-            answer = look => answer.ok()?.ok(),
-            () = self.clock.sleep_until(limit) => None,
-        }
+        outcome_before(&*self.clock, limit, look).await?.ok()?.ok()
     }
 }
 
@@ -112,14 +108,11 @@ impl Looking {
     /// A single look. The look ends when no caller waits for its answer, so that later callers get another.
     async fn outline(&self, mine: &[RequestId]) -> Result<Outline> {
         let engine = &self.engine;
-        tokio::select! {
-            biased;
-            outline = engine.in_time("contention", engine.store.contention(&self.name, mine)) => outline,
-            () = engine.clock.sleep_until(engine.clock.now().after(LOOK_LIMIT)) => {
-                let message = "the store did not say within a second who holds the lock";
-                Err(Error::new(ErrorKind::Unreachable, "contention", message).retryable())
-            }
-        }
+        let outline = engine.in_time("contention", engine.store.contention(&self.name, mine));
+        outcome_before(&*engine.clock, engine.clock.now().after(LOOK_LIMIT), outline).await.unwrap_or_else(|| {
+            let message = "the store did not say within a second who holds the lock";
+            Err(Error::new(ErrorKind::Unreachable, "contention", message).retryable())
+        })
     }
 }
 

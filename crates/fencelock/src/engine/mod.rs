@@ -32,7 +32,7 @@ use self::session::Live;
 use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::store::{Capability, Loss, Order, Owner, RequestId, Store};
 use crate::sync::Mutex;
-use crate::time::{Clock, Moment};
+use crate::time::{Clock, Moment, outcome_before};
 
 /// The state that all handles of a client share.
 #[derive(Debug)]
@@ -175,11 +175,7 @@ impl Engine {
         self.clean_up(async move {
             // Unreleased places expire with the session.
             let limit = engine.clock.now().after(engine.timing.ttl);
-            tokio::select! {
-                biased;
-                () = engine.pending.wait_for_others(1) => {}
-                () = engine.clock.sleep_until(limit) => {}
-            }
+            let _ = outcome_before(&*engine.clock, limit, engine.pending.wait_for_others(1)).await;
             let _ = engine.close_current().await;
         });
     }
@@ -225,19 +221,14 @@ impl Engine {
         let (sent, mut request) = (self.clock.now(), pin!(request));
         let at_once = request.as_mut().now_or_never();
         let is_at_once = at_once.is_some();
-        let answer = tokio::select! {
-            biased;
-            answer = async { match at_once { Some(answer) => answer, None => request.await } } => answer,
-            () = self.clock.sleep_until(sent.after(self.timing.request_deadline)) => Err(Error::new(
-                ErrorKind::Unreachable,
-                operation,
-                "the store did not answer within the request deadline",
-            )
-            .with("request_deadline", rounded(self.timing.request_deadline))
-            .with("store", &self.url)
-            .outcome_unknown()
-            .retryable()),
-        };
+        let answer = async { if let Some(answer) = at_once { answer } else { request.await } };
+        let answer = outcome_before(&*self.clock, sent.after(self.timing.request_deadline), answer).await;
+        let answer = answer.unwrap_or_else(|| {
+            let message = "the store did not answer within the request deadline";
+            let error = Error::new(ErrorKind::Unreachable, operation, message);
+            let error = error.with("request_deadline", rounded(self.timing.request_deadline)).with("store", &self.url);
+            Err(error.outcome_unknown().retryable())
+        });
         match &answer {
             Err(error) if error.is_outage() => self.contact.failed(sent),
             // The client may find these errors without the store.

@@ -17,7 +17,7 @@ use super::session::Live;
 use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::kit::pause::spread;
 use crate::store::{self, Loss, Opened};
-use crate::time::Moment;
+use crate::time::{Moment, outcome_before};
 
 /// A session that a task of the engine opens, even after its callers have stopped waiting.
 pub(super) type SharedOpening = Shared<BoxFuture<'static, Result<Arc<Live>, Arc<Error>>>>;
@@ -212,11 +212,7 @@ impl Engine {
         let until = self.clock.now().after(limit);
         let (mut failures, mut last) = (0, None);
         while self.clock.now() < until {
-            let opened = tokio::select! {
-                biased;
-                opened = self.session() => opened,
-                () = self.clock.sleep_until(until) => break,
-            };
+            let Some(opened) = outcome_before(&*self.clock, until, self.session()).await else { break };
             match opened {
                 Ok(_) => return Ok(()),
                 Err(error) if !error.is_retryable() => return Err(error),

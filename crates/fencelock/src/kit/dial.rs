@@ -18,7 +18,7 @@ use super::address::HostPort;
 use super::tls::Tls;
 use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::sync::Mutex;
-use crate::time::Clock;
+use crate::time::{Clock, outcome_before};
 
 /// A connection to a server, encrypted or not.
 pub(crate) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -196,12 +196,8 @@ impl Addresses {
         for next in 0..servers.len() {
             let index = (last + next) % servers.len();
             let share = deadline.since(clock.now()) / u32::try_from(servers.len() - next).unwrap_or(u32::MAX);
-            let greeted = tokio::select! {
-                biased;
-                greeted = greet(&servers[index]) => greeted,
-                () = clock.sleep_until(clock.now().after(share)) => Err(silent(&servers[index], share)),
-            };
-            match greeted {
+            let greeted = outcome_before(clock, clock.now().after(share), greet(&servers[index])).await;
+            match greeted.unwrap_or_else(|| Err(silent(&servers[index], share))) {
                 Ok(greeted) => {
                     self.last_server.store(index, Ordering::Relaxed);
                     return Ok(greeted);

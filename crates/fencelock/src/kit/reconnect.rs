@@ -12,7 +12,7 @@ use super::pause::{LONGEST_OF_HOLDERS, pause};
 use super::share_call::SharedCall;
 use crate::error::{Error, Result};
 use crate::sync::Mutex;
-use crate::time::{Clock, Moment};
+use crate::time::{Clock, Moment, outcome_before};
 
 /// The pause after the first failure; each further one is twice as long. Short, for holders: the engine pauses between openings itself.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -94,11 +94,8 @@ impl<D: Dial> Reconnect<D> {
             self.clock.sleep_until(not_before).await;
         }
         let deadline = self.clock.now().after(self.patience);
-        let made = tokio::select! {
-            biased;
-            made = self.dial.dial(number) => made,
-            () = self.clock.sleep_until(deadline) => Err(self.dial.too_slow(self.patience)),
-        };
+        let made = outcome_before(&*self.clock, deadline, self.dial.dial(number)).await;
+        let made = made.unwrap_or_else(|| Err(self.dial.too_slow(self.patience)));
         self.ended_with(&made);
         made
     }

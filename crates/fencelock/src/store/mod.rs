@@ -205,13 +205,15 @@ pub struct Renewal {
     pub gone: Vec<(PlaceId, Loss)>,
     /// The new ends of held places with an end of their own ([`Grant::valid_until`]). A place that is missing here keeps its end.
     pub valid: Vec<(PlaceId, Moment)>,
+    /// Why the store refuses to renew some of the places, whatever becomes of the others. They keep their ends.
+    pub refusal: Option<Arc<Error>>,
 }
 
 impl Renewal {
     /// The usual renewal: the session lives, counted from `confirmed`, without other news.
     #[must_use]
     pub const fn at(confirmed: Moment) -> Self {
-        Self { confirmed, ttl: None, gone: Vec::new(), valid: Vec::new() }
+        Self { confirmed, ttl: None, gone: Vec::new(), valid: Vec::new(), refusal: None }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencelock::ErrorKind;
+use fencelock::{ErrorKind, Guard, Loss, Name};
 use fencelock_testbed::Proxy;
 use fencelock_testbed::redis::{Cluster, Role, Settings, shared, shared_cluster};
 
@@ -12,6 +12,9 @@ use crate::lab::{acquired, acquiring, client, queued, refused, refused_within, s
 
 /// Longer than a request may take.
 const SHORT: Duration = Duration::from_secs(8);
+
+/// The layouts, as options of a URL.
+const LAYOUTS: [&str; 4] = ["", "&layout=plain", "&layout=redisson", "&layout=redisson-fenced"];
 
 /// The URL of keys of the test's own, with these options.
 fn url(options: &str) -> String {
@@ -33,8 +36,13 @@ async fn moved_away(cluster: &Arc<Cluster>, prefix: &str) {
 
 #[tokio::test]
 async fn locks_on_all_nodes_exclude_and_are_listed_and_shown() {
-    let url = url("");
-    let (holder, other) = (client(&url, 60_000).await, client(&url, 60_000).await);
+    for layout in LAYOUTS {
+        exclude_and_are_listed(&url(layout), layout.is_empty()).await;
+    }
+}
+
+async fn exclude_and_are_listed(url: &str, has_queue: bool) {
+    let (holder, other) = (client(url, 60_000).await, client(url, 60_000).await);
     let names: Vec<String> = (0..24).map(|number| format!("job-{number}")).collect();
     let mut guards = Vec::new();
     for name in &names {
@@ -48,7 +56,7 @@ async fn locks_on_all_nodes_exclude_and_are_listed_and_shown() {
     all.sort_unstable();
     assert_eq!(listed, all);
     let waiting = acquiring(&other, "job-0");
-    until("it waits", async || queued(&holder, "job-0").await == 2).await;
+    until("it waits", async || queued(&holder, "job-0").await == if has_queue { 2 } else { 1 }).await;
     guards.remove(0).release().await.unwrap();
     acquired(waiting).await.release().await.unwrap();
     for guard in guards {
@@ -98,21 +106,100 @@ async fn slots_that_move_cost_no_holder_its_lock_and_no_waiter_its_place() {
 }
 
 #[tokio::test]
+async fn slots_that_move_cost_no_holder_its_lock_without_a_queue_and_their_waiters_follow() {
+    let cluster = Arc::new(Cluster::start(false, 100_000_000, &Settings::default()).unwrap());
+    for layout in ["plain", "redisson", "redisson-fenced"] {
+        let url = cluster.url(&format!("layout={layout}&prefix={layout}-&min_replicas=0&renew_interval_ms=500"));
+        let (holder, waiter) = (client(&url, 60_000).await, client(&url, 60_000).await);
+        let names = ["a", "b", "c", "d"];
+        let mut guards = Vec::new();
+        for name in names {
+            guards.push(soon(holder.mutex(name).unwrap().acquire()).await.unwrap());
+        }
+        let waiting: Vec<_> = names.iter().map(|name| acquiring(&waiter, name)).collect();
+        moved_away(&cluster, &format!("{layout}-")).await;
+        for guard in &guards {
+            // The first renewal may have been under way.
+            for _ in 0..2 {
+                until_renewed(guard).await;
+            }
+        }
+        for guard in guards {
+            guard.check().unwrap();
+            soon(guard.release()).await.unwrap();
+        }
+        for waiting in waiting {
+            acquired(waiting).await.release().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_to_renew_one_of_several_locks_is_shown_and_the_others_are_renewed() {
+    let cluster = Cluster::start(false, 100_000_000, &Settings::default()).unwrap();
+    let rights = |keys: &str| {
+        for node in &cluster.nodes {
+            node.ask(&["ACL", "SETUSER", "worker", "on", ">pw", "+@all", "allchannels", "resetkeys", keys]).unwrap();
+        }
+    };
+    rights("~*");
+    let url = cluster.url("layout=plain&min_replicas=0&renew_interval_ms=500").replace("://", "://worker:pw@");
+    let client = client(&url, 60_000).await;
+    let kept = soon(client.mutex("kept").unwrap().acquire()).await.unwrap();
+    let refused = soon(client.mutex("other").unwrap().acquire()).await.unwrap();
+    assert_eq!(refused.refusal(), None);
+    rights("~kept");
+    until("the refusal is shown", async || refused.refusal().is_some()).await;
+    until_renewed(&kept).await;
+    assert!(refused.refusal().unwrap().contains("access control"), "{refused:?}");
+    rights("~*");
+    until("the refusal is over", async || refused.refusal().is_none()).await;
+    until_renewed(&refused).await;
+}
+
+#[tokio::test]
+async fn a_release_is_published_on_the_sharded_channel_of_redisson_and_a_broken_holder_learns_the_reason() {
+    let (cluster, prefix) = (shared_cluster(), shared_cluster().prefix());
+    let client = client(&cluster.url(&format!("prefix={prefix}-&layout=redisson")), 60_000).await;
+    let key = format!("{prefix}-job");
+    let owner = cluster.owner(cluster.slot(&key).unwrap()).unwrap();
+    let channel = format!("redisson_lock__channel:{{{key}}}");
+    let mut waits = owner.hands().unwrap();
+    waits.ask(&["SSUBSCRIBE", &channel]).unwrap();
+    soon(client.mutex("job").unwrap().acquire()).await.unwrap().release().await.unwrap();
+    let message = waits.answer().unwrap();
+    let words: Vec<_> = message.items().iter().map(ToString::to_string).collect();
+    assert_eq!(words, ["smessage", &channel, "0"]);
+    let guard = soon(client.mutex("job").unwrap().acquire()).await.unwrap();
+    let queue = client.queue(&Name::new("job").unwrap()).await.unwrap();
+    assert!(client.break_grant(&queue.name, &queue.contenders[0], "it is stuck").await.unwrap());
+    assert_eq!(soon(guard.lost()).await, Loss::Broken);
+    assert_eq!(&*client.breaks(&queue.name).await.unwrap()[0].reason, "it is stuck");
+}
+
+async fn until_renewed(guard: &Guard) {
+    let mut remaining = guard.remaining();
+    until("a renewal counts", async || {
+        let now = guard.remaining();
+        std::mem::replace(&mut remaining, now) < now
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn nodes_without_memory_renew_locks_that_a_replica_acknowledges() {
     let cluster = Cluster::start(true, 100_000_000, &Settings::default()).unwrap();
     let holder = client(&cluster.url("min_replicas=1&renew_interval_ms=500"), 60_000).await;
     let guard = soon(holder.mutex("job").unwrap().acquire()).await.unwrap();
+    let plain = client(&cluster.url("min_replicas=1&renew_interval_ms=500&layout=plain"), 60_000).await;
+    let other = soon(plain.mutex("job").unwrap().acquire()).await.unwrap();
     for node in &cluster.nodes[..3] {
         node.ask(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
     }
     // The first renewal may have been under way.
     for _ in 0..2 {
-        let mut remaining = guard.remaining();
-        until("a renewal counts", async || {
-            let now = guard.remaining();
-            std::mem::replace(&mut remaining, now) < now
-        })
-        .await;
+        until_renewed(&guard).await;
+        until_renewed(&other).await;
     }
     guard.check().unwrap();
     soon(guard.release()).await.unwrap();
@@ -137,7 +224,7 @@ async fn the_error_for_a_url_of_another_topology_shows_the_right_one() {
         (format!("redis://{node}"), ErrorKind::Unsupported, "redis+cluster://"),
         (format!("redis+cluster://{alone}"), ErrorKind::Unsupported, "redis://host:6379/0"),
         (format!("redis+sentinel://{node}/locks"), ErrorKind::Unsupported, "redis+cluster://"),
-        (format!("redis+cluster://{node}?layout=plain"), ErrorKind::Config, "redis+sentinel:"),
+        (format!("redis+cluster://{node}?layout=plain&fence=:f"), ErrorKind::Config, "redis+sentinel:"),
     ] {
         let error = refused(&url).await;
         let cause = format!("{error} {error:?}");

@@ -52,5 +52,29 @@ mod watched {
 
 /// In a Cluster, and with the acknowledgement of a replica.
 mod clustered {
-    fencelock_conformance::suite!("redis in a Cluster", super::fixtures::clustered);
+    fencelock_conformance::suite!("redis in a Cluster", || super::fixtures::clustered(""));
+
+    mod plain {
+        fencelock_conformance::suite!(
+            "redis plain in a Cluster",
+            || crate::fixtures::clustered("&layout=plain"),
+            only = mutexes
+        );
+    }
+
+    mod fenced {
+        fencelock_conformance::suite!(
+            "redis fenced in a Cluster",
+            || crate::fixtures::clustered("&layout=redisson-fenced"),
+            only = mutexes
+        );
+    }
+
+    mod shared {
+        fencelock_conformance::suite!(
+            "redis redisson in a Cluster",
+            || crate::fixtures::clustered("&layout=redisson"),
+            only = mutexes_and_writers
+        );
+    }
 }

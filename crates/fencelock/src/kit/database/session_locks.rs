@@ -165,7 +165,7 @@ impl<L: SessionLocks> UnqueuedBackend for Asking<L> {
         let is_lost = |place: &PlaceId| Ok::<_, Error>(!is_same || self.key_of("renew", place)?.is_none());
         let lost = places.iter().map(is_lost).collect::<Result<Vec<bool>>>()?;
         let lost = lost.iter().enumerate().filter(|(_, is_lost)| **is_lost).map(|(index, _)| index);
-        Ok(Prolonged::but(lost.collect()))
+        Ok(Prolonged { lost: lost.collect(), unknown: Vec::new() })
     }
 
     async fn leave(&self, connection: &Wire<Self>, operation: &'static str, places: &[PlaceId]) -> Result<usize> {
@@ -187,14 +187,14 @@ impl<L: SessionLocks> User<OnWire<L>> for SessionUser<L> {
             let session = &self.0;
             // No lock that was granted on another connection is there on this one.
             session.places.session.alive("connect")?;
-            if session.is_open() {
+            if session.places.session.is_open() {
                 session.places.end(Loss::Expired);
                 return session.places.session.alive("connect").map(|()| None);
             }
             let sent = session.opening.clock.now();
             let process = session.backend.locks.begin(&connection, session.opening.ttl).await?;
             session.backend.process.store(process, Ordering::Release);
-            session.confirm(sent);
+            session.places.session.confirm(sent);
             let chores = join(session.tries(&connection), L::watch(Arc::downgrade(&connection), Arc::clone(session)));
             let chores: Chores = Box::pin(async move { ((), ()) = chores.await });
             Ok(Some(chores))
@@ -202,7 +202,7 @@ impl<L: SessionLocks> User<OnWire<L>> for SessionUser<L> {
     }
 
     fn disconnected(&self, _: u64) {
-        if self.0.is_open() {
+        if self.0.places.session.is_open() {
             self.0.places.end(Loss::Expired);
         }
     }

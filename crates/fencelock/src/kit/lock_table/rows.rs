@@ -139,7 +139,7 @@ impl<R: Rows> UnqueuedBackend for Asking<R> {
     async fn renew(&self, connection: &Wire<Self>, places: &[PlaceId]) -> Result<Prolonged> {
         let kept = self.rows.renew(connection, rows(places), self.ttl_ms()).await?;
         let lost = kept.iter().enumerate().filter(|(_, is_kept)| !**is_kept).map(|(index, _)| index);
-        Ok(Prolonged::but(lost.collect()))
+        Ok(Prolonged { lost: lost.collect(), unknown: Vec::new() })
     }
 
     async fn leave(&self, connection: &Wire<Self>, operation: &'static str, places: &[PlaceId]) -> Result<usize> {
@@ -154,8 +154,8 @@ impl<R: Rows> User<OnWire<R>> for SessionUser<R> {
         Box::pin(async move {
             let sent = self.0.opening.clock.now();
             self.0.backend.rows.meet(&connection, false).await?;
-            if !self.0.is_open() {
-                self.0.confirm(sent);
+            if !self.0.places.session.is_open() {
+                self.0.places.session.confirm(sent);
             }
             self.0.places.connected();
             Ok(Some(self.0.tries(&connection)))

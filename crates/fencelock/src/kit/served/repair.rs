@@ -8,7 +8,7 @@ use super::places::{Places, REPAIR};
 use crate::error::{ErrorKind, Result};
 use crate::name::Name;
 use crate::store::RequestId;
-use crate::time::Clock;
+use crate::time::{Clock, outcome_before};
 
 /// How many names one request asks for.
 const NAMES: usize = 64;
@@ -30,11 +30,7 @@ pub(crate) async fn repair<C: Send + Sync>(
         match places.due(clock.now(), all) {
             Err(next) => {
                 all = false;
-                tokio::select! {
-                    biased;
-                    () = places.session.bell.notified() => {}
-                    () = clock.sleep_until(next) => {}
-                }
+                outcome_before(&*clock, next, places.session.bell.notified()).await;
             }
             Ok(names) => {
                 let Some(connection) = connection.upgrade() else { return };

@@ -9,14 +9,12 @@ use super::places::{Next, Try};
 use super::{Tried, TryAgainSession, UnqueuedBackend, Wire};
 use crate::error::{Error, Outcome, Result};
 use crate::kit::own_places::not_there;
+use crate::kit::pause::ask_part;
 use crate::kit::server::{self, AskedPlace, ServerSession};
 use crate::kit::session_state::SessionState;
 use crate::queue::Claim;
 use crate::store::{Entered, Entry, Loss, PlaceId, PlaceList, Renewal, Standing};
 use crate::time::Moment;
-
-/// How many locks one request renews or gives up; requests for more locks are in flight concurrently.
-const LOCKS_PER_CALL: usize = 256;
 
 /// The state that a session and its places share.
 type Core<A> = server::Core<TryAgainSession<A>>;
@@ -75,57 +73,35 @@ impl<A: UnqueuedBackend> ServerSession for TryAgainSession<A> {
     }
 
     async fn renew(core: &Core<A>, places: &dyn PlaceList) -> Result<Renewal> {
-        let session = &core.session;
+        let (session, most) = (&core.session, core.session.backend.locks_per_call());
         session.alive("renew")?;
-        let connection = core.link.connection().await?;
-        let sent = core.link.clock.now();
-        let end = session.valid_until(sent);
-        session.alive("renew")?;
-        let (held, gone) = session.places.held_of(places.all());
-        let mut renewal = Renewal::at(sent);
-        renewal.gone = gone.into_iter().map(|place| (place, Loss::Removed)).collect();
-        let mut portions: Vec<&[PlaceId]> = held.chunks(LOCKS_PER_CALL).collect();
-        if portions.is_empty() {
-            portions.push(&[]);
+        if most > 1 {
+            core.link.connection().await?;
         }
-        let backend = &session.backend;
-        let calls = portions.into_iter().map(async |portion| {
-            let prolonged = backend.renew(&connection, portion).await?;
-            Ok::<_, Error>((portion, prolonged))
-        });
-        let mut lost = Vec::new();
-        for (portion, prolonged) in try_join_all(calls).await? {
-            for (index, place) in portion.iter().enumerate() {
-                if prolonged.lost.binary_search(&index).is_ok() {
-                    lost.push(place);
-                } else if prolonged.unknown.binary_search(&index).is_err() {
-                    session.places.is_valid_until(place.request, end);
-                    renewal.valid.push((place.clone(), end));
-                }
-            }
+        let all = places.all();
+        let held: Vec<PlaceId> = session.places.renewal(&all).valid.into_iter().map(|(place, _)| place).collect();
+        if held.len() <= most {
+            return core.renew_portion(&held).await.map(|()| session.places.renewal(&all));
         }
-        // These locks are lost, even if the server knows no reason.
-        let reasons = lost.iter().map(|place| {
-            let token = session.places.token(place.request);
-            backend.broken(&connection, place, token)
-        });
-        for (place, reason) in lost.iter().zip(join_all(reasons).await) {
-            let reason = match reason {
-                Ok(reason) => reason,
-                // The next renewal finds the same places lost, and asks again.
-                Err(error) if error.is_retryable() => return Err(error),
-                Err(error) => {
-                    tracing::warn!(name = %place.name, %error, "Cannot read whether this lock, which is gone, was broken.");
-                    None
-                }
-            };
-            if reason.is_none() {
-                renewal.gone.push(((*place).clone(), Loss::Removed));
-            }
-            session.places.lost(place, reason);
+        let portions: Vec<&[PlaceId]> = held.chunks(most).collect();
+        if most > 1 {
+            try_join_all(portions.into_iter().map(|portion| core.renew_portion(portion))).await?;
+            return Ok(session.places.renewal(&all));
         }
-        session.confirm(sent);
-        Ok(renewal)
+        // Several servers. A slow machine may reach some of the locks only, and first the ones that end first.
+        let calls = portions.iter().map(|portion| ask_part(&session.opening, false, || core.renew_portion(portion)));
+        let mut failures: Vec<_> = join_all(calls).await.into_iter().filter_map(Result::err).collect();
+        // A refusal first, which no retry will help with.
+        failures.sort_by_key(Error::is_retryable);
+        if failures.len() == portions.len() {
+            return Err(failures.swap_remove(0));
+        }
+        if failures.last().is_some_and(Error::is_retryable) {
+            // Locks without an answer keep their end, and are asked for again.
+            session.places.doubt();
+        }
+        let refusal = failures.into_iter().next().filter(|error| !error.is_retryable()).map(Arc::new);
+        Ok(Renewal { refusal, ..session.places.renewal(&all) })
     }
 
     async fn close(core: &Core<A>) -> Result<()> {
@@ -134,7 +110,9 @@ impl<A: UnqueuedBackend> ServerSession for TryAgainSession<A> {
         if !all.is_empty() && !places.session.is_gone() {
             let connection = core.to_leave().await?;
             let backend = &core.session.backend;
-            let calls = all.chunks(LOCKS_PER_CALL).map(|portion| backend.leave(&connection, "close session", portion));
+            let calls = all
+                .chunks(backend.locks_per_call())
+                .map(|portion| backend.leave(&connection, "close session", portion));
             join_all(calls).await.into_iter().try_for_each(|left| left.map(drop))?;
         }
         places.end(Loss::Closed);
@@ -189,6 +167,39 @@ impl<A: UnqueuedBackend> ServerSession for TryAgainSession<A> {
 }
 
 impl<A: UnqueuedBackend> Core<A> {
+    /// Renews these locks. The client is notified of each loss before the locks of other portions have an answer.
+    async fn renew_portion(&self, portion: &[PlaceId]) -> Result<()> {
+        let (backend, places) = (&self.session.backend, &self.session.places);
+        let connection = self.link.connection().await?;
+        let sent = self.link.clock.now();
+        self.session.alive("renew")?;
+        let prolonged = backend.renew(&connection, portion).await?;
+        let mut lost = Vec::new();
+        for (index, place) in portion.iter().enumerate() {
+            if prolonged.lost.binary_search(&index).is_ok() {
+                lost.push(place);
+            } else if prolonged.unknown.binary_search(&index).is_err() {
+                places.is_valid_until(place.request, self.session.valid_until(sent));
+            }
+        }
+        // These locks are lost, even if the server knows no reason.
+        let reasons = lost.iter().map(|place| backend.broken(&connection, place, places.token(place.request)));
+        for (place, reason) in lost.iter().zip(join_all(reasons).await) {
+            let reason = match reason {
+                Ok(reason) => reason,
+                // The next renewal finds the same places lost, and asks again.
+                Err(error) if error.is_retryable() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(name = %place.name, %error, "Cannot read whether this lock, which is gone, was broken.");
+                    None
+                }
+            };
+            places.lost(place, reason);
+        }
+        places.session.confirm(sent);
+        Ok(())
+    }
+
     /// Asks the server. Returns its answer, and until when a grant is valid.
     async fn ask(&self, due: &Try, is_new: bool) -> Result<(Tried, Moment)> {
         let connection = self.link.connection().await?;

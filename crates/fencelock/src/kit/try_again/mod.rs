@@ -46,12 +46,6 @@ pub(crate) struct Prolonged {
     pub(crate) unknown: Vec<usize>,
 }
 
-impl Prolonged {
-    pub(crate) fn but(lost: Vec<usize>) -> Self {
-        Self { lost, ..Self::default() }
-    }
-}
-
 /// How a session tries for its lines.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trying {
@@ -94,6 +88,11 @@ pub(crate) trait UnqueuedBackend: Send + Sync + 'static {
     /// How long a grant is valid, counted from before its request.
     fn validity(&self, ttl: Duration) -> Duration {
         ttl
+    }
+
+    /// How many locks one request renews or gives up; requests for more locks are in flight concurrently.
+    fn locks_per_call(&self) -> usize {
+        256
     }
 
     /// Prolongs these locks by a ttl. Without locks, success confirms that the session could renew.

@@ -5,7 +5,7 @@ mod leave;
 mod next;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tokio::sync::mpsc;
@@ -14,7 +14,8 @@ use crate::error::{Error, Result};
 use crate::kit::session_state::SessionState;
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Entry, Grant, GrantId, Loss, PlaceId, RequestId, SessionEvent, Standing};
+use crate::store::{Entry, Grant, GrantId, Loss, PlaceId, Renewal, RequestId, SessionEvent, Standing};
+use crate::sync::Mutex;
 use crate::time::Moment;
 use crate::token::FencingToken;
 
@@ -75,14 +76,10 @@ impl Places {
         Self { trying, state: Mutex::default(), session: SessionState::new(events) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, PlacesState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ends the session. Every waiting task checks its standing.
     pub(crate) fn end(&self, loss: Loss) {
         if self.session.end(loss) {
-            self.lock().slots.values_mut().for_each(LineSlot::wake);
+            self.state.lock().slots.values_mut().for_each(LineSlot::wake);
         }
     }
 
@@ -93,7 +90,7 @@ impl Places {
 
     /// Lines up a request. Returns whether its caller has to ask the server, and whether the request is new: the server may have an older one.
     pub(crate) fn begin(&self, entry: &Entry, said: &str) -> Result<(bool, bool)> {
-        let mut places = self.lock();
+        let mut places = self.state.lock();
         let PlacesState { slots, lines, contended, .. } = &mut *places;
         if let Some(slot) = slots.get_mut(&entry.id) {
             return Ok((slot.state == LineState::Sent, false));
@@ -120,7 +117,7 @@ impl Places {
     /// in the server, since the client gave it up before the grant.
     pub(crate) fn answered(&self, id: RequestId, tried: Result<Tried>, valid_until: Moment, now: Moment) -> bool {
         let is_granted = matches!(tried, Ok(Tried::Granted(_)));
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let PlacesState { slots, contended, .. } = &mut *state;
         let Some(slot) = slots.get_mut(&id) else { return is_granted };
         if !matches!(slot.state, LineState::Sent | LineState::Trying) {
@@ -156,7 +153,7 @@ impl Places {
     }
 
     pub(crate) fn standing(&self, id: RequestId) -> Standing {
-        let state = self.lock();
+        let state = self.state.lock();
         match state.slots.get(&id).map(|slot| slot.state) {
             Some(LineState::Granted(grant)) => Standing::Granted(grant),
             Some(LineState::Gone(loss)) => Standing::Lost(loss),
@@ -167,7 +164,7 @@ impl Places {
 
     /// Ready with the place's error, or with `Ok` when its task has to check the standing.
     pub(crate) fn poll_news(&self, id: RequestId, cx: &Context<'_>) -> Poll<Result<()>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let has_ended = self.session.has_ended();
         let Some(slot) = state.slots.get_mut(&id) else { return Poll::Ready(Ok(())) };
         if let Some(error) = slot.trouble.take() {
@@ -180,12 +177,12 @@ impl Places {
 
     /// Call this before the session subscribes to the channel of this name. Returns the channel that needs no subscription any more.
     pub(crate) fn prepare_subscription(&self, name: &Name, channel: &str, claim: Claim, now: Moment) -> Option<String> {
-        self.lock().channels.begin(name, channel, claim, now)
+        self.state.lock().channels.begin(name, channel, claim, now)
     }
 
     /// The server accepted or refused the subscription for this name. A release may have come before, so the first of the line is due.
     pub(crate) fn subscribed(&self, name: &Name, is_subscribed: bool, now: Moment) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.channels.answered(name, is_subscribed, now);
         if is_subscribed && state.make_due(name) {
             self.session.bell.notify_one();
@@ -194,7 +191,7 @@ impl Places {
 
     /// A release was published on this channel.
     pub(crate) fn receive_release(&self, channel: &[u8]) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let names: Vec<Name> = state.channels.names(channel).cloned().collect();
         let mut waits = false;
         for name in &names {
@@ -207,7 +204,7 @@ impl Places {
 
     /// Repeats the tries of the earlier connection.
     pub(crate) fn connected(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // The new connection has no subscriptions yet.
         state.channels = Channels::default();
         for slot in state.slots.values_mut().filter(|slot| slot.state == LineState::Trying) {
@@ -218,19 +215,19 @@ impl Places {
 
     /// Wakes every task, so that waiting tasks ask for a connection.
     pub(crate) fn disconnected(&self) {
-        self.lock().slots.values_mut().for_each(LineSlot::wake);
+        self.state.lock().slots.values_mut().for_each(LineSlot::wake);
     }
 
     /// The claim of a held place, and its text about the holder.
     pub(crate) fn held_as(&self, id: RequestId) -> Option<(Claim, Arc<str>)> {
-        let state = self.lock();
+        let state = self.state.lock();
         let slot = state.slots.get(&id).filter(|slot| matches!(slot.state, LineState::Granted(_)))?;
         Some((slot.claim, Arc::clone(&slot.said)))
     }
 
     /// A held place has this claim now. Waiters behind it may be admitted.
     pub(crate) fn lightened(&self, id: RequestId, claim: Claim) {
-        if let Some(slot) = self.lock().slots.get_mut(&id) {
+        if let Some(slot) = self.state.lock().slots.get_mut(&id) {
             slot.claim = claim;
         }
         self.session.bell.notify_one();
@@ -241,22 +238,22 @@ impl Places {
         self.standing(id).grant()?.token
     }
 
-    /// Splits `places` into held ones and gone or unknown ones; waiting places are in neither list.
-    pub(crate) fn held_of(&self, places: Vec<PlaceId>) -> (Vec<PlaceId>, Vec<PlaceId>) {
-        let state = self.lock();
-        let (mut held, mut gone) = (Vec::new(), Vec::new());
+    /// The answer to a renewal of these places, of which waiting ones are no part: the ends of held places in their order, and the places that are gone.
+    pub(crate) fn renewal(&self, places: &[PlaceId]) -> Renewal {
+        let mut renewal = Renewal::at(self.session.confirmed());
         for place in places {
-            match state.slots.get(&place.request).map(|slot| slot.state) {
-                Some(LineState::Granted(_)) => held.push(place),
-                Some(LineState::Gone(_)) | None => gone.push(place),
-                Some(_) => {}
+            match self.standing(place.request) {
+                Standing::Granted(grant) => renewal.valid.extend(grant.valid_until.map(|end| (place.clone(), end))),
+                Standing::Lost(loss) => renewal.gone.push((place.clone(), loss)),
+                Standing::Waiting(_) => {}
             }
         }
-        (held, gone)
+        renewal.valid.sort_by_key(|(_, end)| *end);
+        renewal
     }
 
     pub(crate) fn is_valid_until(&self, id: RequestId, end: Moment) {
-        if let Some(slot) = self.lock().slots.get_mut(&id)
+        if let Some(slot) = self.state.lock().slots.get_mut(&id)
             && let LineState::Granted(grant) = &mut slot.state
         {
             grant.valid_until = grant.valid_until.max(Some(end));
@@ -265,7 +262,7 @@ impl Places {
 
     /// The place is lost, or broken for this reason. The next of its line is due at once.
     pub(crate) fn lost(&self, place: &PlaceId, reason: Option<Arc<str>>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(slot) = state.slots.get_mut(&place.request) else { return };
         let LineState::Granted(Grant { token, .. }) = slot.state else { return };
         slot.state = LineState::Gone(if reason.is_some() { Loss::Broken } else { Loss::Removed });
@@ -273,14 +270,16 @@ impl Places {
         if state.leave_line(&place.name, place.request) {
             self.session.bell.notify_one();
         }
-        if let Some(reason) = reason {
-            self.session.notify(SessionEvent::Broken(GrantId { place: place.clone(), token }, reason));
-        }
+        let grant = GrantId { place: place.clone(), token };
+        self.session.notify(match reason {
+            Some(reason) => SessionEvent::Broken(grant, reason),
+            None => SessionEvent::Gone(grant, Loss::Removed),
+        });
     }
 
     /// Gives up all places. Returns those that may be in the server.
     pub(crate) fn close(&self) -> Vec<PlaceId> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.slots.values_mut().for_each(|slot| slot.is_leaving = true);
         let there = state.slots.iter().filter(|(_, slot)| slot.asked || matches!(slot.state, LineState::Granted(_)));
         there.map(|(id, slot)| PlaceId { name: slot.name.clone(), request: *id }).collect()

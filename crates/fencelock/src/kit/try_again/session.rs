@@ -33,14 +33,6 @@ impl<A: UnqueuedBackend> TryAgainSession<A> {
         Arc::new(Self { backend, opening, places: Places::new(trying, events) })
     }
 
-    pub(crate) fn is_open(&self) -> bool {
-        self.places.session.is_open()
-    }
-
-    pub(crate) fn confirm(&self, sent: Moment) {
-        self.places.session.confirm(sent);
-    }
-
     /// The end of a grant whose request was sent at `sent`.
     pub(super) fn valid_until(&self, sent: Moment) -> Moment {
         sent.after(self.backend.validity(self.opening.ttl))

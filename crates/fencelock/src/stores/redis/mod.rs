@@ -24,6 +24,7 @@ use std::sync::Arc;
 use futures_core::future::BoxFuture;
 use redis::Value;
 
+use self::wire::Address;
 use crate::error::Result;
 use crate::kit::record::{self, Record};
 use crate::name::Name;
@@ -66,7 +67,10 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
     Box::pin(async move {
         let (config, layout, prefix) = url::read(url)?;
         Ok(match layout {
-            url::Layout::Fair => fair::new(config, &prefix),
+            url::Layout::Fair => match config.address {
+                Address::Nodes(nodes) => cluster::new(nodes, config.min_replicas, &prefix),
+                _ => fair::new(config, &prefix),
+            },
             url::Layout::Plain(extra) => plain::new(config, prefix, extra),
             url::Layout::Redisson => redisson::new(config, prefix, false),
             url::Layout::RedissonFenced => redisson::new(config, prefix, true),

@@ -1,8 +1,8 @@
 //! Reads the layout from a `redis:`, `rediss:` or `redis+unix:` URL. The wire reads the server.
 
 use super::plain::{Extra, SIGNALLED};
-use super::sentinel;
 use super::wire::{Config, bad};
+use super::{cluster, sentinel};
 use crate::error::Result;
 use crate::store::StoreUrl;
 
@@ -18,8 +18,10 @@ pub(crate) const UNIX_OPTIONS: &[&str] =
 /// The layouts of this store.
 const KNOWN: &str = "fair, plain, redisson, redisson-fenced";
 
+const IN_TWO_SLOTS: &str = "`signal` and `fence` are not for a Cluster, where a lock and such a further key can have two owners: use a server, redis: or redis+sentinel:, or `layout=redisson-fenced`";
+
 /// The default prefix of our own layout's keys.
-pub(super) const PREFIX: &str = "fencelock";
+const PREFIX: &str = "fencelock";
 
 /// The longest prefix, in bytes.
 const PREFIX_MOST: usize = 64;
@@ -48,13 +50,16 @@ impl Layout {
 /// The server that `url` names, the layout, and the prefix of keys.
 pub(super) fn read(mut url: StoreUrl) -> Result<(Config, Layout, String)> {
     let extra = extra(url.take("signal"), url.take("fence"))?;
-    let layout = layout(url.take("layout"), extra)?;
+    let layout = layout(url.take("layout"), extra.clone())?;
+    let is_cluster = url.scheme().ends_with("+cluster");
     let prefix = prefix(url.take("prefix"))?.unwrap_or_else(|| layout.prefix().to_owned());
     if layout == Layout::Plain(Extra::Signal) && !prefix.starts_with(SIGNALLED) {
         return Err(bad("the keys of python-redis-lock begin with `lock:`: leave `prefix` out, or begin it so"));
     }
     let config = match url.scheme() {
         "redis+sentinel" | "rediss+sentinel" => sentinel::config(url),
+        _ if is_cluster && extra != Extra::Nothing => Err(bad(IN_TWO_SLOTS)),
+        _ if is_cluster => cluster::config(url),
         "redis+unix" => Config::from_url(url, UNIX_OPTIONS),
         "rediss" => Config::from_url(url, TLS_OPTIONS),
         _ => Config::from_url(url, OPTIONS),
@@ -143,6 +148,10 @@ mod tests {
         ] {
             let error = read_url(&format!("redis://h1?{option}")).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config, "{option}");
+        }
+        for option in ["layout=plain&signal=python-redis-lock", "layout=plain&fence=:fence"] {
+            let error = read_url(&format!("redis+cluster://h1?{option}")).unwrap_err();
+            assert!(error.kind() == ErrorKind::Config && error.to_string().contains("two owners"), "{error}");
         }
     }
 }

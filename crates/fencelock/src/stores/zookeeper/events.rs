@@ -17,6 +17,7 @@ use super::breaks;
 use super::places::Node;
 use super::session::ZooKeeperSession;
 use crate::store::{GrantId, Loss, PlaceId, SessionEvent};
+use crate::time::outcome_before;
 
 /// How often the session looks for holders whose nodes need a watch: a holder gets one if the last look found it already. A shorter section
 /// costs no watch; a deletion of its node is noticed a moment later.
@@ -193,10 +194,7 @@ fn why_removed(
     let (client, config, clock) = (session.client.clone(), Arc::clone(&session.config), Arc::clone(&session.clock));
     Box::pin(async move {
         let at_the_latest = clock.now().after(REASON_WITHIN);
-        let reason = tokio::select! {
-            reason = breaks::reason(&client, &config, &grant) => reason.unwrap_or_default(),
-            () = clock.sleep_until(at_the_latest) => None,
-        };
-        (grant, reason)
+        let reason = outcome_before(&*clock, at_the_latest, breaks::reason(&client, &config, &grant)).await;
+        (grant, reason.and_then(Result::ok).flatten())
     })
 }

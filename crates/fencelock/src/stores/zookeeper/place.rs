@@ -12,7 +12,7 @@ use super::wakes::Waiter;
 use crate::error::Result;
 use crate::queue::Claim;
 use crate::store::{Entry, Left, Loss, Place, PlaceId, Standing};
-use crate::time::Moment;
+use crate::time::{Moment, outcome_before};
 
 pub(super) struct ZooKeeperPlace {
     pub(super) session: Arc<ZooKeeperSession>,
@@ -84,11 +84,7 @@ impl Place for ZooKeeperPlace {
     fn next(&mut self, until: Moment) -> BoxFuture<'_, Result<Standing>> {
         Box::pin(async move {
             let clock = Arc::clone(&self.session.clock);
-            tokio::select! {
-                biased;
-                settled = self.settle() => settled?,
-                () = clock.sleep_until(until) => {}
-            }
+            outcome_before(&*clock, until, self.settle()).await.transpose()?;
             Ok(self.standing)
         })
     }

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fencelock::{Client, Loss};
-use fencelock_testbed::redis::{Cluster, Hands, Settings};
+use fencelock_testbed::redis::{Cluster, Hands, Server, Settings};
 use fencelock_testbed::{Proxy, Way, within};
+use futures_util::future::join_all;
 
 use super::lab::{PATIENCE, acquired, acquiring, client, soon, until};
 use super::soak::{Soak, until_nothing_is_left};
@@ -233,6 +234,16 @@ impl Crowd {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_that_move_for_a_minute_under_load_cost_no_lock_and_leave_no_waiter_behind() {
+    slots_move_under_load("", "fencelock").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slots_that_move_for_a_minute_under_load_cost_no_lock_of_redisson_and_leave_no_waiter_behind() {
+    slots_move_under_load("layout=redisson-fenced", "redisson_lock_token").await;
+}
+
+/// Moves each slot with keys that begin with `prefix`.
+async fn slots_move_under_load(layout: &str, prefix: &'static str) {
     let cluster = Arc::new(Cluster::start(true, 15_000, &Settings::default()).unwrap());
     until("the nodes have run for longer than a renewal takes", async || {
         let ran =
@@ -241,15 +252,15 @@ async fn slots_that_move_for_a_minute_under_load_cost_no_lock_and_leave_no_waite
     })
     .await;
     let (judge, end) = (Arc::new(Judge::default()), Instant::now() + Duration::from_secs(60));
-    let crowd = Crowd::of(&cluster.url(""), &judge).await;
+    let crowd = Crowd::of(&cluster.url(layout), &judge).await;
     // A slot that moved costs a connection of a dozen round trips, each of which may take a quarter of a second on a busy machine.
-    let holder = client(&cluster.url("renew_interval_ms=2500"), 30_000).await;
+    let holder = client(&cluster.url(&format!("renew_interval_ms=2500&{layout}")), 30_000).await;
     let held = soon(holder.mutex("held").unwrap().acquire()).await.unwrap();
     let moving = Arc::clone(&cluster);
     let moves = tokio::task::spawn_blocking(move || {
         let mut moves = 0;
         while Instant::now() < end {
-            for slot in moving.slots_in_use("fencelock").unwrap() {
+            for slot in moving.slots_in_use(prefix).unwrap() {
                 let from = moving.owner(slot).unwrap().address();
                 let at = moving.nodes[..3].iter().position(|node| node.address() == from).unwrap();
                 moving.move_slot(slot, &moving.nodes[(at + 1) % 3]).unwrap();
@@ -271,13 +282,26 @@ async fn slots_that_move_for_a_minute_under_load_cost_no_lock_and_leave_no_waite
 
 #[tokio::test(flavor = "multi_thread")]
 async fn primaries_that_are_killed_under_load_let_no_two_clients_hold_a_lock_and_nothing_is_left() {
+    let (cluster, soak, slot) = primaries_are_killed_under_load("", "fencelock").await;
+    until_nothing_is_left(&cluster.url(""), &NAMES, &cluster.nodes).await;
+    soak.judge(cluster.owner(slot).unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn primaries_that_are_killed_under_load_let_no_two_clients_hold_a_lock_of_redisson() {
+    let (cluster, soak, slot) = primaries_are_killed_under_load("layout=redisson-fenced", "redisson_lock_token").await;
+    soak.judge(cluster.owner(slot).unwrap());
+}
+
+/// Kills the owner of a slot with keys that begin with `prefix`, three times.
+async fn primaries_are_killed_under_load(layout: &str, prefix: &str) -> (Arc<Cluster>, Soak, u16) {
     let (cluster, judge, mut soak) = (cluster(), Arc::new(Judge::default()), Soak::of(3));
-    let crowd = Crowd::of(&cluster.url(""), &judge).await;
+    let crowd = Crowd::of(&cluster.url(layout), &judge).await;
     let cycles = || judge.cycles.load(Ordering::SeqCst);
     let slot = loop {
         let before = cycles();
         until("the crowd works", async || cycles() > before + 50).await;
-        let slot = cluster.slots_in_use("fencelock").unwrap()[0];
+        let slot = cluster.slots_in_use(prefix).unwrap()[0];
         let old = cluster.owner(slot).unwrap();
         old.kill();
         promoted(&cluster, slot, old.address()).await;
@@ -295,6 +319,169 @@ async fn primaries_that_are_killed_under_load_let_no_two_clients_hold_a_lock_and
     let count = |number: &AtomicU32| number.load(Ordering::SeqCst);
     println!("{} cycles, {} lost", cycles(), count(&judge.lost));
     assert_eq!((count(&judge.overlaps), count(&judge.late)), (0, 0));
-    until_nothing_is_left(&cluster.url(""), &NAMES, &cluster.nodes).await;
-    soak.judge(cluster.owner(slot).unwrap());
+    (cluster, soak, slot)
+}
+
+#[tokio::test]
+async fn a_primary_that_is_killed_costs_no_lock_without_a_queue_whose_key_its_replica_has() {
+    for layout in ["plain", "redisson"] {
+        let cluster = cluster();
+        let url = cluster.url(&format!("layout={layout}&{ALONE}"));
+        let (holder, rival) = (client(&url, 10_000).await, client(&url, 10_000).await);
+        let guard = soon(holder.mutex("job").unwrap().acquire()).await.unwrap();
+        let slot = cluster.slot("job").unwrap();
+        let old = cluster.owner(slot).unwrap();
+        // The replica has the key.
+        assert_eq!(old.ask(&["WAIT", "1", "10000"]).unwrap().to_string(), "1");
+        old.kill();
+        let waiting = acquiring(&rival, "job");
+        let since = promoted(&cluster, slot, old.address()).await;
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        guard.check().unwrap();
+        soon(guard.release()).await.unwrap();
+        acquired(waiting).await.release().await.unwrap();
+        within(Duration::from_secs(16), since.elapsed(), "a release and an acquire at the promoted replica");
+    }
+}
+
+/// The node starts without its keys, and refuses every request for two seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_loses_its_memory_leaves_two_clients_with_one_of_several_locks_for_a_second_at_most() {
+    for layout in ["plain", "redisson"] {
+        let cluster = Cluster::start(false, 60_000, &Settings::default()).unwrap();
+        let url = cluster.url(&format!("layout={layout}&{ALONE}"));
+        let (holder, rival) = (client(&url, 20_000).await, client(&url, 20_000).await);
+        let (mut both, mut others) = (Vec::new(), Vec::new());
+        for number in 0..24 {
+            let name = format!("job-{number}");
+            let guard = soon(holder.mutex(&name).unwrap().acquire()).await.unwrap();
+            let owner = cluster.owner(cluster.slot(&name).unwrap()).unwrap().address();
+            match owner == cluster.nodes[0].address() {
+                true => both.push((acquiring(&rival, &name), guard)),
+                false => others.push(guard),
+            }
+        }
+        cluster.nodes[0].kill();
+        cluster.nodes[0].restart().unwrap();
+        let overlaps = both.into_iter().map(|(waiting, guard)| async move {
+            let _theirs = acquired(waiting).await;
+            let since = Instant::now();
+            soon(guard.lost()).await;
+            since.elapsed()
+        });
+        let overlaps = join_all(overlaps).await;
+        println!("{layout}: {overlaps:?}");
+        within(
+            Duration::from_secs(1),
+            overlaps.into_iter().max().unwrap(),
+            "the loss of a lock that another client has",
+        );
+        others.iter().for_each(|guard| guard.check().unwrap());
+    }
+}
+
+/// No replica acknowledges anything of the node that starts without its keys. A rival that needs no replica has the lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_is_notified_of_a_key_that_its_node_forgot_while_no_replica_acknowledges_anything() {
+    for layout in ["plain", "redisson"] {
+        let cluster = Cluster::start(true, 60_000, &Settings::default()).unwrap();
+        let holder = client(&cluster.url(&format!("layout={layout}")), 30_000).await;
+        let guard = soon(holder.mutex("job").unwrap().acquire()).await.unwrap();
+        let mut others = Vec::new();
+        for number in 0..20 {
+            // All in the slot of the lock, for the same node.
+            let some = (0..50).map(|of| holder.mutex(format!("{number}-{of}-{{job}}")).unwrap());
+            others.extend(join_all(some.map(async |mutex| soon(mutex.acquire()).await.unwrap())).await);
+        }
+        let owner = cluster.owner(cluster.slot("job").unwrap()).unwrap();
+        cluster.nodes[3..].iter().for_each(|replica| replica.pause());
+        owner.kill();
+        owner.restart().unwrap();
+        until("the rival has the lock", async || {
+            owner.ask(&["SET", "job", "rival", "NX", "PX", "60000"]).is_ok_and(|answer| answer.to_string() == "OK")
+        })
+        .await;
+        let since = Instant::now();
+        soon(guard.lost()).await;
+        within(Duration::from_secs(4), since.elapsed(), "the loss of a lock that another client has");
+        cluster.nodes[3..].iter().for_each(|replica| replica.resume());
+    }
+}
+
+/// As after a move that was given up: keys that are not there are asked for at the other node, which has none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_stays_open_costs_no_lock_of_another_slot() {
+    let cluster = Cluster::start(true, 60_000, &Settings::default()).unwrap();
+    let client = client(&cluster.url("layout=plain"), 10_000).await;
+    let take = async |name: String| soon(client.mutex(name).unwrap().acquire()).await.unwrap();
+    let theirs = join_all((0..3).map(|number| take(format!("{number}-{{job}}")))).await;
+    let others = join_all((0..60).map(|number| take(format!("other-{number}")))).await;
+    let slot = cluster.slot("job").unwrap();
+    let from = cluster.owner(slot).unwrap();
+    let to = cluster.nodes[..3].iter().find(|node| node.address() != from.address()).unwrap();
+    let (slot, id) = (slot.to_string(), |node: &Server| node.ask(&["CLUSTER", "MYID"]).unwrap().to_string());
+    to.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]).unwrap();
+    from.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]).unwrap();
+    // The key that is written before the replicas are waited for.
+    for key in from.ask(&["CLUSTER", "GETKEYSINSLOT", &slot, "10"]).unwrap().items() {
+        if key.to_string().starts_with("fencelock:breaks:") {
+            from.ask(&["DEL", &key.to_string()]).unwrap();
+        }
+    }
+    for guard in theirs {
+        soon(guard.lost()).await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    others.iter().for_each(|guard| guard.check().unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_locks_of_one_client_without_a_queue_are_kept() {
+    let cluster = Cluster::start(false, 60_000, &Settings::default()).unwrap();
+    let client = client(&cluster.url(&format!("layout=plain&{ALONE}")), 10_000).await;
+    let mut guards = Vec::new();
+    for number in 0..10 {
+        let some = (0..100).map(|of| {
+            let mutex = client.mutex(format!("job-{number}-{of}")).unwrap();
+            async move { soon(mutex.acquire()).await.unwrap() }
+        });
+        guards.extend(join_all(some).await);
+    }
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    let lost = guards.iter().filter(|guard| guard.check().is_err()).count();
+    assert_eq!(lost, 0, "of {} locks", guards.len());
+}
+
+#[tokio::test]
+async fn a_client_connects_at_once_while_a_node_stands_still() {
+    let cluster = Cluster::start(false, 60_000, &Settings::default()).unwrap();
+    cluster.nodes[0].pause();
+    for layout in ["plain", "redisson"].into_iter().cycle().take(20) {
+        let start = Instant::now();
+        let client = Client::connect(&cluster.url(&format!("layout={layout}&{ALONE}"))).await.unwrap();
+        within(Duration::from_secs(2), start.elapsed(), "a connection to a Cluster with a node that stands still");
+        client.close().await.unwrap();
+    }
+    cluster.nodes[0].resume();
+}
+
+#[tokio::test]
+async fn a_holder_without_a_queue_whose_primary_stands_still_stops_before_a_rival_is_granted_by_the_new_one() {
+    for layout in ["plain", "redisson"] {
+        let cluster = cluster();
+        let url = cluster.url(&format!("layout={layout}&{ALONE}"));
+        let (holder, rival) = (client(&url, 6000).await, client(&url, 6000).await);
+        let guard = soon(holder.mutex("job").unwrap().acquire()).await.unwrap();
+        let slot = cluster.slot("job").unwrap();
+        let old = cluster.owner(slot).unwrap();
+        old.pause();
+        promoted(&cluster, slot, old.address()).await;
+        // The key goes with a replica that did not have it.
+        cluster.owner(slot).unwrap().ask(&["DEL", "job"]).unwrap();
+        let lost = soon(guard.lost()).await;
+        let theirs = acquired(acquiring(&rival, "job")).await;
+        assert!(guard.check().is_err(), "two hold the lock: {lost:?}");
+        old.resume();
+        theirs.check().unwrap();
+    }
 }

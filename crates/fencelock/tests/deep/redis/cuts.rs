@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fencelock::GuardState;
 use fencelock_testbed::{Way, within};
+use futures_util::future::join_all;
 
 use super::lab::{acquired, acquiring, client, observed, soon, until, until_queued};
 use super::link::{CUTS, Link, a_message_is_dropped};
@@ -51,6 +52,26 @@ async fn a_client_that_gets_no_more_answers_loses_its_lock_before_a_rival_is_gra
         granted.release().await.unwrap();
         until("the session is given up", async || !seen.lost.lock().unwrap().is_empty()).await;
     }
+}
+
+/// A connection is made in four times this, more than half of a request's deadline.
+const EACH_WAY: Duration = Duration::from_millis(480);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_takes_more_than_half_of_the_deadline_costs_none_of_hundreds_of_locks() {
+    let link = Link::new();
+    let client = client(&format!("{}?layout=plain&prefix=many-", link.url()), 10_000).await;
+    let all = (0..300).map(|number| {
+        let mutex = client.mutex(format!("job-{number}")).unwrap();
+        async move { soon(mutex.acquire()).await.unwrap() }
+    });
+    let guards = join_all(all).await;
+    link.proxy.delay(EACH_WAY);
+    link.proxy.reset();
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    let lost = guards.iter().filter(|guard| guard.check().is_err()).count();
+    assert_eq!(lost, 0);
+    link.proxy.heal();
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ pub(super) fn asks_at_once(claim: Claim, line: &VecDeque<RequestId>, slots: &Slo
 impl Places {
     /// The work that is due, or the time of the next work.
     pub(crate) fn due(&self, now: Moment) -> Result<Work, Moment> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if self.session.has_ended() {
             return Err(Moment::NEVER);
         }

@@ -9,7 +9,7 @@ impl Places {
     /// Gives the place up: the session makes no more tries for it. Returns whether the place can be in the server. A waiter without a try
     /// needs no request.
     pub(crate) fn leaves(&self, id: RequestId) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(slot) = state.slots.get_mut(&id) else { return true };
         slot.is_leaving = true;
         slot.asked || matches!(slot.state, LineState::Granted(_) | LineState::Gone(_))
@@ -17,7 +17,7 @@ impl Places {
 
     /// Forgets a place that is not in the server any more.
     pub(crate) fn forget(&self, id: RequestId) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(slot) = state.slots.remove(&id) else { return };
         if state.leave_line(&slot.name, id) {
             self.session.bell.notify_one();

@@ -23,7 +23,7 @@ pub(crate) struct Next<'a> {
 impl Places {
     /// The place behind `place`, for a layout that releases and takes in one request. `place` is held and about to be left.
     pub(crate) fn next_after(&self, place: &PlaceId) -> Option<Next<'_>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !self.trying.passes || self.session.has_ended() {
             return None;
         }
@@ -55,7 +55,7 @@ impl Drop for Next<'_> {
         if self.is_answered {
             return;
         }
-        let mut state = self.places.lock();
+        let mut state = self.places.state.lock();
         if let Some(slot) = state.slots.get_mut(&self.place.request).filter(|slot| slot.state == LineState::Trying) {
             (slot.state, slot.due) = (LineState::Waiting, Moment::ORIGIN);
         }

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::HostPort;
 use crate::store::Tasks;
 use crate::stores::redis::sentinel::{dialled, newest};
-use crate::stores::redis::wire::{Address, Config, Naming, fault, is_unknown_command, shake_hands};
+use crate::stores::redis::wire::{Address, Config, fault, is_unknown_command, shake_hands};
 use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 
@@ -53,13 +53,18 @@ struct Known {
     failure: Option<Error>,
 }
 
+/// The clock, where the tasks of connections run, and how long the nodes may take to answer.
+type Asking<'a> = (&'a Arc<dyn Clock>, &'a Tasks, Duration);
+
 /// The owners of the slots, as one node names them.
 #[derive(Debug, Default)]
 pub(crate) struct Ownership {
     /// Whether the node serves requests, and the number of the newest configuration that it has seen: a later one has a higher number.
-    newness: (bool, u64),
+    pub(super) newness: (bool, u64),
     pub(super) owners: Vec<(RangeInclusive<u16>, HostPort)>,
     nodes: Vec<HostPort>,
+    /// The node that says so, as it was dialled.
+    said_by: Option<HostPort>,
 }
 
 impl Nodes {
@@ -73,11 +78,10 @@ impl Nodes {
         self.seeds.iter().map(|node| self.config.at(node.clone()))
     }
 
-    /// The way to the owner of a slot.
-    pub(super) fn way_to(self: &Arc<Self>, number: u16, min_replicas: u32) -> Config {
-        let slot = ClusterSlot { nodes: Arc::clone(self), number, custody: Arc::default() };
+    /// The way to the server at an address, which needs these nodes.
+    pub(super) fn way_to(self: &Arc<Self>, address: impl FnOnce(Arc<Self>) -> Address, min_replicas: u32) -> Config {
         let mut config = self.config.clone();
-        (config.address, config.naming, config.min_replicas) = (Address::Owner(slot), Naming::Cluster, min_replicas);
+        (config.address, config.min_replicas) = (address(Arc::clone(self)), min_replicas);
         config
     }
 
@@ -87,12 +91,8 @@ impl Nodes {
     }
 
     /// Asks the nodes, unless another caller did so just now, and reads the newest answer.
-    pub(super) async fn ask<T>(
-        &self,
-        (clock, tasks): (&Arc<dyn Clock>, &Tasks),
-        patience: Duration,
-        read: impl FnOnce(&Ownership) -> T,
-    ) -> Result<T> {
+    pub(super) async fn ask<T>(&self, with: Asking<'_>, read: impl FnOnce(&Ownership) -> T) -> Result<T> {
+        let (clock, tasks, patience) = with;
         let mut known = self.known.lock().await;
         if known.asked.is_none_or(|asked| clock.now() >= asked.after(NEXT)) {
             let mut all = self.seeds.clone();
@@ -103,7 +103,9 @@ impl Nodes {
             all.truncate(if known.asked.is_some() && known.failure.is_none() { ASKED / 2 } else { ASKED });
             let asks = all.iter().map(|node| (node, self.ask_one(node, clock, tasks)));
             let words = (&*self.shown, "no node of the Cluster answers", "node", "nodes");
-            let view = newest(asks, |view| view.newness, (&**clock, patience), words).await;
+            // Of several, a primary's answer: requests of any node go there.
+            let newness = |view: &Ownership| (view.newness, self.answering(view).is_some());
+            let view = newest(asks, newness, (&**clock, patience), words).await;
             known.asked = Some(clock.now());
             known.failure = view.map(|view| known.view = view).err();
             if known.failure.is_some() {
@@ -131,18 +133,35 @@ impl Nodes {
         let mut both = redis::pipe();
         both.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");
         let answers = wire.send_packed_commands(&both, 0, 2).await;
-        let answers: Result<Vec<_>, _> =
-            answers.and_then(|answers| answers.into_iter().map(Value::extract_error).collect());
-        match answers {
-            Ok(answers) => Ok(Ownership::read(answers, node)),
-            Err(error)
-                if is_unknown_command(&error)
-                    || error.detail().is_some_and(|said| said.contains("cluster support")) =>
-            {
-                Err(Error::new(ErrorKind::Unsupported, "connect", NO_NODE).with("cause", error.to_string()))
+        let answers = answers.and_then(|answers| answers.into_iter().map(Value::extract_error).collect());
+        answers.map(|answers| Ownership::read(answers, node)).map_err(|error| {
+            if is_unknown_command(&error) || error.detail().is_some_and(|said| said.contains("cluster support")) {
+                return Error::new(ErrorKind::Unsupported, "connect", NO_NODE).with("cause", error.to_string());
             }
-            Err(error) => Err(fault("connect", &error)),
-        }
+            fault("connect", &error)
+        })
+    }
+
+    /// The address to dial for the owner of a slot, or for a primary that has just answered, and its name among the nodes. The owner's own word for
+    /// its role is still to be had. A Cluster that serves no slots is not dialled.
+    pub(crate) async fn find(&self, with: Asking<'_>, slot: Option<u16>) -> Result<(HostPort, HostPort)> {
+        let named = self.ask(with, |view| {
+            let owner = view.owners.iter().find(|(slots, _)| slot.is_some_and(|slot| slots.contains(&slot)));
+            let any = || self.answering(view).or_else(|| fastrand::choice(&view.owners)).filter(|_| slot.is_none());
+            owner.or_else(any).filter(|_| view.newness.0).map(|(_, owner)| owner.clone())
+        });
+        let named = named.await?.ok_or_else(|| self.unserved())?;
+        Ok((self.dialled(&named), named))
+    }
+
+    /// The node that gave this view, if it is a primary by the address of its seed.
+    fn answering<'a>(&self, view: &'a Ownership) -> Option<&'a (RangeInclusive<u16>, HostPort)> {
+        view.owners.iter().find(|(_, owner)| Some(self.dialled(owner)) == view.said_by)
+    }
+
+    pub(super) fn unserved(&self) -> Error {
+        let message = "no node of the Cluster serves the slot of the lock, or the Cluster serves no slots: primaries are away (CLUSTER INFO)";
+        Error::new(ErrorKind::Unreachable, "connect", message).with("server", self).retryable()
     }
 }
 
@@ -156,44 +175,17 @@ impl fmt::Display for Nodes {
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterSlot {
     pub(crate) nodes: Arc<Nodes>,
-    number: u16,
+    pub(super) number: u16,
     pub(super) custody: Arc<Custody>,
 }
 
 impl ClusterSlot {
-    /// The address to dial for the owner of the slot, and the owner's name among the nodes. The owner's own word for its role is still to be had.
-    /// A Cluster that serves no slots is not dialled.
-    pub(crate) async fn find(
-        &self,
-        with: (&Arc<dyn Clock>, &Tasks),
-        patience: Duration,
-    ) -> Result<(HostPort, HostPort)> {
-        if let Some(named) = self.custody.take_hint() {
+    /// The owner of the slot, as [`Nodes::find`] returns it.
+    pub(crate) async fn find(&self, with: Asking<'_>) -> Result<(HostPort, HostPort)> {
+        if let Some(named) = self.custody.hint.lock().take() {
             return Ok((self.nodes.dialled(&named), named));
         }
-        let owner = |view: &Ownership| {
-            let owner = view.owners.iter().find(|(slots, _)| view.newness.0 && slots.contains(&self.number));
-            owner.map(|(_, owner)| owner.clone())
-        };
-        let Some(named) = self.nodes.ask(with, patience, owner).await? else {
-            let message = "no node of the Cluster serves the slot of the lock, or the Cluster serves no slots: primaries are away (CLUSTER INFO)";
-            return Err(Error::new(ErrorKind::Unreachable, "connect", message)
-                .with("slot", self.number)
-                .with("server", &self.nodes)
-                .retryable());
-        };
-        Ok((self.nodes.dialled(&named), named))
-    }
-}
-
-impl Config {
-    /// The same for one link, which has its own view of what became of a slot.
-    pub(crate) fn of_one_link(self: &Arc<Self>) -> Arc<Self> {
-        let Address::Owner(slot) = &self.address else { return Arc::clone(self) };
-        let slot = ClusterSlot { custody: Arc::default(), ..slot.clone() };
-        let mut config = (**self).clone();
-        config.address = Address::Owner(slot);
-        Arc::new(config)
+        self.nodes.find(with, Some(self.number)).await
     }
 }
 
@@ -205,7 +197,8 @@ impl Ownership {
         let field =
             |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
         let epoch = field("cluster_current_epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-        let mut view = Self { newness: (field("cluster_state") != Some("fail"), epoch), ..Self::default() };
+        let newness = (field("cluster_state") != Some("fail"), epoch);
+        let mut view = Self { newness, said_by: Some(node.clone()), ..Self::default() };
         let Some(Value::Array(ranges)) = answers.next() else { return view };
         for range in ranges {
             let Value::Array(range) = range else { continue };
@@ -234,14 +227,39 @@ mod tests {
     use super::super::url;
     use super::*;
     use crate::store::StoreUrl;
+    use crate::stores::memory::VirtualClock;
     use crate::time::SystemClock;
+
+    impl Nodes {
+        /// From now on `said_by` has just said that each of these owns a slot.
+        pub(crate) async fn learned(&self, said_by: &str, owners: &[&str], clock: &dyn Clock) {
+            let named = |node: &str| HostPort { host: node.to_owned(), port: 6379 };
+            let owners = (0..).zip(owners).map(|(slot, owner)| (slot..=slot, named(owner))).collect();
+            let view = Ownership { newness: (true, 1), owners, said_by: Some(named(said_by)), ..Ownership::default() };
+            *self.known.lock().await = Known { view, asked: Some(clock.now()), failure: None };
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_of_any_node_go_to_a_primary_that_has_just_answered() {
+        let (url, clock) = (StoreUrl::parse("redis+cluster://a").unwrap(), VirtualClock::new());
+        let Address::Nodes(nodes) = url::config(url).unwrap().address else { unreachable!() };
+        nodes.learned("b", &["a", "b", "c"], &clock).await;
+        let with = (&(Arc::new(clock) as Arc<dyn Clock>), &Tasks::here().unwrap(), Duration::from_secs(1));
+        for (slot, host) in [None; 50].map(|any| (any, "b")).into_iter().chain([(Some(2), "c"), (Some(0), "a")]) {
+            let (dialled, _) = nodes.find(with, slot).await.unwrap();
+            assert_eq!(dialled.host, host);
+        }
+        assert!(nodes.find(with, Some(3)).await.unwrap_err().is_retryable());
+    }
 
     #[tokio::test]
     async fn an_outage_is_no_answer_for_callers_that_come_shortly_after() {
-        let (nodes, ..) = url::read(StoreUrl::parse("redis+cluster://127.0.0.1:1").unwrap()).unwrap();
+        let url = StoreUrl::parse("redis+cluster://127.0.0.1:1").unwrap();
+        let Address::Nodes(nodes) = url::config(url).unwrap().address else { unreachable!() };
         for _ in 0..2 {
-            let with = (&(Arc::new(SystemClock) as Arc<dyn Clock>), &Tasks::here().unwrap());
-            let error = nodes.ask(with, Duration::from_millis(10), |_| ()).await.unwrap_err();
+            let with = (&(Arc::new(SystemClock) as Arc<dyn Clock>), &Tasks::here().unwrap(), Duration::from_millis(10));
+            let error = nodes.ask(with, |_| ()).await.unwrap_err();
             assert!(error.kind() == ErrorKind::Unreachable && error.is_retryable(), "{error}");
         }
     }

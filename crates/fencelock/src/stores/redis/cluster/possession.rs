@@ -4,8 +4,8 @@
 //! So nothing is lost where the new owner names the last one as an owner, was not promoted in its place, and has run for long enough. Every
 //! other node is another server for the layout.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::{RedisError, RedisResult, Value};
 
@@ -13,21 +13,17 @@ use super::nodes::{ClusterSlot, Ownership};
 use crate::error::Result;
 use crate::kit::address::HostPort;
 use crate::stores::redis::wire::{Address, Config, Connection, Era, Server, is_same_era};
+use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 
 /// The owner of one slot, as one link has seen it.
 #[derive(Debug, Default)]
 pub(super) struct Custody {
-    chain: Mutex<Chain>,
+    last: Mutex<Option<LastOwner>>,
+    /// The node to dial next, for one try.
+    pub(super) hint: Mutex<Option<HostPort>>,
     /// When the newest request was sent that an owner has served.
     served: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Chain {
-    last: Option<LastOwner>,
-    /// The node to dial next, for one try.
-    hint: Option<HostPort>,
 }
 
 #[derive(Debug)]
@@ -40,21 +36,11 @@ struct LastOwner {
     known_by: Era,
 }
 
-impl Custody {
-    fn lock(&self) -> MutexGuard<'_, Chain> {
-        self.chain.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn take_hint(&self) -> Option<HostPort> {
-        self.lock().hint.take()
-    }
-}
-
 /// A connection to the node that has a slot.
 pub(crate) struct Possession {
     slot: ClusterSlot,
     node: HostPort,
-    clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// Whether the node is known, so that its answers count.
     has_arrived: AtomicBool,
 }
@@ -79,11 +65,11 @@ impl Possession {
     /// The node with the era that the layout knows the slot by, if the slot came here whole by the node's own `view`.
     fn of_era(&self, mut server: Server, view: &Ownership) -> Server {
         let Some(era) = server.era() else { return server };
-        let chain = &mut *self.slot.custody.lock();
+        let mut last = self.slot.custody.last.lock();
         let is_known = |last: &&LastOwner| is_same_era(&last.era, &era) || self.is_whole(last, &server, view);
-        let known_by = chain.last.as_ref().filter(is_known).map_or_else(|| era.clone(), |last| last.known_by.clone());
+        let known_by = last.as_ref().filter(is_known).map_or_else(|| era.clone(), |last| last.known_by.clone());
         (server.run_id, server.promoted_from) = (Some(known_by.0.clone()), known_by.1.clone());
-        chain.last = Some(LastOwner { node: self.node.clone(), era, stream: server.replication.clone(), known_by });
+        *last = Some(LastOwner { node: self.node.clone(), era, stream: server.replication.clone(), known_by });
         self.has_arrived.store(true, Ordering::Relaxed);
         server
     }
@@ -97,16 +83,12 @@ impl Possession {
         is_another && !is_promoted && server.ran_before(self.clock.now().since(served))
     }
 
-    pub(crate) fn now(&self) -> Moment {
-        self.clock.now()
-    }
-
     /// Notes when the node served the slot, or where the slot has gone, which ends the connection. An answer that is no error says that the
     /// node has the slot.
     pub(crate) fn answered(&self, connection: &Connection, sent: Moment, answer: &RedisResult<Value>) {
         if let Some((host, port)) = answer.as_ref().err().and_then(moved_to) {
             let host = if matches!(host, "" | "?") { &self.node.host } else { host };
-            self.slot.custody.lock().hint = Some(HostPort { host: host.to_owned(), port });
+            *self.slot.custody.hint.lock() = Some(HostPort { host: host.to_owned(), port });
             connection.end();
         } else if answer.is_ok() && self.has_arrived.load(Ordering::Relaxed) {
             self.slot.custody.served.fetch_max(sent.as_nanos(), Ordering::Relaxed);
@@ -131,12 +113,14 @@ mod tests {
     use crate::stores::memory::VirtualClock;
 
     /// A link that was connected to the node `a`, which served the slot.
-    struct Lab(Arc<Config>, VirtualClock);
+    struct Lab(Config, VirtualClock);
 
     impl Lab {
         fn new() -> Self {
-            let (nodes, ..) = url::read(StoreUrl::parse("redis+cluster://a").unwrap()).unwrap();
-            let lab = Self(Arc::new(Arc::new(nodes).way_to(0, 0)).of_one_link(), VirtualClock::new());
+            let url = StoreUrl::parse("redis+cluster://a").unwrap();
+            let Address::Nodes(nodes) = url::config(url).unwrap().address else { unreachable!() };
+            let slot = |nodes| Address::Owner(ClusterSlot { nodes, number: 0, custody: Arc::default() });
+            let lab = Self(nodes.way_to(slot, 0), VirtualClock::new());
             assert_eq!(lab.arrives("a", "", &["a"]), "a");
             lab
         }
@@ -190,7 +174,7 @@ mod tests {
         lab.arrives("a", "b1", &["a"]);
         let era = lab.0.at(named("a"));
         let possession = Possession::of(&era, &(Arc::new(lab.1.clone()) as Arc<dyn Clock>)).unwrap();
-        assert_eq!(possession.slot.custody.lock().last.as_ref().unwrap().known_by.1.as_deref(), Some("b1"));
+        assert_eq!(possession.slot.custody.last.lock().as_ref().unwrap().known_by.1.as_deref(), Some("b1"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A session in a Cluster: a session of each part in which it has locks. A part that is lost, or silent, costs the locks of that part alone.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::store::part_of;
 use crate::error::{Error, ErrorKind, Outcome, Result};
+use crate::kit::pause::ask_part;
 use crate::kit::session_state::SessionState;
 use crate::name::Name;
 use crate::queue::Claim;
@@ -20,14 +21,12 @@ use crate::store::{
     Entered, Entry, Grant, GrantId, Left, Loss, Opened, Opening, Place, PlaceId, PlaceList, Renewal, RequestId,
     Session, SessionEvent, Standing, Store,
 };
+use crate::sync::Mutex;
 use crate::time::Moment;
 
 /// Reaches a node of the Cluster.
 pub(super) type Reach = Box<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>;
 type Events = BoxStream<'static, SessionEvent>;
-
-/// The pause before a part that failed is renewed again.
-const PAUSE: Duration = Duration::from_millis(250);
 
 /// A session that has no part yet.
 pub(super) fn open_session(
@@ -114,10 +113,6 @@ impl PartTable {
 }
 
 impl Parts {
-    fn table(&self) -> MutexGuard<'_, PartTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Refuses an operation that needs a living session. A session that was not renewed for its ttl holds nothing any more.
     fn alive(&self, operation: &'static str) -> Result<()> {
         if self.opening.clock.now() >= self.state.confirmed().after(self.opening.ttl) {
@@ -154,7 +149,7 @@ impl Parts {
         });
         let _ = self.streams.send(events.boxed());
         let added = {
-            let mut table = self.table();
+            let mut table = self.table.lock();
             self.alive("open session").map(|()| table.current[seat] = Some(Arc::clone(&part)))
         };
         if added.is_err() {
@@ -165,7 +160,7 @@ impl Parts {
 
     /// Reads and writes the table under one lock, so that no session is retired as unused in between.
     fn join_current(&self, seat: usize, entry: &Entry) -> Option<(Arc<Part>, bool)> {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         let part = table.current[seat].clone()?;
         if part.session.over().is_some() {
             table.retire(&part);
@@ -183,19 +178,19 @@ impl Parts {
     /// The end of a part as the engine receives it: each place is gone. The renewal afterwards finds a place that the engine received meanwhile.
     fn report_losses(&self, part: &Arc<Part>) -> Vec<SessionEvent> {
         let loss = part.session.over().unwrap_or(Loss::Expired);
-        let mut table = self.table();
+        let mut table = self.table.lock();
         table.retire(part);
         let gone = |place| SessionEvent::Gone(GrantId { place, token: None }, loss);
         table.requests_of(part).map(gone).chain([SessionEvent::Doubtful]).collect()
     }
 
     fn part_of(&self, request: RequestId) -> Option<Arc<Part>> {
-        self.table().places.get(&request).map(|(_, part)| Arc::clone(part))
+        self.table.lock().places.get(&request).map(|(_, part)| Arc::clone(part))
     }
 
     /// Nothing of the request is left in this session that a client relies on.
     fn forget(&self, request: RequestId, part: &Arc<Part>) {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         if table.places.get(&request).is_some_and(|(_, of)| Arc::ptr_eq(of, part)) {
             table.places.remove(&request);
             self.ask_to_close_unused(&table, part);
@@ -210,41 +205,10 @@ impl Parts {
         }
     }
 
-    /// Completes with an error if the part does not answer soon: a part that is away holds up no other. A part without others has as long as a
-    /// connection may take, which a slow machine needs.
-    async fn soon<T>(&self, is_alone: bool, answer: impl Future<Output = Result<T>>) -> Result<T> {
-        let clock = &self.opening.clock;
-        let within = if is_alone { self.opening.patience() } else { self.opening.request_deadline / 2 };
-        tokio::select! {
-            biased;
-            answer = answer => answer,
-            () = clock.sleep_until(clock.now().after(within)) => {
-                let message = "the owner of the slot does not answer";
-                Err(Error::new(ErrorKind::Unreachable, "renew", message).outcome_unknown().retryable())
-            }
-        }
-    }
-
-    /// Renews a part. A failure that may pass is retried for as long as the renewal may last: the engine retries only if all parts fail.
-    async fn renew_part(&self, part: &Part, places: &Vec<PlaceId>, is_alone: bool) -> Result<Renewal> {
-        let clock = &self.opening.clock;
-        let last = clock.now().after((self.opening.request_deadline / 2).saturating_sub(PAUSE));
-        loop {
-            match part.session.renew(places).await {
-                Err(error)
-                    if error.is_retryable() && part.session.over().is_none() && !is_alone && clock.now() < last =>
-                {
-                    clock.sleep_until(clock.now().after(PAUSE)).await;
-                }
-                answer => return answer,
-            }
-        }
-    }
-
     async fn renew(&self, places: &dyn PlaceList) -> Result<Renewal> {
         self.alive("renew")?;
         let mut renewal = Renewal::at(self.opening.clock.now());
-        let current = self.table().current.iter().flatten().cloned().collect::<Vec<_>>();
+        let current = self.table.lock().current.iter().flatten().cloned().collect::<Vec<_>>();
         let mut asked: Vec<(Arc<Part>, Vec<PlaceId>)> = current.into_iter().map(|part| (part, Vec::new())).collect();
         for place in places.all() {
             let Some(part) = self.part_of(place.request) else {
@@ -257,7 +221,8 @@ impl Parts {
             }
         }
         let is_alone = asked.len() == 1;
-        let answers = asked.iter().map(|(part, places)| self.soon(is_alone, self.renew_part(part, places, is_alone)));
+        let answers =
+            asked.iter().map(|(part, places)| ask_part(&self.opening, is_alone, || part.session.renew(places)));
         let (answers, ()) = join(join_all(answers), self.close_retired()).await;
         let (mut failure, mut is_confirmed) = (None, false);
         for ((part, places), answer) in asked.into_iter().zip(answers) {
@@ -270,11 +235,11 @@ impl Parts {
                     answer.gone
                 }
                 (Err(_), Some(loss)) => {
-                    self.table().retire(&part);
+                    self.table.lock().retire(&part);
                     places.into_iter().map(|place| (place, loss)).collect()
                 }
                 (Err(error), None) => {
-                    let mut table = self.table();
+                    let mut table = self.table.lock();
                     if table.is_unused(&part) {
                         table.retire(&part);
                     }
@@ -300,13 +265,14 @@ impl Parts {
 
     /// Closes retired sessions: their places at a new owner would keep others waiting for the ttl.
     async fn close_retired(&self) {
-        let mut retired = self.table().retired.clone();
-        retired.retain(|part| self.table().is_unused(part));
-        let closes = join_all(retired.iter().map(|part| self.soon(false, part.session.close()))).await;
+        let mut retired = self.table.lock().retired.clone();
+        retired.retain(|part| self.table.lock().is_unused(part));
+        let closes = retired.iter().map(|part| ask_part(&self.opening, false, async || Ok(part.session.close().await)));
+        let closes = join_all(closes).await;
         for (part, closed) in retired.iter().zip(closes) {
             let is_late = self.opening.clock.now() >= part.valid_until(self.opening.ttl * 2);
-            if closed.is_ok() || is_late {
-                self.table().retired.retain(|other| !Arc::ptr_eq(other, part));
+            if matches!(closed, Ok(Ok(()))) || is_late {
+                self.table.lock().retired.retain(|other| !Arc::ptr_eq(other, part));
             }
         }
     }
@@ -314,7 +280,7 @@ impl Parts {
     async fn close(&self) -> Result<()> {
         loop {
             let parts = {
-                let mut table = self.table();
+                let mut table = self.table.lock();
                 let PartTable { current, retired, .. } = &mut *table;
                 retired.extend(current.iter_mut().filter_map(Option::take));
                 // The session ends under the lock of the table, so that a part which is opened meanwhile is closed.
@@ -326,7 +292,7 @@ impl Parts {
             };
             let closed = join_all(parts.iter().map(|part| part.session.close())).await;
             closed.into_iter().collect::<Result<()>>()?;
-            self.table().retired.retain(|part| parts.iter().all(|closed| !Arc::ptr_eq(closed, part)));
+            self.table.lock().retired.retain(|part| parts.iter().all(|closed| !Arc::ptr_eq(closed, part)));
         }
     }
 }

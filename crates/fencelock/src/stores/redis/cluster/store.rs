@@ -7,31 +7,29 @@ use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 
-use super::nodes::Nodes;
+use super::nodes::{ClusterSlot, Nodes};
+use super::routes::slot_of;
 use super::session::{Reach, open_session};
-use super::url;
 use crate::error::Result;
 use crate::kit::bucket::{BUCKETS, bucket_of};
 use crate::name::Name;
-use crate::store::{
-    Break, Capability, NoteOrder, NoteRead, Opened, Opening, Outline, Page, Queue, RequestId, Store, StoreUrl,
-};
+use crate::store::{Break, Capability, NoteOrder, NoteRead, Opened, Opening, Outline, Page, Queue, RequestId, Store};
 use crate::stores::redis::fair;
+use crate::stores::redis::wire::Address;
 
-/// The hash tag of each part. Another tag would be another lock under the same name.
+/// The hash tag of each part. Another tag would be another lock under the same name. Their slots divide all slots evenly, for the nodes of a
+/// Cluster have adjoining slots.
 const TAGS: [u16; 16] = [10, 3, 61, 43, 11, 2, 60, 42, 12, 1, 63, 41, 13, 0, 62, 40];
-/// The slot of each tag. The slots divide all slots evenly, for the nodes of a Cluster have adjoining slots.
-const SLOTS: [u16; 16] =
-    [247, 1584, 2369, 3937, 4310, 5649, 6496, 8000, 8373, 9842, 10499, 12067, 12436, 13907, 14626, 16130];
 
-pub(super) fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
-    Box::pin(async move {
-        let (nodes, min_replicas, prefix) = url::read(url)?;
-        let nodes = Arc::new(nodes);
-        let part = |(tag, slot)| fair::new(nodes.way_to(slot, min_replicas), &format!("{prefix}:{{{tag}}}"));
-        let parts: Vec<_> = TAGS.into_iter().zip(SLOTS).map(part).collect();
-        Ok(Arc::new(Divided { nodes, parts: parts.into() }) as Arc<dyn Store>)
-    })
+/// The store of the layout `fair` on these nodes.
+pub(crate) fn new(nodes: Arc<Nodes>, min_replicas: u32, prefix: &str) -> Arc<dyn Store> {
+    let part = |tag: u16| {
+        let number = slot_of(tag.to_string().as_bytes());
+        let slot = |nodes| Address::Owner(ClusterSlot { nodes, number, custody: Arc::default() });
+        fair::new(nodes.way_to(slot, min_replicas), &format!("{prefix}:{{{tag}}}"))
+    };
+    let parts = TAGS.into_iter().map(part).collect();
+    Arc::new(Divided { nodes, parts })
 }
 
 /// The part that a name belongs to.
@@ -68,7 +66,7 @@ impl Store for Divided {
             let (nodes, with) = (Arc::clone(&self.nodes), (Arc::clone(&opening.clock), opening.tasks.clone()));
             let reach: Reach = Box::new(move || {
                 let (nodes, (clock, tasks)) = (Arc::clone(&nodes), with.clone());
-                Box::pin(async move { nodes.ask((&clock, &tasks), patience, |_| ()).await })
+                Box::pin(async move { nodes.ask((&clock, &tasks, patience), |_| ()).await })
             });
             reach().await?;
             Ok(open_session(&self.parts, reach, opening, sent))
@@ -108,18 +106,10 @@ impl Store for Divided {
 mod tests {
     use super::*;
 
-    /// The checksum by which a Cluster divides keys: CRC-16/XMODEM.
-    fn slot_of(tag: &str) -> u16 {
-        let step = |sum: u16| if sum & 0x8000 == 0 { sum << 1 } else { sum << 1 ^ 0x1021 };
-        let add = |sum: u16, byte: u8| (0..8).fold(sum ^ u16::from(byte) << 8, |sum, _| step(sum));
-        tag.bytes().fold(0, add) % 16_384
-    }
-
     #[test]
-    fn each_tag_has_its_slot_and_the_slots_divide_all_evenly() {
-        assert_eq!(slot_of("123456789"), 12_739);
-        assert_eq!(TAGS.map(|tag| slot_of(&tag.to_string())), SLOTS);
-        assert!(SLOTS.iter().map(|slot| slot / 1024).eq(0..16), "{SLOTS:?}");
+    fn the_slots_of_the_tags_divide_all_evenly() {
+        let slots = TAGS.map(|tag| slot_of(tag.to_string().as_bytes()));
+        assert!(slots.iter().map(|slot| slot / 1024).eq(0..16), "{slots:?}");
     }
 
     #[test]

@@ -21,8 +21,8 @@ macro_rules! scripts {
     ($($constant:ident = $name:literal of $($part:literal)+;)+) => {
         $(static $constant: LazyLock<Script> =
             LazyLock::new(|| Script::new($name, concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+)));)+
-        /// All scripts, which each new connection loads.
-        pub(super) fn all() -> impl Iterator<Item = &'static Script> {
+        #[cfg(test)]
+        fn all() -> impl Iterator<Item = &'static Script> {
             [$(&$constant),+].into_iter().map(|script: &'static LazyLock<Script>| &**script)
         }
     };

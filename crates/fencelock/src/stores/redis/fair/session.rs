@@ -16,7 +16,7 @@ use crate::kit::served::{Enter, HeldIn, Places, PlacesByName, Served, Withdrawn,
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId, RequestId};
-use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, RestartWatch, Script, Server};
+use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, RestartWatch, Server};
 
 /// How many requests of a closing session are in flight concurrently. The server takes in a few of these requests at a time, at 8 KiB and a
 /// millisecond each, and serves other clients in between.
@@ -34,10 +34,6 @@ impl Reader {
 }
 
 impl LinkUser for Reader {
-    fn scripts(&self) -> Vec<&'static Script> {
-        scripts::all().collect()
-    }
-
     fn only_looks(&self) -> bool {
         true
     }
@@ -244,10 +240,6 @@ impl Served for FairSession {
 }
 
 impl LinkUser for FairSession {
-    fn scripts(&self) -> Vec<&'static Script> {
-        scripts::all().collect()
-    }
-
     fn channel(&self) -> Option<String> {
         Some(self.layout.session_key(self.session))
     }

@@ -95,6 +95,7 @@ pub(super) fn dialect(prefix: String, extra: Extra) -> Dialect {
         marks: &MARKS,
         extra: Box::new(extra),
         counters,
+        is_clustered: false,
         channel: None,
         pause: PAUSE,
         denied: DENIED,
@@ -132,35 +133,23 @@ fn quick(key: &str, head: &str, said: &str, ttl: Duration) -> Cmd {
     command
 }
 
-/// The scripts, each with a first line about the further key of a lock.
-macro_rules! scripts {
-    ($extra:literal) => {
-        LazyLock::new(|| Scripts {
-            acquire: scripts!($extra, "try.lua"),
-            renew: scripts!($extra, "renew.lua"),
-            leave: scripts!($extra, "leave.lua"),
-            // The layout does not show whether another client waits.
-            pass: None,
-            shared: None,
-            show: scripts!($extra, "show.lua"),
-            end: scripts!($extra, "break.lua"),
-            names: scripts!($extra, "names.lua"),
-        })
-    };
-    ($extra:literal, $file:literal) => {
-        Script::new(
-            concat!("plain/", $file),
-            concat!(
-                $extra,
-                "\n",
-                include_str!("../try_again/count.lua"),
-                include_str!("scripts/signal.lua"),
-                include_str!(concat!("scripts/", $file))
-            ),
-        )
-    };
+/// The scripts, with or without the further key of a lock.
+fn scripts(signals: bool, counts: bool) -> Scripts {
+    const COMMON: &str = concat!(include_str!("../try_again/count.lua"), include_str!("scripts/signal.lua"));
+    let script = |name, text| Script::new(name, format!("local signals, counts = {signals}, {counts}\n{COMMON}{text}"));
+    Scripts {
+        acquire: script("plain/try", include_str!("scripts/try.lua")),
+        renew: script("plain/renew", include_str!("scripts/renew.lua")),
+        leave: script("plain/leave", include_str!("scripts/leave.lua")),
+        // The layout does not show whether another client waits.
+        pass: None,
+        shared: None,
+        show: script("plain/show", include_str!("scripts/show.lua")),
+        end: script("plain/break", include_str!("scripts/break.lua")),
+        names: script("plain/names", include_str!("scripts/names.lua")),
+    }
 }
 
-static SCRIPTS: LazyLock<Scripts> = scripts!("local signals, counts = false, false");
-static SIGNALLING_SCRIPTS: LazyLock<Scripts> = scripts!("local signals, counts = true, false");
-static COUNTING_SCRIPTS: LazyLock<Scripts> = scripts!("local signals, counts = false, true");
+static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| scripts(false, false));
+static SIGNALLING_SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| scripts(true, false));
+static COUNTING_SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| scripts(false, true));

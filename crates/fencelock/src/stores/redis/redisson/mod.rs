@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::plain;
 use super::try_again::{self, Dialect, Held, Marks, Scripts, Sharing};
-use super::wire::{Config, Script};
+use super::wire::{Config, Naming, Script};
 use crate::queue::Claim;
 use crate::store::{Capability, Peer, RequestId, Residue, Store, Tokens};
 
@@ -34,6 +34,7 @@ pub(super) fn new(config: Config, prefix: String, is_fenced: bool) -> Arc<dyn St
         keys.extend(is_fenced.then(|| of(COUNTER, key)));
         keys
     };
+    let scripts = if config.naming == Naming::Cluster { &CLUSTERED } else { &SCRIPTS };
     try_again::new(
         config,
         Dialect {
@@ -44,10 +45,11 @@ pub(super) fn new(config: Config, prefix: String, is_fenced: bool) -> Arc<dyn St
             extra: Box::new(extra),
             // Counter keys begin unlike every lock of these layouts.
             counters: None,
+            is_clustered: false,
             channel: Some(|key, claim| of(if claim == Claim::MUTEX { CHANNEL } else { SHARED_CHANNEL }, key)),
             pause: PAUSE,
             denied: DENIED,
-            scripts: &SCRIPTS,
+            scripts,
         },
     )
 }
@@ -99,31 +101,33 @@ fn ours(held: &Held) -> Option<(RequestId, &[u8])> {
     (field(id) == by).then_some((id, &*held.said))
 }
 
-/// A script after the common beginning of all.
-macro_rules! script {
-    ($file:literal) => {
-        Script::new(
-            concat!("redisson/", $file),
-            concat!(
-                include_str!("../try_again/count.lua"),
-                include_str!("scripts/holder.lua"),
-                include_str!("scripts/shared.lua"),
-                include_str!(concat!("scripts/", $file))
-            ),
-        )
-    };
+const COMMON: &str = concat!(
+    include_str!("../try_again/count.lua"),
+    include_str!("scripts/holder.lua"),
+    include_str!("scripts/shared.lua")
+);
+
+/// The scripts. In a Cluster, Redisson subscribes to sharded channels.
+fn scripts(sharded: bool) -> Scripts {
+    let script = |name, text| Script::new(name, format!("local sharded = {sharded}\n{COMMON}{text}"));
+    Scripts {
+        acquire: script("redisson/try", include_str!("scripts/try.lua")),
+        renew: script("redisson/renew", include_str!("scripts/renew.lua")),
+        leave: script("redisson/leave", include_str!("scripts/leave.lua")),
+        pass: Some(script("redisson/pass", include_str!("scripts/pass.lua"))),
+        shared: Some(Sharing {
+            acquire: script("redisson/try_shared", include_str!("scripts/try_shared.lua")),
+            lighten: script("redisson/lighten", include_str!("scripts/lighten.lua")),
+            most_ttl: SHARED_TTL,
+        }),
+        show: script("redisson/show", include_str!("scripts/show.lua")),
+        end: script("redisson/break", include_str!("scripts/break.lua")),
+        names: script("redisson/names", include_str!("scripts/names.lua")),
+    }
 }
 
-static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
-    acquire: script!("try.lua"),
-    renew: script!("renew.lua"),
-    leave: script!("leave.lua"),
-    pass: Some(script!("pass.lua")),
-    shared: Some(Sharing { acquire: script!("try_shared.lua"), lighten: script!("lighten.lua"), most_ttl: SHARED_TTL }),
-    show: script!("show.lua"),
-    end: script!("break.lua"),
-    names: script!("names.lua"),
-});
+static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| scripts(false));
+static CLUSTERED: LazyLock<Scripts> = LazyLock::new(|| scripts(true));
 
 #[cfg(test)]
 mod tests {

@@ -95,7 +95,7 @@ impl RedlockSession {
         is_new: bool,
     ) -> Result<Answer> {
         let (dialect, ttl) = (&self.dialect, self.opening.ttl);
-        // Checked right before each request: a deletion of the lock is then sent later, and so arrives later on the same connection.
+        // Checked right before each request: a deletion of the lock is then sent later, and arrives later or is sent again after a grant.
         let is_wanted = || {
             let is_wanted = self.has(attempt) && !attempt.is_given_up.load(Ordering::Acquire);
             if is_wanted { Ok(()) } else { Err(withdrawn()) }

@@ -14,7 +14,7 @@ use crate::kit::reconnect::Dial;
 use crate::kit::try_again::TryAgainSession;
 use crate::store::Tasks;
 use crate::stores::redis::wire::{Connection, Link};
-use crate::time::{Clock, Moment};
+use crate::time::{Clock, Moment, outcome_before};
 
 /// Once a majority has answered, the session waits for further answers that may decide: for this part of the ttl, within bounds.
 const PART_OF_TTL: u32 = 20;
@@ -100,12 +100,8 @@ impl Servers {
                     let connection = link.connection().await?;
                     ask(what, index, connection).await
                 };
-                let answer = tokio::select! {
-                    biased;
-                    answer = asked => answer,
-                    () = clock.sleep_until(clock.now().after(patience)) => Err(no_answer(&name)),
-                };
-                let _ = sender.send((index, answer));
+                let answer = outcome_before(&*clock, clock.now().after(patience), asked).await;
+                let _ = sender.send((index, answer.unwrap_or_else(|| Err(no_answer(&name)))));
             };
             self.start(task).map(drop)
         })?;
@@ -165,9 +161,10 @@ impl Dial for ToMajority {
 
     fn dial(&self, _: u64) -> BoxFuture<'_, Result<Arc<Servers>>> {
         Box::pin(async move {
-            let (sent, opens) = (self.servers.clock.now(), self.session.as_ref().filter(|session| !session.is_open()));
+            let state = self.session.as_ref().map(|session| &session.places.session);
+            let (sent, opens) = (self.servers.clock.now(), state.filter(|state| !state.is_open()));
             self.servers.connect(opens.is_some()).await?;
-            opens.into_iter().for_each(|session| session.confirm(sent));
+            opens.into_iter().for_each(|state| state.confirm(sent));
             Ok(Arc::clone(&self.servers))
         })
     }
@@ -224,12 +221,8 @@ impl<T> Answers<T> {
                 has_majority = true;
                 self.not_for_long();
             }
-            let answer = tokio::select! {
-                biased;
-                answer = self.receiver.recv() => answer,
-                () = self.clock.sleep_until(self.limit) => break,
-            };
-            let Some((index, answer)) = answer else { break };
+            let answer = outcome_before(&*self.clock, self.limit, self.receiver.recv()).await;
+            let Some((index, answer)) = answer.flatten() else { break };
             self.given[index] = Some(answer);
         }
         &self.given

@@ -16,6 +16,7 @@ use crate::store::{Entry, Opening, PlaceId, RequestId};
 use crate::stores::redis::try_again::dialect::Dialect;
 use crate::stores::redis::try_again::inspect::reason;
 use crate::sync::Mutex;
+use crate::time::outcome_before;
 use crate::token::FencingToken;
 
 /// The state of a session.
@@ -158,13 +159,9 @@ impl UnqueuedBackend for Asking {
         place: &PlaceId,
         token: Option<FencingToken>,
     ) -> Result<Option<Arc<str>>> {
-        tokio::select! {
-            biased;
-            known = breaks(servers, &self.0.dialect, &place.name) => {
-                Ok(reason(known.unwrap_or_default(), place, token))
-            }
-            () = servers.clock.sleep_until(servers.clock.now().after(servers.grace)) => Ok(None),
-        }
+        let limit = servers.clock.now().after(servers.grace);
+        let known = outcome_before(&*servers.clock, limit, breaks(servers, &self.0.dialect, &place.name)).await;
+        Ok(reason(known.and_then(Result::ok).unwrap_or_default(), place, token))
     }
 }
 

@@ -10,7 +10,7 @@ use super::session::Asking;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::Meaning;
 use crate::kit::try_again::TryAgainSession;
-use crate::stores::redis::wire::{Chores, Connection, LinkUser, Script, Server};
+use crate::stores::redis::wire::{Chores, Connection, LinkUser, Server};
 use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 
@@ -92,10 +92,6 @@ pub(super) struct ServerUser {
 }
 
 impl LinkUser for ServerUser {
-    fn scripts(&self) -> Vec<&'static Script> {
-        self.session.backend.0.dialect.scripts.all()
-    }
-
     fn greet<'a>(
         &'a self,
         connection: &'a Arc<Connection>,

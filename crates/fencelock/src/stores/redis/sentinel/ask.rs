@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::HostPort;
 use crate::stores::redis::wire::{Config, Pushed, is_denied, is_unknown_command, shake_hands};
-use crate::time::Clock;
+use crate::time::{Clock, outcome_before};
 
 /// The channels on which a Sentinel says that a replica was promoted, and that the Sentinel names another primary.
 const NEWS: [&str; 2] = ["+promoted-slave", "+switch-master"];
@@ -44,30 +44,19 @@ pub(super) async fn watch(
 ) -> Result<()> {
     let (sender, mut news) = mpsc::channel(1);
     // A single hint in the channel is enough: the reader asks the Sentinel anyway.
-    let pushed: Pushed = Arc::new(move |_| {
-        let _ = sender.try_send(());
-    });
+    let pushed: Pushed = Arc::new(move |_| sender.try_send(()).unwrap_or_default());
     connected(config, Some(&pushed), clock, async |mut wire| {
         let mut subscribe = redis::cmd("SUBSCRIBE");
         subscribe.arg(&NEWS);
-        tokio::select! {
-            // Without the right to subscribe, the client looks from time to time.
-            _ = answer(&mut wire, &subscribe) => {}
-            () = clock.sleep_until(clock.now().after(SILENCE)) => return Err(lost()),
-        }
+        // Without the right to subscribe, the client looks from time to time.
+        let subscribed = outcome_before(clock, clock.now().after(SILENCE), answer(&mut wire, &subscribe)).await;
+        drop(subscribed.ok_or_else(lost)?);
         loop {
-            let within = clock.now().after(SILENCE);
-            let named = tokio::select! {
-                named = named(&mut wire, name) => named?,
-                () = clock.sleep_until(within) => return Err(lost()),
-            };
-            if is_other(&named) {
+            let named = outcome_before(clock, clock.now().after(SILENCE), named(&mut wire, name)).await;
+            if is_other(&named.ok_or_else(lost)??) {
                 return Ok(());
             }
-            tokio::select! {
-                _ = news.recv() => {}
-                () = clock.sleep_until(clock.now().after(SILENCE)) => {}
-            }
+            outcome_before(clock, clock.now().after(SILENCE), news.recv()).await;
         }
     })
     .await
@@ -80,12 +69,9 @@ async fn connected<T>(
     clock: &dyn Clock,
     requests: impl AsyncFnOnce(MultiplexedConnection) -> Result<T>,
 ) -> Result<T> {
-    let greeted = tokio::select! {
-        greeted = shake_hands(config, pushed, clock) => greeted,
-        // A Sentinel that is stopped accepts connections, and answers nothing.
-        () = clock.sleep_until(clock.now().after(SILENCE)) => return Err(lost()),
-    };
-    let (wire, driver) = greeted.map_err(|error| match error.kind() {
+    // A Sentinel that is stopped accepts connections, and answers nothing.
+    let greeted = outcome_before(clock, clock.now().after(SILENCE), shake_hands(config, pushed, clock)).await;
+    let (wire, driver) = greeted.ok_or_else(lost)?.map_err(|error| match error.kind() {
         ErrorKind::Denied => Error::new(ErrorKind::Denied, "connect", DENIED).caused_by(error),
         _ => error,
     })?;
@@ -105,14 +91,11 @@ async fn answer(wire: &mut MultiplexedConnection, command: &redis::Cmd) -> Redis
 
 async fn named(wire: &mut MultiplexedConnection, name: &str) -> Result<Named> {
     // The number first: the address is as new, or newer.
-    let about = asked(wire, &["MASTER", name]).await;
-    if let Err(error) = &about
-        && is_denied(error)
-    {
+    let about = match asked(wire, &["MASTER", name]).await {
         // No news would count without the number.
-        return Err(refused(error, NO_SENTINEL));
-    }
-    let about = about.ok().and_then(read::<HashMap<String, Value>>);
+        Err(error) if is_denied(&error) => return Err(refused(&error, NO_SENTINEL)),
+        about => about.ok().and_then(read::<HashMap<String, Value>>),
+    };
     let epoch = about.and_then(|mut about| read(about.remove("config-epoch")?)).unwrap_or(0);
     let address = match asked(wire, &["GET-MASTER-ADDR-BY-NAME", name]).await {
         Ok(address) => address,

@@ -19,8 +19,6 @@ const GRACE: Duration = Duration::from_millis(200);
 
 /// The pause before the search begins again, unless there is news.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The pause in a Cluster, which sends no news.
-const AGAIN_IN_A_CLUSTER: Duration = Duration::from_millis(300);
 
 /// The hint for a server that other servers name, and that does not answer.
 const MAP: &str = "if only the servers know this address, the option `map` names the one to dial";
@@ -28,9 +26,10 @@ const MAP: &str = "if only the servers know this address, the option `map` names
 impl Dialler {
     /// Searches for the server that takes locks, and connects. Repeats a failed search within the time limit of a connection.
     pub(crate) async fn find(&self, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
-        // In a Cluster the second search begins at once: the refusing node may have named the new owner.
-        let is_cluster = matches!(self.config.address, Address::Owner(_));
-        let (mut pause, again) = if is_cluster { (Duration::ZERO, AGAIN_IN_A_CLUSTER) } else { (AGAIN, AGAIN) };
+        // A Cluster sends no news. The second search begins at once there: the refusing node may have named the new owner.
+        let is_cluster = !matches!(self.config.address, Address::Primary(_));
+        let (mut pause, again) = if is_cluster { (Duration::ZERO, AGAIN * 3 / 10) } else { (AGAIN, AGAIN) };
+        let alone = |found: Result<_>| found.map(|(server, named)| (server, named, pending().boxed()));
         loop {
             let within = self.patience / 2;
             let found = match &self.config.address {
@@ -38,10 +37,8 @@ impl Dialler {
                     let (server, named) = (sentinels.dialled(&found), found.server.clone());
                     (server, named, sentinels.clone().moved(found, Arc::clone(&self.clock)).boxed())
                 }),
-                Address::Owner(slot) => {
-                    let found = slot.find((&self.clock, tasks), within).await;
-                    found.map(|(server, named)| (server, named, pending().boxed()))
-                }
+                Address::Owner(slot) => alone(slot.find((&self.clock, tasks, within)).await),
+                Address::Nodes(nodes) => alone(nodes.find((&self.clock, tasks, within), None).await),
                 Address::Tcp(_) | Address::Unix(_) => unreachable!("an address needs no search"),
             };
             let (unfit, moved) = match found {

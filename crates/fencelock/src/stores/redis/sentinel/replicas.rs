@@ -15,10 +15,11 @@ use tokio::task::AbortHandle;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Tasks;
+use crate::stores::redis::cluster::key_in;
 use crate::stores::redis::wire::{
-    Call, Config, Connection, Script, Server, Subscription, fault, is_denied, is_unknown_command, shake_hands,
+    Call, Config, Connection, Naming, Script, Server, Subscription, fault, is_denied, is_unknown_command, shake_hands,
 };
-use crate::time::Clock;
+use crate::time::{Clock, outcome_before};
 
 /// The requests whose answers say what this client has: until the replicas have it, the client must not believe them.
 const CONFIRMING: &[&str] =
@@ -31,11 +32,9 @@ const WAIT_IS_DENIED: &str = "the user may not run WAIT and PUBLISH, so that rep
 const ANOTHER: &str =
     "a second connection, on which replicas are waited for, leads to another server, or the user may not run INFO";
 
-/// How long the key that is written in a Cluster is kept, in ms.
-const KEPT: u64 = 60_000;
-/// Writes that key. After a removal the server allows a script to write without free memory.
+/// Writes a key of a node of a Cluster, for a minute. After a removal the server allows a script to write without free memory.
 static MARK: LazyLock<Script> = LazyLock::new(|| {
-    Script::new("mark", "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[1], '', 'PX', ARGV[1])")
+    Script::new("mark", "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[1], '', 'PX', 60000)")
 });
 
 /// Whether the answer of this request counts only with the replicas' word.
@@ -54,8 +53,8 @@ pub(crate) struct Replicas {
     /// The server gave no answer for too long.
     is_silent: AtomicBool,
     channel: String,
-    /// Whether the name of the channel is that of a key, in the slot of the connection.
-    is_key: bool,
+    /// Whether the server is a node of a Cluster. If the connection is for a slot, the name of the channel is that of a key in the slot.
+    is_node: bool,
     /// How many callers have come.
     callers: AtomicU64,
     /// The value of `callers` when the last round began, and the round's outcome.
@@ -76,38 +75,36 @@ impl Replicas {
         let channel = channel.unwrap_or_else(|| "fencelock".to_owned()) + ":replicas";
         let (callers, last) = (AtomicU64::new(0), Mutex::new((0, Ok(()))));
         let (wanted, clock, is_silent) = (config.min_replicas, Arc::clone(clock), AtomicBool::default());
-        let is_key = config.slot.is_some();
+        let is_node = config.naming == Naming::Cluster;
         // A renewal gives a part of a Cluster half of the time: a silent connection must be noticed before.
-        let time = patience / if is_key { 4 } else { 2 };
-        let replicas = Self { wire, task, wanted, time, clock, is_silent, channel, is_key, callers, last };
+        let time = patience / if is_node { 4 } else { 2 };
+        let replicas = Self { wire, task, wanted, time, clock, is_silent, channel, is_node, callers, last };
         let mut wire = replicas.wire.clone();
         let info = wire.send_packed_command(&redis::cmd("INFO")).await.and_then(Value::extract_error);
         if !info.is_ok_and(|info| Server::answered(info).is_same_process(server)) {
             return Err(Error::new(ErrorKind::Unreachable, "connect", ANOTHER).retryable());
         }
-        replicas.ask(0, 1).await.map(|_| replicas).map_err(|error| meant(&error))
+        replicas.ask(0, 1, None).await.map(|_| replicas).map_err(|error| meant(&error))
     }
 
-    /// Completes once enough replicas have everything that the server did before this call.
-    pub(crate) async fn acknowledged(&self) -> Result<()> {
+    /// Completes once enough replicas have everything that the server did before this call. `slot` is that of the request, if it goes by a route.
+    pub(crate) async fn acknowledged(&self, slot: Option<u16>) -> Result<()> {
         let number = self.callers.fetch_add(1, Ordering::Relaxed) + 1;
         let mut last = self.last.lock().await;
         if last.0 < number {
             let callers = self.callers.load(Ordering::Relaxed);
             let milliseconds = u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX).max(1);
-            let answer = tokio::select! {
-                biased;
-                answer = self.ask(self.wanted, milliseconds) => Some(answer),
-                () = self.clock.sleep_until(self.clock.now().after(self.time * 2)) => None,
-            };
+            let limit = self.clock.now().after(self.time * 2);
+            let answer = outcome_before(&*self.clock, limit, self.ask(self.wanted, milliseconds, slot)).await;
             self.is_silent.fetch_or(answer.is_none(), Ordering::Relaxed);
-            let outcome = match answer {
-                Some(Ok(count)) if count >= i64::from(self.wanted) => Ok(()),
-                Some(Ok(count)) => Err(too_few(self.wanted, count)),
-                Some(Err(error)) => Err(meant(&error)),
-                None => Err(too_few(self.wanted, 0)),
+            // The server's error can be about the slot of this caller alone.
+            let shared = if slot.is_some() && matches!(answer, Some(Err(_))) { number } else { callers };
+            let outcome = match answer.unwrap_or(Ok(0)) {
+                Ok(count) if count >= i64::from(self.wanted) => Ok(()),
+                Ok(count) => Err(too_few(self.wanted, count)),
+                Err(error) => Err(meant(&error)),
             };
-            *last = (callers, outcome.map_err(Arc::new));
+            *last = (shared, outcome.map_err(Arc::new));
         }
         last.1.clone().map_err(|error| error.again())
     }
@@ -117,12 +114,13 @@ impl Replicas {
         self.task.is_finished() || self.is_silent.load(Ordering::Relaxed)
     }
 
-    async fn ask(&self, wanted: u32, milliseconds: u64) -> RedisResult<i64> {
+    async fn ask(&self, wanted: u32, milliseconds: u64, slot: Option<u16>) -> RedisResult<i64> {
         let mut round = redis::pipe();
-        match self.is_key {
+        match self.is_node {
             true if wanted == 0 => round.cmd("PING"),
             true => {
-                let write = Call::<Value>::new(&MARK, &[&self.channel], Ok).arg(KEPT);
+                let key = slot.map_or_else(|| self.channel.clone(), key_in);
+                let write = Call::<Value>::new(&MARK, &[key], Ok);
                 round.add_command(MARK.load()).add_command(write.command)
             }
             false => round.cmd("PUBLISH").arg(&self.channel).arg(""),
@@ -176,7 +174,7 @@ pub(crate) async fn hand_on(connection: std::sync::Weak<Connection>, (subscripti
     let mut some = Vec::new();
     while messages.recv_many(&mut some, 64).await > 0 {
         let Some(connection) = connection.upgrade() else { return };
-        match connection.counts("next").await {
+        match connection.counts("next", None).await {
             Ok(()) => some.drain(..).for_each(|push| subscription.pushed(&push)),
             Err(error) => {
                 tracing::warn!(%error, "A message of the server does not count.");

@@ -27,9 +27,6 @@ pub(crate) const OPTIONS: &[&str] = &[
     "tls_key",
 ];
 
-/// The port of a Sentinel where the URL gives none.
-const PORT: u16 = 26379;
-
 const SENTINELS: &str = "name the Sentinels, as in redis+sentinel://host1:26379,host2,host3/NAME";
 const NAME: &str =
     "name the primary as its Sentinels call it, and perhaps a database: redis+sentinel://host1,host2,host3/NAME/0";
@@ -56,7 +53,7 @@ pub(crate) fn config(mut url: StoreUrl) -> Result<Config> {
     let map = url.take("map").map_or(Ok(Vec::new()), |map| map.split(',').map(mapped).collect())?;
     url.refuse_other_options(OPTIONS)?;
     let each = url.authority().split(',').map(|server| {
-        let server = HostPort::parse(server, PORT, SENTINELS).map_err(|_| bad(SENTINELS))?;
+        let server = HostPort::parse(server, 26379, SENTINELS).map_err(|_| bad(SENTINELS))?;
         let tls = tls.clone().filter(|_| sentinel_tls);
         Ok((server.clone(), Config::new(Address::Tcp(server), tls, own.clone())))
     });

@@ -28,6 +28,8 @@ pub(crate) struct Dialect {
     pub(crate) extra: OtherKeys,
     /// The ending of counter keys, if nothing else distinguishes them from keys of locks.
     pub(crate) counters: Option<String>,
+    /// Whether the locks are in a Cluster, where a request takes keys of one slot.
+    pub(crate) is_clustered: bool,
     /// The channel on which clients publish releases of this key, if there is one. A session subscribes to the channels of the names that
     /// it waits for.
     pub(crate) channel: Option<fn(key: &str, claim: Claim) -> String>,
@@ -88,14 +90,6 @@ pub(crate) struct Sharing {
     pub(crate) lighten: Script,
     /// The longest ttl of a reader: other clients' renewals end longer ones.
     pub(crate) most_ttl: Duration,
-}
-
-impl Scripts {
-    pub(crate) fn all(&'static self) -> Vec<&'static Script> {
-        let all = [&self.acquire, &self.renew, &self.leave, &self.show, &self.end, &self.names];
-        let shared = self.shared.iter().flat_map(|shared| [&shared.acquire, &shared.lighten]);
-        all.into_iter().chain(&self.pass).chain(shared).collect()
-    }
 }
 
 const NO_RECORDS: &str = "the key for the records of breaks is no list: it is `fencelock:breaks:` and the key of the lock; delete it, or use another name";
@@ -186,12 +180,14 @@ impl Dialect {
     }
 
     pub(crate) fn records_key(&self, name: &Name) -> String {
-        format!("{RECORDS}{}{name}", self.prefix)
+        let key = self.key(name);
+        if self.is_clustered && !key.contains('{') { format!("{RECORDS}{{{key}}}") } else { format!("{RECORDS}{key}") }
     }
 
     /// How a session tries for its lines.
     pub(crate) fn trying(&self) -> Trying {
-        let (has_channel, passes) = (self.channel.is_some(), self.scripts.pass.is_some());
+        // A node of a Cluster counts its own subscribers alone.
+        let (has_channel, passes) = (self.channel.is_some(), self.scripts.pass.is_some() && !self.is_clustered);
         Trying { pause: self.pause, has_channel, passes, kind: self.marks.kind }
     }
 

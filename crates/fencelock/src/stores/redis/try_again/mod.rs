@@ -8,11 +8,13 @@ mod session;
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::future::OptionFuture;
+
 use self::dialect::Found;
 pub(super) use self::dialect::{Dialect, Held, Marks, Ours, Quick, Scripts, Sharing, milliseconds};
 pub(super) use self::session::Reader;
 use self::session::{Asking, SessionUser};
-use super::wire::{Config, Connection, Link, LinkUser, RestartWatch, link, without_info};
+use super::wire::{Config, Connection, Link, LinkUser, Naming, RestartWatch, link, without_info};
 use crate::error::Result;
 use crate::kit::server::{Events, Server, ServerStore};
 use crate::kit::try_again::TryAgainSession;
@@ -21,7 +23,8 @@ use crate::name::Name;
 use crate::store::{Break, Capability, Opening, Page, Queue, Store};
 
 /// The store on this server with this layout.
-pub(super) fn new(config: Config, dialect: Dialect) -> Arc<dyn Store> {
+pub(super) fn new(config: Config, mut dialect: Dialect) -> Arc<dyn Store> {
+    dialect.is_clustered = config.naming == Naming::Cluster;
     Arc::new(ServerStore::new(OneServer { config: Arc::new(config), dialect: Arc::new(dialect) }))
 }
 
@@ -38,8 +41,8 @@ impl fmt::Debug for OneServer {
 
 impl Server for OneServer {
     type Session = TryAgainSession<Asking>;
-    /// The cursor of a listing of keys.
-    type Listed = String;
+    /// The number of the node, and the cursor of a listing of its keys.
+    type Listed = (usize, String);
 
     fn capability(&self) -> &Capability {
         self.dialect.capability
@@ -74,8 +77,19 @@ impl Server for OneServer {
         Ok(Queue::page_of(name.clone(), holders, page))
     }
 
-    async fn names(&self, connection: &Connection, from: String, prefix: &str) -> Result<(Vec<Name>, Option<String>)> {
-        inspect::names(connection, &self.dialect, &from, prefix).await
+    async fn names(
+        &self,
+        connection: &Connection,
+        (number, from): (usize, String),
+        prefix: &str,
+    ) -> Result<(Vec<Name>, Option<(usize, String)>)> {
+        let node = OptionFuture::from(connection.routes.upgrade().as_ref().map(|routes| routes.nth(number)))
+            .await
+            .transpose()?;
+        let (node, has_more) = node.as_ref().map_or((connection, false), |(node, has_more)| (&**node, *has_more));
+        let (names, next) = inspect::names(node, &self.dialect, &from, prefix).await?;
+        let next_node = has_more.then(|| (number + 1, String::new()));
+        Ok((names, next.map(|cursor| (number, cursor)).or(next_node)))
     }
 
     async fn break_grant(&self, connection: &Connection, order: &Break) -> Result<bool> {

@@ -13,17 +13,13 @@ use crate::kit::fault::Meaning;
 use crate::kit::try_again::{Next, Places, Prolonged, Tried, Try, TryAgainSession, UnqueuedBackend, Work};
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId};
-use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, RestartWatch, Script, Server};
+use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, RestartWatch, Server};
 use crate::token::FencingToken;
 
 /// A client that looks at locks without a session.
 pub(crate) struct Reader(pub(crate) Arc<Dialect>);
 
 impl LinkUser for Reader {
-    fn scripts(&self) -> Vec<&'static Script> {
-        self.0.scripts.all()
-    }
-
     fn only_looks(&self) -> bool {
         true
     }
@@ -63,9 +59,14 @@ impl UnqueuedBackend for Asking {
         connection.run(operation, &self.dialect.acquire(at, due.claim, &due.said, ttl)).await
     }
 
+    /// A script takes keys of one slot.
+    fn locks_per_call(&self) -> usize {
+        if self.dialect.is_clustered { 1 } else { 256 }
+    }
+
     async fn renew(&self, connection: &Connection, places: &[PlaceId]) -> Result<Prolonged> {
         let renew = self.dialect.renew(places.iter().map(|place| self.dialect.at(place)).collect(), self.opening.ttl);
-        connection.run("renew", &renew).await.map(Prolonged::but)
+        connection.run("renew", &renew).await.map(|lost| Prolonged { lost, unknown: Vec::new() })
     }
 
     async fn leave(&self, connection: &Connection, operation: &'static str, places: &[PlaceId]) -> Result<usize> {
@@ -77,7 +78,7 @@ impl UnqueuedBackend for Asking {
         let Some(call) = self.dialect.pass(place, next, self.opening.ttl) else { return Ok((0, None)) };
         let (left, tried) = connection.run("leave", &call).await?;
         // The release counts without replicas. The grant to the next place needs their acknowledgement; otherwise that place asks again.
-        let counts = tried.is_none() || connection.counts("next").await.is_ok();
+        let counts = tried.is_none() || connection.counts("next", None).await.is_ok();
         Ok((left, tried.filter(|_| counts)))
     }
 
@@ -119,10 +120,6 @@ impl UnqueuedBackend for Asking {
 pub(super) struct SessionUser(pub(super) Arc<TryAgainSession<Asking>>);
 
 impl LinkUser for SessionUser {
-    fn scripts(&self) -> Vec<&'static Script> {
-        self.0.backend.dialect.scripts.all()
-    }
-
     /// A channel without messages: subscribing to it shows whether the user may subscribe.
     fn channel(&self) -> Option<String> {
         let channel = self.0.backend.dialect.channel?;
@@ -137,18 +134,18 @@ impl LinkUser for SessionUser {
         Box::pin(async move {
             let (confirmed, sent) = (self.0.places.session.confirmed(), self.0.opening.clock.now());
             let loss = self.0.backend.restarts.met(server, sent.since(confirmed));
-            if let Some(loss) = loss.filter(|_| self.0.is_open()) {
+            if let Some(loss) = loss.filter(|_| self.0.places.session.is_open()) {
                 tracing::warn!(server = %connection.server_name(), %loss, "The session and its locks are lost.");
                 self.0.places.end(loss);
             }
-            if !self.0.is_open() {
+            if !self.0.places.session.is_open() {
                 // Sends a renewal without locks: a user without the right to renew receives the error now, and not while it holds a lock.
                 connection.run("open session", &self.0.backend.dialect.renew(Vec::new(), self.0.opening.ttl)).await?;
                 if let Some(channel) = self.channel() {
                     // Publishes as a release does, for the same reason.
                     connection.command("open session", redis::cmd("PUBLISH").arg(channel).arg("")).await?;
                 }
-                self.0.confirm(sent);
+                self.0.places.session.confirm(sent);
             }
             self.0.places.connected();
             Ok(Some(self.0.tries(connection)))

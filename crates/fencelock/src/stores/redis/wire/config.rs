@@ -1,7 +1,7 @@
 //! Reads the server from a `redis:`, `rediss:` or `redis+unix:` URL.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::address::HostPort;
@@ -9,7 +9,7 @@ use crate::kit::dial::Addresses;
 use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
 use crate::store::secret::{Secret, TWO_PASSWORDS};
-use crate::stores::redis::cluster::ClusterSlot;
+use crate::stores::redis::cluster::{ClusterSlot, Nodes, Routes};
 use crate::stores::redis::sentinel::Sentinels;
 
 /// The default port of a server.
@@ -27,6 +27,8 @@ pub(crate) enum Address {
     Primary(Sentinels),
     /// Where a Cluster keeps a slot.
     Owner(ClusterSlot),
+    /// Any node of a Cluster: each request goes to the owner of its key.
+    Nodes(Arc<Nodes>),
 }
 
 /// The address of a server, its credentials and its options.
@@ -43,6 +45,8 @@ pub(crate) struct Config {
     /// How many replicas acknowledge an answer before it counts.
     pub(crate) min_replicas: u32,
     pub(crate) naming: Naming,
+    /// The links to all nodes of a Cluster, for requests with a key.
+    pub(crate) routes: Weak<Routes>,
     /// The slot that the server at this address is dialled for.
     pub(crate) slot: Option<ClusterSlot>,
 }
@@ -104,8 +108,8 @@ impl Config {
 
     /// The first database at `address`.
     pub(crate) fn new(address: Address, tls: Option<Tls>, (user, password): Identity) -> Self {
-        let (addresses, naming) = (Arc::default(), Naming::Address);
-        Self { address, addresses, tls, user, password, db: 0, min_replicas: 0, naming, slot: None }
+        let (addresses, naming, routes) = (Arc::default(), Naming::Address, Weak::new());
+        Self { address, addresses, tls, user, password, db: 0, min_replicas: 0, naming, routes, slot: None }
     }
 
     /// The primary that `sentinels` name.
@@ -148,7 +152,7 @@ impl fmt::Debug for Config {
             }
             Address::Unix(path) => write!(f, "redis+unix://{path}?db={}", self.db),
             Address::Primary(sentinels) => write!(f, "{}/{}", sentinels.shown, self.db),
-            Address::Owner(slot) => write!(f, "{}", slot.nodes),
+            Address::Owner(ClusterSlot { nodes, .. }) | Address::Nodes(nodes) => write!(f, "{nodes}"),
         }
     }
 }

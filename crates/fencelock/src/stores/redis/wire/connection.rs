@@ -1,23 +1,24 @@
 //! A connection, which requests share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, RedisResult, Value};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use super::config::Config;
 use super::driver::{Traffic, Waiting, drive};
 use super::fault::{fault, is_of_a_replica, is_unknown_script, meant};
 use super::handshake::{Pushed, shake_hands};
-use super::script::Call;
+use super::script::{Call, Script};
 use super::server::Server;
 use super::user::{Chores, LinkUser, Subscription};
 use crate::error::{Error, Result};
 use crate::store::Tasks;
-use crate::stores::redis::cluster::Possession;
+use crate::stores::redis::cluster::{Possession, Routes, slot_of_command};
 use crate::stores::redis::sentinel::{Messages, Replicas, needs_replicas};
 use crate::time::Clock;
 
@@ -32,6 +33,10 @@ pub(crate) struct Connection {
     pub(super) replicas: Option<Replicas>,
     /// The slot that the server has; `None` where the server is no node of a Cluster.
     pub(crate) possession: Option<Possession>,
+    /// The links to the nodes of a Cluster, for requests with a key.
+    pub(crate) routes: Weak<Routes>,
+    /// How many more requests by a route may be in flight: a caller that gives up leaves no long queue behind.
+    window: Semaphore,
     /// The number of the connection in its link, from 1.
     pub(crate) number: u64,
 }
@@ -56,8 +61,9 @@ impl Connection {
         let (user, served) = (Arc::clone(user), (Arc::clone(user), number));
         let task = drive((wire.clone(), driver), receiver, served, Arc::clone(&traffic), Arc::clone(clock), silence);
         let (task, server_name, replicas) = (tasks.spawn(task), format!("{config:?}"), None);
-        let possession = Possession::of(config, clock);
-        let connection = Self { wire, traffic, task, user, server_name, replicas, possession, number };
+        let (possession, routes) = (Possession::of(config, clock), Weak::clone(&config.routes));
+        let window = Semaphore::new(256);
+        let connection = Self { wire, traffic, task, user, server_name, replicas, possession, routes, window, number };
         if let Some(channel) = channel {
             connection.subscribe(&channel).await?;
         }
@@ -98,47 +104,54 @@ impl Connection {
         }
     }
 
-    /// Makes sure that the server knows the user's scripts.
-    pub(super) async fn load_scripts(&self) -> Result<()> {
-        let mut pipeline = redis::pipe();
-        for script in self.user.scripts() {
-            pipeline.add_command(script.load());
-        }
-        let count = pipeline.len();
-        if count == 0 {
-            return Ok(());
-        }
-        let waiting = Waiting::new(&self.traffic);
-        let loaded = self.wire.clone().send_packed_commands(&pipeline, 0, count).await;
-        waiting.answered();
-        let loaded =
-            loaded.and_then(|values| values.into_iter().map(Value::extract_error).collect::<RedisResult<Vec<_>>>());
-        loaded.map(drop).map_err(|error| fault("load scripts", &error))
-    }
-
-    /// Runs a script. Loads a script that the server forgot, and runs it again.
+    /// Runs a script.
     pub(crate) async fn run<R>(&self, operation: &'static str, call: &Call<R>) -> Result<R> {
-        let mut answer = self.send(&call.command).await;
-        if answer.as_ref().is_err_and(is_unknown_script) {
-            self.command(operation, &call.script.load()).await?;
-            answer = self.send(&call.command).await;
-        }
-        let value = answer.map_err(|error| self.fault(operation, &error))?;
-        self.counts(operation).await?;
-        (call.read)(value)
+        (call.read)(self.ask(operation, &call.command, Some(call.script)).await?)
     }
 
     /// Sends one command.
     pub(crate) async fn command(&self, operation: &'static str, command: &Cmd) -> Result<Value> {
-        let value = self.send(command).await.map_err(|error| self.fault(operation, &error))?;
-        self.counts(operation).await?;
+        self.ask(operation, command, None).await
+    }
+
+    /// Asks this server, or the owner of the key where there are routes.
+    async fn ask(&self, operation: &'static str, command: &Cmd, script: Option<&Script>) -> Result<Value> {
+        match self.routes.upgrade().and_then(|routes| Some((routes, slot_of_command(command)?))) {
+            None => self.ask_here(operation, command, script).await,
+            Some((routes, slot)) => {
+                routes.ask(slot, async |owner| owner.ask_here(operation, command, script).await).await
+            }
+        }
+    }
+
+    /// Loads a script that the server forgot, and runs it again.
+    async fn ask_here(&self, operation: &'static str, command: &Cmd, script: Option<&Script>) -> Result<Value> {
+        let has_routes = self.routes.strong_count() > 0;
+        let permit = OptionFuture::from(has_routes.then(|| self.window.acquire())).await;
+        let mut answer = self.send(command).await;
+        if let Some(script) = script.filter(|_| answer.as_ref().is_err_and(is_unknown_script)) {
+            self.send(&script.load()).await.map_err(|error| self.fault(operation, &error))?;
+            answer = self.send(command).await;
+        }
+        // All requests that wait for replicas share a round.
+        drop(permit);
+        let value = answer.map_err(|error| self.fault(operation, &error))?;
+        // By a route, a renewal is of one lock. That this lock is gone is true without the replicas' word.
+        let is_gone = has_routes && operation == "renew" && matches!(&value, Value::Array(lost) if !lost.is_empty());
+        if !is_gone {
+            self.counts(operation, Some(command)).await?;
+        }
         Ok(value)
     }
 
     /// Completes once the answer to this request counts: once enough replicas have it. Ends this connection if the second one ended.
-    pub(crate) async fn counts(&self, operation: &str) -> Result<()> {
-        let Some(replicas) = self.replicas.as_ref().filter(|_| needs_replicas(operation)) else { return Ok(()) };
-        replicas.acknowledged().await.inspect_err(|_| {
+    pub(crate) async fn counts(&self, operation: &str, request: Option<&Cmd>) -> Result<()> {
+        let has_routes = self.routes.strong_count() > 0;
+        let slot = request.filter(|_| has_routes).and_then(slot_of_command);
+        // Where there are routes, a request without a key grants nothing.
+        let may_grant = |_: &&Replicas| needs_replicas(operation) && has_routes == slot.is_some();
+        let Some(replicas) = self.replicas.as_ref().filter(may_grant) else { return Ok(()) };
+        replicas.acknowledged(slot).await.inspect_err(|_| {
             if replicas.has_ended() {
                 self.end()
             }
@@ -150,7 +163,7 @@ impl Connection {
     }
 
     async fn send(&self, command: &Cmd) -> RedisResult<Value> {
-        let sent = self.possession.as_ref().map(Possession::now);
+        let sent = self.possession.as_ref().map(|possession| possession.clock.now());
         let waiting = Waiting::new(&self.traffic);
         let answer = self.wire.clone().send_packed_command(command).await;
         waiting.answered();

@@ -123,9 +123,10 @@ fn said(code: &str, detail: &str) -> Meaning {
         "CLUSTERDOWN" => passing(Unreachable, NOT_SERVED),
         // A request that follows ASK would miss keys that have not arrived yet.
         "MOVED" | "ASK" | "TRYAGAIN" => passing(Unreachable, MOVING),
-        "CROSSSLOT" => {
-            refused(ErrorKind::Unsupported, "the server is a node of a Cluster: name it in redis+cluster://")
-        }
+        "CROSSSLOT" => refused(
+            ErrorKind::Unsupported,
+            "the keys of this lock are in several slots of a Cluster: leave braces out of its name, and name nodes in redis+cluster://",
+        ),
         "ERR" if MOVING_WORDS.iter().any(|word| detail.contains(word)) => {
             Meaning { unknown: true, ..passing(Unreachable, MOVING) }
         }

@@ -38,12 +38,12 @@ pub(crate) async fn shake_hands(
             let stream = UnixStream::connect(path).await.map_err(|error| unreachable(&shown, &error))?;
             greet(Box::new(stream), config, pushed).await
         }
-        Address::Primary(_) | Address::Owner(_) => unreachable!("the server has been found before"),
         Address::Tcp(server) => {
             let greet =
                 async |stream| greet(encrypted(config.tls.as_ref(), &server.host, stream).await?, config, pushed).await;
             config.addresses.dial(server, &shown, clock, greet).await
         }
+        _ => unreachable!("the server has been found before"),
     }
 }
 

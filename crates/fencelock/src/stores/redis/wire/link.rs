@@ -16,7 +16,7 @@ use crate::error::{Error, Result, rounded};
 use crate::kit::bounds::Bounds;
 use crate::kit::reconnect::{Dial, Reconnect};
 use crate::store::{Opening, Tasks};
-use crate::stores::redis::cluster::Possession;
+use crate::stores::redis::cluster::{Possession, Routes};
 use crate::stores::redis::sentinel::{Replicas, hand_on};
 use crate::time::Clock;
 
@@ -34,6 +34,8 @@ pub(crate) struct Dialler {
     tasks: Option<Tasks>,
     /// How long the client may take to connect.
     pub(crate) patience: Duration,
+    /// The links to the nodes of a Cluster, if this is the link to any of them.
+    routes: Option<Arc<Routes>>,
     /// The error of the last server that was found.
     pub(crate) unfit: Mutex<Option<Error>>,
 }
@@ -44,8 +46,8 @@ pub(crate) type Ready = (Arc<Connection>, oneshot::Sender<Chores>, Chores);
 /// A link for `user`, whose session is opened with `opening`, if it has one.
 pub(crate) fn link(config: &Arc<Config>, user: Arc<dyn LinkUser>, opening: Option<&Opening>) -> Arc<Link> {
     let Bounds { clock, patience, silence, tasks } = Bounds::of(opening);
-    let (config, unfit) = (config.of_one_link(), Mutex::default());
-    let dialler = Dialler { config, clock: Arc::clone(&clock), silence, user, tasks, patience, unfit };
+    let ((config, routes), unfit) = (Routes::of_one_link(config, &user, opening), Mutex::default());
+    let dialler = Dialler { config, clock: Arc::clone(&clock), silence, user, tasks, patience, routes, unfit };
     Reconnect::new(dialler, clock, patience)
 }
 
@@ -56,8 +58,10 @@ impl Dial for Dialler {
         Box::pin(async move {
             let tasks = self.tasks.clone().map_or_else(Tasks::here, Ok)?;
             match &self.config.address {
-                Address::Primary(_) | Address::Owner(_) => self.find(number, &tasks).await,
-                _ => Ok(begin(self.greeted(&self.config, number, &tasks).await?, pending().boxed())),
+                Address::Tcp(_) | Address::Unix(_) => {
+                    Ok(begin(self.greeted(&self.config, number, &tasks).await?, pending().boxed()))
+                }
+                _ => self.find(number, &tasks).await,
             }
         })
     }
@@ -95,11 +99,21 @@ impl Dialler {
         let replicas = OptionFuture::from((config.min_replicas > 0 && !self.user.only_looks()).then(open));
         // Runs all at once: the locks of a moving slot wait for this connection. A failure of the others drops no proof of the slot's new place.
         let arrived = Possession::arrived(&connection, self.user.channel(), server.clone());
-        let (seen, replicas, loaded) = join3(arrived, replicas, connection.load_scripts()).await;
-        let (seen, ()) = (seen?, loaded?);
+        // A user without the right to load scripts is refused now, and not while it holds a lock and the server has forgotten them.
+        let mut load = redis::cmd("SCRIPT");
+        let load = connection.command("load scripts", load.arg("LOAD").arg("return 1"));
+        let (seen, replicas, loaded) = join3(arrived, replicas, load).await;
+        let (mut seen, _) = (seen?, loaded?);
+        if self.routes.is_some() {
+            // Each renewal looks at each lock, so no other node of the Cluster counts as a restart.
+            (seen.run_id, seen.promoted_from) = (Some("any node".to_owned()), None);
+        }
         connection.replicas = replicas.transpose()?;
         let connection = Arc::new(connection);
-        let mut chores = self.user.greet(&connection, &seen).await?.unwrap_or_else(|| pending().boxed());
+        // The link to any node has greeted for this one.
+        let is_one_of_several = self.routes.is_none() && connection.routes.strong_count() > 0;
+        let chores = if is_one_of_several { None } else { self.user.greet(&connection, &seen).await? };
+        let mut chores = chores.unwrap_or_else(|| pending().boxed());
         if let Some(messages) = messages {
             chores = join(chores, hand_on(Arc::downgrade(&connection), messages)).map(drop).boxed();
         }

@@ -11,19 +11,20 @@ pub(crate) struct Script {
     /// The name of its file.
     pub(crate) name: &'static str,
     /// The text of the script.
-    pub(crate) source: &'static str,
+    source: String,
     digest: String,
 }
 
 impl Script {
-    pub(crate) fn new(name: &'static str, source: &'static str) -> Self {
-        Self { name, source, digest: redis::Script::new(source).get_hash().to_owned() }
+    pub(crate) fn new(name: &'static str, source: impl Into<String>) -> Self {
+        let source = source.into();
+        Self { name, digest: redis::Script::new(&source).get_hash().to_owned(), source }
     }
 
     /// Loads the script into the server. Repeatable.
     pub(crate) fn load(&self) -> Cmd {
         let mut command = redis::cmd("SCRIPT");
-        command.arg("LOAD").arg(self.source);
+        command.arg("LOAD").arg(&self.source);
         command
     }
 }

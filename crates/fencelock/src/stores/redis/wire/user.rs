@@ -6,7 +6,6 @@ use futures_core::future::BoxFuture;
 use redis::{PushInfo, PushKind, RedisError, Value};
 
 use super::connection::Connection;
-use super::script::Script;
 use super::server::Server;
 use crate::error::Result;
 use crate::kit::fault::Meaning;
@@ -14,12 +13,9 @@ use crate::kit::fault::Meaning;
 /// The tasks on a connection besides requests, until it ends.
 pub(crate) type Chores = BoxFuture<'static, ()>;
 
-/// A session of a layout, or a reader without a session. The wire makes its connections, loads its scripts, calls its greeting, and
-/// delivers the server's messages.
+/// A session of a layout, or a reader without a session. The wire makes its connections, loads scripts that a server lacks, calls its
+/// greeting, and delivers the server's messages.
 pub(crate) trait LinkUser: Send + Sync {
-    /// The scripts that each new connection loads.
-    fn scripts(&self) -> Vec<&'static Script>;
-
     /// The channel that each new connection subscribes to.
     fn channel(&self) -> Option<String> {
         None
@@ -30,8 +26,8 @@ pub(crate) trait LinkUser: Send + Sync {
         false
     }
 
-    /// Sends the first requests of the layout on a new connection. The server is checked by then, and has the scripts. Refuses keys of
-    /// another layout. Returns the chores of the connection. Chores hold the connection weakly, so that it can be closed.
+    /// Sends the first requests of the layout on a new connection. The server is checked by then. Refuses keys of another layout. Returns the
+    /// chores of the connection. Chores hold the connection weakly, so that it can be closed.
     fn greet<'a>(
         &'a self,
         connection: &'a Arc<Connection>,

@@ -7,6 +7,7 @@ use std::task::{Context, Waker};
 use futures_util::FutureExt;
 
 use super::*;
+use crate::kit::pause::LONGEST_OF_HOLDERS;
 use crate::store::{Break, Capability, Outline, Owner, Page, Queue};
 use crate::stores::memory::{MemoryStore, Operation, VirtualClock};
 use crate::time::Clock;
@@ -44,7 +45,7 @@ impl Mortal {
 
     /// Ends the newest session. The client receives the event when the test sends it.
     fn fail_over(&self) -> Arc<MortalSession> {
-        let session = self.sessions.lock().unwrap().last().unwrap().clone();
+        let session = self.sessions.lock().last().unwrap().clone();
         session.over.set(Loss::Replaced).unwrap();
         session
     }
@@ -62,7 +63,7 @@ impl Store for Mortal {
             let (events, mut received) = mpsc::unbounded_channel();
             let (inner, failures) = (opened.session, Arc::clone(&self.failures));
             let session = Arc::new(MortalSession { inner, over: OnceLock::new(), failures, events });
-            self.sessions.lock().unwrap().push(Arc::clone(&session));
+            self.sessions.lock().push(Arc::clone(&session));
             let own = stream::poll_fn(move |cx| received.poll_recv(cx));
             let events = stream::select(opened.events, own).boxed();
             Ok(Opened { session: Arc::new(Shared(session)), events, ..opened })
@@ -223,7 +224,7 @@ async fn a_part_without_requests_that_does_not_answer_is_closed_and_the_next_req
     lab.store.inner.heal();
     let held = lab.enter("a").await;
     assert_eq!(lab.renew(&[&*held]).await.unwrap().gone, []);
-    let sessions = lab.store.sessions.lock().unwrap();
+    let sessions = lab.store.sessions.lock();
     let ends: Vec<_> = sessions.iter().map(|session| session.inner.over()).collect();
     assert_eq!(ends, [Some(Loss::Closed), None]);
 }
@@ -279,7 +280,7 @@ async fn the_opening_of_a_part_outlives_its_callers() {
     assert!(slow.release(), "no opening was under way");
     let held = lab.enter("a").await;
     assert!(matches!(held.standing(), Standing::Granted(_)));
-    assert_eq!(lab.store.sessions.lock().unwrap().len(), 1);
+    assert_eq!(lab.store.sessions.lock().len(), 1);
 }
 
 #[tokio::test]
@@ -293,7 +294,7 @@ async fn a_part_that_is_opened_while_the_session_is_closed_is_closed_as_well() {
     assert!(slow.release(), "no opening was under way");
     let error = entering.await.map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
-    assert_eq!(lab.store.sessions.lock().unwrap()[0].inner.over(), Some(Loss::Closed));
+    assert_eq!(lab.store.sessions.lock()[0].inner.over(), Some(Loss::Closed));
 }
 
 #[tokio::test]
@@ -331,7 +332,7 @@ async fn a_part_that_fails_to_renew_is_asked_again_within_the_same_renewal() {
     let places = [first.id(), second.id()].to_vec();
     let mut renewal = lab.opened.session.renew(&places);
     assert!(is_pending(&mut renewal));
-    lab.clock.advance(PAUSE);
+    lab.clock.advance(LONGEST_OF_HOLDERS);
     assert_eq!(renewal.await.unwrap().valid.len(), 2);
 }
 

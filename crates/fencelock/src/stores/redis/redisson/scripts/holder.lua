@@ -33,15 +33,23 @@ local function counted(counter)
   return type(number) == 'string' and string.find(number, '^%d+$') and number or ''
 end
 
+-- Publishes a release. Redis 6 knows no sharded channels. The release stands even if publishing fails. Answers the number of receivers.
+local function publish(channel, message)
+  if sharded then
+    redis.pcall('SPUBLISH', channel, message)
+  end
+  local told = redis.pcall('PUBLISH', channel, message)
+  return type(told) == 'number' and told or 0
+end
+
 -- Wakes waiters: as Redisson's lock does, and also the first in the queue of its fair lock, which that would not wake. The channel has
--- the name of the queue, after another prefix. The release stands even if publishing fails. Answers the number of receivers.
+-- the name of the queue, after another prefix. Answers the number of receivers.
 local function tell(queue)
   local channel = 'redisson_lock__channel' .. string.sub(queue, #'redisson_lock_queue' + 1)
-  local told = redis.pcall('PUBLISH', channel, '0')
-  told = type(told) == 'number' and told or 0
+  local told = publish(channel, '0')
   local first = redis.pcall('LINDEX', queue, 0)
   if type(first) == 'string' then
-    redis.pcall('PUBLISH', channel .. ':' .. first, '0')
+    publish(channel .. ':' .. first, '0')
     -- Counted even if it does not receive that: another client waits, for no fencelock is in that queue.
     told = told + 2
   end

@@ -47,7 +47,7 @@ end
 
 -- Wakes waiters for the lock: `0` one in each client of Redisson, `1` all of them, as there may be readers.
 local function tell_shared(key, message)
-  redis.pcall('PUBLISH', 'redisson_rwlock:' .. (string.find(key, '{', 1, true) and key or '{' .. key .. '}'), message)
+  publish('redisson_rwlock:' .. (string.find(key, '{', 1, true) and key or '{' .. key .. '}'), message)
 end
 
 -- Ends this field's holds as a reader and as a writer. The others keep the lock for as long as their longest hold lives, as in
