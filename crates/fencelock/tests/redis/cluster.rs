@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencelock::{ErrorKind, Guard, Loss, Name};
+use fencelock::{Client, Error, ErrorKind, Guard, Loss, Name};
 use fencelock_testbed::Proxy;
 use fencelock_testbed::redis::{Cluster, Role, Settings, shared, shared_cluster};
+use tokio::task::JoinHandle;
 
 use crate::lab::{acquired, acquiring, client, queued, refused, refused_within, server, soon, taken, until};
 
@@ -32,6 +33,18 @@ async fn moved_away(cluster: &Arc<Cluster>, prefix: &str) {
         }
     });
     moved.await.unwrap();
+}
+
+/// Locks on several nodes.
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// The guards of all [`NAMES`], and acquires that wait behind them.
+async fn held_and_waited_for(holder: &Client, waiter: &Client) -> (Vec<Guard>, Vec<JoinHandle<Result<Guard, Error>>>) {
+    let mut guards = Vec::new();
+    for name in NAMES {
+        guards.push(soon(holder.mutex(name).unwrap().acquire()).await.unwrap());
+    }
+    (guards, NAMES.iter().map(|name| acquiring(waiter, name)).collect())
 }
 
 #[tokio::test]
@@ -73,13 +86,8 @@ async fn slots_that_move_cost_no_holder_its_lock_and_no_waiter_its_place() {
     cluster.nodes.iter().for_each(|node| node.set_clock(3600).unwrap());
     let url = cluster.url("min_replicas=0");
     let (holder, waiter) = (client(&url, 60_000).await, client(&url, 60_000).await);
-    let names = ["a", "b", "c", "d"];
-    let mut guards = Vec::new();
-    for name in names {
-        guards.push(soon(holder.mutex(name).unwrap().acquire()).await.unwrap());
-    }
-    let waiting: Vec<_> = names.iter().map(|name| acquiring(&waiter, name)).collect();
-    for name in names {
+    let (guards, waiting) = held_and_waited_for(&holder, &waiter).await;
+    for name in NAMES {
         until("it waits", async || queued(&holder, name).await == 2).await;
     }
     for are_cut in [false, true] {
@@ -88,7 +96,7 @@ async fn slots_that_move_cost_no_holder_its_lock_and_no_waiter_its_place() {
         for node in cluster.nodes.iter().filter(|_| are_cut) {
             node.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
         }
-        for name in names {
+        for name in NAMES {
             // A connection to the old owner learns of the move by an error.
             until("both places are there", async || {
                 waiter.queue(name).await.is_ok_and(|queue| queue.contenders.len() == 2)
@@ -111,12 +119,7 @@ async fn slots_that_move_cost_no_holder_its_lock_without_a_queue_and_their_waite
     for layout in ["plain", "redisson", "redisson-fenced"] {
         let url = cluster.url(&format!("layout={layout}&prefix={layout}-&min_replicas=0&renew_interval_ms=500"));
         let (holder, waiter) = (client(&url, 60_000).await, client(&url, 60_000).await);
-        let names = ["a", "b", "c", "d"];
-        let mut guards = Vec::new();
-        for name in names {
-            guards.push(soon(holder.mutex(name).unwrap().acquire()).await.unwrap());
-        }
-        let waiting: Vec<_> = names.iter().map(|name| acquiring(&waiter, name)).collect();
+        let (guards, waiting) = held_and_waited_for(&holder, &waiter).await;
         moved_away(&cluster, &format!("{layout}-")).await;
         for guard in &guards {
             // The first renewal may have been under way.
