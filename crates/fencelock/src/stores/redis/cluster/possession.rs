@@ -1,8 +1,8 @@
-//! Whether a slot came to another node whole.
+//! The proof that a slot moved to another node with all its keys.
 //!
-//! A node that gives a slot away moves all keys before, and still owns other slots. A replica that is promoted takes all slots of its primary.
-//! So nothing is lost where the new owner names the last one as an owner, was not promoted in its place, and has run for long enough. Every
-//! other node is another server for the layout.
+//! A node that gives a slot away has moved all keys before, and still owns other slots. A promoted replica takes all slots of its primary. So
+//! nothing is lost if the new owner's own `CLUSTER SLOTS` names the last owner as an owner, and the new owner has run since before the last
+//! owner's last answer and was not promoted from its stream. For the layout, every other node is another server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
