@@ -15,7 +15,7 @@ pub(crate) fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     seeds
 }
 
-/// Calls `read` with each seed, and with so many changes of each.
+/// Calls `read` with each seed, and with `changes` changes of each.
 pub(crate) fn change_seeds(target: &str, changes: usize, read: impl Fn(&[u8])) {
     let mut random = fastrand::Rng::with_seed(7);
     for (_, seed) in seeds(target) {

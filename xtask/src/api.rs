@@ -5,7 +5,7 @@
 use crate::checks;
 use crate::shell::{self, Result, cargo};
 
-/// Reads the format of the compiler that this workspace is built with.
+/// Reads the format of this workspace's compiler.
 const CARGO_PUBLIC_API: &str = "0.52.0";
 
 /// A part of the command in a crate of its own, without a stable interface.

@@ -112,7 +112,7 @@ fn check_on(manifest: &str, args: &[&str]) -> Result {
     let version = &format!("{}.0", version.ok_or_else(|| format!("{manifest} names no rust-version"))?);
     let rustup = |args: &[&str]| {
         let mut command = shell::command("rustup");
-        // Apart from the other builds, which another compiler would make begin anew. A wrapper in the environment is the newer clippy's.
+        // A directory apart: another compiler would make all builds begin anew. A wrapper in the environment is the newer clippy's.
         command.args(args).env("CARGO_TARGET_DIR", "target/oldest").env_remove("RUSTC_WORKSPACE_WRAPPER");
         command
     };

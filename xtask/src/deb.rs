@@ -11,7 +11,7 @@ const CARGO_DEB: &str = "3.8.0";
 /// The directory for the files of the package; `Cargo.toml` of the command names it.
 const MADE: &str = "target/package-assets";
 
-/// The shells, and the files that their completions are looked for in.
+/// The shells, and the files of their completions.
 const SHELLS: [(&str, &str); 3] = [("bash", "fencelock"), ("zsh", "_fencelock"), ("fish", "fencelock.fish")];
 
 /// Builds the command, lets it write its completions and its manual, packs all of it with cargo-deb, and lets lintian look at it.

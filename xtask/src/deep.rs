@@ -1,4 +1,4 @@
-//! `cargo xtask deep`: the rows outside the gate, one after the other, alone on the machine.
+//! `cargo xtask deep`: the rows outside the gate, in turn, alone on the machine.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

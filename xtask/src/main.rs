@@ -14,14 +14,14 @@ mod tidy;
 
 use std::process::ExitCode;
 
-/// A verb: its name, what it does in one line, and the function that does it.
+/// A verb: its name, its help in one line, and its function.
 struct Verb {
     name: &'static str,
     help: &'static str,
     run: fn(&[String]) -> shell::Result,
 }
 
-/// Every verb there is; `CONTRIBUTING.md` may name these and no others.
+/// Every verb there is; `CONTRIBUTING.md` may name only these.
 const VERBS: &[Verb] = &[
     Verb {
         name: "test",

@@ -34,7 +34,7 @@ pub(crate) fn interop(args: &[String]) -> Result {
 /// `cargo xtask torture <store>`.
 pub(crate) fn torture(args: &[String]) -> Result {
     packages::ensure(packages::GATE, packages::SERVERS)?;
-    // All of its binaries: the first runs the others itself.
+    // All of its binaries: the first runs the other programs itself.
     shell::run(&mut cargo(&["build", "--release", "--package", "fencelock-torture"]))?;
     shell::run(&mut release("fencelock-torture", "fencelock-torture", args))
 }
@@ -88,7 +88,7 @@ pub(crate) fn fuzz(args: &[String]) -> Result {
         // The first keeps the findings, and is ours alone; the fuzzer begins with the seeds of the repository.
         let [corpus, seeds] = ["corpus", "seeds"].map(|kept| format!("fuzz/{kept}/{target}/"));
         shell::run(shell::command("mkdir").args(["-p", &corpus]))?;
-        // With a target of the compiler named, the flags are not those of build scripts.
+        // A target is named, so that the flags do not apply to build scripts.
         let mut fuzz = cargo(&["run", "--manifest-path", "fuzz/Cargo.toml", "--target", "host-tuple", "--bin", target]);
         fuzz.env("CARGO_TARGET_DIR", "target/fuzz").env("RUSTFLAGS", FUZZED).args(["--", &corpus, &seeds]);
         fuzz.args([&format!("-max_total_time={seconds}"), &format!("-artifact_prefix={corpus}")]);

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// How long a client of another language contends before the measurement.
 const WARM_UP_NANOS: u64 = 1_500_000_000;
 
-/// The lock of a crew: a store of ours by its URL, and the same as a file for the other contestants.
+/// The lock of a crew: a store of ours by its URL, and the file that other contestants lock.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) url: String,

@@ -22,7 +22,7 @@ enum Bound {
     AtLeast(f64),
 }
 
-/// The comparison of a figure: none, the same figure of others, or another figure of the same contestant.
+/// The comparison of a figure: none, the same figure of other contestants, or another figure of the same contestant.
 #[derive(Clone, Copy)]
 enum Against {
     Alone,
@@ -157,8 +157,8 @@ struct Verdict {
     measured: Option<String>,
 }
 
-/// The goals of a store's section, or those of the defaults; only those with figures unless everything was measured. The document has
-/// those that are not met.
+/// The goals of a store's section, or of the section of defaults; only goals with figures, unless everything was measured.
+/// The document shows the unmet ones.
 pub(crate) fn verdicts(section: Option<Store>, measured: &Measured, is_whole: bool, for_document: bool) -> String {
     let is_in = |store| section.is_none_or(|own| own == store || (own, store) == (Redis, Redlock));
     let mut verdicts = Vec::new();

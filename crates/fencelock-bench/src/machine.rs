@@ -85,7 +85,7 @@ fn today() -> Option<String> {
     String::from_utf8(output.stdout).ok().map(|day| day.trim().to_owned()).filter(|day| !day.is_empty())
 }
 
-/// A warning when others are at work on the machine.
+/// A warning when other processes load the machine.
 pub(crate) fn is_busy() -> Option<String> {
     let load: f64 = read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()?;
     (load > 0.5).then(|| format!("busy: a load of {load} when it began"))

@@ -105,7 +105,7 @@ struct Defaults {
     options: Options,
     #[command(flatten)]
     files: Files,
-    /// Only these stores; goals of others are "not measured".
+    /// Only these stores; goals of other contestants are "not measured".
     #[arg(long, value_enum, conflicts_with = "write")]
     only: Vec<Store>,
 }

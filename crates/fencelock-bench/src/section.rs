@@ -23,7 +23,7 @@ const RSLOCK: &str = "rslock 0.10";
 /// Rounds of a full run of the defaults.
 const ROUNDS: usize = 3;
 
-/// Measures the families of a store: all of them, or those of `only`.
+/// Measures the families of a store: all of them, or the ones in `only`.
 pub(crate) fn measure(bench: Bench, options: &Options, only: &[Family]) -> Result<()> {
     let busy = machine::is_busy();
     let store = bench.store;
@@ -96,7 +96,7 @@ fn faults(run: &Run) -> String {
     format!("Other clients failed, and have no figure of these rounds:\n\n{list}")
 }
 
-/// A run with a user's defaults: no option set, tokio's multi-thread runtime, no core kept to.
+/// A run with a user's defaults: no option set, tokio's multi-thread runtime, not bound to a core.
 fn as_used(store: Store, options: &Options, files: &Files, with: &[Contestant]) -> Result<Run> {
     let mut bench = Bench::new(store, options, files)?;
     if !bench.quick && options.rounds.is_none() {
@@ -106,8 +106,8 @@ fn as_used(store: Store, options: &Options, files: &Files, with: &[Contestant]) 
     Run::new(bench)
 }
 
-/// All stores with nothing set, or those of `only`, near [`Io::CurrentRuntime`](fencelock::Io::CurrentRuntime), the floor and Python's
-/// `filelock`.
+/// All stores (or the ones in `only`) with default options, near [`Io::CurrentRuntime`](fencelock::Io::CurrentRuntime), the floor
+/// and Python's `filelock`.
 pub(crate) fn defaults(options: &Options, files: &Files, only: &[Store]) -> Result<()> {
     let busy = machine::is_busy();
     let (mut measured, mut begins) = (Measured::default(), None);

@@ -37,8 +37,8 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// The time of each hand-over: from just before a release to the moment the next one has the lock. Sorts the sections
-/// by time; fails when two of them overlap.
+/// The time of each hand-over: from just before a release until the next waiter has the lock. Sorts the sections by
+/// time; fails when two of them overlap.
 pub(crate) fn hand_overs(sections: &mut [Section]) -> Result<Vec<u64>> {
     sections.sort_unstable_by_key(|section| section.acquired);
     let mut times = Vec::with_capacity(sections.len());

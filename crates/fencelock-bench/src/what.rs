@@ -157,7 +157,7 @@ pub(crate) enum What {
     Served(Way),
     /// Requests that the server received for each section.
     Requests(Way),
-    /// Requests that the server undid in favour of others.
+    /// Requests that the server rolled back because of a deadlock.
     Undone(Way),
     /// Processor time of the client in a cycle of [`Way::Apart`].
     Client,

@@ -92,7 +92,7 @@ impl Job {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> Happening {
-        // The sender in `self` keeps the channel open: the last word of the watching thread reports its end.
+        // The sender in `self` keeps the channel open: the last message of the watching thread reports its end.
         self.happenings.recv().await.unwrap_or(Happening::Ended)
     }
 
@@ -261,7 +261,7 @@ impl Job {
         Ok(status)
     }
 
-    /// A command that ended by itself needs no guardian: its remaining processes may run on.
+    /// A command that ended by itself needs no guardian: its remaining processes may continue.
     pub(crate) fn dismiss_the_guardian(&mut self) {
         self.guard = None;
     }

@@ -11,7 +11,7 @@ use crate::output::{Failure, Outcome, code};
 use crate::settings::Chosen;
 use crate::show::{Shown, ShownForeignLock, ago, shown_or_dash};
 
-/// How many contenders at the head of a queue a list looks at.
+/// The number of contenders at the head of a queue that a list reads.
 pub(crate) const HEAD: usize = 100;
 
 pub(crate) const READS: usize = 16;

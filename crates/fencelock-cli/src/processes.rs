@@ -16,8 +16,8 @@ pub(crate) fn is_stopped(process: Pid) -> Option<bool> {
     stat_of(process).map(|stat| stat.first().is_some_and(|state| state == "T"))
 }
 
-/// Whether a process in `group` other than the leader is stopped, while the leader is neither stopped nor about to be: a signal for
-/// the whole group stops one process before the other.
+/// Whether a process in `group` other than the leader is stopped, while the leader is neither stopped nor about to be: a signal to
+/// the whole group stops its processes one after another.
 pub(crate) fn is_stopped_but_for_its_leader(group: Pid) -> bool {
     let mut others = processes_of(group).filter(|(process, _)| *process != group.as_raw());
     // Checks the leader last, so that a stop in between is seen.

@@ -66,8 +66,8 @@ pub struct Process {
     pub faults: Arc<dyn Faults>,
 }
 
-/// The faults between a process and the store that a test can cause. A method whose fault cannot be caused says so by
-/// its answer; the laws that need that fault must be excused.
+/// The faults between a process and the store that a test can cause. A method that cannot cause its fault says so by
+/// its result; the laws that need that fault must be excused.
 pub trait Faults: Send + Sync {
     /// Kills the process's connections. By default nothing: dropping the sessions is crash enough.
     fn crash(&self) {}

@@ -62,8 +62,8 @@ pub fn read_excuses(text: &str) -> Result<Vec<Excuse>, String> {
     Ok(file.excused)
 }
 
-/// Tries one law on one empty store, on a runtime of its own. A panic and a hang count as broken. The claim that excludes all others is
-/// `whole`: a mutex, a writer, or all permits of a semaphore. The claim changes nothing in laws that are not of exclusive locks.
+/// Tries one law on one empty store, on a runtime of its own. A panic and a hang count as broken. `whole` is the claim that excludes
+/// all others: a mutex, a writer, or all permits of a semaphore. The claim changes nothing in laws that are not of exclusive locks.
 pub fn run_by(whole: Claim, law: &Law, fixture: Arc<dyn Fixture>, seed: u64) -> Verdict {
     let tried = catch_unwind(AssertUnwindSafe(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -134,12 +134,12 @@ pub fn wholes() -> [Claim; 3] {
     [Claim::MUTEX, Claim::WRITER, permits(3, 3)]
 }
 
-/// A `#[test]` for every law, and for those of exclusive locks two more, in which a writer and a holder of all permits of
-/// a semaphore stand for the mutex: `suite!("name of the store", factory)`, where `factory()` makes a [`Fixture`].
+/// A `#[test]` for every law. A law of exclusive locks has two more, with a writer and with a holder of all permits in
+/// place of the mutex: `suite!("name of the store", factory)`, where `factory()` makes a [`Fixture`].
 ///
-/// The name finds the store's excuses; the store's own file of excuses may be given as `, excused = text`. With
-/// `, only = mutexes` or `, only = mutexes_and_writers` less stands for the mutex, where the rest is shown already. A last
-/// `, laws = untimed` or `, laws = timed` leaves the others out: laws that judge real time, or load a server, and laws that do not.
+/// The name finds the store's excuses; the store's own file of excuses may be given as `, excused = text`. With `, only = mutexes`
+/// or `, only = mutexes_and_writers` less stands for the mutex, where the rest is shown already. A last `, laws = untimed` or `,
+/// laws = timed` leaves the other laws out: laws that judge real time, or load a server, and laws that do not.
 ///
 /// ```no_run
 /// # struct Mine;

@@ -150,7 +150,7 @@ impl World {
         self.fixture.pass(duration).await;
     }
 
-    /// A client as users have it, in a process of its own, with an engine that renews what it holds.
+    /// A client with its engine, as in a user's process of its own.
     pub(crate) async fn user(&self) -> Verdict<User> {
         self.user_with(|options| options).await
     }

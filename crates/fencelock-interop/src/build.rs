@@ -57,7 +57,7 @@ pub enum Purpose {
     Measuring,
 }
 
-/// Where the drivers were built to.
+/// The directory of the built drivers.
 #[derive(Debug, Clone)]
 pub struct Built {
     home: PathBuf,

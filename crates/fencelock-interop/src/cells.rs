@@ -42,7 +42,7 @@ pub(crate) struct Cell {
     pub(crate) holder: &'static Client,
     pub(crate) contender: &'static Client,
     pub(crate) expected: Expected,
-    /// Whether each waits for the other, so that both may count together.
+    /// Whether each client waits for the other, so that both may count together.
     pub(crate) mutual: bool,
     pub(crate) scene: Scene,
 }
@@ -53,7 +53,7 @@ impl Cell {
         [self.holder, self.contender].into_iter().find(|client| client.program == Program::Fencelock)
     }
 
-    /// Whether two processes of each side take part: where fencelock does, and each waits for the other.
+    /// Whether two processes of each side take part: where fencelock does, and each client waits for the other.
     pub(crate) fn has_twins(&self) -> bool {
         self.scene == Scene::Hold && self.mutual && self.ours().is_some()
     }
@@ -89,7 +89,7 @@ static MUTEXES: [Pair; 21] = [
     pair(&CURATOR, &KAZOO, Waits, Waits),
     // kazoo without extra patterns does not see what Curator's family writes.
     pair(&CURATOR, &KAZOO_LOCK, Granted, Waits),
-    // Curator's read-write lock does not see its mutexes; we see the other kind of lock, and refuse.
+    // Curator's read-write lock does not see its mutexes; fencelock sees the other kind of lock, and refuses.
     pair(&CURATOR, &CURATOR_WRITE, Granted, Refused),
     pair(&CURATOR, &CURATOR_READ, Granted, Refused),
     pair(&KAZOO, &KAZOO_LOCK, Waits, Waits),
@@ -188,7 +188,7 @@ static DOWNGRADES: [Downgrade; 15] = [
     (&KAZOO_DIALECT_WRITE, &KAZOO_READ, Shares),
 ];
 
-/// The others among each other.
+/// Other clients with each other.
 static OTHERS: [Pair; 34] = [
     pair(&CURATOR_59, &CURATOR_59, Waits, Waits),
     pair(&CURATOR_59, &CURATOR_54, Waits, Waits),
@@ -233,7 +233,7 @@ static OTHERS: [Pair; 34] = [
 pub(crate) enum Among {
     /// fencelock with every other client.
     Ours,
-    /// The others with each other: the source of fencelock's table.
+    /// Other clients with each other: the source of fencelock's table.
     Others,
     /// Both.
     All,

@@ -1,4 +1,4 @@
-//! A writer that continues as a reader: the contenders that get in with it, and the others.
+//! A writer becomes a reader: which contenders share the lock with it, and which wait.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::driver::value;
 use crate::pair::give_back;
 use crate::play::{Game, Played, WAKE_BOUND};
 
-/// When the contender comes.
+/// Whether the contender queues before the downgrade or after it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Comes {
     Before,

@@ -54,7 +54,7 @@ impl Driver {
         }
     }
 
-    /// Names it in errors, from now on.
+    /// Sets the name of the driver in errors.
     pub(crate) fn rename(&mut self, name: &'static str) {
         self.name = name;
     }

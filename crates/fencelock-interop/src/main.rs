@@ -1,5 +1,5 @@
-//! Plays fencelock against clients in other languages on the same locks: the waits of each for the other, how soon the next one has
-//! it, and what happens when either side is killed. `interop/README.md` says how the clients are driven.
+//! Plays fencelock against clients in other languages on the same locks: whether each client waits for the other, how soon the next
+//! one has the lock, and the effect of a kill of either side. `interop/README.md` says how the clients are driven.
 
 mod cells;
 mod clients;

@@ -52,11 +52,11 @@ pub(crate) struct Stage<'a> {
 /// The outcome of a cell.
 #[derive(Debug, Default)]
 pub(crate) struct Played {
-    /// From just before the release to the moment that the next one has the lock; the median of [`TURNS`].
+    /// From just before the release until the next client has the lock; the median of [`TURNS`].
     pub(crate) wake: Option<Duration>,
     /// The common count of both sides.
     pub(crate) counted: Option<u64>,
-    /// From the kill of the holder to the moment that the next one has the lock.
+    /// From the kill of the holder until the next client has the lock.
     pub(crate) takeover: Option<Duration>,
     /// The message of a refusal.
     pub(crate) refusal: Option<String>,
@@ -124,7 +124,7 @@ impl Game<'_> {
         Ok(Played { wake: Some(wake), counted, takeover: Some(takeover), refusal: None })
     }
 
-    /// The lock, or one permit, goes from one to the other.
+    /// The lock, or one permit, goes from one client to the other.
     fn turn(&mut self, is_watched: bool) -> Result<Duration> {
         let lock = self.fresh();
         let held = self.pair.hold(&lock.name)?;
@@ -142,7 +142,7 @@ impl Game<'_> {
         self.pair.comes_and_goes(&lock.name)
     }
 
-    /// The others that tried have left nothing behind.
+    /// The failed tries have left nothing behind.
     fn is_alone(&self, lock: &Lock) -> Result<()> {
         self.wait_for(self.pair.cell.holder.capacity, lock)
             .context("who did not get the lock should leave nothing behind")
@@ -184,7 +184,7 @@ impl Game<'_> {
         Ok(Played { refusal, ..Played::default() })
     }
 
-    /// Waits until that many contend.
+    /// Waits until `count` clients contend for the lock.
     fn wait_for(&self, count: usize, lock: &Lock) -> Result<()> {
         let mut seen = 0;
         let reached = wait_until(PATIENCE, || {

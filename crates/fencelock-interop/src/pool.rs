@@ -1,4 +1,4 @@
-//! Drivers, which several cells use one after the other: to start a Java machine takes a second of a processor.
+//! Drivers, which several cells use in turn: to start a Java machine takes a second of a processor.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};

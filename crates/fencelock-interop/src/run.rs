@@ -151,7 +151,7 @@ fn verdict(played: &[Result<Played>], drilled: &[Result<()>]) -> Result<()> {
     Ok(())
 }
 
-/// The workloads of benchmarks, for the drivers of others. In turn, since they share a log.
+/// The workloads of benchmarks, for the drivers of other clients. In turn, since they share a log.
 fn drill_all(pool: &Pool, log: &Path) -> Vec<Result<()>> {
     let drill = |(number, peer): (usize, &&Client)| {
         let hired = pool.hire(peer.program, peer.title).and_then(Driver::ready);

@@ -12,9 +12,9 @@ const STAY: Duration = Duration::from_millis(1);
 
 /// The work of a turn.
 pub(crate) enum Work<'a> {
-    /// Adds one to the number in a file; loses counts, and says so, when two do it at once.
+    /// Adds one to the number in a file; loses counts, and reports that, when two clients count at once.
     Count(&'a str),
-    /// Reads the number, and says so when another client counts meanwhile.
+    /// Reads the number, and reports when another client counts meanwhile.
     Look(&'a str),
     /// Takes a seat of this number, and leaves a byte in the file; reports a lack of seats.
     Sit(&'a str, u32),

@@ -28,7 +28,7 @@ pub struct Drill {
     pub worker: PathBuf,
     /// The arguments of `worker` before its orders.
     pub arguments: Vec<String>,
-    /// The beginning of the names of all locks; a store that others use too needs one.
+    /// The beginning of the names of all locks; a store with other users needs one.
     pub prefix: String,
     /// Whether workers wait patiently for each lock, instead of giving up now and then.
     pub is_patient: bool,

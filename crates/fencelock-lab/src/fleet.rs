@@ -172,7 +172,7 @@ impl Fleet {
     }
 
     /// Looks until `is_enough` of the grants so far; false when `patience` ends before. Once a worker has ended by itself,
-    /// the drill has failed, and nothing more is waited for.
+    /// the drill has failed and waits for nothing more.
     pub(super) fn wait_for(&mut self, patience: Duration, is_enough: impl Fn(&[u64]) -> bool) -> io::Result<bool> {
         let start = Instant::now();
         loop {

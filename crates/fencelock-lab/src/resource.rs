@@ -13,7 +13,7 @@ use crate::history::RegisterLog;
 /// A fenced register in a file, shared by processes. The register has its own locking, without fencelock.
 ///
 /// The register decides under an exclusive `flock`, and logs each decision before the unlock, so that the order of its log is the
-/// order of its decisions. A process that is stopped in there stops the others, until it continues or is killed.
+/// order of its decisions. A process that is stopped inside stops the other processes, until it continues or is killed.
 #[derive(Debug)]
 pub struct Resource {
     lock: String,

@@ -41,7 +41,7 @@ pub enum Outage {
     ClockAhead,
     /// The clock that leases are judged by is a minute late.
     ClockBehind,
-    /// The server is busy with something that does not end, and says so to all clients.
+    /// The server is busy without end, and answers so to all clients.
     ServerBusy,
     /// The server lets all clients wait.
     ServerWaits,
@@ -50,7 +50,7 @@ pub enum Outage {
     /// The numbers that order the queues come to their end: either all are used up, or a few are left, as the random
     /// number says.
     NumbersEnd,
-    /// Every queue has so many nodes of other programs that no answer can list it.
+    /// Every queue has too many nodes of other programs for an answer that lists it.
     QueuesOverflow,
 }
 
@@ -109,7 +109,7 @@ pub trait Site: fmt::Debug + Send + Sync {
     /// outage can cut. The harness uses the route after the last worker's.
     fn url(&self, worker: usize) -> String;
 
-    /// How long places live unrenewed there, as those URLs say.
+    /// The ttl of places there, from the URLs.
     fn ttl(&self) -> Duration;
 
     /// Whether the site can have this outage.

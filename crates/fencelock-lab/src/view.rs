@@ -31,7 +31,7 @@ impl View {
         Self { path, log: None, unread: String::new(), waiting, held, grants, failure: None }
     }
 
-    /// Reads on.
+    /// Reads the next lines.
     pub(super) fn look(&mut self) -> io::Result<()> {
         if self.log.is_none() {
             self.log = match File::open(&self.path) {

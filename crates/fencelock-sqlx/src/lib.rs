@@ -18,7 +18,7 @@
 //! # }
 //! ```
 //!
-//! All of this is plain SQL, which any other client can run: `docs/locks-in-postgresql.md` tells what it promises, above READ COMMITTED too.
+//! All of this is plain SQL, which any other client can run: `docs/locks-in-postgresql.md` has its promises, above READ COMMITTED too.
 
 use std::fmt;
 use std::time::Duration;
@@ -57,8 +57,8 @@ impl<'a> Hold<'a> {
         Self { name, token, limit: None, schema: "fencelock" }
     }
 
-    /// Has the server end the connection when the transaction is idle for so long (its `idle_in_transaction_session_timeout`): from 1 ms to 24
-    /// days, and the nearer of the two for anything else. Without it, the limit is a minute, unless that setting has another value already.
+    /// Lets the server end the connection when the transaction is idle for `limit` (its `idle_in_transaction_session_timeout`): from 1 ms to 24 days,
+    /// and the nearer of the two for anything else. Without it, the limit is a minute, unless that setting has another value already.
     pub fn limit(self, limit: Duration) -> Self {
         Self { limit: Some(limit), ..self }
     }

@@ -26,7 +26,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Compiles the preloaded library into `directory`, with the C compiler that Rust links with.
+    /// Compiles the preloaded library into `directory`, with the C compiler that links Rust programs.
     pub(crate) fn new(directory: &Path) -> io::Result<Self> {
         CLOCK_SHIM.require();
         let clock = Self { library: directory.join("clock.so"), offset: directory.join("clock") };

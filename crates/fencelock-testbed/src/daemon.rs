@@ -128,7 +128,7 @@ impl<P: Program> Daemon<P> {
         Ok(())
     }
 
-    /// Sets the server's wall clock off by so many seconds. The setting `own_clock` gives the server a clock.
+    /// Shifts the server's wall clock by `seconds` from the true time. The setting `own_clock` gives the server a clock.
     ///
     /// # Panics
     /// If the server has no clock of its own.

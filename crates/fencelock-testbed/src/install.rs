@@ -87,8 +87,8 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 /// The policy that forbids daemons, and names its author.
 const FORBIDDEN: &str = "#!/bin/sh\n# cargo xtask of fencelock: removed when the packages are installed\nexit 101\n";
 
-/// Forbids packages to start daemons; tests start their own. A policy that is there already stays, unless it is one
-/// that an interrupted run left behind.
+/// Forbids packages to start daemons; tests start their own. An existing policy stays, unless an interrupted run left
+/// it behind.
 struct NoDaemons(Option<PathBuf>);
 
 impl NoDaemons {

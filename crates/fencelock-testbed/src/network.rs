@@ -24,7 +24,7 @@ pub struct Network {
     cuts: Mutex<Vec<(From, usize)>>,
 }
 
-/// Where packets come from.
+/// The source of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum From {
     Host(usize),
@@ -131,7 +131,7 @@ impl Network {
         self.filter(to, &cuts)
     }
 
-    /// Cuts a host off from all others and the hub.
+    /// Cuts a host off from all other hosts and the hub.
     pub fn pull_cable(&self, host: usize) -> io::Result<()> {
         ip(&["-n", &self.hub(), "link", "set", &format!("v{host}"), "down"])
     }

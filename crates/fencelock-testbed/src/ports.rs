@@ -6,7 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// The range is below the ephemeral ports: outgoing connections may take any of those.
+/// The range is below the ephemeral ports: outgoing connections may take any ephemeral port.
 const PORTS: std::ops::Range<u16> = 21_001..31_999;
 
 /// A free TCP port, by default of 127.0.0.1. No other process that reserves ports in this way takes it.

@@ -65,7 +65,7 @@ fn id(arguments: &[&str]) -> io::Result<u32> {
     String::from_utf8_lossy(&said.stdout).trim().parse().map_err(io::Error::other)
 }
 
-/// A directory that others may pass through, such as `/tmp`.
+/// A directory that other users may enter, such as `/tmp`.
 pub(crate) fn open_scratch() -> io::Result<Scratch> {
     let scratch = Scratch::new()?;
     std::fs::set_permissions(scratch.path(), std::fs::Permissions::from_mode(0o755))?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// A directory of jars, a ZooKeeper server's and what it needs, to start instead of Debian's.
+/// A directory with the jars of a ZooKeeper server and its dependencies, to start instead of Debian's.
 pub const ZOOKEEPER_JARS: &str = "FENCELOCK_TEST_ZOOKEEPER_JARS";
 
 /// A `redis-server` to start instead of Debian's.

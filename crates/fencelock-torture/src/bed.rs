@@ -110,7 +110,7 @@ pub trait Bed: fmt::Debug + Send + Sync {
     }
 }
 
-/// Whether so many servers can have this outage, if they keep all data on their disks and have this machine's clock.
+/// Whether this outage is possible with `servers` servers that keep all data on disk and have this machine's clock.
 pub(crate) fn can_usually(servers: usize, outage: Outage) -> bool {
     match outage {
         Outage::FollowerCut | Outage::NumbersEnd | Outage::QueuesOverflow => false,

@@ -1,4 +1,4 @@
-//! Writers that are stopped: some write to a resource that checks tokens, others only look at their guard before they write.
+//! Writers that are stopped: some processes write to a resource that checks tokens, the other processes only check their guard before a write.
 //!
 //! Each writer takes the lock, claims the resource (or does not), reads a list of tokens, looks at its guard, dwells, and writes the list with
 //! its own token added. A late writer's list lacks the tokens that were added meanwhile: the lost tokens are counted.

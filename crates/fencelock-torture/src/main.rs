@@ -1,5 +1,5 @@
 //! `fencelock-torture redis --experiment WHAT`, and `fencelock-torture postgres --writers hold`: experiments, and the counts of what came
-//! of them. The drills are those of `fencelock-ledger`.
+//! of them. The drills are the drills of `fencelock-ledger`.
 
 use std::fs;
 use std::io;

@@ -32,7 +32,7 @@ impl Bed for Mysql {
         format!("mysql://{OWNER}:secret@{}/{name}?ttl_ms={}", ways[0], TTL.as_millis())
     }
 
-    /// Makes the tables before the drill: that takes longer than its sessions live.
+    /// Makes the tables before the drill: that lasts longer than the ttl of its sessions.
     fn prepare(&self, name: &str) -> io::Result<()> {
         self.0.sql(&format!("CREATE DATABASE {name}; GRANT ALL ON {name}.* TO {OWNER}@'%'"))?;
         let schema = Schema::of(&self.url(&[self.0.address()], name)).map_err(io::Error::other)?;

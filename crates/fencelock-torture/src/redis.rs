@@ -143,7 +143,7 @@ impl Bed for Several {
         !matches!(self, Self::Masters(_))
     }
 
-    /// Clients reach each server by a proxy. They reach the Sentinels, and the nodes that name the others, without a proxy.
+    /// Clients reach each server by a proxy. They reach the Sentinels, and the nodes that name the other nodes, without a proxy.
     fn url(&self, ways: &[SocketAddr], name: &str) -> String {
         let text = |ways: &[SocketAddr]| ways.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",");
         let map = self.all().iter().zip(ways).map(|(server, way)| format!("{}={way}", server.address()));

@@ -29,7 +29,7 @@ pub struct Topology {
     pub unplayed: Option<&'static [&'static str]>,
 }
 
-/// A restart of Redis ends every session: the data on its disk may be older than its last answers.
+/// A restart of Redis ends every session: the disk may have older data than the server's last answers.
 const OF_ONE_REDIS: &[&str] = &["a_held_lock_outlives_its_leader", "a_held_lock_outlives_a_restart_of_every_server"];
 
 /// There is no second server to follow the leader.

@@ -24,9 +24,9 @@ use crate::watches::{Watch, WatchKind};
 
 /// A session with a ZooKeeper ensemble. Cheap to clone; all clones are one session.
 ///
-/// Requests are put in line at the call, in the order of the calls, whichever clone or thread they come from; a request made while there is no
-/// connection waits for one until its deadline. Requests that were written when a connection was lost fail with
-/// [`ErrorKind::ConnectionLoss`], their outcome unknown; nothing is ever sent twice.
+/// Requests are queued at the call, in the order of the calls, from all clones and threads; a request made while there is no connection
+/// waits for one until its deadline. Requests that were written when a connection was lost fail with [`ErrorKind::ConnectionLoss`], their
+/// outcome unknown; nothing is ever sent twice.
 ///
 /// Dropping the last clone closes the session, in the background. [`Client::close`] says how that went.
 #[derive(Debug, Clone)]
@@ -128,7 +128,7 @@ impl Client {
         self.read(Op::GetData, path, None, |reply, _| decode(&reply, response::data))
     }
 
-    /// As [`Client::get_data`], and watches the node. A missing node leaves no watch behind.
+    /// As [`Client::get_data`], and watches the node. A missing node leaves no watch.
     ///
     /// # Errors
     /// As [`Client::get_data`].

@@ -91,7 +91,7 @@ impl Config {
         })
     }
 
-    /// The session timeout to ask for; 1 ms to 2^31 ms, 10 s by default. The server clamps it (by default to 2 … 20 of its ticks):
+    /// The requested session timeout; 1 ms to 2^31 ms, 10 s by default. The server clamps it (by default to 2 … 20 of its ticks):
     /// [`Client::session`](crate::Client::session) says what was granted.
     #[must_use]
     pub fn session_timeout(mut self, timeout: Duration) -> Self {
@@ -122,8 +122,8 @@ impl Config {
         self
     }
 
-    /// As [`Config::auth`], with credentials requested for each connection: the new credentials count from that connection on. If
-    /// asking fails, no session is opened, and an existing one keeps the last credentials.
+    /// As [`Config::auth`], with credentials requested for each connection: the new credentials count from that connection
+    /// onwards. If asking fails, no session is opened, and an existing one keeps the last credentials.
     #[must_use]
     pub fn auth_asked(mut self, scheme: impl Into<String>, ask: AskCredentials) -> Self {
         self.asked.push((scheme.into(), ask));

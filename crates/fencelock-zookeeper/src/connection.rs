@@ -140,7 +140,7 @@ impl Connection {
         self.poll_timer(context)
     }
 
-    /// Reads once. The time of an answer is taken after the read: so the answer can only seem later than it was.
+    /// Reads once. The time of an answer is taken after the read: so the answer's time can only be late, never early.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, End> {
         let mut room = ReadBuf::new(self.frames.room());
         let count = match Pin::new(&mut self.stream).poll_read(context, &mut room) {
@@ -171,8 +171,8 @@ impl Connection {
         }
     }
 
-    /// Moves waiting requests from the outbox to the buffer, and returns whether there were any. Their time of sending is from before the
-    /// write, so a request can seem earlier than it was, and never later.
+    /// Moves waiting requests from the outbox to the buffer, and returns whether there were any. Their time of sending, taken before
+    /// the write, can be early, never late.
     fn take_requests(&mut self, context: &Context<'_>) -> bool {
         if !self.conversation.is_settled() {
             return false;

@@ -22,7 +22,7 @@ use crate::watches::{WatchEvent, WatchKind};
 /// Why a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The connection is gone; the session may live on.
+    /// The connection is gone; the session may still live.
     Lost(String),
     /// The session has expired, as the server said.
     Expired,
@@ -179,7 +179,7 @@ impl Conversation {
         match code {
             code::SESSION_MOVED => return Err(moved()),
             code::SESSION_EXPIRED => return Err(End::Expired),
-            // Any other word is a word of the owner.
+            // Any other answer comes from the session's own server.
             _ => self.shared.events.push(Event::Reconnected { server: self.server.clone() }),
         }
         Ok(())

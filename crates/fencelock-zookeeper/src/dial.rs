@@ -1,5 +1,5 @@
-//! Finds a server that gives a session. Names are resolved anew for each try, and servers are dialled in random order, the next one a
-//! moment after the last: a silent server keeps no client from the others. The first server that welcomes the client wins.
+//! Finds a server that gives a session. Names are resolved anew for each try, and servers are dialled in random order, the next
+//! one a moment after the last: a silent server does not delay the other servers. The first server that welcomes the client wins.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub(crate) struct Established {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) server: String,
     pub(crate) welcome: Welcome,
-    /// Whether another server may take the session from this one: the other was asked to continue the session, too.
+    /// Whether another server may take the session from this one: the other server was asked to continue the session, too.
     pub(crate) is_doubted: bool,
 }
 
@@ -79,9 +79,9 @@ pub(crate) struct Dialer {
     pause: Duration,
     /// The server that failed last is tried last.
     avoid: Option<String>,
-    /// Servers that were left while they owed the answer to a write, and when; without those that had the session again since. Such a
-    /// server reads the write once it resumes. The leader refuses the write, because the session is at another server. But after a second
-    /// hello, this server can take the session back. Then the write takes effect, although the other server has shown that it had not.
+    /// Servers that were left while they owed the answer to a write, and when; without those that had the session again since. Such a server reads
+    /// the write once it resumes. The leader refuses the write, because the session is at another server. But after a second hello, this server can
+    /// take the session back. Then the write takes effect, although the other server has shown that it had not been made.
     owing: Vec<(String, Instant)>,
     /// Whether to pause before the first attempt.
     wary: bool,
@@ -94,7 +94,7 @@ pub(crate) struct Dialer {
 pub(crate) struct Times {
     /// The longest that one attempt may take.
     pub(crate) attempt: Duration,
-    /// How long after one server the next one is dialled, unless that one has failed.
+    /// The time from dialling one server to dialling the next. After a failure the next one is dialled at once.
     pub(crate) stagger: Duration,
     /// How long other servers are tried before one that owes the answer to a write.
     pub(crate) last: Duration,
@@ -116,8 +116,8 @@ impl Times {
     const NEWCOMER: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
     const STAGGER: Duration = Duration::from_millis(200);
 
-    /// The pace after so many contested races in a row. The leader gives a session to the server that asks last. Servers that answer
-    /// slower than the next one is dialled would take the session from each other for ever.
+    /// The pace after `contests` contested races in a row. The leader gives a session to the server that asks last. Servers that
+    /// answer slower than the next one is dialled would take the session from each other for ever.
     fn after(self, contests: u32) -> Self {
         let stagger = self.stagger.saturating_mul(2_u32.saturating_pow(contests)).min(self.attempt);
         Self { stagger, ..self }

@@ -16,7 +16,7 @@ use crate::proto::response::Header;
 #[derive(Debug, Clone)]
 pub(crate) struct Hello {
     pub(crate) ticket: SessionKey,
-    /// The session timeout to ask for.
+    /// The requested session timeout.
     pub(crate) timeout: Duration,
     /// The newest transaction that the client saw: a server that lacks it hangs up.
     pub(crate) seen: i64,

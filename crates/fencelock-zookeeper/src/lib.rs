@@ -31,7 +31,7 @@
 //!   twice. [`Error::outcome_unknown`] says whether one that failed may have taken effect.
 //! - **Watches** receive one event, across reconnects ([`Watch`]).
 //! - **Several operations at once**, all of them or none: [`Client::multi`].
-//! - **Read-only servers** are refused: they know nothing of the locks of the others.
+//! - **Read-only servers** are refused: they do not see the other sessions' locks.
 //! - **Limits**: frames are measured before they are sent ([`Config::max_frame`]), and before there is room made for what comes ([`Config::max_answer`]).
 //! - There are no nodes with a time to live, no persistent watches, no SASL, and no reconfiguration: locks need none of them.
 //!

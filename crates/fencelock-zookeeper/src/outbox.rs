@@ -68,7 +68,7 @@ impl Outbox {
         if let Some(over) = &inner.over {
             return Err(over.clone());
         }
-        // Positive numbers only: the others have meanings.
+        // Positive numbers only: the other numbers have meanings.
         inner.last_xid = inner.last_xid.checked_add(1).unwrap_or(1);
         request.frame.set_xid(inner.last_xid);
         inner.waiting.push_back(request);
@@ -105,7 +105,7 @@ impl Outbox {
     }
 
     /// Moves everything that waits into `taken`, which is empty; when there is nothing, leaves the waker to be woken.
-    /// Returns until when closing is to be tried, if it was asked for.
+    /// Returns the end of the time to close the session, if the caller asked to close it.
     pub(crate) fn take(&self, taken: &mut VecDeque<Request>, context: &Context<'_>) -> Option<Instant> {
         let mut inner = self.lock();
         std::mem::swap(&mut inner.waiting, taken);
@@ -128,7 +128,7 @@ impl Outbox {
         requests.rev().for_each(|request| inner.waiting.push_front(request));
     }
 
-    /// Takes out the requests that have waited past their deadline, and those whose caller is gone; says when the next deadline is.
+    /// Takes out the requests that are past their deadline, and the requests without a caller; says when the next deadline is.
     pub(crate) fn expire(&self, now: Instant) -> (Vec<Request>, Option<Instant>) {
         let mut inner = self.lock();
         let mut expired = Vec::new();

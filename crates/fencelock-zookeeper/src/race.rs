@@ -56,15 +56,15 @@ pub(crate) struct Race {
     times: Times,
     /// The shown name of a server.
     avoid: Option<String>,
-    /// The shown names of servers to dial after all others, and not before these have failed or were silent for [`Times::last`].
+    /// The shown names of servers to dial last, once all other servers have failed or were silent for [`Times::last`].
     last: Vec<String>,
-    /// When the servers of `last` may be dialled, even if others are still being asked.
+    /// When the servers of `last` may be dialled, even if other servers have not answered yet.
     last_start: Instant,
     waiting: Vec<Dialled>,
     running: Vec<Dialled>,
     /// Which servers are being resolved, or will be.
     unresolved: Vec<bool>,
-    /// Whether the addresses of all servers were known: then no address waits because the others are still being resolved.
+    /// Whether the addresses of all servers were known: then no address waits for the resolution of the other names.
     is_complete: bool,
     next_start: Instant,
     greeted: Arc<Greeted>,

@@ -9,8 +9,7 @@ use crate::watches::{WatchKind, WatchTable};
 /// The longest frame to set watches with, in bytes: a server with the smallest sensible buffer takes it.
 const LONGEST: usize = 128 * 1024;
 
-/// The frames that set all watches anew, in as many pieces as the frame limit asks for. Changes after the transaction `seen` are reported
-/// at once.
+/// The frames that set all watches anew, split by the frame limit. Changes after the transaction `seen` are reported at once.
 pub(crate) fn frames(watches: &WatchTable, seen: i64, max_frame: usize) -> Vec<Frame> {
     /// The header, the transaction and three lengths.
     const FIXED: usize = 8 + 8 + 12;

@@ -101,7 +101,7 @@ impl Session {
         let (patience, idle, times) = times(&self.shared.config, welcome.timeout);
         self.dialer.found(&server, times);
         if self.ready.is_none() {
-            // A server waits for so long for the rest of a conversation; a server that is silent for longer was left.
+            // That is how long a server waits for the rest of a conversation; a server that is silent for longer was left.
             let _ = timeout(times.attempt, self.shared.ask_credentials()).await;
         }
         self.shared.confirm(welcome.sent);
@@ -190,7 +190,7 @@ fn next_due(shared: &Shared, without: &str, now: Instant, context: &Context<'_>)
     [closing, next].into_iter().flatten().min()
 }
 
-/// The error of the requests that a connection's end leaves behind.
+/// The error of requests that were unanswered when their connection ended.
 fn error(end: &End) -> Error {
     let (kind, message) = match end {
         End::Lost(why) => (ErrorKind::ConnectionLoss, format!("the connection was lost: {why}")),

@@ -21,7 +21,7 @@ pub struct SessionInfo {
     pub id: i64,
     /// The session's timeout, as the server granted it.
     pub timeout: Duration,
-    /// The address of the server that it is or was last connected to.
+    /// The address of the present or the last server.
     pub server: String,
 }
 
@@ -87,7 +87,7 @@ impl Shared {
         self.epoch.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// The client has ended, by `end`: all waiters are notified, and requests fail with `why` from now on.
+    /// The client has ended, by `end`: all waiters are notified, and further requests fail with `why`.
     pub(crate) fn finish(&self, end: &End, why: Error) {
         for mut request in self.outbox.end(why.clone()) {
             let error = why.clone().in_operation(request.frame.op().name());

@@ -4,7 +4,7 @@
 //! # False proofs
 //!
 //! The leader, and the leader alone, lets a session expire. A client talks to one server, mostly a follower, and that answers pings and
-//! reads *by itself*: the follower notes a contact of the session, and answers. The leader learns of it later, or never. When only the link
+//! reads *by itself*: the follower notes a contact of the session, and answers. The leader is notified later, or never. When only the link
 //! between follower and leader is cut, the follower answers pings until it gives up. Meanwhile the leader counts the session out, and the
 //! next in the queue is granted the lock. So the time of an answered ping, or of a read, is no moment from which the timeout counts.
 //!
@@ -31,8 +31,8 @@
 //! answered. [`Client::confirmed`](crate::Client::confirmed) is that *t*.
 //!
 //! To open or continue a session, the follower asks the leader, which moves the session's end before the client is answered. So the sending
-//! time of the first frame of a connection is confirmed without any `sync`; and as a contact like others it may be proven again later. Contacts
-//! of a former connection are forgotten: they went by another server's messages.
+//! time of the first frame of a connection is confirmed without any `sync`; and like any other contact it may be proven again later.
+//! Contacts of a former connection are forgotten: they went by another server's messages.
 //!
 //! # Time
 //!

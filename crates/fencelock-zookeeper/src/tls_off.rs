@@ -19,7 +19,7 @@ impl Tls {
     /// Encrypts a stream.
     ///
     /// # Errors
-    /// None: there is nothing to call this on.
+    /// None: no value exists on which this could be called.
     pub async fn wrap(&self, _: Box<dyn Stream>, _: &str) -> Result<Box<dyn Stream>> {
         match self.0 {}
     }

@@ -68,7 +68,7 @@ pub(crate) struct WatchTable {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// The first slot of each path that is watched; the others hang on it.
+    /// The first slot of each path that is watched; the path's further slots follow in a chain.
     by_path: HashMap<Arc<str>, u32>,
     slots: Vec<WatchSlot>,
     free: Vec<u32>,
@@ -85,7 +85,7 @@ struct WatchSlot {
 
 /// Receives one event of one node. The watch survives reconnects: events missed meanwhile are reported after them. Dropping it ends it.
 ///
-/// The watch is set only when the read that asked for it succeeded: a read that found no node leaves no watch behind.
+/// The watch is set only when the read that asked for it succeeded: a read that found no node leaves no watch.
 /// [`Client::exists_watched`](crate::Client::exists_watched) succeeds without a node, too.
 pub struct Watch {
     table: Arc<WatchTable>,

@@ -14,7 +14,7 @@ pub(crate) type Questions = &'static [&'static str];
 /// The name of a server, and its answers. The request checks nothing that a lock needs.
 pub(crate) type AskedServer = (String, BoxFuture<'static, Result<Vec<Result<String>>>>);
 
-/// Asks the servers of the store that `url` names. For `fencelock doctor` alone, whose questions are those of the servers' own languages.
+/// Asks the servers of the store that `url` names. For `fencelock doctor` alone, which asks in the servers' own languages.
 ///
 /// # Errors
 /// [`ErrorKind::Config`] for an unknown scheme, and for a URL that the store refuses.

@@ -14,8 +14,8 @@ use crate::time::{Clock, Moment};
 /// The breaker opens when this number of acquires in a row have failed because the store was out of reach (the rule is that of
 /// [`OnOutage`](crate::OnOutage)), each after its own wait limit or [`Retry::give_up_after`](crate::Retry). While it is open, acquires fail
 /// at once, with [`ErrorKind::Unreachable`], the [operation](Error::operation) `breaker` and for how long it has been open. After
-/// `open_for` one acquire is the probe, polled or not, and all others keep failing: the breaker closes if the store answers the probe, also
-/// by saying that others hold the lock, and else it is open for another `open_for`.
+/// `open_for` one acquire is the probe, polled or not, and all others keep failing: the breaker closes if the store answers the probe, even
+/// if another client holds the lock. Otherwise it stays open for another `open_for`.
 ///
 /// Only acquires are judged and refused. Renewals, releases and withdrawals of abandoned requests still reach the store, and so does a wait
 /// that was under way when the breaker opened: that wait keeps its place, and ends by its own limit.
@@ -88,7 +88,7 @@ pub enum BreakerState {
     },
 }
 
-/// The breaker itself. As an observer of its client, it learns when a probe got into the queue: the store answered then.
+/// The breaker itself. An observer of its client, so it notices when a probe got into the queue: the store answered then.
 pub(crate) struct Circuit {
     options: Breaker,
     clock: Arc<dyn Clock>,

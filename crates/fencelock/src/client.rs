@@ -340,9 +340,9 @@ impl ClientBuilder {
         self
     }
 
-    /// How long [`ClientBuilder::connect`] keeps trying while the store cannot be reached: with the pauses of
-    /// [`ClientBuilder::retry`] between attempts, and whatever its `give_up_after`. When this time is up, the last failure
-    /// is reported. Failures that no retry can help (a wrong password, a URL that is not valid) are reported at once.
+    /// How long [`ClientBuilder::connect`] keeps trying while the store cannot be reached: with the pauses of [`ClientBuilder::retry`]
+    /// between attempts; its `give_up_after` has no effect here. When this time is up, the last failure is reported. Failures that no retry
+    /// can help (a wrong password, a URL that is not valid) are reported at once.
     ///
     /// By default, and with zero, there is one attempt, which takes at most the request deadline.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {

@@ -167,7 +167,7 @@ impl Error {
         self.0.retryable
     }
 
-    /// Whether others were in the way, or the wait was too short for an answer: busy, timed out, or too many that wait.
+    /// Whether other contenders were in the way, or the wait was too short for an answer: busy, timed out, or too many that wait.
     #[must_use]
     pub fn is_contention(&self) -> bool {
         matches!(self.kind(), ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::QueueFull)

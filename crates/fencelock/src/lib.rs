@@ -77,7 +77,7 @@
 //!
 //! The feature `jobs`, not on by default, brings jobs that run once in each slot in the whole fleet: the module `jobs`.
 //!
-//! All stores but `postgres`, `mysql` and `etcd` are on by default; with `default-features = false` you name those that you need.
+//! All stores but `postgres`, `mysql` and `etcd` are on by default; with `default-features = false` you name the features that you need.
 //! [`Capability`](capability::Capability) has the promises of a store ([`Client::capability`]), and [`capability::stores`] lists the stores
 //! of this build with their options.
 //!

@@ -13,7 +13,7 @@ use crate::name::Name;
 use crate::pattern::NamePattern;
 use crate::sync::Mutex;
 
-/// The class of names that no pattern is for.
+/// The class of names that match no pattern.
 const OTHER: &str = "other";
 /// The class of names beyond the limit.
 const OVERFLOW: &str = "overflow";
@@ -63,7 +63,7 @@ pub struct Metrics {
     awaited: Mutex<HashMap<Name, Awaited>>,
 }
 
-/// A name that is waited for.
+/// A name with waiters in this process.
 #[derive(Default)]
 struct Awaited {
     waiters: usize,
@@ -87,8 +87,8 @@ impl Metrics {
         Ok(self)
     }
 
-    /// Makes a class of each name that matches no pattern: of the first `most` such names, and `overflow` for all others. Every reader of
-    /// the metrics sees the names.
+    /// Makes a class of each name that matches no pattern: of the first `most` such names, and `overflow` for all further names. Every
+    /// reader of the metrics sees the names.
     #[must_use]
     pub fn raw_names(mut self, most: usize) -> Self {
         self.most_names = most;
@@ -167,7 +167,7 @@ impl Metrics {
         gauge!("fencelock_waiters", self.class_label(name)).decrement(1);
     }
 
-    /// From now on, the waiters of this process may be let in.
+    /// Begins the time in which the waiters of this process may be granted.
     fn releases(&self, name: &Name) {
         if let Some(entry) = self.awaited.lock().get_mut(name) {
             entry.released = Some(Instant::now());

@@ -43,6 +43,6 @@ pub enum OnOutage {
     RunWithout,
     /// The acquire asks the store of another client, under the same name and with the same options, for what is left of its wait limit;
     /// once, if nothing is left. Clients that degrade to the same store exclude each other there. The guard is that client's: its validity
-    /// and loss are those of that store. That store's reply is the result, an outage of its own included.
+    /// and its loss depend on that store alone. That store's reply is the result, an outage of its own included.
     DegradeTo(Client),
 }

@@ -74,7 +74,7 @@ pub(crate) async fn outcome_before<T>(clock: &dyn Clock, limit: Moment, work: im
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
-/// The longest single timer: tokio's timers stop in suspend, so long sleeps look at the real clock this often.
+/// The longest single timer: tokio's timers stop in suspend, so a long sleep looks at the real clock after each of these intervals.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Clock for SystemClock {

@@ -77,7 +77,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Waits, without ever yielding to the runtime, until so many are in the queue.
+/// Waits until the queue has `count` contenders, without ever yielding to the runtime.
 fn until_queued(store: &MemoryStore, count: usize) {
     let name = Name::new("a").unwrap();
     let queued = || futures_executor::block_on(store.queue(&name, Page::ALL)).unwrap().contenders.len();

@@ -2,7 +2,7 @@
 //!
 //! Each change reads the balance and writes it back, one higher, in two statements, so that two at once lose a change. The
 //! lock is a part of the transaction: `fencelock.hold` fails unless the grant is current, and keeps it from ending until the
-//! commit. A process that was stopped for longer than its lease lasts has no chance to write late.
+//! commit. A process that was stopped beyond its lease cannot write late.
 //!
 //! ```console
 //! cargo run -p fencelock-examples --bin account -- postgres://user:password@localhost/database
@@ -87,7 +87,7 @@ async fn run(url: &str) -> Result {
     Ok(())
 }
 
-/// Stops a teller in the middle of a change until the others made some, and continues it. Returns how often it did so.
+/// Stops a teller in the middle of a change until the other tellers made changes, and continues it. Returns how often it did so.
 async fn disturb(database: &tokio_postgres::Client, teller: &mut Child) -> Result<usize> {
     let made = async || -> Result<i64> {
         let others = "SELECT count(*) FROM fencelock_example.entry WHERE teller <> 0";
@@ -99,7 +99,7 @@ async fn disturb(database: &tokio_postgres::Client, teller: &mut Child) -> Resul
             return Ok(stops);
         }
         send("-STOP", teller)?;
-        // The others wait until the server ends its transaction and its lease expires.
+        // The other tellers wait until the server ends its transaction and its lease expires.
         let enough = (made().await? + 10).min(i64::try_from(TELLERS - 1)? * CHANGES);
         while made().await? < enough {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -1,4 +1,4 @@
-//! A service that exports what its locks do, in the format of Prometheus.
+//! A service that exports the metrics of its locks, in the format of Prometheus.
 //!
 //! ```console
 //! cargo run -p fencelock-examples --bin metrics                         # locks in memory, any free port
@@ -19,7 +19,7 @@ use fencelock::observe::Metrics;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
 
-/// Seconds: of a wait behind others, of a section, and of a grant without waiters ahead.
+/// Seconds: of a wait behind other contenders, of a section, and of a grant without waiters ahead.
 const BUCKETS: [f64; 9] = [0.0001, 0.001, 0.01, 0.1, 1.0, 5.0, 10.0, 60.0, 600.0];
 
 #[tokio::main]

@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     Ok(())
 }
 
-/// A shop, which receives every order, as all others do.
+/// A shop. Every shop receives every order.
 async fn receive(url: &str, book: &Path) -> Result<(), Box<dyn Error + Send + Sync>> {
     let client = Client::connect(url).await?;
     let load = async || {

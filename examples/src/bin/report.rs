@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     Ok(())
 }
 
-/// A host, which asks for the report as all others do, and waits while another one makes it.
+/// A host. Every host asks for the report, and waits while another host makes it.
 async fn host(url: &str, night: &str, desk: &Path) -> Result<(), Box<dyn Error + Send + Sync>> {
     let client = Client::connect(url).await?;
     let report = client.job("example/report", Slot::named(night)?)?;

@@ -33,7 +33,7 @@ impl Table {
         Ok(Self { folder: folder.to_owned(), taken: AtomicU32::new(0), most: AtomicU32::new(0) })
     }
 
-    /// Sits down on so many seats for a while.
+    /// Occupies `count` seats for a while.
     async fn visit(&self, count: u32) -> std::io::Result<()> {
         // Only the first of two calls that make one directory succeeds.
         let free = |seat: &PathBuf| fs::create_dir(seat).is_ok();

@@ -1,4 +1,4 @@
-//! Every crate takes the lints of the workspace, which forbid unsafe code, and says what it is.
+//! Every crate takes the lints of the workspace, which forbid unsafe code, and has a description.
 
 use super::Violation;
 use super::tree::Tree;

@@ -12,7 +12,7 @@ const PAST: &str = "CHANGELOG.md";
 /// A path in a document starts at one of these, or at the document's own folder.
 const STARTS: [&str; 3] = ["", "crates/fencelock/src/", "crates/fencelock/"];
 
-/// Names of others, which the tree need not hold: crates, programs, files of a user's machine, items of other clients and servers.
+/// Names of other projects, which the tree need not hold: crates, programs, files of a user's machine, items of other clients and servers.
 const OTHERS: &str = "xtask/reviewed/names-of-others.txt";
 
 pub(super) fn exist(tree: &Tree) -> Vec<Violation> {

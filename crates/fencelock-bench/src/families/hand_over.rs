@@ -1,8 +1,8 @@
-//! Hand-over: from just before `release` is called to the instant that the next one has the lock.
+//! Hand-over: from just before the call of `release` until the next waiter has the lock.
 //!
 //! A holder has the lock while a known number of waiters queue. The holder releases it, and each waiter takes the lock once. So no client
-//! takes it back from those that wait longer, and the order of arrival is known. With 1,000 waiters behind the delay only the first hundred
-//! or two are measured; the rest of the queue moves without the delay.
+//! overtakes longer waiters, and the order of arrival is known. With 1,000 waiters behind the delay only the first hundred or two are
+//! measured; the rest of the queue moves without the delay.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) const EACH_ITS_OWN: Shape = Shape { waiters: 10, sessions: 11 };
 
 const ON_SERVERS: [Shape; 3] = [one(2), one(100), one(1000)];
 const HERE: [Shape; 5] = [one(2), one(100), one(1000), four(100), four(1000)];
-/// Waiters of two processes, dealt out in turns, so that every hand-over is from one process to the other.
+/// Waiters of two processes in turn, so that every hand-over goes from one process to the other.
 const TWO_CLIENTS: Shape = Shape { waiters: 100, sessions: 2 };
 
 /// The measured part of a long queue behind the delay, in bytes on their way to the server: a release takes about 100 of
@@ -55,7 +55,7 @@ pub(super) fn measure(run: &Run) -> Result<()> {
             contestants.retain(|contestant| {
                 shape.waiters <= FEW_WAITERS || !matches!(contestant, Contestant::Flock | Contestant::Table)
             });
-            // A client that failed with so many waiters fails behind the delay as well, and takes minutes for it.
+            // A client that failed with that many waiters fails behind the delay, too, after minutes.
             let failed = |contestant| {
                 let near = run.bench.on.is_empty() && network == Network::Delay;
                 let measured = run.measured.borrow();

@@ -34,7 +34,7 @@ fn round(run: &Run, contestant: Contestant) -> Result<Figures> {
     drop(crew);
     let waiters = run.bench.effort.waiters;
     let wait = || start(run, contestant)?.0[0].ask(Order::Wait { count: waiters });
-    // A client that fails with so many waiters keeps its figures of held locks.
+    // A client that fails with that many waiters keeps its figures of held locks.
     if let Some(answer) = run.round(contestant, "locks waited for", wait)? {
         // The future is the memory of the task that waits, not of the client.
         let future = number(&answer, "future").unwrap_or(0) as f64;

@@ -1,4 +1,4 @@
-//! A store without a server: its scenes are those of a server, without a network.
+//! A store without a server: its scenes are a server's, without a network.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) struct Here {
 }
 
 impl Here {
-    /// The files of the store, and those that other contestants lock, are made in `directory`.
+    /// The store's files, and the files that other contestants lock, are in `directory`.
     pub(crate) fn new(store: Store, directory: &Path) -> Result<Self> {
         let directory = directory.to_str().context("the path of the scratch directory is not UTF-8")?.to_owned();
         Ok(Self { store, directory })

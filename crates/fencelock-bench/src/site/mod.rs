@@ -116,7 +116,7 @@ pub(crate) trait Site {
         bail!("there are no transactions here")
     }
 
-    /// The number of requests that the server rolled back in favour of others, if the server counts them.
+    /// The number of requests that the server rolled back because of a deadlock, if the server counts them.
     fn undone(&self) -> Result<u64> {
         Ok(0)
     }

@@ -52,8 +52,8 @@ impl Site for Redis {
         Target { url: format!("{scheme}://{servers}?{options}prefix={prefix}"), file: prefix.into() }
     }
 
-    /// Commands that no script can contain are the requests, and published messages the notifications: commands inside of scripts are
-    /// counted by the server like others, and tell nothing.
+    /// Commands that no script can contain are the requests, and published messages the notifications: the server also counts the
+    /// commands inside scripts, which say nothing here.
     fn traffic(&self) -> Result<Traffic> {
         let requests = self.calls(&["evalsha", "eval", "subscribe", "unsubscribe"]);
         Ok(Traffic { requests, sent: requests + self.calls(&["publish"]) })

@@ -84,7 +84,7 @@ impl Site for ZooKeeper {
     }
 }
 
-/// Pairs of a session and a path, where each session has a line and each of its paths an indented one below.
+/// Pairs of a session and a path: each session is a line, and each of its paths an indented line below.
 fn by_session(words: &str) -> HashSet<(&str, &str)> {
     let mut session = "";
     let mut pairs = HashSet::new();

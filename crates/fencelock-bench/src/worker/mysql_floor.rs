@@ -91,7 +91,7 @@ impl Floor {
         };
         let options = Opts::from(options);
         let mut connection = Conn::new(options.clone()).await?;
-        // Several workers make the tables one after the other.
+        // Several workers make the tables in turn.
         connection.query_drop("SELECT GET_LOCK('floor', 60)").await?;
         for statement in TABLES {
             connection.query_drop(*statement).await?;

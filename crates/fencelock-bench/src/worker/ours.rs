@@ -11,7 +11,7 @@ use fencelock::{Client, Guard, Io, Mutex};
 use super::workload::{Lock, Take};
 use crate::contestant::Contestant;
 
-/// The ttl is so long that a starved machine gives bad figures, rather than none.
+/// A long ttl: a starved machine gives bad figures, but loses no lock.
 pub(super) const TTL: Duration = Duration::from_secs(60);
 
 /// The counts of the observer.
@@ -50,7 +50,7 @@ impl Ours {
         let url = match contestant {
             Contestant::CurrentPlain => format!("{url}&layout=plain"),
             Contestant::CurrentRedisson => format!("{url}&layout=redisson"),
-            // The options of this run follow those that the URL has, as in `?min_replicas=1`.
+            // The options of this run are appended to the URL's own, such as `?min_replicas=1`.
             Contestant::Elsewhere => {
                 std::env::var("FENCELOCK_ELSEWHERE")? + "&" + url.split_once('?').map_or("", |(_, options)| options)
             }

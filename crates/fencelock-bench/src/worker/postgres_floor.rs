@@ -102,7 +102,7 @@ impl Floor {
         let (url, _) = url.split_once('?').unwrap_or((url, ""));
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
         tokio::spawn(connection);
-        // Several workers make the tables one after the other.
+        // Several workers make the tables in turn.
         client.batch_execute("SELECT pg_advisory_lock(1)").await?;
         client.batch_execute(TABLES).await?;
         let waiters = Waiters::new(format!("{prefix}_{}", std::process::id()));

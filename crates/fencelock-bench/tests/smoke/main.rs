@@ -79,7 +79,7 @@ fn the_benchmarks_of_the_zookeeper_store_run() {
     );
 }
 
-/// All other families are those of ZooKeeper.
+/// All other families are ZooKeeper's.
 #[test]
 fn the_benchmarks_of_the_redis_store_run() {
     quick(

@@ -76,7 +76,7 @@ pub(crate) struct Release {
     /// The lock's name.
     #[arg(value_parser = arguments::name)]
     name: Name,
-    /// The process that the lock was taken for; that of the script around this command if not given.
+    /// The process that owns the lock; by default the script around this command.
     #[arg(long, value_name = "PID")]
     pid: Option<i32>,
 }

@@ -12,8 +12,8 @@ use crate::show::{print_json, print_store, print_table};
 /// List the locks with holders or waiters, in all stores where the configuration has routes.
 ///
 /// A lock whose queue cannot be read is a row of its own, and the exit code is that of the first such fault; a store that cannot
-/// be reached any more ends the list. Exits with 1
-/// if another client's contender does not wait for those ahead of it, or may not, so that the lock can be held twice.
+/// be reached any more ends the list. Exits with 1 if another client's contender does not wait, or perhaps does not, for the
+/// contenders ahead of it: the lock can be held twice.
 ///
 /// With --json: an array of objects with `name`, `store`, `kind` ("mutex", "read-write" or "semaphore"), of a semaphore the
 /// `permits` that are held and its `capacity` (else null), `holders` (the first of them, as `show` gives contenders),

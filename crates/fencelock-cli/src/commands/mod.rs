@@ -287,7 +287,7 @@ async fn watch_at(chosen: &Chosen) -> Outcome<Client> {
     look_at(chosen).await?.ok_or_else(|| Failure::new(code::UNAVAILABLE, missing()))
 }
 
-/// The first failure of several stores, which is reported when the others have been asked.
+/// The first failure of several stores, reported after all of them were asked.
 #[derive(Default)]
 struct Failures(Option<Failure>);
 

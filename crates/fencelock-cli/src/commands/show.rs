@@ -18,8 +18,8 @@ const BREAKS: usize = 5;
 
 /// Show who holds a lock, and who waits for it in which order.
 ///
-/// Exits with 1 if another client's contender does not wait for those ahead of it, or may not, so that the lock can be
-/// held twice: its row and a warning say so.
+/// Exits with 1 if another client's contender does not wait, or perhaps does not, for the contenders ahead of it, so
+/// that the lock can be held twice: its row and a warning say so.
 ///
 /// With --json: an object with `name`, `store`, `queued` (how many are in the queue), `contenders` (those on the page), `beside` (locks of
 /// other clients that may be held at the same time: `what`, `contenders`, and `waits`, "no" or "perhaps"), `strangers` (things in the store

@@ -28,7 +28,7 @@ const LOOK_EVERY: u32 = 10;
 /// How long the processes of a killed group may take to end.
 const DYING: Duration = Duration::from_secs(2);
 
-/// After it got the terminal, a command is looked at this often, each time after twice the pause, from the first on.
+/// After a command got the terminal, it is checked this many times, each time after twice the pause before.
 const NUDGES: u32 = 7;
 const FIRST_NUDGE: Duration = Duration::from_millis(20);
 
@@ -330,7 +330,7 @@ async fn kill_time(stopping: Option<Stopping>) {
     }
 }
 
-/// Completes when a command that got the terminal is to be looked at, `left` times from now on.
+/// Completes when a command that got the terminal must be checked, which happens `left` times.
 async fn nudge_time(left: u32) {
     match left {
         0 => pending().await,

@@ -268,7 +268,7 @@ impl View {
     }
 }
 
-/// A table with as many columns as have room: the first gets the width that it needs, the others share the rest.
+/// A table with as many columns as have room: the first gets the width that it needs, and the other columns share the rest.
 fn fitted<'a>(heads: &[&'a str], rows: Vec<Vec<String>>, width: u16) -> Table<'a> {
     let (mut left, mut widths) = (width, Vec::new());
     for (at, head) in heads.iter().enumerate() {

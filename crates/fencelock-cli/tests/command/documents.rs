@@ -11,7 +11,7 @@ use crate::common::{Place, output};
 const BEGIN: &str = "<!-- made by `cargo xtask docs`: begin -->";
 const END: &str = "<!-- made by `cargo xtask docs`: end -->";
 
-/// Compares the made part of a document with what it should be, or writes it where `FENCELOCK_WRITE_DOCUMENTS` is set.
+/// Compares the generated part of a document with the expected text, or writes it if `FENCELOCK_WRITE_DOCUMENTS` is set.
 fn says(document: &str, made: &str) {
     let path = format!("{}/../../docs/{document}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap();
@@ -204,7 +204,7 @@ fn renewals(pace: &Pace) -> String {
     format!("{}{}", pace.renewals_per_ttl, most.unwrap_or_default())
 }
 
-/// The options in the URL of a store, a line for each set of options, and those of TLS once. Schemes with the same options share a line.
+/// The options in the URL of a store, a line for each set of options, with the TLS options once. Schemes with the same options share a line.
 fn options(stores: &[StoreInfo]) -> String {
     const TLS: [&str; 3] = ["tls_ca", "tls_cert", "tls_key"];
     let mut lines: Vec<(Vec<&str>, Vec<String>)> = Vec::new();

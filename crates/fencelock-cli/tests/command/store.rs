@@ -226,7 +226,7 @@ fn a_file_that_is_not_regular_is_no_configuration() {
     assert!(text.contains("fencelock.toml: not a regular file"), "{text}");
 }
 
-/// A group that only the users of a test are in.
+/// A group whose only members are the users of a test.
 const GROUP: u32 = 54_321;
 
 /// `fencelock` as the user `id` in a common group; root alone can become any.

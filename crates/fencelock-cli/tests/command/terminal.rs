@@ -117,7 +117,7 @@ fn a_job_in_the_background_stops_when_it_reads_and_continues_in_the_foreground()
 #[test]
 fn a_stop_that_no_process_could_continue_is_undone() {
     let place = Place::new();
-    // The terminal's only program: there is no shell to say `fg` to.
+    // The terminal's only program: there is no shell that could run `fg`.
     let mut screen =
         Screen::start(&place.run(&["job"], "echo $$ > command; while read line; do echo \"<$line>\"; done"));
     let command: i32 = written(&place.path("command")).trim().parse().unwrap();

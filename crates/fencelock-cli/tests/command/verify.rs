@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::common::{Place, code, output, stderr, stdout};
 
-/// The report, of a run that no promise was broken in.
+/// The report of a run without a broken promise.
 fn kept(place: &Place, options: &[&str]) -> Value {
     let done = output(&mut place.fencelock(&[&["verify", "--json"], options].concat()));
     assert_eq!((code(&done), stderr(&done)), (0, String::new()), "{}", stdout(&done));

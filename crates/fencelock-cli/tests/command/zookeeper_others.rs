@@ -1,5 +1,5 @@
-//! Contenders and locks of other clients on ZooKeeper: `show` names each as what it is, and no possible holder is shown
-//! as a waiter.
+//! Contenders and locks of other clients on ZooKeeper: `show` names the kind of each, and shows no possible holder as a
+//! waiter.
 
 use std::process::Stdio;
 

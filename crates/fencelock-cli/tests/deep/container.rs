@@ -57,7 +57,7 @@ fn the_lock_of_another_container_with_the_same_host_name_is_waited_for_and_left_
     let (place, mut first) = unshared(&["--pid", "--fork", "--mount-proc"]);
     let acquire = "\"$0\" acquire --quiet job --pid $$ > token || exit";
     let script = format!("{acquire}; echo > held; while ! test -e go; do sleep 0.02; done; exit 5");
-    // The first process of a container is none to keep a lock for.
+    // No lock may be kept for the first process of a container.
     let within = |command: &mut Command, script: &str| {
         command.args(["sh", "-c", "sh -c \"$1\" \"$0\"; exit $?", PROGRAM, script]);
         Running::start(command.stderr(Stdio::piped()))

@@ -39,7 +39,7 @@ fn a_wait_that_ends_in_an_outage_ends_with_its_limit_and_no_farewell_prolongs_it
     const LIMIT: Duration = Duration::from_secs(4);
     for is_silent in [true, false] {
         let server = Server::start(Settings::default()).unwrap();
-        // The default ttl: for that long, giving a session up is tried again.
+        // The default ttl: the end of a session is retried for that long.
         let place = Place::with_store(server.url());
         let _holder = place.holder("job");
         let started = Instant::now();

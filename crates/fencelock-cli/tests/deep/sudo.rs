@@ -1,7 +1,6 @@
 //! `fencelock run … sudo …`: a command that becomes another user and asks for a password at the terminal.
 //!
-//! The user exists for the processes of a test only: its files stand in a mount namespace over those of the machine. That needs
-//! root.
+//! The user exists for the processes of a test only: in a mount namespace its files cover the machine's. That needs root.
 
 use std::fs::{Permissions, copy, read_to_string, set_permissions, write};
 use std::os::unix::fs::{PermissionsExt as _, chown};

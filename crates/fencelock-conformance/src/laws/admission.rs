@@ -133,7 +133,7 @@ pub async fn readers_share_and_writers_do_not(world: World) -> Verdict {
     Ok(())
 }
 
-/// A writer that becomes a reader keeps its place, and lets in the readers behind it, but not the writer behind these readers.
+/// A writer that becomes a reader keeps its place. The readers behind it are granted, and the writer behind these readers is not.
 pub async fn a_lighter_claim_lets_in_whom_it_makes_room_for(world: World) -> Verdict {
     let (a, b, page) = (world.client().await?, world.client().await?, name("page")?);
     a.needs_shared_claims()?;
@@ -154,7 +154,7 @@ pub async fn a_lighter_claim_lets_in_whom_it_makes_room_for(world: World) -> Ver
     world.granted(&mut second).await.map(drop)
 }
 
-/// A waiting writer that gives up lets in the readers that it held up.
+/// When a waiting writer gives up, the readers that it blocked are granted.
 pub async fn a_waiter_that_departs_lets_in_whom_it_held_up(world: World) -> Verdict {
     let (a, b, page) = (world.client().await?, world.client().await?, name("page")?);
     a.needs_shared_claims()?;
@@ -196,7 +196,7 @@ pub async fn one_queue_has_one_capacity(world: World) -> Verdict {
     release(client.hold(&job, Claim::READER).await?).await
 }
 
-/// Without waiting, a contender is let in or leaves nothing; a refused one holds up no other.
+/// A try is granted or leaves nothing; a refused try blocks no other contender.
 pub async fn a_try_that_is_refused_leaves_nothing(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     let holder = a.hold(&job, world.whole).await?;

@@ -33,7 +33,7 @@ pub async fn an_answer_at_once_is_the_one_that_enter_gives(world: World) -> Verd
     }
     if a.capability().order == Order::Fifo {
         demand!(a.ids(&job).await? == expected, "who was asked for at once is not at the tail");
-        // The next waiter has the lock, and may not have learned of its grant.
+        // The next waiter has the lock, perhaps without having noticed its grant.
         release(a.place(&first).await?).await?;
         ask_both(&b, &Entry { wait: false, ..b.entry(&job, world.whole) }, Turn::Busy).await?;
         ask_both(&b, &b.entry(&job, world.whole), Turn::Waits).await?;

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::schedules::{Attendant, News, Schedule};
 use crate::world::{Fault, PATIENCE, Verdict, World, demand, name, permits};
 
-/// A thousand concurrent waiters are all served, one after the other, in the order of their arrival.
+/// A thousand concurrent waiters are all granted in turn, in the order of their arrival.
 pub async fn a_thousand_waiters_are_all_served_in_order(world: World) -> Verdict {
     world.client().await?.needs_order()?;
     let (job, mut clients) = (name("job")?, Vec::new());
@@ -48,7 +48,7 @@ async fn next_granted(world: &World, news: &mut mpsc::UnboundedReceiver<News>, e
     }
 }
 
-/// Three hundred contenders queue for a permit each, and two hundred hold one. Each that leaves lets in the next. The
+/// Three hundred contenders queue for a permit each, and two hundred hold one. Each departure grants the next. The
 /// contender for all permits is served last, and nothing is left.
 pub async fn three_hundred_share_two_hundred_permits_in_order(world: World) -> Verdict {
     let mut line = vec![permits(1, 200); 300];

@@ -35,7 +35,7 @@ pub async fn locks_that_dead_clients_held_together_come_back_in_time(world: Worl
     Ok(())
 }
 
-/// A contender that dies before it learns of its grant notifies no successor. The next contender waits only while the store takes the
+/// A contender that dies before it notices its grant notifies no successor. The next contender waits only while the store takes the
 /// dead one for living.
 pub async fn a_waiter_that_dies_before_it_learns_of_its_grant_delays_no_other_for_long(world: World) -> Verdict {
     let living = world.client().await?;

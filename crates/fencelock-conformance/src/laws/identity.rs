@@ -119,7 +119,7 @@ async fn drop_and_withdraw(client: &Client, entry: &Entry, polls: usize) -> Verd
     Ok(done)
 }
 
-/// Wherever a `next` is dropped, the one after it learns of the change.
+/// Wherever a `next` is dropped, the call after it reports the change.
 pub async fn a_dropped_next_loses_no_wake_up(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     for (polls, before) in [(1, true), (1, false), (2, true), (3, false)] {

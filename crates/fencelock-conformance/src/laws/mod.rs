@@ -36,7 +36,7 @@ pub struct Law {
 pub enum Tier {
     /// Places: exclusion, order, tokens, sessions that end, requests that are withdrawn.
     Lock,
-    /// Queues and names that can be looked at.
+    /// Looks at queues and names.
     Look,
     /// Grants that can be broken, and the records of it.
     Break,
@@ -71,8 +71,8 @@ impl Law {
     }
 }
 
-/// Hands the list of all laws to another macro: first those of exclusive locks, which are tried by every claim to the whole of
-/// a lock, then all others; then the same two of the laws that judge real time, or load a server.
+/// Hands the list of all laws to another macro: first the laws of exclusive locks, which are tried with every claim to a whole
+/// lock, then all other laws; then the same two of the laws that judge real time, or load a server.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_laws {

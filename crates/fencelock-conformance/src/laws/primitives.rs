@@ -27,8 +27,8 @@ use crate::world::{Fault, NO_PERMITS, NO_SHARED_CLAIMS, NO_WAITERS, PATIENCE, Ve
 /// How long impatient contenders wait at first. No result depends on this time.
 const IMPATIENCE: Duration = Duration::from_millis(200);
 
-/// Writers behind a reader that never leaves give up in time, with its name, and leave nothing. Readers behind them get
-/// in, and later readers at once.
+/// Writers behind a reader that never leaves give up in time, with its name, and leave nothing. Readers behind them are
+/// granted, and later readers at once.
 pub async fn a_reader_that_never_leaves_costs_writers_their_patience_and_others_nothing(world: World) -> Verdict {
     let (stays, writes, reads) = (world.user().await?, world.user().await?, world.user().await?);
     needs(stays.capability().shared_claims, NO_SHARED_CLAIMS)?;

@@ -290,7 +290,7 @@ impl Schedule {
     }
 }
 
-/// A departure wakes the waiters that it lets in, and one more at most.
+/// A departure wakes the waiters that it grants, and one more at most.
 pub async fn a_departure_wakes_one_more_than_it_lets_in_at_most(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     a.needs_order()?;
@@ -312,7 +312,7 @@ pub async fn a_departure_wakes_one_more_than_it_lets_in_at_most(world: World) ->
     Ok(())
 }
 
-/// However many readers and permits wait, a departure wakes the waiters that it lets in, and one more at most.
+/// For any number of waiting readers and permits, a departure wakes the waiters that it grants, and one more at most.
 pub async fn readers_and_permits_are_woken_as_sparingly(world: World) -> Verdict {
     let clients = [world.client().await?, world.client().await?, world.client().await?];
     clients[0].needs_order()?;
@@ -352,7 +352,7 @@ async fn wakes_sparingly(
     Ok(())
 }
 
-/// Waits until `lets_in` waiters were let in, and a moment longer; returns how many others were woken.
+/// Waits until `lets_in` waiters were let in, and a moment longer; returns the number of other waiters that were woken.
 async fn woken_besides(world: &World, news: &mut mpsc::UnboundedReceiver<News>, lets_in: usize) -> Verdict<usize> {
     let (mut granted, mut others) = (0, 0);
     while granted < lets_in {
@@ -396,7 +396,7 @@ fn race(world: &World, inside: &AtomicUsize, last: &AtomicU64) -> Verdict {
     let races = async {
         let client = world.client().await?;
         let verdict = sections(&client, world.whole, inside, last).await;
-        // Closed after a failure, too, so that the others need not wait for this client.
+        // Closed after a failure, too, so that other clients need not wait for this client.
         client.session().close().await?;
         verdict
     };
@@ -420,7 +420,7 @@ async fn sections(client: &Client, claim: Claim, inside: &AtomicUsize, last: &At
             let before = last.swap(token, Ordering::SeqCst);
             demand!(token == u64::MAX || token > before, "the token {token} came after {before}");
         }
-        // The others run meanwhile, on a single core too: a second holder would meet this one.
+        // The other tasks run meanwhile, on a single core too: a second holder would meet this one.
         std::thread::sleep(Duration::from_millis(1));
         inside.fetch_sub(1, Ordering::SeqCst);
         place.leave().await?;

@@ -146,7 +146,7 @@ pub async fn an_expired_session_is_reported_as_expired(world: World) -> Verdict 
     Ok(())
 }
 
-/// A closed session says so, and takes no more requests.
+/// A closed session reports that, and refuses requests.
 pub async fn a_closed_session_has_ended_and_takes_nothing_more(world: World) -> Verdict {
     let (client, job) = (world.client().await?, name("job")?);
     let _held = client.hold(&job, world.whole).await?;

@@ -1,7 +1,7 @@
 //! Scenes: a single fault at one moment, and the view of a lock's users is exactly as promised.
 //!
 //! A scene is a function over a [`Stage`], named by the sentence that it shows, and fails by a panic. A scene runs on every store
-//! whose [`Site`] can do what it [`needs`](Scene::needs); `scenes!` makes a test of each.
+//! whose [`Site`] can do what the scene [`needs`](Scene::needs); `scenes!` makes a test of each.
 
 mod answers;
 mod crowd;
@@ -47,7 +47,7 @@ pub struct Scene {
     pub run: fn(&Stage),
 }
 
-/// Hands the list of all scenes, each with what it needs, to another macro.
+/// Passes the list of all scenes, each with its needs, to another macro.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! with_scenes {
@@ -165,7 +165,7 @@ impl Stage {
         self.connect_for(1, client).await
     }
 
-    /// A client whose session lives as long as `sessions` sessions of the site, one after the other.
+    /// A client with a session `sessions` times as long as the site's.
     async fn connect_for(&self, sessions: u32, client: usize) -> Client {
         // A busy machine may let a single attempt run out of time.
         let builder = Client::builder().ttl(self.site.ttl() * sessions).connect_timeout(PATIENCE);
@@ -202,7 +202,7 @@ fn rival(client: &Client) -> JoinHandle<(Guard, Moment)> {
     })
 }
 
-/// Looks for so long whether `guard` holds the lock, and releases it to the rival that waits.
+/// Checks for `duration` that `guard` holds the lock, and then releases the lock to the rival that waits.
 async fn is_kept_for(duration: Duration, guard: Guard, waiting: JoinHandle<(Guard, Moment)>) {
     let start = now();
     while now().since(start) < duration {

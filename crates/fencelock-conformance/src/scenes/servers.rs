@@ -16,7 +16,7 @@ pub(super) fn a_held_lock_outlives_a_restart_of_every_server(stage: &Stage) {
     is_held_through(stage, &[0, 1, 2].map(|server| (Outage::ServerRestarted, server)));
 }
 
-/// The outages of the servers come one after the other, and each is mended before the next.
+/// The servers fail in turn, and each outage is mended before the next.
 fn is_held_through(stage: &Stage, outages: &[(Outage, u64)]) {
     stage.block_on(async {
         let ttl = stage.site.ttl() * SESSIONS;

@@ -110,7 +110,7 @@ fn sections() -> impl Strategy<Value = Vec<Section>> {
 /// The number of refusals without a witness, found by trying every moment at which each can have come.
 fn refused_without_witness(presences: &[(u64, u64)], refusals: &[(u64, u64)]) -> usize {
     let mut came: Vec<Option<u64>> = vec![None; refusals.len()];
-    // Each round explains those whose witness is explained already, as early as they can have come.
+    // Each round explains the refusals with an explained witness, at the earliest possible time.
     for _round in 0..=refusals.len() {
         for index in 0..refusals.len() {
             let (called, answered) = refusals[index];

@@ -4,7 +4,7 @@ use crate::judge_again;
 use fencelock::inspect::Claim;
 use fencelock_lab::history::{Answer, Enqueue, History, Lapse, Law, Laws, Section, Write, check};
 
-/// A clean history: `rounds` sections one after the other, each queueing before the one before has left.
+/// A clean history: `rounds` sections in turn, each queueing before its predecessor has left.
 fn one_after_the_other(claim: Claim, rounds: u64) -> History {
     let mut history = history();
     for round in 0..rounds {

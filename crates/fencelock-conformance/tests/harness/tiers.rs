@@ -1,4 +1,4 @@
-//! Stores that offer fewer tiers, and keep the laws of those that they offer.
+//! Stores that offer fewer tiers, and keep the laws of the offered ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use fencelock_conformance::{Fixture, MemoryFixture, Process, Tier, judge, laws};
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 
-/// A store in memory that offers one tier and those below it.
+/// A store in memory that offers one tier and the tiers below it.
 #[derive(Debug)]
 struct Partly(Arc<dyn Store>, Tier);
 

@@ -21,7 +21,7 @@ fn place() -> (String, String) {
     (format!("{}/", namespace.trim_start_matches('/')), url)
 }
 
-/// Waits until the lock `job` has so many contenders.
+/// Waits until the lock `job` has `count` contenders.
 async fn is_queued(client: &Client, count: usize) {
     while client.queue("job").await.unwrap().contenders.len() != count {}
 }

@@ -1,4 +1,4 @@
-//! The laws that judge no time, tried on every store. `tests/deep/` has the others, and further layouts.
+//! The laws that judge no time, tried on every store. `tests/deep/` has the other laws, and further layouts.
 
 mod etcd;
 mod file;

@@ -1,4 +1,4 @@
-//! The store `redis:` keeps every law that can be tried on it; on the keys of others where two families differ most.
+//! The store `redis:` keeps every law that can be tried on it; on other clients' keys, of the two families that differ most.
 
 use crate::fixtures;
 

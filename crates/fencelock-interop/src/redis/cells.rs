@@ -88,7 +88,7 @@ fn pairs() -> impl Iterator<Item = &'static Pair> {
     PLAIN_PAIRS.iter().chain(&REDISSON_PAIRS).chain(&QUORUM_PAIRS)
 }
 
-/// Every cell, both ways, those first that take longest.
+/// Every cell in both directions, the slowest first.
 pub(crate) fn all(among: Among) -> Vec<Cell> {
     let outages = [Scene::Killed, Scene::Silent].map(|scene| {
         let of_masters = QUORUM_PAIRS.iter().flat_map(both_ways);

@@ -37,7 +37,7 @@ pub(crate) static READS: Client =
 /// Has queues of its own, whose keys no other client uses.
 pub(crate) static FAIR: Client =
     at(Nodes::Apart, "fencelock layout=fair", OURS, "layout=fair&prefix=fencelock:{parent}");
-/// Takes both, as in the middle of a move from one to the other.
+/// Takes both locks, as in the middle of a move from one to the other.
 pub(crate) static BOTH: Client = at(
     BARE,
     "fencelock layout=plain, then layout=fair",

@@ -27,7 +27,7 @@ const WAKE_BOUND_AT_TWO: Duration = Duration::from_secs(8);
 /// How long a client tries there before it gives up: longer than its wait for the silent master.
 const A_WHILE_AT_TWO: Duration = Duration::from_secs(3);
 
-/// How much later than the end of its key the lock of a killed holder may be granted to the other.
+/// The time after the end of a killed holder's key within which the other client must be granted the lock.
 const TAKEOVER_SLACK: Duration = Duration::from_secs(15);
 
 /// The needs of a game on Redis.
@@ -147,7 +147,7 @@ impl Game<'_> {
         Ok(())
     }
 
-    /// The lock goes from one to the other: from just before the release to the moment that the next one has it.
+    /// The lock goes from one to the other: from just before the release until the next client has it.
     fn turn(&mut self) -> Result<Duration> {
         let lock = self.fresh();
         self.pair.turn(&lock.name)
@@ -199,7 +199,7 @@ impl Game<'_> {
     }
 
     /// Holder and contender read at the same time. The holder is killed, and the contender reads for longer than the dead reader's lock
-    /// lives: no writer gets in. After the contender's release a writer gets the lock.
+    /// lives: no writer is granted. After the contender's release a writer gets the lock.
     fn shares(&mut self) -> Result<Played> {
         let name = self.fresh().name;
         self.pair.granted(&name)?;
@@ -264,7 +264,7 @@ impl Game<'_> {
         self.servers.iter().map(ask).collect()
     }
 
-    /// How long the key of a killed holder lives at a number of servers that leaves the others without a quorum.
+    /// How long a killed holder's key lives at enough servers to deny other clients a quorum.
     fn left(&self, lock: &Lock) -> Result<Option<Duration>> {
         let Some(key) = &lock.key else { return Ok(None) };
         let lives = |reply: Reply| reply.number().and_then(|left| u64::try_from(left).ok());

@@ -20,7 +20,7 @@ static SHEDLOCK: Client = row("fencelock layout=shedlock", OURS, "layout=shedloc
 static ADVISORY: Client = row("fencelock layout=advisory", OURS, "layout=advisory&key=with_advisory_lock");
 static NAMED: Client = row("fencelock layout=get_lock", OURS, "layout=get_lock&key=.net");
 
-// On MariaDB the programs of others have sessions at -05:00, and the server is in UTC.
+// On MariaDB the other programs have sessions at -05:00, and the server is in UTC.
 static TABLE_AT: Client =
     row("fencelock layout=distributed_lock zone=-05:00", OURS, "layout=distributed_lock&zone=-05:00");
 static SHEDLOCK_AT: Client = row("fencelock layout=shedlock zone=-05:00", OURS, "layout=shedlock&zone=-05:00");
@@ -59,7 +59,7 @@ static NESTED: Client = row("clientv3 Mutex on a name below it", GO, "nested");
 pub(super) static ON_ETCD: [Pair; 7] = [
     pair(&MUTEX, &CLIENTV3, Waits, Waits),
     pair(&MUTEX, &ELECTION, Waits, Waits),
-    // To clientv3 every key is a mutex's; we see the other kind of lock.
+    // To clientv3 every key is a mutex's; fencelock sees the other kind of lock.
     pair(&WRITE, &CLIENTV3, Waits, Refused),
     pair(&READ, &CLIENTV3, Waits, Refused),
     pair(&MUTEX, &NESTED, Granted, Granted),

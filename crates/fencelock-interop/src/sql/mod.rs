@@ -1,4 +1,4 @@
-//! Locks of others in databases and in etcd: which waits for which there, and how long.
+//! Locks of other programs in databases and in etcd: which waits for which there, and how long.
 
 mod cells;
 mod play;

@@ -57,7 +57,7 @@ fn unexplained(presences: &[Presence]) -> Vec<Presence> {
             continue;
         }
         occupied_until = occupied_until.max(Some(presence.until));
-        // No refusal is doubtful while a contender is there, so this one stays, which may have come just before those refused.
+        // No refusal is doubtful while a contender is there. So this contender stays: its arrival may be just before the refusals.
         for earlier in doubtful.drain(..) {
             match earlier.until < presence.from {
                 true => unexplained.push(earlier),

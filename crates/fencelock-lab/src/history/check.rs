@@ -73,7 +73,7 @@ pub struct Report {
     pub busy_answers: usize,
     /// How many writes the resources received, and how many of these they refused.
     pub writes: (usize, usize),
-    /// How many times conflicting locks were held at once, one granted before a [`Lapse`](super::Lapse) and one after.
+    /// The number of times that conflicting locks were held at once, one granted before a [`Lapse`](super::Lapse) and one after.
     pub excused: usize,
     /// The violations, by law.
     pub violations: Vec<Violation>,

@@ -60,8 +60,8 @@ fn overlaps(history: &History, cores: &[Core], report: &mut Report) {
     }
 }
 
-/// Divides the sections that run concurrently with `core`: returns the weight of the sections that a lapse of the store excuses, and of the
-/// others the section that ends first.
+/// Divides the sections that run concurrently with `core`: returns the weight of the sections that a lapse of the store excuses, and the
+/// first of the other sections to end.
 fn overlap(history: &History, inside: &BinaryHeap<Reverse<(u64, usize)>>, core: &Core) -> (u64, Option<usize>) {
     if history.lapses.is_empty() {
         return (0, inside.peek().map(|Reverse((_, rival))| *rival));

@@ -52,7 +52,7 @@ fn numbered(list: &[String]) -> u32 {
 /// A moment at which leases ended early, as [`Capability::presumes`](fencelock::capability::Capability::presumes) says that they can:
 /// the store lost its memory, or the clock that it judges them by jumped ahead.
 ///
-/// An older holder, granted before, and a newer one may both believe in their locks for a while, since no client can learn of
+/// An older holder, granted before, and a newer one may both believe in their locks for a while, since no client can notice
 /// the lapse. Still laws: the older holder's belief ends in time, tokens rise, and resources that saw the newer holder refuse
 /// the older.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

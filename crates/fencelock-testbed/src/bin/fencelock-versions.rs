@@ -8,7 +8,7 @@ use std::time::Instant;
 use fencelock_testbed::install::{self, Need};
 use fencelock_testbed::versions::{ETCD_SERVER, POSTGRES_PROGRAMS, REDIS_SERVER, ZOOKEEPER_JARS};
 
-/// A version of a server, and where it comes from.
+/// A version of a server, and its source.
 #[derive(Debug)]
 struct Version {
     kind: &'static ServerKind,
@@ -240,7 +240,7 @@ fn output(command: &mut Command) -> Result<String> {
     if output.status.success() { Ok(said) } else { Err(format!("{command:?} failed: {}", output.status)) }
 }
 
-/// The jars of a server, and of what it needs.
+/// The jars of a server and of its dependencies.
 fn zookeeper(version: &str, home: &Path) -> Result<PathBuf> {
     let mut maven = command("mvn");
     maven.args(["--quiet", "--batch-mode", "--file", "xtask/versions/pom.xml"]);

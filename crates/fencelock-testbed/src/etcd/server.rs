@@ -63,7 +63,7 @@ impl Server {
         Ok(Self::cluster(1, extra)?.remove(0))
     }
 
-    /// Starts so many members of one cluster, and waits until each serves.
+    /// Starts a cluster of `count` members, and waits until each serves.
     ///
     /// # Errors
     /// When a member does not, with the end of its log.
@@ -95,7 +95,7 @@ impl Server {
         format!("http://{}", self.program.peers.address())
     }
 
-    /// Runs `etcdctl`, and returns what it prints.
+    /// Runs `etcdctl`, and returns its output.
     pub fn control(&self, arguments: &[&str]) -> io::Result<String> {
         run(control(self.address()).args(arguments))
     }

@@ -1,4 +1,4 @@
-//! etcd, as a kind of server among others.
+//! etcd, as a kind of server.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! MariaDB, as one kind of server among others.
+//! MariaDB, as a kind of server.
 
 use std::io;
 use std::net::SocketAddr;

@@ -133,7 +133,7 @@ impl Server {
         wait_for("the server ends", || matches!(process.ended(), Ok(Some(_))))
     }
 
-    /// Makes a standby take writes from now on.
+    /// Promotes a standby, so that it takes writes.
     pub fn promote(&self) -> io::Result<()> {
         self.sql("postgres", "SELECT pg_promote(true, 60)").map(drop)
     }

@@ -1,4 +1,4 @@
-//! PostgreSQL, as one kind of server among others.
+//! PostgreSQL, as a kind of server.
 
 use std::io;
 use std::net::SocketAddr;

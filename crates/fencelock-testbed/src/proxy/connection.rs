@@ -54,7 +54,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The socket that bytes of this direction come from, their pipe, and the socket that they go to.
+    /// The source socket of this direction, its pipe, and its destination socket.
     fn ends(&self, way: Way) -> (&TcpStream, &Pipe, &TcpStream) {
         match way {
             Way::Up | Way::Both => (&self.client, &self.up, &self.server),

@@ -108,8 +108,8 @@ impl Proxy {
         self.port.address()
     }
 
-    /// Holds all bytes for `each_way`, in both directions, from now on. Later bytes on the same connection are
-    /// held concurrently, not behind them, so that pipelined requests share one delay.
+    /// Delays all further bytes by `each_way`, in both directions. Later bytes on the same connection are held
+    /// concurrently, not behind them, so that pipelined requests share one delay.
     pub fn delay(&self, each_way: Duration) {
         lock(&self.shared.rules).delay = each_way;
     }
@@ -130,7 +130,7 @@ impl Proxy {
         self.set(way, Mode::Hold, false);
     }
 
-    /// Delivers the held bytes in order, also those of a client that has closed its connection since.
+    /// Delivers the held bytes in order, even for a client that has closed its connection since.
     pub fn release(&self) {
         self.set(Way::Both, Mode::Pass, true);
     }

@@ -18,7 +18,7 @@ pub(super) enum Mode {
 struct State {
     queue: VecDeque<(Instant, Vec<u8>)>,
     mode: Mode,
-    /// Nothing more comes in.
+    /// The source has ended.
     ended: bool,
     /// Nothing more goes out.
     closed: bool,

@@ -10,7 +10,7 @@ use crate::versions::asks_for_debug_commands;
 /// How a server is set up.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// The part of the server among others.
+    /// The server's role towards other servers.
     pub role: Role,
     /// The password of the user `default`, who has none otherwise.
     pub password: Option<String>,
@@ -22,14 +22,14 @@ pub struct Settings {
     pub own_clock: bool,
     /// The host on which the server runs, instead of here. There, the server listens on all addresses.
     pub host: Option<(Arc<Network>, usize)>,
-    /// Further lines of its configuration, such as `maxmemory 3mb`; they win over those above.
+    /// Further lines of its configuration, such as `maxmemory 3mb`; they override the settings above.
     pub extra: Vec<String>,
 }
 
-/// The part of a server among others.
+/// The role of a server towards other servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Role {
-    /// The only server, or the server that others copy.
+    /// The only server, or the server that replicas copy.
     #[default]
     Alone,
     /// Copies the server at this address.

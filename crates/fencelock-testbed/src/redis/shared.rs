@@ -1,4 +1,4 @@
-//! Redis, as one kind of server among others.
+//! Redis, as a kind of server.
 
 use std::io;
 use std::net::SocketAddr;

@@ -20,7 +20,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Starts a primary, so many replicas, all with these settings, and Sentinels with further lines of their configuration. Waits until
+    /// Starts a primary and its replicas with these settings, and Sentinels with the configuration lines `sentinel`. Waits until
     /// a failover can begin.
     ///
     /// # Panics
@@ -42,7 +42,7 @@ impl Watched {
         Ok(watched)
     }
 
-    /// Waits until each Sentinel that answers knows so many replicas in sync, and the other Sentinels.
+    /// Waits until each Sentinel that answers knows the other Sentinels, and `replicas` replicas in sync.
     pub fn wait_until_watched(&self, replicas: usize) -> io::Result<()> {
         let knows = |sentinel: &Server, about: &str, number: usize| {
             let answer = sentinel.ask(&["SENTINEL", about, "locks"]);
@@ -94,8 +94,8 @@ impl Watched {
     }
 }
 
-/// Stops the replicas of `primary`, one of these servers, and ends their connections: the kernel receives for a stopped process.
-/// Returns the replicas, which have nothing of what `primary` does from now on.
+/// Stops the replicas of `primary`, one of these servers, and ends their connections: the kernel receives for a stopped
+/// process. Returns the replicas, which receive no further write of `primary`.
 ///
 /// # Errors
 /// When the primary does not answer.

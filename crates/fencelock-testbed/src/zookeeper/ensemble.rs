@@ -25,7 +25,7 @@ pub struct Ensemble {
     tick_ms: u64,
 }
 
-/// The ports on which a server listens for the others.
+/// The ports on which a server listens for the other servers.
 #[derive(Debug)]
 struct Peer {
     quorum: Port,

@@ -20,7 +20,7 @@ use crate::{Network, PATIENCE};
 pub enum Mode {
     /// The only server.
     Standalone,
-    /// The leader, which the others follow.
+    /// The leader, which the other servers follow.
     Leader,
     /// Follows the leader.
     Follower,
@@ -99,7 +99,7 @@ impl Server {
         self.wait_until_serving()
     }
 
-    /// Starts the server again without its data, which it then gets from the others.
+    /// Starts the server again without its data, which it then copies from the other servers.
     pub fn forget(&self) -> io::Result<()> {
         self.kill();
         fs::remove_dir_all(self.data().join("version-2"))?;
@@ -164,7 +164,7 @@ impl Server {
         })
     }
 
-    /// Whether the server says that it leads. A leader that was cut off from the others says so for a while longer.
+    /// Whether the server says that it leads. A leader that was cut off from the other servers still says so for a while.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.mode() == Some(Mode::Leader)

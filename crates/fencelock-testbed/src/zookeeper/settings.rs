@@ -26,7 +26,7 @@ pub struct Settings {
     pub network: Option<Arc<Network>>,
     /// A second client port with TLS.
     pub tls: Option<Tls>,
-    /// Further lines of `zoo.cfg`, such as `forceSync=no`; they win over those above.
+    /// Further lines of `zoo.cfg`, such as `forceSync=no`; they override the settings above.
     pub extra: Vec<(String, String)>,
     /// Java's arguments; by default for a small server that starts soon.
     pub java: Vec<String>,

@@ -1,4 +1,4 @@
-//! ZooKeeper, as one kind of server among others.
+//! ZooKeeper, as a kind of server.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

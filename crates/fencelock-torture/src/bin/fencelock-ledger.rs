@@ -154,7 +154,7 @@ impl Run {
         })
     }
 
-    /// Plays round after round. A cell that earlier runs played more often waits until the others have caught up.
+    /// Plays round after round. A cell that earlier runs played more often waits until the other cells have caught up.
     fn play(mut self) -> io::Result<bool> {
         for round in 0.. {
             if Instant::now() >= self.until {

@@ -49,7 +49,7 @@ pub enum Experiment {
     ClockBehind,
     /// The server's wall clock jumps an hour back while the second one waits; the holder is renewed after that, and dies.
     ClockBehindRenewed,
-    /// The holder looks at its lock, and is stopped before it writes, for longer than its lease.
+    /// The holder checks its lock. Then it is stopped for longer than its lease, and writes afterwards.
     HolderPaused,
     /// The holder has two of three masters, and is cut off from the third. A master of the two is killed and started again,
     /// without persistence.
@@ -73,7 +73,7 @@ const JUMP: i64 = 60;
 const STEP_BACK: i64 = 3600;
 
 impl Experiment {
-    /// Runs the experiment so often, with `lock`, several rounds at a time. Each round has its own servers.
+    /// Runs `times` rounds of the experiment with `lock`, `at_once` at a time. Each round has its own servers.
     pub fn run(self, lock: Lock, times: usize, at_once: usize) -> io::Result<Findings> {
         let title = lock.title(self.is_of_quorum()).to_owned();
         Findings::count((self, title), (times, at_once), || self.round(lock))

@@ -30,7 +30,7 @@ pub enum Replicated {
 }
 
 impl Replicated {
-    /// Runs a failover or a split so often with fencelock's default layout, several rounds at a time; other experiments are not possible there.
+    /// Runs `times` rounds of a failover or a split with fencelock's default layout, `at_once` at a time; other experiments are not possible there.
     pub fn run(self, what: Experiment, min_replicas: u32, times: usize, at_once: usize) -> io::Result<Findings> {
         if !matches!(what, FailoverAtOnce | FailoverLagging | FailoverCutOff | Split) {
             return Err(io::ErrorKind::Unsupported.into());

@@ -25,7 +25,7 @@ const TTL: Duration = Duration::from_millis(500);
 /// How long a writer is stopped, held back or cut off.
 const OUTAGE: Duration = Duration::from_millis(900);
 
-/// The database that writers lock, and write to.
+/// The database with the writers' locks and tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Database {
     /// PostgreSQL.
@@ -182,7 +182,7 @@ impl Drill<'_> {
         ledger.count(done.into_inner())
     }
 
-    /// Drives a writer with a route of its own, and makes its faults.
+    /// Runs a writer behind a proxy of its own, and stops, kills and cuts it off at random.
     fn hurt(&self, ledger: &Ledger, mut random: fastrand::Rng, done: &AtomicUsize) -> io::Result<()> {
         let proxy = Proxy::start(ledger.address)?;
         let start = || {

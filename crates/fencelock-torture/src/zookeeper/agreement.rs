@@ -23,7 +23,7 @@ const TRIES: usize = 5;
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Gives every server that disagrees with the others a new copy of their data. Says which ones did.
+/// Gives every server that disagrees with the majority a new copy of the data. Says which ones did.
 ///
 /// On a thread of its own: the caller may be on a runtime, which lets no other task wait on it.
 pub(super) fn restore(ensemble: &Ensemble) -> io::Result<Vec<usize>> {
@@ -56,7 +56,7 @@ fn agree(ensemble: &Ensemble) -> io::Result<Vec<usize>> {
     Err(io::Error::other(format!("the servers do not come to agree; restored: {restored:?}; at last: {interrupted}")))
 }
 
-/// The servers whose data are not those of most.
+/// The servers with other data than the majority's.
 fn dissenters(ensemble: &Ensemble) -> io::Result<Vec<usize>> {
     let interrupted = |error: io::Error| io::Error::new(io::ErrorKind::Interrupted, error);
     let hands = Hands::new(ensemble)?;

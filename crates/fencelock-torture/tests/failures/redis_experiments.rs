@@ -58,7 +58,7 @@ fn a_master_that_forgot_what_it_granted_makes_no_second_quorum_while_the_first_o
     assert_eq!(findings.overlaps(), 0, "{findings}");
 }
 
-/// Without the word of replicas a failover can lose a grant. With the word of all replicas, none that was granted is lost.
+/// Without the acknowledgement by replicas a failover can lose a grant. With the acknowledgement by all replicas, no grant is lost.
 fn a_failover_loses_no_grant_that_every_replica_has(topology: Replicated, replicas: u32) {
     let run = |what, min_replicas| {
         let findings = topology.run(what, min_replicas, 1, 1).unwrap();

@@ -79,7 +79,7 @@ fn children_of_more_than_a_mebibyte_are_an_error_that_names_the_limit() {
 }
 
 /// The connected follower answers pings and reads by itself, and does not know that the leader has expired its clients:
-/// a client that took those answers for life would believe in its lock for seconds after a rival's grant.
+/// a client that took those answers as signs of life would believe in its lock for seconds after a rival's grant.
 #[test]
 fn a_client_of_a_frozen_follower_is_notified_before_a_rival_is_granted() {
     // A follower that is out of touch for less than 8 s continues to serve, and sessions end after 3 s.

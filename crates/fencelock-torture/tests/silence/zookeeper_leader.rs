@@ -54,7 +54,7 @@ fn locks_held_through_a_pause_of_the_leader_are_released_by_their_holders() {
             let holders = holders(&ensemble, &format!("/round-{round}"), Duration::from_secs(24)).await;
             let leader = ensemble.leader();
             ensemble.server(leader).pause();
-            // Longer than a client waits for a server that owes it an answer, and half as long as the others wait for the leader.
+            // Longer than a client waits for a server that owes it an answer, and half as long as the other servers wait for the leader.
             tokio::time::sleep(Duration::from_secs(5)).await;
             ensemble.server(leader).resume();
             ensemble.wait_until_serving().unwrap();
@@ -78,7 +78,7 @@ fn a_lock_that_a_resumed_follower_takes_from_others_is_released() {
     let stopped = ensemble.server(followers[0]);
     block_on(async {
         let mut held = Vec::new();
-        // About half of those on the leader say hello to the stopped one first.
+        // About half of the leader's clients greet the stopped server first.
         while proxy.open_connections() < 8 {
             let client = Client::connect(&format!("zk://{}/stopped?ttl_ms=30000", servers.join(","))).await.unwrap();
             let guard = client.mutex(format!("job-{}", held.len())).unwrap().acquire().await.unwrap();

@@ -9,7 +9,7 @@ pub(crate) const NO_NODE: i32 = -101;
 pub(crate) const SESSION_EXPIRED: i32 = -112;
 pub(crate) const SESSION_MOVED: i32 = -118;
 
-/// The error that a server's `code` stands for.
+/// The error with this `code` of a server.
 pub(crate) fn error(code: i32, operation: &'static str) -> Error {
     let (kind, message) = meaning(code);
     let error = match message {

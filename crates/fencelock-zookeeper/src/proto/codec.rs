@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text. Bytes that are not UTF-8 are replaced, so that one such name does not hide the others in a list.
+    /// A text. Bytes that are not UTF-8 are replaced, so that one such name does not hide the rest of a list.
     pub(crate) fn text(&mut self) -> Result<String, Malformed> {
         let bytes = self.bytes()?;
         Ok(std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), str::to_owned))

@@ -38,7 +38,7 @@ pub struct Stat {
     pub cversion: i32,
     /// How often the node's access control list was set.
     pub aversion: i32,
-    /// The session of an ephemeral node; 0 for all others, containers included.
+    /// The session of an ephemeral node; 0 for all other nodes, containers included.
     pub ephemeral_owner: i64,
     /// The length of the node's data, in bytes.
     pub data_length: i32,

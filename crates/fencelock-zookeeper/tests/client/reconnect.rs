@@ -121,7 +121,7 @@ async fn more_watches_than_one_frame_holds_survive() {
     let (proxy, client, mut events) = through(Duration::from_secs(120)).await;
     let mut watches = Vec::new();
     let path = |number: usize| format!("{parent}/{}-{number}", "n".repeat(60));
-    // A few at a time: each request has a deadline from when it was asked for.
+    // A few at a time: the deadline of each request counts from its call.
     for some in (0..3000).collect::<Vec<_>>().chunks(100) {
         let create = |number: &usize| observer.create(&path(*number), b"", CreateMode::Ephemeral, &[Acl::open()]);
         for answer in some.iter().map(create).collect::<Vec<_>>() {

@@ -13,13 +13,13 @@ use tokio::task::JoinSet;
 /// Four ticks: the shortest timeout for which the rule is said to hold.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Sessions that ask for evidence, and those that only read.
+/// Sessions that ask for evidence, and sessions that only read.
 const CAREFUL: usize = 12;
 const CREDULOUS: usize = 2;
 
 /// The fate of a session.
 struct Fate {
-    /// When others saw that its node was gone.
+    /// When another client saw that the node was gone.
     gone: Duration,
     /// Its last confirmed moment.
     confirmed: Duration,

@@ -92,7 +92,7 @@ macro_rules! primitive {
 }
 use primitive;
 
-/// Methods that wait for those of the same name underneath.
+/// Methods that wait for the asynchronous methods of the same names.
 macro_rules! waits {
     ($of:literal; $($name:ident($($given:ident: $type:ty),*) -> $result:ty, $wrap:expr;)*) => {
         $(

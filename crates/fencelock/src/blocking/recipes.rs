@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::recipes::{self, Leading, Passage};
 use crate::token::FencingToken;
 
-/// A recipe: how a client makes it, its options, and what is waited for.
+/// A recipe: its constructor, its options, and the methods that block.
 macro_rules! recipe {
     (
         $(#[$attribute:meta])* $of:literal $recipe:ident($inner:ty);

@@ -302,7 +302,7 @@ impl Acquire {
         }
     }
 
-    /// Waits for news. `Some` when the place went away with its session.
+    /// Waits for a change of the place. `Some` when the place went away with its session.
     async fn wait(&mut self, attempt: &mut Attempt, slot: &WaitSlot) -> Result<Option<Loss>> {
         let Stage::Placed(place) = &mut attempt.stage else { return Ok(Some(Loss::Removed)) };
         let end = if self.look.is_none() { self.look_at } else { self.until };

@@ -44,14 +44,14 @@ pub enum Event<'a> {
     Suspect,
     /// The session is confirmed again.
     Confirmed,
-    /// An acquire queues behind others.
+    /// An acquire queues behind other contenders.
     Waiting {
         /// The lock.
         name: &'a Name,
         /// The contenders ahead, where the store can count them.
         ahead: Option<Ahead>,
     },
-    /// A waiter was woken by the store, and is granted or waits on.
+    /// The store woke a waiter, which is granted or continues to wait.
     Woken {
         /// The lock.
         name: &'a Name,

@@ -42,7 +42,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// The end of the validity of a session that lives for `ttl` from `confirmed` on.
+    /// The end of the validity of a session with this ttl, which was confirmed at `confirmed`.
     pub(super) fn safe_until(&self, confirmed: Moment, ttl: Option<Duration>) -> Moment {
         ttl.map_or(Moment::NEVER, |ttl| confirmed.after(ttl).before(self.margin))
     }

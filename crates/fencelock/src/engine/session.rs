@@ -41,7 +41,7 @@ pub(crate) struct Live {
     pub(super) used: Arc<AtomicBool>,
     over: OnceLock<Loss>,
     ended: CancellationToken,
-    /// In the order of the requests, so that a simulation can repeat the order of their news.
+    /// Sorted by request, so that a simulation can repeat the order of events.
     places: Mutex<BTreeMap<RequestId, Tracked>>,
 }
 
@@ -59,7 +59,7 @@ struct GoneGrant {
     reason: Option<Arc<str>>,
 }
 
-/// Notifies a waiter that its place is gone, with its session or alone.
+/// Notifies a waiter of the loss of its place, or of its whole session.
 #[derive(Debug, Default)]
 pub(crate) struct WaitSlot {
     cause: OnceLock<Loss>,
@@ -82,7 +82,7 @@ impl WaitSlot {
         }
     }
 
-    /// Passes on to a hold the news of its place that arrived while it was still a waiter's.
+    /// Passes a loss of the place, which arrived during the wait, on to the hold.
     pub(crate) fn hand_on(&self, hold: &Arc<Hold>) {
         let gone = self.gone.lock().take();
         let gone = gone.filter(|gone| hold.token() == Some(gone.token));

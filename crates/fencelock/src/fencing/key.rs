@@ -13,8 +13,8 @@
 /// ```
 ///
 /// A token that is older than the newest one is refused with an error that begins with `FENCED`, and a missing or malformed token with an
-/// error that begins with `NOTOKEN`; the script changes nothing then. Any client of Redis can run it, from Redis 5 on. In a cluster both
-/// keys need the same hash tag, as here.
+/// error that begins with `NOTOKEN`; the script changes nothing then. Any client of Redis 5 or newer can run it. In a cluster both keys
+/// need the same hash tag, as here.
 ///
 /// All writers must use the script, with tokens of one lock. The key of the token must neither expire nor be evicted while an older holder
 /// may be at work. A failover of Redis that loses the key loses the protection.

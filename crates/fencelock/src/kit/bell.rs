@@ -1,4 +1,4 @@
-//! A bell for one task: a task with news rings it, and the task looks what there is.
+//! A bell for one task: another task rings it after a change, and the task looks for the change.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -26,7 +26,7 @@ impl Bell {
         self.stir();
     }
 
-    /// Wakes the listening task for other news, without a ring.
+    /// Wakes the listening task for another reason, without a ring.
     pub(crate) fn stir(&self) {
         self.listener.wake();
     }

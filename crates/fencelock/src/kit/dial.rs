@@ -1,5 +1,5 @@
-//! Dials the addresses of a server's name concurrently, each a moment after the one before: a silent address does not delay the others (RFC
-//! 8305). For a name that cannot be resolved, the client dials the last known address.
+//! Dials the addresses of a server's name concurrently, each a moment after the one before: a silent address does not delay the other
+//! addresses (RFC 8305). For a name that cannot be resolved, the client dials the last known address.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Display;
@@ -67,7 +67,7 @@ pub(crate) struct Addresses {
     nameless: Mutex<HashSet<HostPort>>,
     /// Whether the newest lookup of a name has no answer yet.
     is_unresolved: AtomicBool,
-    /// The number of the server that accepted the last connection, and receives the next one first.
+    /// The number of the server that accepted the last connection. The next connection tries this server first.
     last_server: AtomicUsize,
 }
 

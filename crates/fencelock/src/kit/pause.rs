@@ -33,8 +33,8 @@ pub(crate) fn spread(pause: Duration) -> Duration {
     pause.saturating_sub(Duration::from_nanos(fastrand::u64(..=most)))
 }
 
-/// Asks about one of several parts of the locks, and again after a failure that may pass, for as long as a renewal may last: a server that is
-/// away holds up no other. About a part without others it asks once, for as long as a connection may take, which a slow machine needs.
+/// Asks about one of several parts of the locks, and again after a failure that may pass, for as long as a renewal may last: a server that
+/// is away holds up no other. A single part is asked once, for as long as a connection may take, because a slow machine needs that long.
 pub(crate) async fn ask_part<T, F>(opening: &Opening, is_alone: bool, ask: impl Fn() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,

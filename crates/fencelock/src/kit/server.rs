@@ -90,9 +90,9 @@ pub(crate) struct Core<S: ServerSession> {
 pub(crate) struct Waited {
     /// When the next query is due; `None` at first.
     pub(crate) due: Option<Moment>,
-    /// The grants that the next query is for.
+    /// The grants of the next query.
     pub(crate) asked: Vec<PlaceId>,
-    /// The grants that others waited behind.
+    /// The grants with contenders waiting behind them.
     pub(crate) found: Vec<RequestId>,
 }
 

@@ -1,4 +1,4 @@
-//! The state of one session over a server, however its locks are kept there: whether it lives, and how the client learns of its end.
+//! The state of one session over a server, however its locks are kept there: whether it lives, and how the client is notified of its end.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

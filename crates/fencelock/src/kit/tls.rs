@@ -19,7 +19,7 @@ use crate::store::secret::refuse_shared;
 pub(crate) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// Takes `tls_ca` (instead of the system's authorities), `tls_cert` and `tls_key`: PEM files. `spoken` is the protocol to agree on.
+    /// Takes `tls_ca` (instead of the system's authorities), `tls_cert` and `tls_key`: PEM files. `spoken` is the protocol to negotiate.
     pub(crate) fn from_url(url: &mut StoreUrl, spoken: Option<&str>) -> Result<Self> {
         let (cert, key) = (url.take("tls_cert"), url.take("tls_key"));
         if cert.is_some() != key.is_some() {

@@ -131,15 +131,15 @@ impl<K> Guard<K> {
     /// grant ([`Guard::is_degraded`]).
     ///
     /// Tokens order *exclusive* grants: of a mutex, of writers, of permits for the whole capacity. A reader's token may be compared with
-    /// those of writers (a lower one is refused with right), never with another reader's. The tokens of two permits that are held together
-    /// say nothing about their age.
+    /// the tokens of writers (a lower token is refused rightly), never with another reader's. The tokens of two permits that are held
+    /// together say nothing about their age.
     #[must_use]
     pub fn token(&self) -> Option<FencingToken> {
         self.share.hold.token().filter(|_| !self.is_degraded())
     }
 
-    /// The fencing token, for code that must not run without one: see [`Guard::token`], and `require_token` of
-    /// [`Mutex`](crate::Mutex::require_token) and the others, which makes the acquire fail already.
+    /// The fencing token, for code that must not run without one: see [`Guard::token`]. With `require_token` of
+    /// [`Mutex`](crate::Mutex::require_token) and the other primitives, the acquire fails instead.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) without a token.

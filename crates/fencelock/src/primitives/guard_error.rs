@@ -5,8 +5,8 @@ use std::fmt;
 
 use crate::error::{Error, ErrorKind};
 
-/// A release or a downgrade that failed, with the guard, which the caller kept by [`Guard::release_or_keep`](crate::Guard::release_or_keep)
-/// and its like.
+/// A failed release or downgrade, with the guard: the error of [`Guard::release_or_keep`](crate::Guard::release_or_keep) and
+/// similar calls.
 ///
 /// The conversion into an [`Error`], as by `?`, drops the guard, which releases the lock in the background.
 #[derive(Debug)]
@@ -32,12 +32,12 @@ impl<G> GuardError<G> {
         self.error.kind()
     }
 
-    /// The guard that is left.
+    /// The guard, as it was before the call.
     pub fn into_guard(self) -> G {
         self.guard
     }
 
-    /// The same error, of a guard inside of another one.
+    /// The same error with the guard inside another type.
     pub(crate) fn map<H>(self, wrap: impl FnOnce(G) -> H) -> GuardError<H> {
         GuardError { error: self.error, guard: wrap(self.guard) }
     }

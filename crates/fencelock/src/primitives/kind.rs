@@ -12,7 +12,7 @@ pub enum Reading {}
 #[derive(Debug)]
 pub enum Writing {}
 
-/// Permits of a semaphore: others hold what is left of its capacity.
+/// Permits of a semaphore: other contenders hold the rest of its capacity.
 #[derive(Debug)]
 pub enum Permits {}
 

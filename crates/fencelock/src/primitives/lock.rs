@@ -272,7 +272,7 @@ macro_rules! options {
         /// from when the client received the grant. The death of the process frees the lock earlier; a downgrade does not prolong it.
         ///
         /// The next client is granted once the last guard of the hold is gone, so that work under it has stopped; but no later than the
-        /// safety margin ([`Timing::margin`](crate::Timing)) after this end, whatever the guards do.
+        /// safety margin ([`Timing::margin`](crate::Timing)) after this end, even if guards are kept.
         #[must_use]
         #[doc(alias("lease"))]
         pub fn max_hold(self, most: Duration) -> Self {

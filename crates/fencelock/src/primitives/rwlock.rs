@@ -22,7 +22,7 @@ pub type WriteGuard = Guard<Writing>;
 /// A write guard may become a read guard in its place ([`WriteGuard::downgrade`]). The other way is *not* offered: two readers that both
 /// waited for the other to leave would wait for ever, and waiters behind a reader have counted on its weight. Release, acquire it for
 /// writing, and read again. Many readers that do so at once become writers one after the other: a writer that finds the work done should
-/// release its guard, for a downgraded one bars the next.
+/// release its guard, because a downgraded guard blocks the next writer.
 ///
 /// Only a writer's token rises; see [`Guard::token`]. Work that ends by itself when the lock is lost goes into [`Guard::run`]:
 /// `page.read().await?.run(async |_| …).await?`.
@@ -42,7 +42,7 @@ pub type WriteGuard = Guard<Writing>;
 /// drop((one, two)); // stale: they look again as a writer
 /// let writing = page.write().await?;
 /// // Still stale? Then it is made anew here.
-/// let reading = writing.downgrade().await?; // nobody wrote in between
+/// let reading = writing.downgrade().await?; // no other client wrote in between
 /// assert!(page.try_read().await.is_ok());
 /// # drop(reading);
 /// # Ok(()) }

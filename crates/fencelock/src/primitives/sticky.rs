@@ -27,8 +27,8 @@ use crate::time::Moment;
 /// How long before the end of its wait a task leaves the turns of its client for the store's queue: at most half of the wait.
 const LEAVE_TURNS: Duration = Duration::from_secs(1);
 
-/// How many sections a client has under a grant that it waited for. Then the client releases the lock, even without news of waiters,
-/// which may be late. Otherwise a client could by chance get more of a shared lock than another.
+/// The most sections of a client under a grant for which it waited. Then the client releases the lock even if no waiter was
+/// reported: reports may be late. Otherwise a client could by chance get more of a shared lock than another.
 const MOST_SECTIONS: u64 = 256;
 
 /// The sticky locks of one client, by name.
@@ -63,7 +63,7 @@ pub(crate) struct Sticky {
     keep: AtomicU64,
     /// The turn of the section that holds the lock or asks for it.
     turn: Arc<Semaphore>,
-    /// The section in turn met an outage. The others then send requests of their own; otherwise they would fail one after the other.
+    /// The section in turn met an outage. The other tasks then send requests of their own; otherwise they would fail in turn.
     outage: Arc<Notify>,
     state: Mutex<KeptGrant>,
 }
@@ -149,7 +149,7 @@ impl Sticky {
         state.current == Some(grant) && state.sections > 0
     }
 
-    /// Makes the place the client's own. A waiter may have arrived by now.
+    /// Keeps the place for the client's next section, or releases it if a waiter arrived meanwhile.
     fn put(&self, grant: u64, kept: Arc<Hold>) {
         let until = kept.engine().clock.now().after(self.keep());
         let mut state = self.state.lock();

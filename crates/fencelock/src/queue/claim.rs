@@ -1,4 +1,4 @@
-//! The share of a queue that a contender asks for.
+//! The share of a queue's capacity that a contender requests.
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ impl Claim {
         self.weight
     }
 
-    /// The capacity of the queue that this claim believes in; all claims of one queue must agree.
+    /// The capacity that this claim presumes of its queue; all claims of one queue must agree.
     #[must_use]
     pub const fn capacity(self) -> u32 {
         self.capacity

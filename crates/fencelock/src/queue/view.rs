@@ -7,7 +7,7 @@
 use super::wake::{WakeOn, wake_condition_with};
 use super::{Admission, Claim, admits};
 
-/// How many of `queue` are granted: the longest prefix that the rule admits. Looks only at them and at the contender behind.
+/// How many of `queue` are granted: the longest prefix that the rule admits. Reads only these claims and the contender behind them.
 pub(crate) fn granted_of(queue: impl IntoIterator<Item = Claim>) -> usize {
     let mut queue = queue.into_iter().peekable();
     let Some(capacity) = queue.peek().map(|claim| claim.capacity()) else { return 0 };

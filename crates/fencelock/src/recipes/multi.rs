@@ -115,7 +115,7 @@ impl MultiLock {
     /// deadline.
     ///
     /// # Errors
-    /// As [`Mutex::acquire`], naming the lock that failed; [`ErrorKind::Config`] for names that are one lock in their store; [`ErrorKind::Lost`] when one was lost while others were waited for.
+    /// As [`Mutex::acquire`], naming the failed lock; [`ErrorKind::Config`] for two names of one lock; [`ErrorKind::Lost`] if one was lost meanwhile.
     ///
     /// # Cancel safety
     /// As [`Mutex::acquire`], for all of them.
@@ -285,7 +285,7 @@ impl MultiGuard {
         self.guards.iter().find(|guard| matches!(guard.state(), GuardState::Lost(_)))
     }
 
-    /// Completes with the cause when one of the locks is lost; the others are held until this guard is released or dropped.
+    /// Completes with the cause when one of the locks is lost; the other locks are held until this guard is released or dropped.
     ///
     /// # Cancel safety
     /// May be dropped and asked again.
@@ -377,7 +377,7 @@ impl MultiGuard {
         Err(error)
     }
 
-    /// Sorts the guards in the order of the names. Fails if a lock was lost during the wait for others.
+    /// Sorts the guards in the order of the names. Fails if a lock was lost during the wait for another.
     async fn if_all_hold(mut self, order: Vec<usize>) -> Result<Self> {
         let mut guards: Vec<_> = order.into_iter().zip(self.guards).collect();
         guards.sort_by_key(|(place, _)| *place);

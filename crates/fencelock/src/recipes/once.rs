@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::primitives::Mutex;
 use crate::store::Note;
 
-/// A value that one client of the fleet makes, and all others use: a cache that is initialised once, a schema that is migrated once.
+/// A value that one client of the fleet makes, and all clients use: a cache that is initialised once, a schema that is migrated once.
 ///
 /// The value is kept as a [note](crate::Guard::write_note) on the lock of that name, without an end, with its version. For another version,
 /// even an older one, it is made anew: let all programs agree.

@@ -10,7 +10,7 @@ use crate::name::Name;
 use crate::pattern::NamePattern;
 use crate::primitives::{Mutex, RwLock, Semaphore};
 
-/// A router that chooses the store of a name: the safest store for a few critical locks, the fastest for the others.
+/// A router that chooses the store of a name: the safest store for a few critical locks, the fastest store for all other locks.
 ///
 /// **The most specific [pattern](NamePattern) that matches a name decides**, in any order of the patterns. Patterns of which neither is
 /// more specific, as `a/*` and `*/b`, are refused where a name can match both. A name that no pattern matches is an error: a router has no
@@ -153,7 +153,7 @@ impl<S> Router<S> {
     pub fn stores(&self, name: impl AsRef<str>) -> Result<&[S]> {
         let name = Name::new(name)?;
         let matching = self.routes.iter().filter(|route| route.pattern.matches(&name));
-        // If two patterns match one name, one of them contains the other.
+        // If two patterns match one name, one pattern contains the other.
         let most_specific =
             matching.reduce(|best, found| if best.pattern.contains(&found.pattern) { found } else { best });
         most_specific.map(|route| &route.stores[..]).ok_or_else(|| {

@@ -42,7 +42,7 @@ pub struct Window {
 pub enum Passage {
     /// Admitted: no other caller is admitted until the window ends.
     First {
-        /// A fencing token, higher than those of all earlier admissions; `None` where the store has none.
+        /// A fencing token, higher than the tokens of all earlier admissions; `None` where the store has none.
         token: Option<FencingToken>,
     },
     /// Refused.

@@ -26,7 +26,7 @@ pub struct Capability {
     pub permits: bool,
     /// Whether notes can be written on locks ([`Guard::write_note`](crate::Guard::write_note)).
     pub notes: bool,
-    /// How a holder learns of waiters, which [`Mutex::sticky`](crate::Mutex::sticky) needs.
+    /// How a holder is notified of waiters, which [`Mutex::sticky`](crate::Mutex::sticky) needs.
     pub waiters: Waiters,
     /// A dead session's places are removed within its ttl plus this, by the store's clock.
     pub detection_slack: Duration,
@@ -132,7 +132,7 @@ pub enum Order {
     None,
 }
 
-/// How a holder learns of waiters behind it.
+/// How a holder is notified of waiters behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Waiters {
@@ -140,7 +140,7 @@ pub enum Waiters {
     Notified,
     /// The holder looks at the queue at this interval.
     Looked(Duration),
-    /// A holder learns of no waiter: waiters leave no trace that every client can see.
+    /// A holder is notified of no waiter: waiters leave no trace that every client can see.
     Unseen,
 }
 

@@ -1,7 +1,7 @@
 //! Text of other clients, cleaned for display: once, where it is read, on every store.
 //!
 //! Hosts, purposes, reasons and the names of foreign nodes come from any client that may write to the store. A line break in one would
-//! forge a line of a log; a control character drives a terminal; a mark of direction shows a line in another order than it has. Names of
+//! forge a line of a log; a control character drives a terminal; a mark of direction would show a line in the wrong order. Names of
 //! locks are not touched: a reader that shows one must still be able to ask for it.
 
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(crate) fn cut(text: &str, bytes: usize) -> &str {
     &text[..end.unwrap_or(0)]
 }
 
-/// A reason as others gave it.
+/// A reason that another client gave.
 pub(crate) fn reason(reason: Arc<str>) -> Arc<str> {
     cleaned(&reason).map_or(reason, Arc::from)
 }

@@ -52,7 +52,7 @@ use crate::time::{Clock, Moment};
 /// A coordination store. A store is passive and sleeps, polls and retries only inside [`Place::next`] and in the bounded re-drives of its
 /// protocol.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// The promises of this store before it connects; [`Opened::capability`] has those of the servers that it met.
+    /// The promises of this store before it connects; [`Opened::capability`] has the promises of the servers that it met.
     fn capability(&self) -> &Capability;
 
     /// The clock that the engine must use with this store; `None` for the system's. Only a store with a virtual clock has one of its own.
@@ -121,7 +121,7 @@ pub(crate) fn breaks_nothing(operation: &'static str, name: &Name) -> Error {
     Error::new(ErrorKind::Unsupported, operation, message).with("name", name)
 }
 
-/// An open session: how long it lives unrenewed, and the moment that counts from.
+/// An open session: its ttl, and the moment from which the ttl counts.
 pub struct Opened {
     /// The session itself.
     pub session: Arc<dyn Session>,
@@ -199,25 +199,25 @@ pub trait Session: Send + Sync {
 pub struct Renewal {
     /// The moment from which the ttl counts now: before the confirmed request was sent.
     pub confirmed: Moment,
-    /// The ttl from now on, where the store grants another one than it did; `None` when nothing changed.
+    /// The new ttl, where the store grants another ttl than before; `None` when nothing changed.
     pub ttl: Option<Duration>,
     /// Places that the store no longer has, and why.
     pub gone: Vec<(PlaceId, Loss)>,
     /// The new ends of held places with an end of their own ([`Grant::valid_until`]). A place that is missing here keeps its end.
     pub valid: Vec<(PlaceId, Moment)>,
-    /// Why the store refuses to renew some of the places, whatever becomes of the others. They keep their ends.
+    /// The reason for which the store refuses to renew some of the places. The other places may be renewed. They keep their ends.
     pub refusal: Option<Arc<Error>>,
 }
 
 impl Renewal {
-    /// The usual renewal: the session lives, counted from `confirmed`, without other news.
+    /// The usual renewal: the session lives, counted from `confirmed`; nothing else is known.
     #[must_use]
     pub const fn at(confirmed: Moment) -> Self {
         Self { confirmed, ttl: None, gone: Vec::new(), valid: Vec::new(), refusal: None }
     }
 }
 
-/// The places that a renewal is for. A store whose session suffices need not read them, and pays nothing for them then.
+/// The places that a renewal covers. A store whose session suffices need not read them, and pays nothing for them then.
 pub trait PlaceList: Send + Sync {
     /// Shows each of them, held and waiting. The engine holds a lock of its own meanwhile; the caller holds none that `show` or a dropped place takes.
     fn each(&self, show: &mut dyn FnMut(&Name, RequestId));
@@ -246,7 +246,7 @@ impl<const N: usize> PlaceList for [PlaceId; N] {
 pub enum Entered {
     /// A place in the queue, granted or waiting.
     In(Box<dyn Place>),
-    /// Only without `wait`: a contender is ahead, and the request left nothing behind.
+    /// Only without `wait`: a contender is ahead, and the request left no trace.
     Busy,
     /// A contender ahead has another capacity (its claim is given); the request left nothing behind.
     Conflict(Claim),

@@ -21,7 +21,7 @@ pub struct Opening {
     pub ttl: Duration,
     /// The time after which the engine gives up a request.
     pub request_deadline: Duration,
-    /// The clock to measure with.
+    /// The clock of all measurements.
     pub clock: Arc<dyn Clock>,
     /// The runtime of the session's background tasks.
     pub tasks: Tasks,

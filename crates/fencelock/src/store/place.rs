@@ -75,7 +75,7 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// An `Ahead` of so many holders and waiters.
+    /// An `Ahead` with these numbers of holders and waiters.
     #[must_use]
     pub const fn new(holders: u32, waiters: u32) -> Self {
         Self { holders, waiters }
@@ -118,7 +118,7 @@ words! {
         Demoted = "the server is a replica now, and its primary may not know of it",
         /// Another server answers instead of the server that granted the lock, such as a promoted replica, and may lack the grant.
         Replaced = "another server answers in the place of the one that granted it, and may not know of it",
-        /// The server was started anew and may have forgotten what it granted.
+        /// The server was started anew and may have forgotten its grants.
         Restarted = "the server was started anew and may have forgotten it",
         /// The client connected anew to a server that does not say whether it restarted meanwhile.
         PerhapsRestarted = "the connection was made anew to a server that does not tell whether it was started anew, and may have forgotten it",

@@ -1,4 +1,4 @@
-//! The known stores, and those that this build can open.
+//! The known stores, and the stores that this build can open.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct StoreInfo {
     pub feature: &'static str,
     /// The URL, by example.
     pub example: &'static str,
-    /// The store's options, without those of every store.
+    /// The options of this store alone.
     pub options: &'static [&'static str],
     /// The default capability; `None` when the feature is off.
     pub capability: Option<fn() -> Capability>,

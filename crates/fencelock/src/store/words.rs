@@ -50,16 +50,16 @@ words! {
         /// At least one master of every quorum keeps the key. fencelock ignores a restarted master for `rejoin_ms`; other clients count it.
         QuorumKept = "quorum kept",
         /// Clocks go at rates that differ by less than `drift_ms` in a ttl.
-        ClockRates = "clocks go alike",
-        /// Both ends learn of a connection's end: no proxy drops one alone, no session is killed on the server, and its host does not restart within a ttl.
-        EndsAreHeard = "both ends hear of the connection's end",
+        ClockRates = "clocks run at one rate",
+        /// Both sides notice a connection's end: no proxy drops one alone, no session is killed on the server, its host does not restart within a ttl.
+        EndsAreHeard = "both sides notice the connection's end",
         /// No standby or replica takes over, for session locks exist on their own server only.
         NoTakeover = "no replica takes over",
     }
 }
 
 words! {
-    /// Another client that shares our locks: each excludes the other. Locks of all other clients do not exclude ours.
+    /// Another client that shares our locks: each client excludes the other. Locks of all other clients do not exclude ours.
     pub enum Peer {
         /// etcd's `concurrency` package: clientv3's Mutex and Election, and `etcdctl lock`.
         EtcdConcurrency = "clientv3's Mutex and Election, `etcdctl lock`",
@@ -91,10 +91,10 @@ words! {
         PythonRedisLock = "python-redis-lock",
         /// Any other client that sets a string of that key if it is absent, on Redlock at a quorum of the same masters.
         SetIfAbsent = "other `SET NX`",
-        /// Redisson's `RLock`, its spin lock, its fenced lock, and the holder of its fair lock. Its read-write locks wait for a fenced lock of ours;
-        /// ours are refused while one of those is held.
+        /// Redisson's `RLock`, its spin lock, its fenced lock, and the holder of its fair lock. Its read-write locks wait for a fenced lock
+        /// of ours; our locks are refused while such a lock is held.
         Redisson = "Redisson",
-        /// Redisson's read-write lock. A mutex is refused under the name of one, and the other way round.
+        /// Redisson's read-write lock. A mutex is refused under the name of such a lock, and such a lock under the name of a mutex.
         RedissonReadWrite = "its read-write lock",
         /// `ShedLock`'s providers of JDBC, R2DBC, jOOQ and Exposed, with `usingDbTime`, on that table.
         ShedLock = "ShedLock with usingDbTime",

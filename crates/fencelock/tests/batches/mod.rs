@@ -16,7 +16,7 @@ struct Lock {
     token: AtomicU64,
 }
 
-/// Each task takes its lock so many times, over so many names, while `trouble` comes after each `every` grants. No lock has two holders, tokens
+/// Each task takes its lock `times` times, over `names` names, while `trouble` follows each `every` grants. No lock has two holders, tokens
 /// rise, and another try helps with every error.
 pub(crate) async fn cycles(client: &Client, names: usize, times: usize, every: usize, trouble: impl AsyncFn()) {
     let (locks, granted) = (Arc::new([(); TASKS].map(|()| Lock::default())), Arc::new(AtomicUsize::new(0)));
@@ -68,7 +68,7 @@ pub(crate) async fn cycles(client: &Client, names: usize, times: usize, every: u
     }
 }
 
-/// While something keeps the bucket of `stuck`, tasks that want it and tasks of other names share the client: the others get their locks.
+/// While something keeps the bucket of `stuck`, tasks that want it and tasks of other names share the client: the other requests get their locks.
 pub(crate) async fn others_get_their_locks(client: &Client, stuck: &str, free: impl AsyncFnOnce()) {
     let mut waiting = JoinSet::new();
     for _ in 0..4 {

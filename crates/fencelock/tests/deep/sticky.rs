@@ -1,5 +1,5 @@
-//! The benefit of a sticky lock: sections of a hundred tasks of one process, and a lock that four processes share. The figures are held
-//! to those of others in a release build alone (`cargo test --release --workspace --all-features --test deep -- sticky:: --nocapture`).
+//! The benefit of a sticky lock: sections of a hundred tasks of one process, and a lock that four processes share. The figures are compared
+//! with other clients' in a release build alone (`cargo test --release --workspace --all-features --test deep -- sticky:: --nocapture`).
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const REDISSON: f64 = 1363.0;
 const URL: &str = "FENCELOCK_STICKY_URL";
 const SHARED_FOR: Duration = Duration::from_secs(10);
 
-/// Sections of so many tasks in this time.
+/// The number of sections that `tasks` tasks finish in `time`.
 async fn sections(lock: Mutex, tasks: usize, time: Duration) -> u64 {
     let (count, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let tasks: Vec<_> = (0..tasks)

@@ -73,7 +73,7 @@ fn a_token_is_a_number_and_a_lock_that_requires_one_is_not_granted_without() {
     });
 }
 
-/// The option of the builder counts before that of the URL, and others can still tell two clients apart.
+/// The option of the builder overrides the URL's, and other clients can still distinguish two clients.
 #[test]
 fn an_opaque_owner_shows_its_number_and_neither_host_nor_process() {
     on_one_thread(async {

@@ -124,7 +124,7 @@ impl Store for Laborious {
     }
 }
 
-/// A crowd joins a held lock, one after the other, and reaches its limit meanwhile. A look at the queue takes `look`.
+/// The members of a crowd join a held lock in turn, and reach its limit. A look at the queue takes `look`.
 fn joins_until_its_limit(look: Duration) {
     const CROWD: usize = 200;
     in_world(async |world, [holder]| {
@@ -133,7 +133,7 @@ fn joins_until_its_limit(look: Duration) {
         let (clock, counted) = (world.clock.clone(), Arc::clone(&entered));
         let laborious = Laborious { store: store.clone(), clock, entered: counted, look };
         let client = Client::builder().io(Io::CurrentRuntime).connect_store(Arc::new(laborious)).await.unwrap();
-        // All of them wait for the next session, and then join one after the other.
+        // All of them wait for the next session, and then join in turn.
         store.expire_sessions();
         settle().await;
         let opening = store.delay_next(Operation::Open);

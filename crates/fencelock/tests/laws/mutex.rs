@@ -10,7 +10,7 @@ mod guard;
 use fencelock::inspect::Claim;
 use fencelock::{Client, Mutex, Result};
 
-/// The exclusive form of this primitive, which the laws are tried with.
+/// The exclusive form of this primitive, for the laws.
 fn whole(client: &Client, name: &str) -> Result<Mutex> {
     client.mutex(name)
 }

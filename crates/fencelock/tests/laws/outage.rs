@@ -137,7 +137,7 @@ fn held_locks_are_renewed_and_given_back_while_the_breaker_is_open() {
         // Longer than the ttl: without renewals the lock would be lost.
         world.advance(secs(15)).await;
         assert!(is_open(&process) && guard.check().is_ok(), "{:?}", process.events.all());
-        // A dropped wait is withdrawn, and the other one is granted.
+        // The dropped wait is withdrawn, and the other wait is granted.
         assert_eq!(other.client.queue("awaited").await.unwrap().contenders.len(), 3);
         dropped.abort();
         settle().await;
@@ -275,7 +275,7 @@ fn a_guard_without_a_lock_excludes_no_client_and_stays_so_when_the_store_comes_b
         let guard = guard.unwrap();
         assert!(took >= secs(3) && guard.is_degraded() && guard.token().is_none(), "{guard:?}");
         assert_eq!((guard.state(), guard.remaining()), (GuardState::Held, Duration::ZERO));
-        // The breaker is open: the next one need not wait for that.
+        // The breaker is open: the next caller need not wait for that.
         let second = lock.acquire().await.unwrap();
         assert!(second.is_degraded() && second.reenter().unwrap().is_degraded());
         // The store is back. Another client can hold the same lock: the policy allows that.

@@ -49,7 +49,7 @@ fn every_queue(claims: &[Claim], longest: usize) -> Vec<Vec<Claim>> {
     queues
 }
 
-/// Every contender may leave; a holder may stay with any lighter claim of those that the queue knows.
+/// Every contender may leave; a holder may stay with any lighter claim out of `claims`.
 fn every_departure(queue: &[Claim], claims: &[Claim]) -> Vec<Departure> {
     let holders = granted(queue);
     let mut departures = Vec::new();

@@ -1,7 +1,7 @@
 //! The wake rule on long and mixed queues, in motion: a waiter looks at the queue only after a notice.
 //!
-//! Notices are delivered in any order and as late as the schedule likes, while others arrive, leave and lighten their
-//! claims. A lost wake-up shows as a contender that the rule admits and that never learns of it.
+//! Notices are delivered in any order and with any delay, while other contenders arrive, leave and lighten their
+//! claims. A lost wake-up shows as a contender that the rule admits and no notice reaches.
 
 use fencelock::queue::{
     Admission, Claim, WakeOn, admits, granted, wake_condition, woken_by_departure, woken_by_lightening,
@@ -49,7 +49,7 @@ impl World {
     }
 
     /// The reaction of a contender to a notice. The contender reads its position, and names the events of which it
-    /// needs a notice from now on.
+    /// needs a notice.
     fn look(&mut self, position: usize) {
         let claims = self.claims();
         let condition = wake_condition(&claims, position).map(|condition| match condition {
@@ -210,7 +210,7 @@ proptest! {
             prop_assert!(was < holders || woken.contains(&was), "{was} is not woken");
         }
         // Permits of the unbounded capacity among readers and writers are no lock that a caller can ask for: a reader behind
-        // them is notified of a writer's departure, whether or not they let it in.
+        // them is notified of a writer's departure, whether or not the departure admits it.
         let is_one_lock = queue.iter().all(|claim| claim.capacity() < Claim::UNBOUNDED || claim.is_reader() || claim.is_whole());
         prop_assert!(!is_one_lock || departed >= holders || woken.len() <= granted(&after) + 2 - holders);
     }

@@ -1,4 +1,4 @@
-//! The laws of the read-write lock: its own, and those of every exclusive claim, kept by a writer.
+//! The laws of the read-write lock: its own laws, and the laws of every exclusive claim, kept by a writer.
 
 #[path = "exclusive/acquire.rs"]
 mod acquire;
@@ -23,7 +23,7 @@ use futures_util::future::BoxFuture;
 #[derive(Debug, Clone)]
 struct Writer(RwLock);
 
-/// The exclusive form of this primitive, which the laws are tried with.
+/// The exclusive form of this primitive, for the laws.
 fn whole(client: &Client, name: &str) -> Result<Writer> {
     client.rwlock(name).map(Writer)
 }

@@ -1,4 +1,4 @@
-//! The laws of the semaphore: its own, and those of every exclusive claim, kept by one that takes all permits.
+//! The laws of the semaphore: its own laws, and the laws of every exclusive claim, kept by a taker of all permits.
 
 #[path = "exclusive/acquire.rs"]
 mod acquire;
@@ -11,7 +11,7 @@ use crate::support::{in_world, ms, secs, settle};
 use fencelock::inspect::Claim;
 use fencelock::{Client, ErrorKind, Loss, Result, Semaphore};
 
-/// The exclusive form of this primitive, which the laws are tried with.
+/// The exclusive form of this primitive, for the laws.
 fn whole(client: &Client, name: &str) -> Result<Semaphore> {
     Ok(client.semaphore(name, 3)?.permits(3))
 }

@@ -171,7 +171,7 @@ fn a_kept_lock_that_was_lost_is_not_reused() {
         guard.release().await.unwrap();
         let second = section(&lock).await;
         assert!(second > first + 1);
-        // The process pauses for longer than its certainty lasts. The clock shows that before any task runs.
+        // The process pauses beyond the end of its certainty. The clock shows that before any task runs.
         world.clock.advance(secs(3600));
         let third = section(&lock).await;
         assert!(third > second);
@@ -207,7 +207,7 @@ fn a_break_ends_the_grant_while_it_is_kept_and_in_a_later_section() {
         settle().await;
         assert_eq!(guard.state(), GuardState::Lost(Loss::Broken));
         assert_eq!(guard.break_reason(), Some("it is needed"));
-        // The turn of the next one does not wait for the guard of a lock that is lost.
+        // The next section's turn does not wait for the guard of a lost lock.
         let next = lock.acquire().await.unwrap();
         assert!(next.token() > guard.token());
         assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);

@@ -24,7 +24,7 @@ use fencelock::{Client, Error, ErrorKind, Io, Loss, Name, Result, Retry};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-/// A memory store that misbehaves from the second session on.
+/// A memory store that misbehaves in every session after the first.
 #[derive(Debug)]
 struct Stubborn {
     store: MemoryStore,

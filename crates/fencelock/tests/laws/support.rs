@@ -14,7 +14,7 @@ use fencelock::{Client, Io};
 /// The answer of a store.
 pub(crate) type Answer<'a, T> = futures_util::future::BoxFuture<'a, fencelock::Result<T>>;
 
-/// Methods of a test's store or session that call the same method of the wrapped one, `self.$beneath`.
+/// Methods of a test's store or session that call the same method of the wrapped `self.$beneath`.
 macro_rules! beneath {
     ($beneath:tt: $($method:ident)*) => {
         $($crate::support::beneath!(@$method $beneath);)*

@@ -270,7 +270,7 @@ async fn a_batch_waits_for_no_row_of_another_name_or_session() {
             names.map(|name| format!("[0,\"{}\",7,{},null,1,1,1,0,null]", hex(name), session * 1000 + name)).collect();
         format!("CALL fencelock_batch({session}, 1, '[{}]')", enters.join(","))
     };
-    // Sessions 1 to 3 wait behind 9 at three names; session 4 holds others.
+    // Sessions 1 to 3 wait behind 9 at three names; session 4 holds other names.
     for (session, names) in [(9, 65..85), (1, 65..66), (2, 66..67), (3, 67..68), (4, 85..105)] {
         conn.query_drop(enter(session, names)).await.unwrap();
     }
@@ -376,8 +376,8 @@ async fn two_sessions_whose_batches_cross_buckets_never_deadlock() {
     places(&mut Conn::new(admin_opts).await.unwrap()).await;
 }
 
-/// A single place leaves without the bucket's lock. Whichever comes first, that release or a change under the bucket's lock, the other sees
-/// all of it.
+/// A single place leaves without the bucket's lock. A change under the bucket's lock sees all of that release or nothing of it, and the
+/// other way round.
 #[tokio::test]
 async fn a_release_without_the_bucket_and_an_arrival_see_all_of_each_other_or_nothing() {
     let mut admin = lab().await;

@@ -26,7 +26,7 @@ fn number<T: std::fmt::Debug>(answer: mysql_async::Result<T>) -> u16 {
     }
 }
 
-/// Under the server's modes the layouts of others are used as without them, and on a server that is read-only they grant nothing.
+/// The server's modes do not affect other programs' layouts. On a read-only server these layouts grant nothing.
 #[tokio::test]
 async fn layouts_of_others_are_the_same_under_every_mode_and_grant_nothing_on_a_replica() {
     let modes = "--sql-mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,PIPES_AS_CONCAT";

@@ -443,7 +443,7 @@ async fn a_request_that_is_ended_before_any_of_its_statements_changes_nothing() 
         let mut conn = std::mem::replace(&mut lab.conn, Lab::connect(&lab.url).await);
         let ended = tokio::spawn(async move { call(&mut conn, ("", step.1, step.2)).await });
         let sleeps = format!("information_schema.processlist WHERE id = {id} AND state = 'User lock'");
-        // A failed ring does not stop the other rings, so that a loop may wait a second time.
+        // A failed ring does not stop the other rings, so a loop may wait a second time.
         until("it ended", async || {
             if lab.count(&sleeps).await == 1 {
                 let killed = lab.admin.query_drop(format!("KILL QUERY {id}")).await;

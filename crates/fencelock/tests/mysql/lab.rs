@@ -51,9 +51,9 @@ pub(crate) async fn transactions(admin: &mut Conn, condition: &str) -> u64 {
     admin.query_first(count).await.unwrap().unwrap()
 }
 
-/// Ends so many requests of clients in the midst of their cycles (KILL QUERY, and KILL CONNECTION for each twentieth), which may end a
-/// procedure between two of its statements, where it runs no handler. No lock is lost, no two clients hold it at once, all errors are
-/// retryable, and no transaction stays open.
+/// Ends `kills` requests of clients in the midst of their cycles (by KILL QUERY, each twentieth by KILL CONNECTION). That may end
+/// a procedure between two of its statements, where no handler runs. No lock is lost, no two clients hold it at once, all errors
+/// are retryable, and no transaction stays open.
 pub(crate) async fn end_requests(clients: usize, names: usize, kills: usize) {
     let server = Server::start(Settings::default()).unwrap();
     let (one, other) = (client(&server.url(), 60_000).await, client(&server.url(), 60_000).await);

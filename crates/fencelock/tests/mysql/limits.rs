@@ -115,7 +115,7 @@ async fn a_server_without_a_connection_to_spare_is_reported_as_that_and_costs_no
     acquire(&other, "another").await.release().await.unwrap();
     let (mut strangers, mut clients): (Vec<Conn>, Vec<Client>) = (Vec::new(), Vec::new());
     let opts = mysql_async::Opts::from_url(&format!("{}?prefer_socket=false", server.url())).unwrap();
-    // The server counts a connection for a while after its end, so a client may still get in once the strangers do not.
+    // The server counts a connection for a while after its end, so a client may still be accepted when strangers are refused.
     let error = loop {
         while let Ok(stranger) = Conn::new(opts.clone()).await {
             strangers.push(stranger);

@@ -9,7 +9,7 @@ use crate::lab::{STATEMENTS, acquire, acquiring, client, connection, database, s
 #[path = "../batches/mod.rs"]
 mod any;
 
-/// Far longer than anything here is waited for.
+/// Far longer than any wait here.
 const LONG: u64 = 3_600_000;
 
 #[tokio::test]

@@ -280,7 +280,7 @@ async fn a_repeated_request_that_waits_gets_the_time_of_its_next_look() {
     }
 }
 
-/// A look that fails at its second name has notified the contender that it let in at the first.
+/// A look that fails at its second name has notified the contender that it granted at the first.
 #[tokio::test]
 async fn a_look_that_fails_at_one_name_tells_whom_it_let_in_at_another() {
     let url = database();

@@ -66,7 +66,7 @@ pub(crate) async fn migrated<T>(migrate: impl AsyncFn() -> Result<T, Error>) -> 
     .await
 }
 
-/// A client of sessions that live for so many milliseconds.
+/// A client with a session of this ttl.
 pub(crate) async fn client(url: &str, ttl_ms: u64) -> Client {
     connected(&with_ttl(url, ttl_ms)).await.unwrap()
 }
@@ -117,7 +117,7 @@ pub(crate) async fn queued(client: &Client, name: &str) -> usize {
     }
 }
 
-/// Waits until so many are in the queue of `name`.
+/// Waits until the queue of `name` has `count` contenders.
 pub(crate) async fn until_queued(client: &Client, name: &str, count: usize) {
     until(&format!("{count} queue for {name}"), async || queued(client, name).await == count).await;
 }

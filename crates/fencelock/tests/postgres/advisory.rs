@@ -18,7 +18,7 @@ async fn releases(user: &tokio_postgres::Client, key: &str) -> bool {
     user.query_one(&format!("SELECT pg_advisory_unlock({key})"), &[]).await.unwrap().get(0)
 }
 
-/// How many advisory locks are held, and how many are waited for.
+/// The numbers of advisory locks that are held and waited for.
 async fn counts(user: &tokio_postgres::Client) -> (i64, i64) {
     let counted = "SELECT count(*) FILTER (WHERE granted), count(*) FILTER (WHERE NOT granted) FROM pg_locks WHERE locktype = 'advisory' \
          AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";

@@ -207,7 +207,7 @@ async fn a_break_waits_for_the_transaction_and_a_release_that_may_not_wait_says_
     until_queued(&other, "job", 0).await;
 }
 
-/// A downgrade would grant others the lock, so the transaction blocks it as it blocks a release.
+/// A downgrade would grant other contenders the lock, so the transaction blocks it like a release.
 #[tokio::test]
 async fn a_writer_that_a_transaction_holds_does_not_become_a_reader() {
     let (url, _) = database();
@@ -283,7 +283,7 @@ async fn a_lock_in_a_transaction_excludes_its_own_kind_until_the_transaction_end
     assert_eq!(code(other.batch_execute("SELECT fencelock.in_transaction(NULL)").await), "22004");
 }
 
-/// The snapshot of such a transaction is older than its wait, and lacks the last holder's commit.
+/// The snapshot of such a transaction is older than its wait for the lock, and lacks the last holder's commit.
 #[tokio::test]
 async fn a_lock_in_a_transaction_above_read_committed_is_refused_since_its_reads_would_be_older_than_the_lock() {
     let (url, _) = database();

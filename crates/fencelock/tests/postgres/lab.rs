@@ -22,7 +22,7 @@ pub(crate) fn server(settings: Settings) -> Server {
 pub(crate) const LONG: u64 = 3_600_000;
 const _: () = assert!(LONG > 10 * PATIENCE.as_millis() as u64);
 
-/// A connection of a user whose transactions may be idle for longer than any test waits. `hold` limits others to a minute.
+/// A connection of a user whose transactions may be idle for longer than any test waits. `hold` limits other transactions to a minute.
 pub(crate) async fn patient_user(url: &str) -> tokio_postgres::Client {
     connection(&with(url, "options=-c%20idle_in_transaction_session_timeout%3D1h")).await
 }

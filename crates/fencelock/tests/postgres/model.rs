@@ -1,7 +1,7 @@
 //! Every order of batches of three requests by two sessions, with transactions that hold a grant, crashes of a client, and lost answers.
 //!
-//! From each state that so many steps reach, every step is taken once: the requests of a batch one after the other in a first schema, and
-//! together in a second one. Both schemas then have the same answers, grants and queues.
+//! Every step is taken once from each state that a number of steps reaches: the requests of a batch in turn in a first
+//! schema, and together in a second schema. Both schemas then have the same answers, grants and queues.
 
 use std::collections::HashSet;
 use std::mem;
@@ -236,7 +236,7 @@ impl Model {
     }
 }
 
-/// Checks every sequence of so many steps, those of late batches only if `is_late`. Returns the number of states.
+/// Checks every sequence of `steps` steps; late batches are steps only if `is_late`. Returns the number of states.
 pub(crate) async fn check_all(steps: usize, is_late: bool) -> usize {
     let own = server(Settings::default().with("fsync = off"));
     let url = own.url();

@@ -322,7 +322,7 @@ async fn a_role_that_may_only_call_the_functions_is_sent_neither_number_nor_bell
     assert!(granted.starts_with("{1,3,4,") && numbers == 4, "only the number of the place that was granted: {granted}");
     let talkative = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'fencelock'::regnamespace AND prosecdef \
         AND NOT coalesce('client_min_messages=warning' = ANY (proconfig), false)";
-    // The others refuse a caller with another setting.
+    // The other functions refuse a caller with another setting.
     assert_eq!(admin.query_one(talkative, &[]).await.unwrap().get::<_, i64>(0), 4);
     user.batch_execute("SET client_min_messages = debug1").await.unwrap();
     for call in [

@@ -85,7 +85,7 @@ impl Side {
         self.user.query_one(&sql, &parameters).await.map(|row| (row.get(0), granted(&row)))
     }
 
-    /// The same request alone, as three numbers, and the requests of this session that were granted.
+    /// Sends one request outside of a batch. Returns its answer as three numbers, and the requests of this session that were granted.
     pub(crate) async fn alone(&self, session: i64, epoch: i64, request: &Request) -> (Vec<i64>, Vec<i64>) {
         let Request { kind, name, number, seq, weight, capacity, wait, again } = request;
         let seq = seq.map_or_else(|| "NULL".to_owned(), |seq| seq.to_string());
@@ -109,7 +109,7 @@ impl Side {
         self.user.query_one(&sql.replace("$schema", self.schema), &[]).await.unwrap().get(0)
     }
 
-    /// The requests with the numbers of most places that leave.
+    /// The requests; two of three that leave also name the number of their place.
     pub(crate) async fn with_seqs(&self, session: i64, requests: &[Request]) -> Vec<Request> {
         let sql = format!("SELECT seq FROM {}.place WHERE session = $1 AND number = $2", self.schema);
         let mut requests = requests.to_vec();

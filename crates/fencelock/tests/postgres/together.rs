@@ -21,8 +21,8 @@ async fn sixty_four_tasks_over_sixty_four_names_and_over_one_never_share_a_lock(
     }
 }
 
-/// A database of its own, by its URL, and behind a proxy that delays all bytes by so many milliseconds. Behind 2 ms each way, a session may
-/// have four calls on their way.
+/// The URL of a new database, and a proxy to it that delays all bytes by `each_way_ms`. Behind 2 ms each way, a session may have
+/// four calls on their way.
 fn behind(each_way_ms: u64) -> (String, Proxy, String) {
     let (direct, name) = database();
     let proxy = Proxy::start(KIND.shared().address()).unwrap();

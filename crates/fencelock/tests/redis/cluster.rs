@@ -97,7 +97,7 @@ async fn slots_that_move_cost_no_holder_its_lock_and_no_waiter_its_place() {
             node.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
         }
         for name in NAMES {
-            // A connection to the old owner learns of the move by an error.
+            // A connection to the old owner notices the move by an error.
             until("both places are there", async || {
                 waiter.queue(name).await.is_ok_and(|queue| queue.contenders.len() == 2)
             })
@@ -282,7 +282,7 @@ async fn a_node_that_wants_another_password_refuses_its_locks_alone_and_the_erro
 
 #[tokio::test]
 async fn slots_that_no_node_serves_are_an_outage_that_names_the_cause() {
-    // Once a slot is missing, the node serves none by default, and all others with this option.
+    // Once a slot is missing, the node serves no slot by default, and all other slots with this option.
     for (option, slots, said) in [
         ("cluster-require-full-coverage yes", ["0", "0"], "serves no slots"),
         ("cluster-require-full-coverage no", ["0", "16383"], "no node of the Cluster serves the slot"),

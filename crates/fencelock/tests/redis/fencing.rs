@@ -35,7 +35,7 @@ async fn a_claim_closes_a_key_to_older_holders_before_the_new_one_writes() {
     assert_eq!(run(&server, &[late, "INCRBY", "-2"]), "39");
 }
 
-/// Numbers of Lua are exact up to 2^53; others than ours may have shorter tokens, as counters have.
+/// Numbers of Lua are exact up to 2^53; other clients may have shorter tokens, such as counters.
 #[test]
 fn tokens_are_compared_exactly_however_large_they_are() {
     let server = server(Settings::default());

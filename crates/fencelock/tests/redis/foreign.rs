@@ -30,7 +30,7 @@ async fn a_release_and_a_break_wake_one_waiter_of_python_redis_lock() {
     let limit = Duration::from_millis(300);
     client.mutex("job").unwrap().acquire_within(limit).await.expect_err("it is held");
     assert_eq!(signals(), 0);
-    // Waits as python-redis-lock does: until a signal, and no longer than its own lock would live.
+    // Waits as python-redis-lock does: until a signal, or for the ttl of its own lock.
     let mut waiter = server.hands().unwrap();
     waiter.send(&["BLPOP", "lock-signal:job", "0"]).unwrap();
     until("it waits", async || number(&server, &["EXISTS", "lock-signal:job"]) == 0 && blocked(&server) == 1).await;

@@ -19,7 +19,7 @@ pub(crate) async fn patient(url: &str) -> Result<Client, Error> {
     Client::builder().connect_timeout(PATIENCE).connect(url).await
 }
 
-/// Acquires and holds with a new client, or returns an error that no other try helps with.
+/// Acquires and holds with a new client, or returns an error that no retry can help.
 pub(crate) async fn taken(url: &str) -> Result<(Client, Guard), Error> {
     let mut last = None;
     until("another try helps no more", async || {

@@ -30,10 +30,10 @@ impl Link {
     }
 }
 
-/// The bytes of replies before a cut: before a reply, inside of it, and after it or inside of the next one.
+/// The bytes of replies before a cut: before a reply, inside it, and after it or inside the next reply.
 pub(crate) const CUTS: [u64; 6] = [0, 1, 3, 9, 24, 60];
 
-/// The server drops a message and nothing else: the connection stays, and answers what it is asked. Returns the time until the
+/// The server drops a message and nothing else: the connection stays, and answers further requests. Returns the time until the
 /// waiter's grant, and the bound of its capability.
 pub(crate) async fn a_message_is_dropped(waiter_ttl_ms: u64, holder_ttl_ms: u64) -> (Duration, Duration) {
     let link = Link::new();

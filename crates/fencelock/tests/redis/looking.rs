@@ -11,7 +11,7 @@ async fn looks(url: &str) -> Client {
     Client::builder().session_when_needed(true).connect(url).await.unwrap()
 }
 
-/// Names, a page, a queue in short and the breaks of `job`, which one holds and another waits for.
+/// Names, a page, an outline and the breaks of `job`, which has a holder and a waiter.
 async fn sees_the_lock(url: &str, what: &str) {
     let client = looks(url).await;
     let names = client.names("", None, 9).await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
@@ -138,7 +138,7 @@ async fn all_names_are_listed_and_only_queues_that_a_stranger_wrote_into_cannot_
     for number in 0..BREAKAGES.len() {
         expected.push(broken(&server, &clients, number).await);
     }
-    // Fields that are no names, among those that are.
+    // Fields that are no names, among fields that are.
     let mut hands = server.hands().unwrap();
     for bucket in server.ask(&["KEYS", "*:bucket"]).unwrap().items() {
         let bucket = bucket.to_string();

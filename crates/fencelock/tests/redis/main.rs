@@ -20,7 +20,7 @@
 //! `many_readers_are_let_in_at_once_by_one_message_for_each_session` |
 //! | 1104, 2100 | the times of waiters that are gone add up | no place has a time of its own; scene `a_killed_holder_is_followed_within_the_ttl_and_the_slack`; `a_waiter_that_is_dead_when_its_turn_comes_is_passed_over` |
 //! | 757, 5019, 6150 | a try that failed, or a program that died, stays in the queue | scene `an_acquire_dropped_at_any_await_while_it_waits_leaves_nothing`; the census after every drill; `a_try_finds_the_lock_of_a_dead_holder_free`, `a_dead_waiter_delays_no_other_for_longer_than_its_lease` |
-//! | 3004 | a living waiter is evicted for its age | cannot exist: age is not looked at; law `a_renewed_session_outlives_its_ttl`; `a_renewed_holder_is_not_taken_for_dead_and_the_next_look_is_later` |
+//! | 3004 | a living waiter is evicted for its age | cannot exist: the server's age is not checked; law `a_renewed_session_outlives_its_ttl`; `a_renewed_holder_is_not_taken_for_dead_and_the_next_look_is_later` |
 //! | 3994, 4822, 4706 | a lock is granted although no replica has it | cannot be refused by one server, which the capability's certainty says; `tokens_rise_over_a_failover_that_lost_the_last_grants` |
 //! | 4871, 6651, 6844 | a repeated release gets the error that the lock is not held |
 //! `one_answer_lost_at_leave_gives_up_this_grant_and_no_later_one`; `the_scripts_answer_as_the_rule_does_in_150_queues`,

@@ -107,7 +107,7 @@ async fn readers_writers_and_permits_are_refused_with_the_layout_that_has_them()
     }
 }
 
-/// How many scripts and `SET` the server was asked for.
+/// The number of scripts and of `SET` that the server received.
 pub(crate) fn asked(server: &Server) -> i64 {
     calls(server, &["evalsha", "set"])
 }
@@ -127,7 +127,7 @@ async fn a_hundred_that_wait_in_one_client_ask_as_often_as_one_and_are_served_in
             order.lock().unwrap().push(number);
             guard.release().await.unwrap();
         }));
-        // Calls of one after the other: each is polled before the next one comes.
+        // Calls in turn: each is polled before the next call.
         tokio::task::yield_now().await;
     }
     until("it was tried many times", async || asked(&server) >= before + 30).await;

@@ -1,4 +1,4 @@
-//! Readers and writers of the layout `redisson` with those of Redisson's `RReadWriteLock`, whose steps are taken by hand here.
+//! Readers and writers of the layout `redisson` and of Redisson's `RReadWriteLock`, whose steps are taken by hand here.
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ async fn readers_of_both_sides_hold_together_and_writers_of_both_are_excluded_by
     let (server, url) = redisson();
     let (client, theirs) = (client(&url, 30_000).await, Theirs(&server, THREAD));
     let page = client.rwlock("page").unwrap();
-    // Ours first, theirs first; in both orders, the other may read and no client may write.
+    // Ours first, theirs first; in both orders, the other client may read and no client may write.
     let one = soon(page.read()).await.unwrap();
     assert_eq!(theirs.reads(60_000), DONE);
     let two = soon(page.try_read()).await.unwrap();
@@ -248,7 +248,7 @@ async fn renewals_keep_the_holds_and_never_shorten_the_lock_of_others() {
     // Redisson's renewal sets the end of the hash to its own lease. Ours sets it to what ours needs.
     server.ask(&["PEXPIRE", "page", "20000"]).unwrap();
     until("the hash is renewed", async || left(&server, "page") > 20_000).await;
-    // A hold that was deleted by hand is no hold any more, though its reader reads on.
+    // A hold that was deleted by hand counts no longer, although its reader continues.
     server.ask(&["DEL", &hold]).unwrap();
     assert_eq!(soon(ours.lost()).await, Loss::Removed);
     until("nothing is left of it", async || fields(&server, "page").len() == 2).await;

@@ -154,7 +154,7 @@ async fn a_server_with_too_many_clients_says_so() {
         others.len() == 4
     })
     .await;
-    // The server says so unasked and hangs up: a client that has greeted it meanwhile may hear no more than that.
+    // The server says so unasked and hangs up: a client that greets it at that moment may receive nothing else.
     let error = refused(&with_ttl(&server.url(), 3000)).await;
     assert!(error.is_retryable() && error.to_string().contains("maxclients"), "{error:?}");
     drop(others);
@@ -213,15 +213,15 @@ async fn the_rules_that_the_documents_print_are_enough_for_everything() {
     let reader = writer.downgrade().await.unwrap();
     assert_eq!(store.names("").try_concat().await.unwrap().len(), 1);
     reader.release().await.unwrap();
-    // A connection of its own to come back on.
+    // A separate connection, to regain access.
     server.ask(&["CLIENT", "KILL", "USER", "locks"]).unwrap();
     soon(one.mutex("job").unwrap().acquire()).await.unwrap().release().await.unwrap();
     one.close().await.unwrap();
     two.close().await.unwrap();
 }
 
-/// Commands that no script needs to give up a lock: a connection works without the first three. Without the others, the operations
-/// that need them fail.
+/// Commands that no script needs to give up a lock: a connection works without the first three. Without the other rights, the
+/// operations that need them fail.
 const NOT_ASKED_FOR: [&str; 7] = ["+ping", "+info", "+select", "+time", "+hget", "+lrange", "+get"];
 
 #[tokio::test]

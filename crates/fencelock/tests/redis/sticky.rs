@@ -35,7 +35,7 @@ async fn a_contender_that_arrives_after_the_holders_connection_was_cut_is_seen()
     until("nothing is left", async || other.queue("job").await.unwrap().queued == 0).await;
 }
 
-/// As if the message had been lost: the server has forgotten that the holder wants a message. Returns how many holders wanted one.
+/// As if the message had been lost: the server has forgotten that the holder wants a message. Returns how many holders wanted that.
 const FORGET_TO_TELL: &str = "
     for _, key in ipairs(redis.call('KEYS', '*:bucket')) do
       local place, forgotten = string.gsub(redis.call('HGET', key, 'job'), '^(%S+ %S+ %S+ %S+ %S+ %S+) 1 ', '%1 0 ')

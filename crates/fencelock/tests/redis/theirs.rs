@@ -50,7 +50,7 @@ pub(crate) fn asked(server: &Server, command: &str, key: &str) -> String {
     server.ask(&[command, key]).unwrap().to_string()
 }
 
-/// How many connections hear the releases of `job`.
+/// The number of connections that subscribe to the releases of `job`.
 pub(crate) fn hear(server: &Server) -> i64 {
     server.ask(&["PUBSUB", "NUMSUB", CHANNEL]).unwrap().items()[1].number().unwrap()
 }
@@ -83,7 +83,7 @@ pub(crate) async fn refused(client: &Client, name: &str) -> fencelock::Error {
     soon(client.mutex(name).unwrap().try_acquire()).await.expect_err("it is refused")
 }
 
-/// How many of these commands the server was asked for.
+/// The number of these commands that the server received.
 pub(crate) fn calls(server: &Server, commands: &[&str]) -> i64 {
     let stats = server.ask(&["INFO", "commandstats"]).unwrap().to_string();
     let calls = |command: &&str| {

@@ -189,7 +189,7 @@ async fn no_reason_of_a_break_says_more_to_its_holder_than_why() {
 #[tokio::test]
 async fn closing_a_client_gives_up_whole_names_although_another_one_is_damaged() {
     let server = server(Settings::default());
-    // The ttl outlasts the test: only a release lets another client in.
+    // The ttl outlasts the test: only a release grants another client.
     let (holder, other) = (client(&server.url(), 600_000).await, client(&server.url(), 600_000).await);
     let _broken = holder.mutex("broken").unwrap().acquire().await.unwrap();
     let buckets = server.ask(&["KEYS", "fencelock:2:{*}:bucket"]).unwrap();
@@ -226,7 +226,7 @@ async fn a_primary_that_becomes_a_replica_is_left_at_the_first_word_of_it() {
 }
 
 /// The server's run id is as before, and its data are those of the other server: the session that it had received, and not
-/// the grants that the other one made meanwhile to other clients.
+/// the later grants of the other server to other clients.
 #[tokio::test]
 async fn locks_of_a_primary_that_was_a_replica_for_a_while_are_lost() {
     let one = server(Settings::default());

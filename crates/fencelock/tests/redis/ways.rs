@@ -39,7 +39,7 @@ async fn locks_are_taken_over_tls_and_only_from_servers_that_are_trusted() {
     let error = refused(&elsewhere).await;
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     assert!(error.to_string().contains("not valid for name"), "{error}");
-    // Either side speaks TLS and the other does not.
+    // Only the client or only the server speaks TLS.
     for url in [
         format!("redis://:secret@{address}?ttl_ms=3000"),
         url("ours", &own).replace(&address.to_string(), &server.address().to_string()),

@@ -145,7 +145,7 @@ async fn two_thousand_clients_that_give_up_together_cost_a_few_commands_each_and
     println!("giving up for {took:?}: {work:?}; the longest PING took {ping:?}");
     assert!(kept.iter().all(|guard| guard.check().is_ok()), "{work:?} in {took:?}");
     // Each client asks for the holder and leaves, and meanwhile polls every two seconds and renews. No reply lists all
-    // the others.
+    // other contenders.
     let each = 60 + 8 * took.as_secs();
     assert!(work.commands < CROWD as u64 * each && work.bytes < CROWD as u64 * each * 100, "{work:?} in {took:?}");
 }
@@ -171,7 +171,7 @@ async fn twenty_thousand_locks_of_one_client_are_renewed_by_short_scripts_and_al
     let kept = twenty_thousand(&client).await;
     Work::of(&server);
     until("it is renewed twice", async || calls(&server, "pexpire") >= 32).await;
-    // Each script of a renewal asks for so many buckets at most: a request of another client waits for no more than one
+    // A script of a renewal reads a limited number of buckets: a request of another client waits for no more than one
     // script.
     let (scripts, buckets) = (calls(&server, "pexpire"), calls(&server, "hget"));
     println!("{scripts} scripts, {buckets} buckets: {:?}", Work::of(&server));

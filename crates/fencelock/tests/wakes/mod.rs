@@ -1,5 +1,5 @@
-//! The notifications of departures, on any store whose server counts them. A departure causes one for each contender
-//! that it lets in, and one more at most.
+//! The notifications of departures, on any store whose server counts them. A departure causes a wake-up for each
+//! contender that it grants, and one more at most.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,8 +18,7 @@ const WATCHED: u32 = 64;
 pub(crate) struct Besides {
     /// The notifications of a departure to its own contender.
     pub(crate) departing: u64,
-    /// Whether a holder's departure notifies contenders that other holders have let in, and that watched this holder
-    /// before.
+    /// Whether a holder's departure notifies contenders that watched it earlier and were granted by other departures.
     pub(crate) watched_before: bool,
 }
 
@@ -44,7 +43,7 @@ async fn take(client: Client, name: Name, claim: Claim) -> Result<AnyGuard, Erro
 }
 
 impl<'a> Line<'a> {
-    /// Queues `claims` in this order. The first `holders` of them are let in at once.
+    /// Queues `claims` in this order. The first `holders` of them are granted at once.
     async fn queue(clients: &'a [Client], besides: Besides, name: &str, claims: &[Claim], holders: usize) -> Self {
         let name = Name::new(name).unwrap();
         let mut line = Self { clients, name, held: Vec::new(), waiting: VecDeque::new(), bound: 0, besides };
@@ -71,14 +70,14 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The holder that was let in last departs, which lets in `lets_in` contenders.
+    /// The holder that was granted last departs, which grants `lets_in` contenders.
     async fn release(&mut self, lets_in: usize) {
         self.held.pop().expect("a holder").release().await.unwrap();
         self.let_in(lets_in).await;
         self.bound += lets_in as u64 + 1 + self.besides.departing;
     }
 
-    /// The first waiter gives up, which lets in `lets_in` contenders.
+    /// The first waiter gives up, which grants `lets_in` contenders.
     async fn give_up(&mut self, lets_in: usize) {
         self.waiting.pop_front().expect("a waiter").abort();
         self.let_in(lets_in).await;

@@ -9,7 +9,7 @@ use crate::lab::{Lab, acquired, acquiring, soon};
 
 const NODE: &str = "job/_c_fb230995-c2bc-4a6c-98b5-6f506fd9afae-lock-";
 
-/// Waits until so many watches are set on this node.
+/// Waits until `count` watches are set on this node.
 async fn until_watched(ensemble: &Ensemble, path: &str, count: usize) {
     let watchers = |words: &str| -> usize {
         let mut lines = words.lines().skip_while(|line| *line != path).skip(1);

@@ -104,7 +104,7 @@ async fn a_permit_holder_that_dies_between_its_grant_and_its_mark_delays_no_wait
 }
 
 /// The nodes of six readers are deleted while the readers are cut off, before their writer leaves. The next connection is cut at
-/// another byte in each round. Whichever event arrives first, no reader is let in together with the next writer.
+/// another byte in each round. In either order of the events, no reader is granted together with the next writer.
 #[tokio::test]
 async fn no_event_after_a_cut_lets_a_reader_in_whose_node_is_gone() {
     let mut lab = Lab::new().await;
@@ -191,7 +191,7 @@ async fn a_password_is_read_anew_for_each_connection_and_the_session_continues()
         }
     }
     second.release().await.unwrap();
-    // The node of the other password is closed to this one.
+    // This password has no rights on the node of the other password.
     std::fs::write(&file, "one\n").unwrap();
     proxy.reset();
     soon(first.release()).await.unwrap();

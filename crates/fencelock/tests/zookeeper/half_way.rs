@@ -149,7 +149,7 @@ async fn a_writer_that_lost_its_node_before_the_lighter_one_was_made_holds_nothi
     for cut in (0..360).step_by(12) {
         let name = format!("page-{cut}");
         let mut place = near.writer(&name, cut + 1).await;
-        // This deletion would have let in a writer behind it.
+        // This deletion would have granted a writer behind it.
         near.delete_first(&name).await;
         near.proxy.cut_after(cut, Way::Down);
         let lightened = lighten(&mut place).await;

@@ -8,7 +8,7 @@ use fencelock::{Client, Io, Loss};
 
 use crate::lab::{Lab, acquired, acquiring, granted, observed, reading, soon, taking, until, writing};
 
-/// How many requests one release causes, its own included, with so many waiters.
+/// The number of requests that one release causes with `waiters` waiters, its own included.
 async fn requests_of_a_release(options: &str, waiters: usize) -> u64 {
     let (server, lab) = Lab::alone().await;
     let client = lab.client(options).await;
@@ -44,10 +44,10 @@ async fn a_release_grants_one_of_the_same_session_and_asks_for_nothing_however_m
     }
 }
 
-/// Counts the requests of permits given up, one after the other: three seats, one of which is given up in each round.
+/// Counts the requests of permits that are released in turn: three seats, one of which is given up in each round.
 async fn a_permit_given_up_wakes_two_of(waiters: u64) {
-    // The delete; the list and the mark of the waiter let in, and after 10 to 20 ms the watch on its own node; the list of the next waiter,
-    // and its watches on three holders. And the two requests that prove the end of the round.
+    // The delete; the list and the mark of the granted waiter, and after 10 to 20 ms the watch on its own node; the list of the next
+    // waiter, and its watches on three holders. And the two requests that prove the end of the round.
     const A_ROUND: u64 = 8 + 2;
     let (server, lab) = Lab::alone().await;
     let client = lab.client("").await;
@@ -125,7 +125,7 @@ async fn a_reader_behind_two_writers_is_not_let_in_by_the_end_of_the_nearer_one(
     lab.until_queued("page", 3).await;
     second.abort();
     soon(async { while lab.children("page").await.contains(&nodes[1]) {} }).await;
-    // The reader has received the end of the nearer writer, and watches the other one now.
+    // The reader was notified of the nearer writer's end, and watches the other writer now.
     client.names("~", None, 1).await.unwrap();
     assert!(!reads.is_finished() && first.check().is_ok());
     first.release().await.unwrap();

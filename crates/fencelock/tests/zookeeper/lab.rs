@@ -86,7 +86,7 @@ impl Lab {
         children
     }
 
-    /// Waits until so many nodes are in the queue of `name`.
+    /// Waits until the queue of `name` has `count` nodes.
     pub(crate) async fn until_queued(&self, name: &str, count: usize) -> Vec<String> {
         let start = Instant::now();
         loop {
@@ -106,11 +106,11 @@ pub(crate) async fn hands(server: SocketAddr) -> wire::Client {
     wire::Client::connect(config).await.unwrap().0
 }
 
-/// Puts so many nodes with names of so many bytes under the lock `name`, a few at a time: a busy server hangs up on too many.
+/// Creates `count` nodes with names of `bytes` bytes under the lock `name`, a few at a time: a busy server hangs up on too many.
 pub(crate) async fn stuff(lab: &Lab, name: &str, count: usize, bytes: usize) {
     let path = |number: usize| lab.path(&format!("{name}/{number:x>bytes$}"));
     for some in (0..count).collect::<Vec<_>>().chunks(200) {
-        // The nodes belong to no session: a server could not close a session with so many nodes.
+        // The nodes belong to no session: a server could not close a session that has all of them.
         let made = some.iter().map(|n| lab.hands.create(&path(*n), b"x", CreateMode::Persistent, &[Acl::open()]));
         for made in soon(future::join_all(made)).await {
             made.unwrap();

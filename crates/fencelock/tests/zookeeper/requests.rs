@@ -13,7 +13,7 @@ fn received(server: &Ensemble) -> u64 {
     server.server(0).monitor("zk_packets_received").unwrap()
 }
 
-/// Takes and releases the lock of every lane so often, all lanes at once.
+/// Takes and releases the lock of every lane `count` times, all lanes at once.
 async fn cycle(client: &Client, count: usize) {
     let lanes = (0..LANES).map(|lane| async move {
         let mutex = client.mutex(format!("lane-{lane}")).unwrap();

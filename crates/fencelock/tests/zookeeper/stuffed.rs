@@ -8,7 +8,7 @@ use crate::lab::{Lab, acquired, acquiring, soon, stuff};
 async fn the_next_waiter_gets_the_lock_and_a_waiter_that_has_to_list_fails_when_the_queue_does_not_fit_into_a_reply() {
     let lab = Lab::new().await;
     let url = lab.url("&max_answer_bytes=4096");
-    // Each client has a session of its own, which knows nothing of the lists of the others.
+    // Each client has a session of its own, without the lists of the other clients.
     let mut clients = Vec::new();
     for _ in 0..4 {
         clients.push(Client::connect(&url).await.unwrap());

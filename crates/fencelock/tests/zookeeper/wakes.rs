@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use crate::lab::Lab;
 use crate::line::{Besides, departures_tell_whom_they_let_in_and_one_more};
 
-/// The node of every holder is watched by its own session. The first waiter for a permit watched every holder, and those watches
-/// stay until the holders leave, because no request removes a watch: the session is notified of each departure once more.
+/// The node of every holder is watched by its own session. The first waiter for a permit watched every holder. The watches stay
+/// until the holders leave, because no request removes a watch: the session is notified of each departure once more.
 const OWN_AND_OLD: Besides = Besides { departing: 1, watched_before: true };
 
 /// How many notifications of watches the server has sent.

@@ -24,7 +24,7 @@ pub(super) struct Figures {
     wait_us: Spread,
     least_served: u64,
     most_served: u64,
-    /// The least served worker's sections, as a share of the most served one's.
+    /// The sections of the worker with the fewest, divided by those of the worker with the most.
     least_to_most: f64,
     wakes_per_release: f64,
     /// Sections that were granted before one that asked earlier, and by how much at most.
@@ -120,7 +120,7 @@ fn duration(sections: &[Section]) -> f64 {
     sections.first().map_or(0.0, |first| end.saturating_sub(first.granted) as f64 / 1e9)
 }
 
-/// From just before the release to the next grant, where the next one was waiting by then.
+/// From just before the release to the next grant, if the next waiter waited already.
 pub(super) fn hand_overs(sections: &[Section]) -> Vec<u64> {
     pairs(sections)
         .filter(|(before, after)| after.asked < before.releasing)

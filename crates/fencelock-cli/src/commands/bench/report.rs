@@ -109,7 +109,7 @@ fn plot(title: &str, about: &str, unit: &str, bars: &[Bar]) -> String {
         let _ = writeln!(drawn, "<text x=\"{x}\" y=\"{base}\" text-anchor=\"end\">{value}</text>");
     }
     let wide = WIDTH / bars.len().max(1) as f64;
-    // As many numbers as the axis has room for.
+    // The numbers on the axis, as many as fit.
     let each = bars.len().div_ceil(12).max(1);
     for (at, (label, value)) in bars.iter().enumerate() {
         let x = LEFT + wide * at as f64;

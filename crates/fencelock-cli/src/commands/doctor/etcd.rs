@@ -8,7 +8,7 @@ fn read(facts: &mut Facts, answers: &[fencelock::Result<String>]) -> Result<(), 
     let [version, metrics] = [0, 1].map(|index| answers[index].as_ref().map_or("", String::as_str));
     let version = version.split_once(r#""etcdserver":""#).and_then(|(_, rest)| rest.split('"').next());
     facts.set("version", version.ok_or("it does not answer as etcd does")?);
-    // Each member counts the bytes that it sent to each of the others.
+    // Each member counts the bytes that it sent to each other member.
     let peers = metrics.lines().filter(|line| line.starts_with("etcd_network_peer_sent_bytes_total"));
     answers[1].iter().for_each(|_| facts.set("peers", peers.clone().count()));
     Ok(())

@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Exits with 0 when nothing is worse than a note, 1 when there is a warning, 2 when there is a problem: something that can cost a
 /// lock, or that keeps locks from being taken. A store that cannot be reached ends it with 69.
 ///
-/// With routes in the configuration, all its stores, one after the other.
+/// With routes in the configuration, all its stores in turn.
 ///
 /// With --json: an object, or of several stores an array of objects, with `store`, `ttl_ms`, `round_trip_ms` (`median` and `worst`; null when no lock could be taken) and `findings`, an
 /// array of objects with `severity` ("problem", "warning" or "note"), `server` (null for the store as a whole), `what`, `why` and

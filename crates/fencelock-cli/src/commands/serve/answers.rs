@@ -127,7 +127,7 @@ struct List<'a> {
     up: bool,
     /// How many locks match the request, on all pages.
     matching: usize,
-    /// How many locks the store has beyond those that are read.
+    /// The number of the store's locks beyond the ones that were read.
     left_out: usize,
     locks: Vec<&'a Row>,
 }

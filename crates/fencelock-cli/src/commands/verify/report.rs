@@ -39,7 +39,7 @@ impl Report {
         Self { row, processes, names, checks: Vec::new(), examples: Vec::new(), ok: false }
     }
 
-    /// Adds a portion that took so long.
+    /// Adds the verdict of a portion, and the time that the portion took.
     pub(super) fn add(&mut self, verdict: &Verdict, took: Duration) {
         let (toll, seconds) = (&verdict.toll, (took.as_secs_f64() * 10.0).round() / 10.0);
         self.row.add(&Row { seconds, ..Row::new("", "").with(verdict, (toll.killed + toll.stopped) as u64) });

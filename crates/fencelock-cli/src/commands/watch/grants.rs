@@ -58,7 +58,7 @@ pub(crate) struct Event {
 pub(crate) struct Counts {
     pub(crate) granted: u64,
     pub(crate) ended: u64,
-    /// For each bound, the number of holds that lasted at most so long, and longer than the bound before.
+    /// For each bound, the number of holds that were longer than the bound before it, and not longer than this one.
     pub(crate) holds: [u64; BOUNDS.len()],
     pub(crate) held: Duration,
 }
@@ -73,7 +73,7 @@ impl Grants {
         self.counts.iter().map(|counts| counts.granted).sum()
     }
 
-    /// Compares the holders of `locks` with those of the last look. Each lock is given by its class and its queue.
+    /// Compares the holders of `locks` with the holders at the last look. Each lock is given by its class and its queue.
     pub(crate) fn note<'a>(
         &mut self,
         locks: impl Iterator<Item = (usize, &'a WholeQueue)>,

@@ -1,4 +1,4 @@
-//! The looks at the store, one after the other, and their results.
+//! The looks at the store, one at a time, and their results.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

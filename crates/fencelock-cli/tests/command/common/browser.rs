@@ -86,7 +86,7 @@ impl Browser {
         self.is(&format!("document.getElementById('{id}').innerText")).as_str().unwrap().to_owned()
     }
 
-    /// Presses keys, one after the other, and lets each go.
+    /// Presses and releases keys, one at a time.
     pub(crate) fn types(&self, keys: &str) {
         let strokes =
             keys.chars().flat_map(|key| ["keyDown", "keyUp"].map(|what| json!({ "type": what, "value": key })));

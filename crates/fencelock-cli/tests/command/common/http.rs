@@ -51,7 +51,7 @@ pub(crate) fn ask(to: SocketAddr, method: &str, path: &str, headers: &[(&str, &s
 pub(crate) struct Served {
     pub(crate) running: Running,
     pub(crate) address: SocketAddr,
-    /// A label that each figure has, besides those that a test names.
+    /// A label that each figure has, besides the labels that a test names.
     store: String,
 }
 

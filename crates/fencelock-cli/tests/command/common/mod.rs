@@ -42,7 +42,7 @@ pub(crate) fn until_ok<T>(what: &str, mut look: impl FnMut() -> Result<T, String
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_fencelock");
 
 /// The binary under test, with every signal as a fresh login has it: a shell that runs the tests in the background ignores
-/// some, and a program keeps what it is given.
+/// some signals, and its children inherit that.
 pub(crate) fn binary() -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal", PROGRAM]);
@@ -103,7 +103,7 @@ impl Place {
         match code(&shown) {
             // A process that was started just now may not have made the directory yet.
             69 if stderr(&shown).contains("is not there") => return Vec::new(),
-            // 1 says that another client's contender may not wait for those ahead of it.
+            // 1 says that another client's contender possibly does not wait for the contenders ahead of it.
             0 | 1 => {}
             other => panic!("`show {name}` ended with {other}: {}{}", stderr(&shown), stdout(&shown)),
         }
@@ -226,8 +226,8 @@ pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The output on stderr, without the lines that a command prints after two seconds of silence: on a busy machine every store may be silent
-/// for so long.
+/// The output on stderr, without the lines that a command prints after two seconds of silence: on a busy machine every store may
+/// be silent that long.
 pub(crate) fn stderr(output: &Output) -> String {
     let said = str::from_utf8(&output.stderr).unwrap();
     let is_of_patience = |line: &&str| {

@@ -42,7 +42,7 @@ impl Screen {
         let (mut screen, text) = (File::from(pty.master.try_clone().unwrap()), Arc::clone(&shown));
         thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // The last one to close the other side ends this with an error.
+            // The read fails once the last process has closed the other side.
             while let Ok(count @ 1..) = screen.read(&mut buffer) {
                 text.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
             }

@@ -1,4 +1,4 @@
-//! The store `redis:` keeps the laws of time; all of them on the keys of others that the gate leaves out.
+//! The store `redis:` keeps the laws of time; all of them on the keys of other clients that the gate leaves out.
 
 use crate::fixtures;
 

@@ -119,7 +119,7 @@ const MUTANTS: &[(Flaw, &[&str])] = &[
 
 const SEED: u64 = 0x5eed;
 
-/// The claims that a law is tried by.
+/// The claims with which a law is tried.
 fn wholes_of(law: &Law) -> Vec<Claim> {
     wholes().into_iter().take(if law.is_exclusive { 3 } else { 1 }).collect()
 }

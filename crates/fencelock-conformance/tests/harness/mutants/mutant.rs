@@ -397,7 +397,7 @@ impl Session for MutantSession {
         })
     }
 
-    /// The flaws of the first poll are those of the request that follows this question; other flaws are those of `enter`.
+    /// The first poll has the flaws of the request that follows this question; the other flaws are those of `enter`.
     fn answers_inline(&self) -> bool {
         let is_flawed =
             matches!(self.shared.flaw, Flaw::LetsInAtOnce | Flaw::KeepsWhatItDoesNotAnswer | Flaw::StandsStillAtOnce);

@@ -12,7 +12,7 @@ use super::hosts::HostId;
 
 /// The longest ttl of a run, and some slack: by then a holder has noticed in any case that its lease ended early.
 const NOTICED_LATE: Duration = Duration::from_secs(11);
-/// The time in which a holder notices that, where no other fault delays the news.
+/// The time in which a holder notices that, if no other fault delays the message.
 const NOTICED_SOON: Duration = Duration::from_millis(10);
 
 const OPERATIONS: [Operation; 9] = [
@@ -47,7 +47,7 @@ impl Member {
 pub(crate) async fn faults(world: Arc<World>, mut rng: fastrand::Rng) {
     let store = world.store.another_process();
     let client = Client::builder().io(Io::CurrentRuntime).connect_store(store).await.expect("no fault is on this way");
-    // Half of the runs have only faults that excuse no pair of believers; three in eight have only the others.
+    // Half of the runs have only faults that excuse no pair of believers; three in eight have only the other faults.
     let (kinds, noticed) = match rng.usize(..8) {
         0 => (0..15, NOTICED_LATE),
         1 | 2 => (9..13, NOTICED_SOON),
@@ -239,7 +239,7 @@ impl Fault {
         }
     }
 
-    /// An entry gets no answer, and its place is taken before the process, which stands still, enters again. The news of it arrives with
+    /// An entry gets no answer, and its place is taken before the process, which stands still, enters again. Its message arrives with
     /// another place of the same request.
     async fn take_unanswered(&mut self, member: &Member, is_break: bool) {
         let entry = member.store.delay_next(Operation::Enter);

@@ -71,7 +71,7 @@ struct Host {
 
 impl Host {
     fn new(main: BoxFuture<'static, ()>) -> Self {
-        // A turn is one task. Tasks that this process woke are before tasks that others woke.
+        // A turn is one task. Tasks that this process woke run before tasks that other processes woke.
         let runtime = Builder::new_current_thread().event_interval(1).global_queue_interval(u32::MAX).build().unwrap();
         drop(runtime.spawn(main));
         Self { runtime, is_marked: Arc::default(), is_idle: false, is_stopped: false }

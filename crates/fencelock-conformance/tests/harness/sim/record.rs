@@ -86,7 +86,7 @@ impl Record {
         }
     }
 
-    /// A moment after all others, on the virtual clock. A run has few events a nanosecond.
+    /// A moment after all other moments, on the virtual clock. A run has few events a nanosecond.
     pub(crate) fn now(&mut self) -> u64 {
         self.last = self.clock.now().as_nanos().max(self.last + 1);
         self.last
@@ -152,7 +152,7 @@ impl Record {
                 false
             }
         };
-        // A grant that ended before its client learned of it has no core.
+        // A grant that ended before its client noticed it has no core.
         its.belief_end = (!held.is_believed()).then_some(at - 1);
         if is_kept && held.state() != GuardState::Held {
             self.fail(format!("section {section} has a kept lock that may be lost"));
@@ -188,7 +188,7 @@ impl Record {
         }
     }
 
-    /// Whether the holder believes in its lock. No news but that of a fault ends a grant alone.
+    /// Whether the holder believes in its lock. Only the message of a fault ends a single grant.
     fn believes(&mut self, section: usize, held: &Held) -> bool {
         if let GuardState::Lost(loss @ (Loss::Broken | Loss::Removed)) = held.state()
             && !held.token().is_some_and(|token| self.taken.contains(&token))
@@ -227,7 +227,7 @@ impl Record {
         self.history.sections[section].gone = Some(self.note_of(section, "is gone"));
     }
 
-    /// Leases end early from now on; their holders learn of that within `time`. Returns when the lapse begins, which no other lapse does.
+    /// Leases end early from now on; their holders notice that within `time`. Returns when the lapse begins, which no other lapse does.
     pub(crate) fn lapse(&mut self, line: &str, time: Duration) -> u64 {
         self.fault(line);
         let (from, until) = (self.now(), self.clock.now().after(time).as_nanos());

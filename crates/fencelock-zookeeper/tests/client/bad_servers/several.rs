@@ -151,12 +151,12 @@ async fn a_server_that_owes_the_answer_to_a_write_is_asked_at_once_when_the_othe
 
 #[tokio::test]
 async fn a_server_that_owes_the_answer_to_a_write_is_asked_in_time_when_the_others_are_silent() {
-    // The attempt at the silent one lasts for 23 s, and the other one is asked after 2 s.
+    // The attempt at the silent server lasts for 23 s, and the other server is asked after 2 s.
     let (_client, left, other) = left_owing_a_write(24_000, Duration::from_secs(23)).await;
     let mut silent = soon(other.accept()).await;
     soon(silent.read()).await;
     soon(soon(left.accept()).await.read()).await;
-    // Both are asked side by side from then on.
+    // From then on both servers are asked concurrently.
     let ended = tokio::time::timeout(Duration::from_millis(100), silent.try_read()).await;
     assert!(ended.is_err(), "the silent one was given up: {ended:?}");
 }

@@ -69,7 +69,7 @@ impl Acquire {
         Ok(())
     }
 
-    /// The failures that a lost place belongs to.
+    /// The failures among which a lost place is counted.
     fn streak(&mut self) -> &mut Failures {
         if self.is_answered { &mut self.in_vain } else { &mut self.failures }
     }

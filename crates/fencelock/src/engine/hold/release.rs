@@ -41,8 +41,8 @@ impl Hold {
         }
     }
 
-    /// The holder gives the lock up: its tokens and observers are notified before the store can grant others. Returns whether this call
-    /// did.
+    /// The holder gives the lock up: its tokens and observers are notified before the store can grant another client. Returns whether
+    /// this call did.
     pub(super) fn give_up(&self) -> bool {
         let is_given_up = self.phase.give_up();
         self.tell_given_up();

@@ -1,4 +1,4 @@
-//! A place that goes from one hold to the next one of the same client, without the store: for sticky locks.
+//! A place that passes from one hold to the next hold of the same client, without the store: for sticky locks.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl Hold {
         Some(next)
     }
 
-    /// Reports to observers that a caller has the lock by this hold, after so long a wait.
+    /// Reports to observers that a caller got the lock by this hold, after it waited for `waited`.
     pub(crate) fn tell_granted(&self, waited: Duration) {
         self.is_silent.store(false, Ordering::Relaxed);
         self.engine.observers.tell(Event::Granted { name: &self.id.name, token: self.token, waited });

@@ -20,12 +20,12 @@ use crate::time::Clock;
 pub(crate) trait Database: Send + Sync + Sized + 'static {
     type Config: fmt::Debug + Send + Sync + 'static;
     type Connection: Calls;
-    /// Locks that last as long as a connection, by these keys.
+    /// The keys of locks that last as long as a connection.
     type Keys: SessionLocks<Database = Self>;
     /// Another program's lock table.
     type Table: Rows<Database = Self> + From<LockTable>;
 
-    /// How long a statement waits for the row, or the key, of another program's transaction: all others of this client wait behind it.
+    /// The limit of a statement's wait for a row or key that another program's transaction has locked. The client's other requests wait behind it.
     const ROW_TIMEOUT: Duration;
     /// The bounds of a migration: how long the connection may owe an answer, and how long a statement waits for a lock.
     const MIGRATION: (Duration, Duration);
@@ -38,7 +38,7 @@ pub(crate) trait Database: Send + Sync + Sized + 'static {
         Ok((Self::layout(&mut url)?, Self::config(url)?))
     }
 
-    /// Makes and checks a connection, and has the user of `by` greet it.
+    /// Connects, checks the server, and lets the user of `by` greet it.
     fn dial(
         by: &Dialler<Self>,
         number: u64,

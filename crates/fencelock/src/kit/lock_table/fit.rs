@@ -41,7 +41,7 @@ impl Words {
         of.name.iter().map(|part| (self.quoted)(part)).collect::<Vec<_>>().join(".")
     }
 
-    /// The statement that makes the table. `tutorial` has the types of key, holder and end; `shedlock` those of key, holder and times.
+    /// The statement that makes the table. `tutorial` has the types of key, holder and end; `shedlock` needs the columns of key, holder and times.
     pub(crate) fn ddl(&self, of: &LockTable, tutorial: [&str; 3], shedlock: [&str; 3], rest: &str) -> String {
         let columns: Vec<String> = of.columns.iter().map(|column| (self.quoted)(column)).collect();
         let [key, holder, end, began @ ..] = columns.as_slice() else { return String::new() };

@@ -45,7 +45,7 @@ pub(crate) type Look = Option<Vec<Looked>>;
 /// The standing of the places under one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Looked {
-    /// The time until the server could find a contender dead that keeps others waiting; `None` if no contender waits.
+    /// The time after which the server could find a contender dead that blocks other contenders; `None` if no contender waits.
     pub(crate) look_in: Option<Duration>,
     /// The places of the request, in the same order.
     pub(crate) places: Vec<Seen>,
@@ -65,7 +65,7 @@ pub(crate) enum Seen {
 /// The answer to `withdraw`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Withdrawn {
-    /// The epoch that requests need from now on; `None` if the session has ended, which admits no request.
+    /// The epoch that further requests need; `None` if the session has ended, which admits no request.
     pub(crate) epoch: Option<u64>,
     pub(crate) was_there: bool,
 }

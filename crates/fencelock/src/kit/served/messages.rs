@@ -16,7 +16,7 @@ pub(crate) enum News {
     WaitedFor(PlaceId),
 }
 
-/// The news in one message: lines, of which `n` names the lock of the next ones. Unknown lines are skipped: a message is a hint.
+/// The events in one message: lines, of which `n` names the lock of the next ones. Unknown lines are skipped: a message is a hint.
 pub(crate) fn news(message: &[u8]) -> Vec<News> {
     let Ok(message) = std::str::from_utf8(message) else { return Vec::new() };
     let mut name = None;

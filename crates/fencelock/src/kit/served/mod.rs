@@ -2,8 +2,8 @@
 //! The server notifies a session of its grants and breaks. This module keeps a session's places, waits, and looks again, for server halves
 //! in every language.
 //!
-//! A store says how it asks its server: about a session and its places in [`Served`], about queues in [`Server`](super::server::Server). The way there is a
-//! [`Reconnect`](super::reconnect::Reconnect). Everything else of the contract is here, once.
+//! A store defines the requests to its server: about a session and its places in [`Served`], about queues in [`Server`](super::server::Server). The
+//! way there is a [`Reconnect`](super::reconnect::Reconnect). Everything else of the contract is here, once.
 
 mod answers;
 mod enter;

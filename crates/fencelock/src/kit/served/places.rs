@@ -150,7 +150,7 @@ impl Places {
         self.plan(due);
     }
 
-    /// Wakes the task that looks, if a look is due before the planned one.
+    /// Wakes the task that looks, if a look is due before the planned look.
     fn plan(&self, due: Moment) {
         let is_sooner = self.inner.lock().planned.is_some_and(|planned| due < planned);
         if is_sooner {

@@ -10,7 +10,7 @@ use crate::name::Name;
 use crate::store::RequestId;
 use crate::time::{Clock, outcome_before};
 
-/// How many names one request asks for.
+/// The most names in one request.
 const NAMES: usize = 64;
 /// How many places one request asks for, so that no server takes long over it.
 pub(crate) const PLACES_PER_CALL: usize = 256;
@@ -46,7 +46,7 @@ pub(crate) async fn repair<C: Send + Sync>(
     }
 }
 
-/// Returns whether the server answered. An error of one name does not affect the others.
+/// Returns whether the server answered. An error of one name does not affect the other names.
 async fn look_at<C>(
     connection: &C,
     places: &Places,

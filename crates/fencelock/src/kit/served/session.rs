@@ -148,7 +148,7 @@ impl<S: Served> Core<S> {
         }
     }
 
-    /// Looks every [`LOOK`] until others wait behind the place. The session sends a single request for all of its kept grants.
+    /// Looks every [`LOOK`] until another contender waits behind the place. The session sends a single request for all of its kept grants.
     async fn looked_for(&self, place: &PlaceId) -> Result<()> {
         let clock = &self.link.clock;
         loop {

@@ -1,4 +1,4 @@
-//! A place of a session: its state, and the waker of the task that waits for news.
+//! A place of a session: its state, and the waker of the task that waits for a change.
 
 use std::task::{Context, Poll, Waker};
 

@@ -25,7 +25,7 @@ impl<S: ServerSession> AskedPlace<S> {
         Self { core: Arc::clone(core), slot, is_troubled: false }
     }
 
-    /// Waits for news, for which the session has to be connected.
+    /// Waits for a message, which arrives only while the session is connected.
     async fn settle(&mut self) -> Result<Standing> {
         loop {
             self.core.session.alive("next")?;

@@ -91,7 +91,7 @@ impl<A: UnqueuedBackend> ServerSession for TryAgainSession<A> {
         // Several servers. A slow machine may reach some of the locks only, and first the ones that end first.
         let calls = portions.iter().map(|portion| ask_part(&session.opening, false, || core.renew_portion(portion)));
         let mut failures: Vec<_> = join_all(calls).await.into_iter().filter_map(Result::err).collect();
-        // A refusal first, which no retry will help with.
+        // A refusal comes first: no retry helps with it.
         failures.sort_by_key(Error::is_retryable);
         if failures.len() == portions.len() {
             return Err(failures.swap_remove(0));

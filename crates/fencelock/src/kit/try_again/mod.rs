@@ -32,7 +32,7 @@ const AFTER_THE_END: Duration = Duration::from_millis(20);
 pub(crate) enum Tried {
     /// Granted, with a token if the layout has tokens.
     Granted(Option<FencingToken>),
-    /// Another client holds the lock, for so long at least unless it releases. `None` for a lock without an end, or with an unknown end.
+    /// Another client holds the lock, for at least this time unless it releases. `None` for a lock without an end, or with an unknown end.
     Busy(Option<Duration>),
     /// The key has this type, and is no lock of this layout.
     Other(String),

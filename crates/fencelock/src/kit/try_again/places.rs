@@ -277,7 +277,7 @@ impl Places {
         });
     }
 
-    /// Gives up all places. Returns those that may be in the server.
+    /// Gives up all places. Returns the places that may be in the server.
     pub(crate) fn close(&self) -> Vec<PlaceId> {
         let mut state = self.state.lock();
         state.slots.values_mut().for_each(|slot| slot.is_leaving = true);

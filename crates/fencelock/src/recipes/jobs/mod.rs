@@ -138,8 +138,8 @@ impl Client {
         Ok(Some(JobStatus { last, earlier: record.runs, succeeded, missed, is_ahead, now }))
     }
 
-    /// The names of all jobs that ever ran in this store, in byte order, also of those whose record was deleted. They are kept in notes on
-    /// the locks `fencelock-jobs-0` to `15`. 16 requests.
+    /// The names of all jobs that ever ran in this store, in byte order, deleted records included. They are kept in notes on the locks
+    /// `fencelock-jobs-0` to `15`. 16 requests.
     ///
     /// # Errors
     /// As [`Client::note`].
@@ -154,8 +154,8 @@ impl Client {
 }
 
 impl Job {
-    /// How many more runs a slot gets after a failed one; none by default. Another run always follows a run that died, and both count as
-    /// attempts: with `retries(1)`, a run that fails after one that died is the last.
+    /// The number of further runs that a slot gets after a failed run; none by default. Another run always follows a run that died, and
+    /// both count as attempts: with `retries(1)`, a run that fails after one that died is the last.
     #[must_use]
     pub fn retries(self, retries: u32) -> Self {
         Self { retries, ..self }
@@ -378,7 +378,7 @@ async fn listed(client: &Client, list: &str) -> Result<Vec<Name>> {
     serde_json::from_slice::<Vec<String>>(&note.value).map_err(strange)?.into_iter().map(Name::new).collect()
 }
 
-/// The list that the job `name` is in.
+/// The list with the job `name`.
 fn list_of(name: &Name) -> String {
     let sum: usize = name.as_str().bytes().map(usize::from).sum();
     format!("{LIST}{}", sum % LISTS)

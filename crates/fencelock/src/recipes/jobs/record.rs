@@ -34,7 +34,7 @@ pub struct JobRun {
     pub began: SystemTime,
     /// How long the run took, by the store's clock; `None` for a run that is under way or has died.
     pub took: Option<Duration>,
-    /// The number of this run among those for its slot: 1 for the first.
+    /// The number of this run among the runs for its slot: 1 for the first.
     pub attempt: u32,
     /// How many slots had no run between the run before and this one.
     pub missed: u64,

@@ -93,8 +93,8 @@ impl Slot {
         Ok(Self::of(SlotKind::Daily(zone_of(zone)?)))
     }
 
-    /// From each time that `text` names until the next one, by the clocks of `zone`: five fields of cron, minute, hour, day of the month,
-    /// month and day of the week.
+    /// From each time that `text` names until the next such time, by the clocks of `zone`: five fields of cron, minute, hour, day of the
+    /// month, month and day of the week.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for another text, for fields that name no time at all, and for an unknown zone.
@@ -109,8 +109,8 @@ impl Slot {
 
     /// A single slot with this `text`: 1 to 128 bytes without control characters, such as the date of a report.
     ///
-    /// A job that runs for several named slots, one after the other, remembers the last ones: at least 10 of the longest texts, or a
-    /// hundred dates. A slot that returns after more others runs again.
+    /// A job that runs for several named slots in turn remembers the latest of them: at least 10 of the longest texts, or a hundred
+    /// dates. A slot that returns after more than that many other slots runs again.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for another text.

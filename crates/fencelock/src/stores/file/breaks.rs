@@ -91,7 +91,7 @@ impl Directory {
             self.append(&RecordLine { void: true, ..line }).map_err(failed)?;
             return Ok(false);
         }
-        // Without the permission to touch the file, the holder learns of the break at its next renewal.
+        // Without the permission to touch the file, the holder notices the break at its next renewal.
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let times = Timestamps { last_access: now, last_modification: now };
         let session = session_name(ticket.key.session);

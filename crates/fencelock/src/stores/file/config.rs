@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::StoreUrl;
 
-/// The options of a `file:` URL, besides those that every store takes.
+/// The options of a `file:` URL, besides the options of every store.
 pub(crate) const OPTIONS: &[&str] = &["create", "inherit"];
 
 /// How a directory is opened and used.

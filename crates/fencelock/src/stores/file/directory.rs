@@ -111,7 +111,7 @@ impl Directory {
         Arc::clone(buckets.entry(index).or_insert_with(|| Arc::new(Bucket::new(index))))
     }
 
-    /// Every bucket that this process knows something of.
+    /// Every bucket with state in this process.
     pub(super) fn known_buckets(&self) -> Vec<Arc<Bucket>> {
         self.buckets.lock().values().cloned().collect()
     }
@@ -129,7 +129,7 @@ impl Directory {
         Ok(found)
     }
 
-    /// Whether one more descriptor of a bucket is kept. The others are opened at each use.
+    /// Whether one more descriptor of a bucket is kept. The other buckets are opened at each use.
     pub(super) fn keeps_descriptor(&self) -> bool {
         self.open.fetch_add(1, Ordering::Relaxed) < OPEN_BUCKETS
     }

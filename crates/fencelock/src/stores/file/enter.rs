@@ -28,7 +28,7 @@ use crate::time::{Clock, Moment};
 
 /// How often the processor is given away before sleeping: a bucket's lock is usually held for some microseconds.
 const YIELDS: u32 = 40;
-/// The sleep between two tries. Longer ones would keep a process out while others enter without a pause.
+/// The sleep between two tries. Longer pauses would keep a process out while other processes enter without a pause.
 const SLEEP: Duration = Duration::from_millis(1);
 
 /// The size of a directory that has at most some hundred entries on any file system that is used; of 4,096 on ZFS.

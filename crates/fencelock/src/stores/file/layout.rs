@@ -169,7 +169,7 @@ fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Resu
     let counters = [0; bucket::BUCKETS as usize * 8];
     make_file(root, COUNTERS, &counters, modes).map_err(inside(COUNTERS))?;
     make_file(root, CEILING, first_ceiling.as_bytes(), modes).map_err(inside(CEILING))?;
-    // Synced before the layout, whatever the order of the file system.
+    // Synced before the layout, in case the file system changes the order.
     rustix::fs::fsync(root).map_err(|errno| fault("set up", path, errno))?;
     make_file(root, "layout", LAYOUT.as_bytes(), modes).map_err(inside("layout"))?;
     rustix::fs::fsync(root).map_err(|errno| fault("set up", path, errno))

@@ -77,7 +77,7 @@ impl KnownQueue {
         let at = self.0.partition_point(|other| order(&other.ticket) < order(&known.ticket));
         if self.0.get(at).is_none_or(|other| other.ticket != known.ticket) {
             if self.0.is_empty() {
-                // Most queues are a single holder; others get their room when they arrive.
+                // Most queues are a single holder; other contenders get their room when they arrive.
                 self.0.reserve_exact(1);
             }
             self.0.insert(at, known);

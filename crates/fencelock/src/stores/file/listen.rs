@@ -14,7 +14,7 @@ use super::watch::{PathWatch, watch};
 use crate::queue::WakeOn;
 use crate::queue::view::wake_condition_behind;
 
-/// A contender ahead that this place listens to.
+/// A contender ahead whose events this place receives.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) ticket: Ticket,
@@ -111,7 +111,7 @@ impl FilePlace {
 
 /// The contenders to listen to, whether they are of this process, and the events of interest.
 ///
-/// Grants are of interest only if they matter: the mark of a writer's grant must not wake the readers behind it.
+/// Only a waiter that a grant can let in listens to grants: the mark of a writer's grant must not wake the readers behind it.
 fn wanted(line: &KnownQueue, mine: &Ticket) -> (Vec<(Ticket, bool)>, Interest) {
     let as_wanted = |known: &KnownContender| (known.ticket, known.local);
     let mut ahead = line.ahead(mine.key);

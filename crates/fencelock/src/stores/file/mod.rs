@@ -62,7 +62,7 @@ fn open(url: StoreUrl) -> BoxFuture<'static, Result<Arc<dyn Store>>> {
 }
 
 /// The interval at which a client checks that its tickets still exist. A user who removes tickets by hand, or cleans `/tmp`, gives the lock
-/// to the next waiter, whatever the ttl.
+/// to the next waiter, for any ttl.
 const LOOKS: Duration = Duration::from_secs(2);
 
 fn capability() -> Capability {
@@ -90,7 +90,7 @@ fn capability() -> Capability {
 /// overlay. Network file systems are refused.
 ///
 /// The store excludes processes of one machine, with one kernel. The store does not protect against a user who may write in the directory
-/// and removes files by hand; a holder learns of that within 2 s, whatever the ttl.
+/// and removes files by hand; a holder notices that within 2 s, for any ttl.
 ///
 /// ```
 /// # let directory = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! A place: waits for contenders ahead, marks its grant, leaves.
 //!
-//! A waiter listens only to the contenders that the rule names. Contenders of its process signal it in memory; of others it watches ticket
-//! and session file. Events are hints: only the presence of the file and the life of its session count.
+//! A waiter listens only to the contenders that the rule names. Contenders of its process signal it in memory; of other processes it
+//! watches ticket and session file. Events are hints: only the presence of the file and the life of its session count.
 
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};

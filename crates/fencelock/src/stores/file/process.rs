@@ -31,7 +31,7 @@ pub(super) fn state_of(session: u64, owner: &Owner) -> Option<ProcessState> {
             'Z' => fs::read_dir(format!("/proc/{process}/task")).map_or(0, Iterator::count) <= 1,
             _ => false,
         },
-        // Where `/proc` hides the processes of others (`hidepid`), signal 0 shows whether one is there.
+        // Where `/proc` hides the processes of other users (`hidepid`), signal 0 shows whether one exists.
         Err(error) => error.kind() == ErrorKind::NotFound && is_no_process(owner.pid),
     };
     is_gone.then(|| ProcessState::Gone { kept_by: those_with(session) })
@@ -52,7 +52,7 @@ fn those_with(session: u64) -> Vec<u32> {
     found
 }
 
-/// Whether a process has a session's file open for writing, as its owner has: others only test the file. `None` where that is hidden.
+/// Whether a process has a session's file open for writing, as its owner has: other processes only test the file. `None` where that is hidden.
 fn has_open(process: &str, session: u64) -> Option<bool> {
     let name = session_name(session);
     let files = fs::read_dir(format!("/proc/{process}/fd")).ok()?;

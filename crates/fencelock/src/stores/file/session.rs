@@ -120,7 +120,7 @@ impl SessionCore {
         linked().map_err(|errno| fault("renew", &self.directory.path, errno))
     }
 
-    /// Removes this session's tickets. Returns the first error, after the other removals.
+    /// Removes all tickets of this session, and then returns the first error.
     fn remove_tickets(&self) -> Result<()> {
         let mut outcome = Ok(());
         for bucket in self.directory.known_buckets() {

@@ -66,7 +66,7 @@ impl Directory {
             Ok(file) => file,
             // There is no file that an owner could have locked.
             Err(Errno::NOENT | Errno::NXIO) => return Ok(false),
-            // The owner keeps others from opening the file, and so lives. Or this user may not open the file, and the owner counts as alive.
+            // The owner prevents other users from opening the file, so it lives. Or this user may not open the file, and the owner counts as alive.
             Err(Errno::WOULDBLOCK | Errno::ACCESS | Errno::PERM) => return Ok(true),
             Err(errno) => return Err(errno),
         };

@@ -136,7 +136,7 @@ impl Directory {
         format!("{}/{}", Self::bucket_path(slot.bucket), ticket.file_name(&slot.encoded))
     }
 
-    /// The view of a place for others; `None` when it has gone. Unreadable fields are left out.
+    /// A place as other clients see it; `None` when it has gone. Unreadable fields are left out.
     fn contender(&self, slot: &EncodedName, ticket: Ticket, is_granted: bool, roll: &mut Roll) -> Option<Contender> {
         #[cfg(test)]
         super::tests::count(&self.counts.contents_read);
@@ -160,7 +160,7 @@ impl Directory {
         })
     }
 
-    /// The names in one bucket that start with `prefix`, and that a living contender queues for.
+    /// The names in one bucket that start with `prefix` and have a living contender.
     fn list_names(&self, bucket: u16, roll: &mut Roll, prefix: &str) -> rustix::io::Result<BTreeSet<Name>> {
         let mut tickets = Vec::new();
         self.list_bucket(bucket, |file| {

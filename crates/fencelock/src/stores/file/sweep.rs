@@ -25,8 +25,8 @@ const TESTED: usize = 64;
 const REMOVED: usize = 1000;
 
 impl Directory {
-    /// Cleans up before a session is opened. Files that cannot be cleaned up stay: in a directory that others use, a file of another user
-    /// must not keep the others from opening it.
+    /// Cleans up before a session is opened. Files that cannot be cleaned up stay: in a shared directory, a file of one user must not
+    /// keep other users from opening it.
     pub(super) fn sweep(&self) {
         let _ = self.remove_dead();
         let _ = sweep_temporary(&self.root.fd);

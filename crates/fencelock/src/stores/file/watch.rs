@@ -1,8 +1,7 @@
 //! Each waiting runtime has an inotify descriptor. Events are hints: the waiter that is rung looks at the store again.
 //!
-//! The descriptor is read by a task on the very runtime whose waiters it wakes, so that news takes one wake-up of a thread. The task runs
-//! for as long as its runtime does. Without a descriptor or a watch to spare (128 instances per user by default), or outside of a runtime,
-//! waiters poll.
+//! A task on the runtime of the waiters reads the descriptor, so that an event takes one wake-up of a thread. The task runs for as long as
+//! its runtime does. Without a descriptor or a watch to spare (128 instances per user by default), or outside of a runtime, waiters poll.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -121,7 +120,7 @@ impl Watches {
     }
 }
 
-/// Reads one descriptor. If reading fails, or the runtime ends, every waiter looks, and watches elsewhere or polls.
+/// Reads one descriptor. If a read fails or the runtime ends, every waiter looks, and then watches on another runtime or polls.
 struct EventReader {
     runtime: Id,
     watches: Arc<Watches>,

@@ -14,7 +14,7 @@ use crate::store::RequestId;
 use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 
-/// The store itself, which all links lead to.
+/// The store, which all links share.
 pub(super) struct SharedStore {
     state: Mutex<StoreState>,
     pub(super) clock: Arc<dyn Clock>,
@@ -53,7 +53,7 @@ pub(super) type News = Box<dyn FnOnce(&Places) + Send>;
 /// The effect of a request once it arrives.
 pub(super) type Effect = Box<dyn FnOnce(&mut StoreState, Moment) + Send>;
 
-/// A kind of request, to script a fault for.
+/// A kind of request for which a fault can be scripted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {

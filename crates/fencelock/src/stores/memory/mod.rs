@@ -98,7 +98,7 @@ impl MemoryStore {
         Self { served: Arc::new(ServerStore::new(Memory(Arc::clone(&link)))), link }
     }
 
-    /// Expires every session of this client now, whatever its ttl; the client is notified, unless it is cut off.
+    /// Expires every session of this client now, before its ttl; the client is notified, unless it is cut off.
     pub fn expire_sessions(&self) {
         self.link.shared.with(|state, _| state.expire_all_of(&self.link));
     }
@@ -160,7 +160,7 @@ impl MemoryStore {
 pub struct Census {
     /// Sessions that live.
     pub sessions: usize,
-    /// Names that anything is kept for.
+    /// The names for which the store keeps anything.
     pub names: usize,
     /// Places, of holders and waiters.
     pub places: usize,

@@ -32,7 +32,7 @@ pub(super) struct StoreState {
     /// The last grants that were broken.
     breaks: VecDeque<Break>,
     notes: HashMap<Name, Note>,
-    /// The news for sessions once the lock is given back.
+    /// The messages for sessions, to be sent after the lock is released.
     pub(super) news: Vec<Notification>,
 }
 

@@ -17,7 +17,7 @@ use crate::kit::reconnect::Dial as _;
 
 const SLEEP: Duration = Duration::from_secs(20);
 
-/// The name of the lock that the session's connection with this number holds, and that the listening connection waits for.
+/// The name of the lock that the session's connection with this number holds. The listening connection waits for it.
 fn pillow(session: &MysqlSession, number: u64) -> String {
     format!("{}_{number}", session.bell)
 }

@@ -1,4 +1,4 @@
-//! A connection, which requests share one after the other, and its task.
+//! A connection, which serves one request at a time, and its task.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;

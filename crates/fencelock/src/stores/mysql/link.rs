@@ -19,7 +19,7 @@ use crate::store::{StoreUrl, Tasks};
 
 pub(super) struct Mysql;
 
-/// Asks the server, whatever its settings are.
+/// Asks the server, with any settings.
 pub(super) fn ask(url: StoreUrl, questions: Questions) -> Result<Vec<AskedServer>> {
     let config = Arc::new(Mysql::layout_and_config(url)?.1);
     let shown = format!("{config:?}");

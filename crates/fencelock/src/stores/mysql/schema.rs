@@ -1,4 +1,4 @@
-//! Locks in MariaDB and MySQL: the tables and procedures that keep them, for users that make them by hand or for others.
+//! Locks in MariaDB and MySQL: the tables and procedures that keep them, for users that make them by hand or for another account.
 //!
 //! A client makes them by itself when its user may. Where it may not, another user runs [`Schema::migrate`], or the statements of
 //! [`Schema::statements`], or `fencelock migrate`, and grants the user of the clients the right to call the procedures.

@@ -16,8 +16,8 @@ const VERSION: i64 = 6;
 const NOT_ONE: &str =
     "the server is neither MariaDB 10.6 or newer nor MySQL 8 or newer: locks there would not be kept as they must be";
 
-/// Refuses a server that cannot keep locks, and makes the settings of the connection those that the procedures need. `waits` limits how
-/// long a request waits for another client's row.
+/// Refuses a server that cannot keep locks, and gives the connection the settings that the procedures need. `waits` limits how long a
+/// request waits for another client's row.
 pub(super) async fn meet(connection: &Connection, only_looks: bool, waits: Duration) -> Result<()> {
     // SYSDATE is the present time, NOW that of the statement's beginning, unless an administrator made them the same.
     let facts =

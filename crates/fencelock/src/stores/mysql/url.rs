@@ -90,7 +90,7 @@ impl Config {
             .pass(password)
             .db_name(Some(self.database.clone()))
             .ssl_opts(self.tls.clone())
-            // The client must not choose another way than the named one.
+            // The client must use the named route, and no other.
             .prefer_socket(false)
             .stmt_cache_size(64);
         Ok(match &self.server {

@@ -1,4 +1,4 @@
-//! The answers of a server to commands: how it is set up.
+//! The answers of a server to commands: its configuration.
 
 use futures_util::future::join;
 use redis::{Cmd, Value, from_redis_value};

@@ -6,7 +6,7 @@ use super::{cluster, sentinel};
 use crate::error::Result;
 use crate::store::StoreUrl;
 
-/// The options of a `redis:` URL, besides those that every store takes.
+/// The options of a `redis:` URL, besides the options of every store.
 pub(crate) const OPTIONS: &[&str] = &["layout", "prefix", "signal", "fence", "min_replicas", "password_file"];
 /// The options of a `rediss:` URL.
 pub(crate) const TLS_OPTIONS: &[&str] =

@@ -1,4 +1,4 @@
-//! Grants broken on purpose, and the record of it: a node for each, apart from those of the locks.
+//! Grants broken on purpose, and the record of it: a node for each, apart from the nodes of the locks.
 //!
 //! The client creates the record before it deletes the grant, so that every break has a record, and deletes the record if the grant was
 //! gone already. The record's name follows from the order, so that a repeated order finds its record.
@@ -160,7 +160,7 @@ pub(super) async fn make_parents(client: &wire::Client, config: &Config, path: &
     Ok(())
 }
 
-/// Deletes the oldest records beyond those that are kept. If that fails, the next break does it.
+/// Deletes the oldest records beyond the limit. If that fails, the next break does it.
 async fn prune(client: &wire::Client, directory: &str) {
     let Ok((mut records, _)) = client.get_children(directory).await else { return };
     if records.len() <= KEPT {

@@ -14,7 +14,7 @@ use crate::queue::Claim;
 use crate::store::StoreUrl;
 use crate::store::secret::Secret;
 
-/// The options of a `zk:` URL, besides those that every store takes.
+/// The options of a `zk:` URL, besides the options of every store.
 pub(crate) const OPTIONS: &[&str] = &["layout", "tick_ms", "max_frame_bytes", "max_answer_bytes", "password_file"];
 /// The options of a `zks:` URL.
 pub(crate) const TLS_OPTIONS: &[&str] =

@@ -65,7 +65,7 @@ pub(super) enum After {
     Permit,
 }
 
-/// The text before the number tells which client a node belongs to.
+/// The text before the number shows the kind of client that made the node.
 #[derive(Debug)]
 pub(super) struct Mark {
     pub(super) text: &'static str,

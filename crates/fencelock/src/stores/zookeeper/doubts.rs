@@ -1,9 +1,9 @@
 //! Requests whose node a search did not find, and that may still create it.
 //!
 //! A server may stand still with a create unread, be left by the client, and receive its hello again. When the server resumes, it can take
-//! the session back and apply that create. Its node then belongs to a live session but to no place: the node keeps others waiting, and no
-//! place deletes it. So the renewals that follow repeat a search that found nothing. While every request is answered, nothing is in doubt
-//! and nothing is asked.
+//! the session back and apply that create. Its node then belongs to a live session but to no place: the node blocks other contenders, and
+//! no place deletes it. So the renewals that follow repeat a search that found nothing. While every request is answered, nothing is in
+//! doubt and nothing is asked.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::sync::Mutex;
 /// has given up the server, which then takes no session when it resumes.
 const LOOKS: u32 = 12;
 
-/// The most names that one renewal searches. The next renewals search the others.
+/// The most names that one renewal searches. The next renewals search the remaining ones.
 const AT_ONCE: usize = 64;
 
 /// The requests of one session that are in doubt.
@@ -80,7 +80,7 @@ impl Doubts {
 }
 
 impl ZooKeeperSession {
-    /// Searches for the nodes of requests in doubt, and deletes them. The next search retries a failed one.
+    /// Searches for the nodes of requests in doubt, and deletes them. After a failure the next search tries again.
     pub(super) async fn resolve_doubts(self: Arc<Self>) {
         let doubts = self.doubts.take();
         let by_name = doubts.chunk_by(|(one, _), (other, _)| one == other);

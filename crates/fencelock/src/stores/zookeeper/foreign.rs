@@ -1,6 +1,6 @@
 //! Contenders of other clients: the client and its kind of lock, and whether they wait for contenders ahead.
 //!
-//! Each client looks for the node names of its own family and skips the others, so two clients may hold one lock. Each client's behaviour
+//! Each client looks for the node names of its own family and skips all others, so two clients may hold one lock. Each client's behaviour
 //! was recorded with the real clients: `interop/who-waits-zookeeper.md`.
 
 use super::dialect::{LOCK, READ, RLOCK, WRIT};
@@ -68,7 +68,7 @@ impl Family {
             | (Self::CuratorMutex, "lock-")
             | (Self::CuratorReadWrite, READ | WRIT)
             | (Self::KazooLock | Self::KazooReader, LOCK) => Waits::Yes,
-            // kazoo's caller passes the other names to look for, and recipes are many.
+            // kazoo's caller passes further names to look for, and there are many recipes.
             (Self::KazooLock | Self::KazooReader | Self::Plain, _) => Waits::Perhaps,
             (Self::CuratorMutex | Self::CuratorReadWrite, _) => Waits::No,
         }

@@ -229,7 +229,7 @@ impl NameList {
         let layout = config.dialect.mutex();
         let children = match (listed, below.is_empty()) {
             (Err(error), false) if error.kind() == Wire::NoAuth => return Ok(Vec::new()),
-            // A node with so many children is a queue; a client that lists it receives the error. Locks nested below it stay unknown.
+            // A node with too many children for an answer is a queue; a client that lists it receives the error. Locks nested below it stay unknown.
             (Err(error), false) if error.kind() == Wire::TooLarge => return Ok(vec![below.to_owned()]),
             (listed, _) => or_nothing(listed)?.map_or_else(Vec::new, |(children, _)| children),
         };

@@ -1,6 +1,6 @@
-//! Notes on locks: a node for each version of a note, apart from those of the locks.
+//! Notes on locks: a node for each version of a note, apart from the nodes of the locks.
 //!
-//! A transaction that checks the holder's own node makes the version, and deletes those before it: so it counts only while the grant is
+//! A transaction checks the holder's own node, creates the version and deletes the earlier versions: so it counts only while the grant is
 //! current. A version is never changed. The one with the greatest number is the note. A reader that finds an expired note deletes it.
 //!
 //! Only writes show ZooKeeper's time, the leader's clock, in the written node. So a read creates, writes and deletes a node in one
@@ -22,7 +22,7 @@ use crate::name::Name;
 use crate::store::{Note, NoteOrder};
 use crate::token::FencingToken;
 
-/// The most tries for a note that others write meanwhile.
+/// The most tries to write a note while other clients write it.
 const ROUNDS: usize = 64;
 
 const VERSION: u32 = 1;
@@ -102,8 +102,8 @@ pub(super) async fn read(
         let Some(latest) = versions.last() else { return Ok((None, now_ms)) };
         match client.get_data(latest).await {
             Ok((content, stat)) if has_expired(&content, stat.ctime_ms, now_ms) => {
-                // All or none: otherwise an older version would be the note again. A client without the right to delete leaves the versions
-                // to others.
+                // All or none: otherwise an older version would be the note again. A client without the right to delete leaves the old
+                // versions to other clients.
                 let steps: Vec<_> = versions.iter().map(|version| Operation::delete(version, None)).collect();
                 let _ = client.multi(&steps).await;
                 return Ok((None, now_ms));

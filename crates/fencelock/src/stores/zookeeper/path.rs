@@ -5,7 +5,7 @@ use super::layout::{disturbs_curator, looks_like_a_contender};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 
-/// The parent of a lock's nodes, and what distinguishes them from those of others.
+/// The parent of a lock's nodes, and the mark that distinguishes them from other locks' nodes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LockPath<'n> {
     /// Without a slash at its end; `""` for the root.

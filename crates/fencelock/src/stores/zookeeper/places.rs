@@ -1,4 +1,4 @@
-//! A session's record of its own requests and nodes, and how it learns that a holder's node was deleted.
+//! A session's record of its own requests and nodes, and its watches for the deletion of a holder's node.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(super) enum RequestState {
     Doubtful(Claim),
     /// The request made a node that its place has not left yet. Boxed: a map has room for more than is in it.
     Placed(Box<Placed>),
-    /// Another client deleted its node, and the cause is being asked for.
+    /// Another client deleted its node; a request for the cause is in flight.
     Ending,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Places {
     inner: Mutex<Inner>,
     /// As the servers' `jute.maxbuffer`.
     max_frame: usize,
-    /// Rung for all events that the session waits for.
+    /// Rings at every event for which the session waits.
     bell: Arc<Bell>,
 }
 
@@ -201,7 +201,7 @@ impl Places {
         }
     }
 
-    /// Stops watching the node of a holder that leaves: its end is no news.
+    /// Stops watching the node of a holder that leaves: its end needs no event.
     pub(super) fn unwatch(&self, id: RequestId) {
         let mut inner = self.inner.lock();
         if let Some(placed) = inner.placed(id) {

@@ -1,4 +1,4 @@
-//! A queue as a listing of children shows it: the granted, the waiters, and the nodes that they wait for.
+//! A queue as a listing of children shows it: holders, waiters, and the nodes ahead for which each waiter waits.
 
 use std::cmp::Reverse;
 
@@ -38,7 +38,7 @@ pub(super) struct WaitingView {
 }
 
 /// The node of a watch. In the order in which fired events count: our own node may have gone before the one ahead; then the order in which
-/// those ahead go.
+/// the contenders ahead leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Whose {
     Own,

@@ -90,7 +90,7 @@ impl ZooKeeperSession {
         let _ = self.over.set(loss);
     }
 
-    /// Returns `answer`, after noting its news of the session.
+    /// Returns `answer`, after noting what it says about the session.
     fn noted<T>(&self, answer: Result<T>) -> Result<T> {
         answer.inspect_err(|error| {
             if error.kind() == ErrorKind::Lost {
@@ -128,8 +128,8 @@ impl ZooKeeperSession {
         Ok(self.delete(operation, &self.path(name, id, node)?).await? || was_there)
     }
 
-    /// The nodes of our session among those that are asked for, and the listing that showed them. Requests sent before on any connection of
-    /// this session have taken effect by now, or never will, except those of [`Doubts`].
+    /// The nodes of our session among the requested ones, and the listing that showed them. Earlier requests on any connection of this
+    /// session have taken effect by now, or never will, except the requests in [`Doubts`].
     pub(super) async fn own_nodes(
         &self,
         home: &LockPath<'_>,

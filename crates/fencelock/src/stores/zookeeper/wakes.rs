@@ -1,4 +1,4 @@
-//! How a waiter learns that it is granted, for each kind of claim.
+//! How a waiter notices its grant, for each kind of claim.
 //!
 //! - By **listing** the queue, after an event that it waits for ([`WaitingView`]).
 //! - By the **watch** alone: a waiter for a mutex, and a reader behind one writer and any readers. The waiter also watches its own node. If
@@ -14,7 +14,7 @@
 //!
 //! A watch never grants a writer or a permit: a holder with a lighter claim, at its own number, still excludes them. Readers wait for no
 //! reader, so a writer that becomes a reader admits them like a departure. No listing shows a grant, so a granted permit writes into its
-//! own node if the next one waits for that; a session that dies before departs.
+//! own node if the next waiter waits for that; a session that dies before departs.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -39,7 +39,7 @@ pub(super) struct Waiter {
     /// The result of the last listing; `None` when it has to be listed anew.
     waits: Option<WaitingView>,
     watches: Vec<(Whose, wire::Watch)>,
-    /// The connection that the oldest of these watches was set on.
+    /// The connection on which the oldest of these watches was set.
     epoch: u64,
     /// The marked node before ours, in this version; the queue was listed after that.
     seen_version: Option<Box<(Box<str>, i32)>>,
@@ -221,7 +221,7 @@ impl ZooKeeperPlace {
         self.saw(&Listing::new(children, &stat)).await
     }
 
-    /// Waits for news of the contenders ahead, and of our own node.
+    /// Waits for an event of a contender ahead, or of our own node.
     async fn hear(&mut self) -> Result<Wake> {
         let Some(waiter) = &mut self.waiter else { return Ok(Wake::Changed) };
         match poll_fn(|cx| waiter.poll_fired(cx)).await {

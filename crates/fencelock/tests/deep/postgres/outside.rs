@@ -31,7 +31,7 @@ async fn however_often_a_lock_was_renewed_one_release_frees_it() {
     one.close().await.unwrap();
 }
 
-/// Gateways cut such connections. A waiting client sends nothing for that long.
+/// Gateways cut such connections. A waiting client sends nothing for longer than that.
 #[tokio::test]
 async fn connections_that_are_cut_when_they_were_idle_for_two_seconds_cost_no_lock_and_no_turn() {
     let (url, _) = database();

@@ -18,7 +18,7 @@ const TAKEOVER: Duration = Duration::from_secs(1);
 /// After a failover the new primary has no replica that could acknowledge a grant.
 const ALONE: &str = "min_replicas=0";
 
-/// Nodes whose failure the others notice after two seconds.
+/// Nodes whose failure the other nodes notice after two seconds.
 fn cluster() -> Arc<Cluster> {
     Arc::new(Cluster::start(true, 2000, &Settings::default()).unwrap())
 }
@@ -182,10 +182,10 @@ struct Judge {
     is_done: AtomicBool,
 }
 
-/// The names that a crowd contends for.
+/// The names of a crowd's locks.
 const NAMES: [&str; 6] = ["n0", "n1", "n2", "n3", "n4", "n5"];
 
-/// Takes locks until the end, and has the judge look on.
+/// Takes locks until the end, and reports each section to the judge.
 async fn contend(client: Client, judge: Arc<Judge>, of: usize) {
     while !judge.is_done.load(Ordering::SeqCst) {
         let guard = client.mutex(NAMES[of]).unwrap().acquire_within(PATIENCE).await.unwrap();
@@ -408,7 +408,7 @@ async fn a_holder_is_notified_of_a_key_that_its_node_forgot_while_no_replica_ack
     }
 }
 
-/// As after a move that was given up: keys that are not there are asked for at the other node, which has none.
+/// As after a move that was given up: the client asks the other node for missing keys, and that node has none of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_that_stays_open_costs_no_lock_of_another_slot() {
     let cluster = Cluster::start(true, 60_000, &Settings::default()).unwrap();
@@ -422,7 +422,7 @@ async fn a_slot_that_stays_open_costs_no_lock_of_another_slot() {
     let (slot, id) = (slot.to_string(), |node: &Server| node.ask(&["CLUSTER", "MYID"]).unwrap().to_string());
     to.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(from)]).unwrap();
     from.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(to)]).unwrap();
-    // The key that is written before the replicas are waited for.
+    // The key that a script writes before `WAIT`.
     for key in from.ask(&["CLUSTER", "GETKEYSINSLOT", &slot, "10"]).unwrap().items() {
         if key.to_string().starts_with("fencelock:breaks:") {
             from.ask(&["DEL", &key.to_string()]).unwrap();

@@ -69,7 +69,7 @@ async fn a_bucket_that_is_lost_costs_the_locks_in_it_and_no_others_and_the_loss_
     soon(guard.lost()).await;
     granted.check().unwrap();
     let lost = others.iter().filter(|other| other.check().is_err()).count();
-    // The lost locks are those in the same bucket.
+    // Only the locks in the same bucket are lost.
     assert!(lost < 10, "{lost} of 300 others were lost");
 }
 

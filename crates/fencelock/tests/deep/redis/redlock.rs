@@ -63,7 +63,7 @@ fn opening_on(clock: &VirtualClock, masters: &Masters) -> JoinHandle<Arc<dyn Ses
     })
 }
 
-/// Once `others_are_asked` holds, lets the time pass for which silent masters are waited for.
+/// Once `others_are_asked` holds, lets the time pass that the client waits for silent masters.
 async fn waits_for_silent_ones(clock: &VirtualClock, others_are_asked: impl Fn() -> bool) {
     let (asked, grace) = (clock.now(), STILL / 20);
     let sleeps = || clock.next_sleeper().is_some_and(|at| at.since(asked) <= grace);
@@ -209,7 +209,7 @@ async fn a_lock_whose_value_is_gone_from_a_minority_is_held_and_from_a_majority_
     }
     assert_eq!(soon(guard.lost()).await, Loss::Removed);
     drop(guard);
-    // The client deletes its own remaining keys, and keeps those of the other client.
+    // The client deletes its own remaining keys, and keeps the other client's.
     until("theirs is left", async || masters.having("job") == 3).await;
 }
 

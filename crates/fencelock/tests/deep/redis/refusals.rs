@@ -21,7 +21,7 @@ async fn a_server_in_protected_mode_is_named_as_such() {
         })
     };
     let error = network.inside(refused).unwrap();
-    // The server says so unasked and hangs up: a client that has greeted it meanwhile may hear no more than that.
+    // The server says so unasked and hangs up: a client that greets it at that moment may receive nothing else.
     assert!(matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unreachable), "{error}");
     assert!(error.to_string().contains("protected"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Failovers: the ends of locks that are held, acquires under way, and clients that learn nothing of a failover.
+//! Failovers: the end of held locks, acquires in progress, and clients that do not notice a failover.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -68,14 +68,14 @@ async fn a_holder_whose_primary_stands_still_stops_before_a_rival_is_granted_by_
     soon(guard.lost()).await;
 }
 
-/// The client learns nothing of the failover: the one Sentinel that it knows is dead. The old primary wakes up and takes its renewals, which
+/// The client does not notice the failover: the one Sentinel that it knows is dead. The old primary wakes up and takes its renewals, which
 /// no replica acknowledges.
 #[tokio::test]
 async fn renewals_that_a_deposed_primary_takes_do_not_prolong_a_lock() {
     let watched = Arc::new(watched(2));
     let only = watched.url("", "").replace(&format!(",{}", watched.sentinels[1].address()), "");
     let only = only.replace(&format!(",{}", watched.sentinels[2].address()), "");
-    // A replica that is not promoted learns late of the promotion: otherwise its acknowledgement would count.
+    // A replica that is not promoted is notified late of the promotion: otherwise its acknowledgement would count.
     let holder = client(&format!("{only}?min_replicas=2"), 6000).await;
     let rival = client(&watched.url("", ""), 6000).await;
     let guard = holder.mutex("job").unwrap().acquire().await.unwrap();
@@ -110,7 +110,7 @@ async fn a_failover_that_is_asked_for_is_followed_although_the_old_primary_answe
     }
 }
 
-/// A stopped Sentinel accepts connections and answers nothing. The client asks the next one instead.
+/// A stopped Sentinel accepts connections and answers nothing. The client asks the next Sentinel instead.
 #[tokio::test]
 async fn a_stopped_sentinel_keeps_no_client_from_the_news_of_a_failover() {
     let watched = Arc::new(watched(2));

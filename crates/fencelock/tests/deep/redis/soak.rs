@@ -10,7 +10,7 @@ use super::lab::{client, soon, until};
 /// By how much memory may grow in a soak, in KiB: allocators keep some of it.
 const GROWTH: u64 = 4096;
 
-/// A drill of at least so many failovers, which takes as long as the soak.
+/// A drill with at least `failovers` failovers, as long as the soak.
 pub(crate) struct Soak {
     start: Instant,
     length: Duration,

@@ -15,7 +15,7 @@ use super::lab::{Lab, observed, reading, soon};
 /// Crowds run in turn: two would wait for the machine, not for each other.
 static ROOM: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// Waits until so many nodes are in the queue of `name`, without listing them; says how many requests it took.
+/// Waits until the queue of `name` has `count` nodes, without listing them; says how many requests it took.
 async fn until_many_queued(lab: &Lab, name: &str, count: usize) -> u64 {
     let path = lab.path(name);
     let mut looks = 1;
@@ -42,7 +42,7 @@ async fn a_crowd_that_gives_up_at_once_asks_little_and_learns_the_holder_if_ther
     let crowd = (0..CROWD).map(|_| mutex.acquire_within(Duration::from_secs(10)));
     let refused: Vec<_> = soon(future::join_all(crowd)).await.into_iter().map(Result::unwrap_err).collect();
     let asked = count() - before;
-    // If each contender read all others, that would be 40,000 requests.
+    // If each contender read all other contenders, that would be 40,000 requests.
     assert!(asked < CROWD * CROWD / 4, "{asked} requests");
     for refused in &refused {
         assert_eq!(refused.kind(), ErrorKind::TimedOut, "{refused}");
@@ -126,8 +126,8 @@ async fn the_cost_of_a_failed_acquire_and_a_page_of_the_queue_does_not_depend_on
     assert!(asked <= 10 + 2 + 50, "{asked} requests");
 }
 
-/// The traffic between the server and the clients of 800 readers behind a writer, from its release to their last grant: bytes, and
-/// requests. Once the server keeps so many `watches`, they all listen.
+/// The traffic between the server and the clients of 800 readers behind a writer, from its release to their last grant:
+/// bytes, and requests. All readers listen once the server keeps `watches` watches.
 async fn letting_readers_in(clients: usize, watches: u64) -> (u64, u64) {
     let server = Ensemble::start(Settings::default()).unwrap();
     let mut lab = Lab::on(server.server(0).address()).await;
@@ -164,7 +164,7 @@ async fn a_crowd_of_readers_behind_a_writer_is_let_in_and_asks_for_nothing_howev
     for clients in [1, 8] {
         // Each reader watches its own node, each client the writer's, and the writer its own.
         let (bytes, requests) = letting_readers_in(clients, (READERS + clients + 1) as u64).await;
-        // The release, and renewals. If each reader listed the others, that would be 40 million bytes.
+        // The release, and renewals. If each reader listed all readers, that would be 40 million bytes.
         assert!(bytes <= 20_000 && requests <= 50, "{bytes} bytes and {requests} requests with {clients} clients");
     }
 }

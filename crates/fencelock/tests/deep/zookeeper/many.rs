@@ -8,7 +8,7 @@ use fencelock_testbed::{Proxy, wait_until};
 
 use super::lab::{Lab, PATIENCE, soon};
 
-/// A parent whose path alone has so many bytes that a few hundred nodes below it are more than a mebibyte.
+/// A parent with a path so long that the paths of a few hundred nodes below it fill a mebibyte.
 fn long_parent(lab: &Lab) -> String {
     format!("{}/{}", lab.parent, vec!["x".repeat(250); 16].join("/"))
 }

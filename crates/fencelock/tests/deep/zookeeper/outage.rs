@@ -1,4 +1,4 @@
-//! The effects of a broken connection, and of the next one, on holders and waiters.
+//! The effects of a broken connection, and of its successor, on holders and waiters.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

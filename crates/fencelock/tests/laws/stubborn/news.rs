@@ -1,4 +1,4 @@
-//! News of a grant is of that grant: news of the first grant of a request does not end the second one.
+//! News of a grant is of that grant: a message about the first grant of a request does not end the second grant.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::support::{Events, beneath, on_one_thread, pass, secs, settle};
 
-/// A memory store whose sessions receive the news that a test sends.
+/// A memory store whose sessions receive the messages that a test sends.
 #[derive(Debug)]
 struct Gossip {
     store: MemoryStore,

@@ -1,4 +1,4 @@
-//! Grants with an end of their own, as those of a quorum or of a key with a ttl have: each is certain for itself.
+//! Grants with an end of their own, such as the grants of a quorum or of a key with a ttl: each is certain for itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -21,8 +21,8 @@ pub(super) const VALID: Duration = Duration::from_secs(6);
 /// The time before its end at which a guard stops, with the default times.
 pub(super) const MARGIN: Duration = Duration::from_secs(1);
 
-/// A memory store whose grants are valid for [`VALID`] (or what [`World::grants_for`] says) from when they are asked for, those of
-/// a name that starts with `brief` for 2 s. Renewals leave out every name that starts with `stuck`. The session itself never expires, or only if asked to, for `ttl`.
+/// A memory store whose grants are valid for [`VALID`] (or the time of [`World::grants_for`]) from their request on; under names that start with
+/// `brief` for 2 s. Renewals leave out every name that starts with `stuck`. The session itself never expires, or only if asked to, for `ttl`.
 #[derive(Debug)]
 struct Leases {
     store: MemoryStore,
@@ -166,12 +166,12 @@ pub(super) fn with_leases(ttl: Option<Duration>, test: impl AsyncFnOnce(World)) 
 }
 
 impl World {
-    /// From now on grants and renewals are valid for that long.
+    /// From now on grants and renewals are valid for `valid`.
     pub(super) fn grants_for(&self, valid: Duration) {
         self.terms.valid_ms.store(u64::try_from(valid.as_millis()).unwrap(), Ordering::SeqCst);
     }
 
-    /// How often the store was asked for a place.
+    /// The number of requests for a place that the store received.
     pub(super) fn entered(&self) -> u32 {
         self.terms.entered.load(Ordering::SeqCst)
     }
@@ -304,7 +304,7 @@ fn a_grant_that_ended_before_its_answer_came_is_released() {
         let acquiring = tokio::spawn(async move { lock.acquire().await });
         settle().await;
         delayed.caught().await;
-        // Within the request deadline, and more than the grant is certain for.
+        // Within the request deadline, and longer than the certainty of the grant.
         world.clock.advance(secs(3));
         delayed.release();
         settle().await;

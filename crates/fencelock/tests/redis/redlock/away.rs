@@ -1,4 +1,4 @@
-//! Masters that are away or silent while others are asked, as a session sees them.
+//! Masters that are away or silent while the session asks the other masters.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -89,7 +89,7 @@ async fn a_grant_of_a_server_that_was_taught_the_script_after_the_refusal_is_giv
     let client = masters.client(600_000).await;
     masters.taken_by_another("job", [0, 1, 2]);
     masters.servers[4].ask(&["SCRIPT", "FLUSH"]).unwrap();
-    // The server learns the script that deletes, and not yet the one that tries.
+    // The server has the script that deletes, and not yet the script that tries.
     takes_ours(&client, "another").await.release().await.unwrap();
     masters.until_free("another").await;
     masters.proxies[4].hold(Way::Up);

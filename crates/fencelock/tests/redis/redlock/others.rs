@@ -30,7 +30,7 @@ async fn a_holder_with_a_quorum_excludes_the_other_and_a_minority_excludes_no_cl
     // A release is done once a quorum has answered.
     until("only the other's are left", async || masters.having("job") == 2).await;
     masters.taken_by_another("job", [4]);
-    // A try waits only briefly for replies, and may not learn the holder.
+    // A try waits only briefly for replies, so it may not find the holder.
     until("the refusal names the holder", async || busy(&client, "job").await.to_string().contains("theirs")).await;
     let waits = acquiring(&client, "job");
     masters.freed_by_another("job");

@@ -26,8 +26,8 @@ impl Places {
 }
 
 impl PlacesState {
-    /// Takes a place out of its line, so that the next place is due. Returns whether others are in the line: a writer that left may have
-    /// kept readers from asking.
+    /// Takes a place out of its line, so that the next place is due. Returns whether other contenders are in the line: a writer that
+    /// left may have kept readers from asking.
     pub(super) fn leave_line(&mut self, name: &Name, id: RequestId) -> bool {
         let Some(line) = self.lines.get_mut(name) else { return false };
         let was_first = line.front() == Some(&id);

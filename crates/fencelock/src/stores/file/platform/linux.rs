@@ -33,7 +33,7 @@ const REFUSED: &[(&str, u64)] = &[
 /// Whether a file system on which calls may wait for a network is refused.
 pub(in super::super) const KNOWS_FILE_SYSTEMS: bool = true;
 
-/// Refuses the file system of `fd`, by its name and the names of those that are allowed, unless it is one of them.
+/// Refuses the file system of `fd`, unless it is an allowed one. The error has its name and the names of the allowed ones.
 pub(in super::super) fn check_file_system(fd: &OwnedFd) -> rustix::io::Result<Result<(), (String, String)>> {
     let magic = rustix::fs::fstatfs(fd)?.f_type as u64 & 0xffff_ffff;
     if ALLOWED.iter().any(|(_, allowed)| *allowed == magic) {
@@ -70,7 +70,7 @@ pub(in super::super) fn rename_new(directory: &OwnedFd, from: &str, to: &str) ->
     rustix::fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE)
 }
 
-/// The kernel's events about files, on the runtime that it was made on. To tokio it is something to read, like a pipe.
+/// The kernel's events about files, read on the runtime that created it. To tokio it is something to read, like a pipe.
 #[derive(Debug)]
 pub(in super::super) struct Notifier(Receiver);
 

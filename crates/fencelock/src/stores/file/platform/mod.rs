@@ -11,7 +11,7 @@ pub(super) use linux::{KNOWS_FILE_SYSTEMS, Notifier, boot_id, check_file_system,
 #[cfg(not(target_os = "linux"))]
 pub(super) use other::{KNOWS_FILE_SYSTEMS, Notifier, boot_id, check_file_system, list, rename_new};
 
-/// The events to watch a path for.
+/// The events that a watch of a path reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interest {
     /// A ticket: its deletion.
@@ -27,7 +27,7 @@ pub(super) enum Interest {
 /// An event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WatchEvent {
-    /// Something happened to what this watch is for.
+    /// An event of this watch has occurred.
     Changed(i32),
     /// The watch has ended: the kernel dropped it.
     Over(i32),

@@ -82,14 +82,14 @@ impl Crowd {
         self.clients.iter().map(|client| client.core.directory.counts.listings.load(Ordering::SeqCst)).sum()
     }
 
-    /// Lets time pass in small steps, until a waiter is let in or it has passed.
+    /// Lets `time` pass in small steps, or until a waiter is granted.
     fn pass(&mut self, time: Duration) -> Option<Box<dyn Place>> {
         let mut granted = self.pass_until(1, time);
         assert!(granted.len() <= 1, "two hold the lock");
         granted.pop()
     }
 
-    /// The same until so many are let in.
+    /// The same until `count` waiters are granted.
     fn pass_until(&mut self, count: usize, mut time: Duration) -> Vec<Box<dyn Place>> {
         const STEP: Duration = Duration::from_micros(250);
         let mut granted = Vec::new();

@@ -60,7 +60,7 @@ fn unknown() -> Error {
         .with("known", KNOWN)
 }
 
-/// A short name in small letters is its key; the key of any other is its beginning and a digest. Lengths are those of UTF-16.
+/// A short name in small letters is its key; the key of any other is its beginning and a digest. Lengths count units of UTF-16.
 fn net(name: &str) -> String {
     // As in .NET, a character stays one character.
     let small = |c: char| Some(c.to_lowercase()).filter(|small| small.len() == 1).and_then(|mut small| small.next());

@@ -1,4 +1,4 @@
-//! Lock tables of others, by statements of MariaDB and MySQL (`table.rs`). `kit/lock_table/` has the parts shared by all servers.
+//! Lock tables of other programs, by statements of MariaDB and MySQL (`table.rs`). `kit/lock_table/` has the parts shared by all servers.
 
 mod table;
 
@@ -221,7 +221,7 @@ impl Rows for Table {
     ) -> Result<usize> {
         let sql = &self.known(operation)?.leave;
         let mut left = 0;
-        // A statement for each: a statement about several might look at, and lock, rows of others.
+        // A statement for each: a statement about several locks might read, and lock, the rows of other locks.
         for (key, holder) in keys.iter().zip(&holders) {
             let arguments = vec![Value::from(*key), Value::from(holder.as_str())];
             let matched = connection.run(operation, sql, arguments, &meant).await?.matched;

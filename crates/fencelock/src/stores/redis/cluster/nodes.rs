@@ -1,4 +1,4 @@
-//! The nodes of a Cluster, and which of them owns a slot, as they say themselves.
+//! The nodes of a Cluster, and the owner of each slot according to the nodes.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::stores::redis::wire::{Address, Config, fault, is_unknown_command, sha
 use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 
-/// The nodes are asked once in so long at most, for all slots.
+/// The shortest time between two questions to the nodes, for all slots together.
 const NEXT: Duration = Duration::from_millis(100);
 /// How many nodes are asked at once: all of these at first and after a failure, otherwise half.
 const ASKED: usize = 6;
@@ -34,7 +34,7 @@ const NO_NODE: &str = "this is no node of a Redis Cluster: for a server write re
 pub(crate) struct Nodes {
     /// The URL without secrets.
     shown: String,
-    /// How a node is reached, but for its address.
+    /// The settings of a connection to any node.
     config: Config,
     /// The nodes that the URL names.
     seeds: Vec<HostPort>,
@@ -56,14 +56,14 @@ struct Known {
 /// The clock, where the tasks of connections run, and how long the nodes may take to answer.
 type Asking<'a> = (&'a Arc<dyn Clock>, &'a Tasks, Duration);
 
-/// The owners of the slots, as one node names them.
+/// The owners of the slots, according to one node.
 #[derive(Debug, Default)]
 pub(crate) struct Ownership {
     /// Whether the node serves requests, and the number of the newest configuration that it has seen: a later one has a higher number.
     pub(super) newness: (bool, u64),
     pub(super) owners: Vec<(RangeInclusive<u16>, HostPort)>,
     nodes: Vec<HostPort>,
-    /// The node that says so, as it was dialled.
+    /// The node that gave this answer, under the address that was dialled.
     said_by: Option<HostPort>,
 }
 

@@ -30,9 +30,9 @@ pub(super) struct Custody {
 struct LastOwner {
     node: HostPort,
     era: Era,
-    /// Its stream of changes, which a replica has that is promoted in its place.
+    /// The node's replication stream. A replica that is promoted in its place has the same one.
     stream: Option<String>,
-    /// The era that the layout knows the slot by.
+    /// The era that the layout believes the slot to be in.
     known_by: Era,
 }
 
@@ -62,7 +62,7 @@ impl Possession {
         Ok(possession.of_era(server, &Ownership::read(vec![Value::Nil, slots], &possession.node)))
     }
 
-    /// The node with the era that the layout knows the slot by, if the slot came here whole by the node's own `view`.
+    /// The node, shown in the era that the layout believes in if the node's own `view` proves that the slot moved here whole.
     fn of_era(&self, mut server: Server, view: &Ownership) -> Server {
         let Some(era) = server.era() else { return server };
         let mut last = self.slot.custody.last.lock();
@@ -74,7 +74,7 @@ impl Possession {
         server
     }
 
-    /// Whether this node, which is `server`, got the slot from the last owner, and not in its place.
+    /// Whether this node, which is `server`, received the slot from the last owner and did not replace that owner.
     fn is_whole(&self, last: &LastOwner, server: &Server, view: &Ownership) -> bool {
         let owns = |(_, owner): &(_, HostPort)| self.slot.nodes.dialled(owner) == last.node;
         let is_promoted = last.stream.is_none() || server.promoted_from == last.stream;
@@ -96,7 +96,7 @@ impl Possession {
     }
 }
 
-/// The node that serves the slot of a request, as another node says: its host, which is empty for the same one, and its port.
+/// The host and port of the slot's owner, from another node's answer. An empty host is that node's own.
 fn moved_to(error: &RedisError) -> Option<(&str, u16)> {
     let said = error.detail().filter(|_| error.code() == Some("MOVED"))?;
     let (host, port) = said.split_whitespace().nth(1)?.rsplit_once(':')?;

@@ -1,4 +1,4 @@
-//! The ways to all nodes of a Cluster, for a layout whose locks are in all slots: each request goes to the owner of its key.
+//! The routes to all nodes of a Cluster, for a layout whose locks are in all slots: each request goes to the owner of its key.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -22,12 +22,12 @@ pub(crate) struct Routes {
     opening: Option<Opening>,
     /// By the names of the owners.
     links: Mutex<BTreeMap<String, Arc<Link>>>,
-    /// The owners of the slots, without those that failed since the nodes were asked.
+    /// The owners of the slots, without owners that failed since the nodes were asked.
     owners: Mutex<Vec<(RangeInclusive<u16>, Arc<Link>)>>,
 }
 
 impl Routes {
-    /// The link with the way to all nodes, and what it has to keep for that.
+    /// The link with its routes to all nodes, and the value that keeps the routes alive.
     pub(crate) fn of_one_link(
         config: &Arc<Config>,
         user: &Arc<dyn LinkUser>,

@@ -188,7 +188,7 @@ impl Parts {
         self.table.lock().places.get(&request).map(|(_, part)| Arc::clone(part))
     }
 
-    /// Nothing of the request is left in this session that a client relies on.
+    /// Forgets the request: no client relies on its place in this session.
     fn forget(&self, request: RequestId, part: &Arc<Part>) {
         let mut table = self.table.lock();
         if table.places.get(&request).is_some_and(|(_, of)| Arc::ptr_eq(of, part)) {
@@ -197,8 +197,8 @@ impl Parts {
         }
     }
 
-    /// Asks for the renewal that closes a lost session, once the last request that depended on it is forgotten: remains of the session keep
-    /// others waiting.
+    /// Asks for the renewal that closes a lost session, once the last request that depended on it is forgotten: the remains of
+    /// the session delay other clients.
     fn ask_to_close_unused(&self, table: &PartTable, part: &Arc<Part>) {
         if part.session.over().is_some() && table.is_unused(part) {
             self.state.notify(SessionEvent::Doubtful);
@@ -250,7 +250,7 @@ impl Parts {
             gone.iter().for_each(|(place, _)| self.forget(place.request, &part));
             renewal.gone.extend(gone);
         }
-        // If parts only ended, no node has confirmed anything: asks whether the Cluster can be reached.
+        // Each part has ended, so no node has confirmed anything: asks whether the Cluster can be reached.
         if !is_confirmed && failure.is_none() {
             failure = (self.reach)().await.err();
         }
@@ -263,7 +263,7 @@ impl Parts {
         Ok(renewal)
     }
 
-    /// Closes retired sessions: their places at a new owner would keep others waiting for the ttl.
+    /// Closes retired sessions: their places at a new owner would delay other clients for a ttl.
     async fn close_retired(&self) {
         let mut retired = self.table.lock().retired.clone();
         retired.retain(|part| self.table.lock().is_unused(part));

@@ -32,7 +32,7 @@ pub(crate) fn new(nodes: Arc<Nodes>, min_replicas: u32, prefix: &str) -> Arc<dyn
     Arc::new(Divided { nodes, parts })
 }
 
-/// The part that a name belongs to.
+/// The part of a name.
 pub(super) fn part_of(name: &Name) -> usize {
     usize::from(bucket_of(name)) * TAGS.len() / usize::from(BUCKETS)
 }

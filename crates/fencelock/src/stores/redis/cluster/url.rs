@@ -10,7 +10,7 @@ use crate::store::StoreUrl;
 use crate::stores::redis::sentinel::mapped;
 use crate::stores::redis::wire::{Address, Config, Naming, bad, credentials, take_min_replicas};
 
-/// The options, besides those that every store takes.
+/// The options, besides the options of every store.
 pub(super) const OPTIONS: &[&str] =
     &["layout", "prefix", "min_replicas", "map", "password_file", "tls_ca", "tls_cert", "tls_key"];
 

@@ -79,8 +79,8 @@ pub(super) fn resume(layout: &KeySpace, session: u64, ttl: Duration) -> Call<Opt
 /// The most buckets for a call of [`renew`], so that no script takes long.
 pub(super) const BUCKETS_PER_CALL: usize = 256;
 
-/// Prolongs a session with all its places, and checks whether its buckets are still those in which it was granted. `acknowledged` are
-/// broken grants that an earlier answer reported.
+/// Prolongs a session with all its places, and checks whether its buckets are still the ones in which it was granted locks.
+/// `acknowledged` are broken grants that an earlier answer reported.
 pub(super) fn renew(
     layout: &KeySpace,
     session: u64,
@@ -252,7 +252,7 @@ pub(super) fn show(layout: &KeySpace, name: &Name, skip: usize, after: Option<u6
     Call::new(&SHOW, &[&slot.bucket_key, &slot.queue_key], replies::shown)
         .arg(name.as_str())
         .arg(layout.session_prefix())
-        // No queue is that long.
+        // No queue has that many places.
         .arg(skip.min(u32::MAX as usize))
         .arg(after.map(|after| after.to_string()).unwrap_or_default())
         .arg(limit)
@@ -279,7 +279,7 @@ pub(super) fn names(layout: &KeySpace, from: &Swept, upto: u16, prefix: &str) ->
 /// The most buckets for a call of [`janitor`] or [`names`], and the most names and places.
 pub(super) const SWEPT_PER_CALL: (u16, usize) = (64, 1000);
 
-/// Clears away remains of dead sessions from a bucket on. Returns the position of the next call.
+/// Clears away the remains of dead sessions, beginning at a bucket. Returns the position of the next call.
 pub(super) fn janitor(layout: &KeySpace, from: &Swept) -> Call<Swept> {
     let (buckets, fields) = SWEPT_PER_CALL;
     let upto = crate::kit::bucket::BUCKETS.min(from.bucket + buckets);

@@ -200,7 +200,7 @@ impl RedlockSession {
         Err(self.too_few_votes(operation, servers, given, count.uncounted))
     }
 
-    /// The error if enough servers answered and too few of them have a vote. Names when each of the others will have a vote.
+    /// The error if enough servers answered and too few of them have a vote. Names when each of the other servers will have a vote.
     fn too_few_votes(
         &self,
         operation: &'static str,

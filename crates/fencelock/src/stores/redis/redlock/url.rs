@@ -8,7 +8,7 @@ use super::Times;
 use crate::error::Result;
 use crate::store::StoreUrl;
 
-/// The options of a `redlock:` URL, besides those that every store takes.
+/// The options of a `redlock:` URL, besides the options of every store.
 pub(super) const OPTIONS: &[&str] = &["prefix", "drift_ms", "rejoin_ms", "password_file"];
 /// The options of a `redlocks:` URL.
 pub(super) const TLS_OPTIONS: &[&str] =

@@ -1,4 +1,4 @@
-//! Questions to one Sentinel: which server is the primary, and news of another one.
+//! Questions to one Sentinel: which server is the primary, and messages about another primary.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::time::{Clock, outcome_before};
 
 /// The channels on which a Sentinel says that a replica was promoted, and that the Sentinel names another primary.
 const NEWS: [&str; 2] = ["+promoted-slave", "+switch-master"];
-/// How long a Sentinel that is asked for news may be silent.
+/// The time after which a silent Sentinel is given up.
 const SILENCE: Duration = Duration::from_secs(10);
 
 const NO_SENTINEL: &str = "this is a Redis server and no Sentinel: Sentinels listen on port 26379 by default; for one server write redis://host:6379/0";
@@ -35,7 +35,7 @@ pub(super) async fn ask(config: &Config, name: &str, clock: &dyn Clock) -> Resul
     connected(config, None, clock, async |mut wire| named(&mut wire, name).await).await
 }
 
-/// Completes once a Sentinel names a primary that `is_other`. An error says that the Sentinel gives no news any more. A message is a hint to ask.
+/// Completes once a Sentinel names a primary that `is_other`. An error means that the Sentinel sends no more messages. A message is a hint to ask.
 pub(super) async fn watch(
     config: &Config,
     name: &str,
@@ -92,7 +92,7 @@ async fn answer(wire: &mut MultiplexedConnection, command: &redis::Cmd) -> Redis
 async fn named(wire: &mut MultiplexedConnection, name: &str) -> Result<Named> {
     // The number first: the address is as new, or newer.
     let about = match asked(wire, &["MASTER", name]).await {
-        // No news would count without the number.
+        // Without the number no message would count.
         Err(error) if is_denied(&error) => return Err(refused(&error, NO_SENTINEL)),
         about => about.ok().and_then(read::<HashMap<String, Value>>),
     };

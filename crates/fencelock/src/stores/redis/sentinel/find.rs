@@ -17,7 +17,7 @@ use crate::time::Clock;
 /// How long other servers may take to answer once one has.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// The pause before the search begins again, unless there is news.
+/// The pause before the search begins again, unless a message arrives first.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The hint for a server that other servers name, and that does not answer.
@@ -26,7 +26,7 @@ const MAP: &str = "if only the servers know this address, the option `map` names
 impl Dialler {
     /// Searches for the server that takes locks, and connects. Repeats a failed search within the time limit of a connection.
     pub(crate) async fn find(&self, number: u64, tasks: &Tasks) -> Result<Arc<Connection>> {
-        // A Cluster sends no news. The second search begins at once there: the refusing node may have named the new owner.
+        // A Cluster sends no messages. The second search begins at once there: the refusing node may have named the new owner.
         let is_cluster = !matches!(self.config.address, Address::Primary(_));
         let (mut pause, again) = if is_cluster { (Duration::ZERO, AGAIN * 3 / 10) } else { (AGAIN, AGAIN) };
         let alone = |found: Result<_>| found.map(|(server, named)| (server, named, pending().boxed()));

@@ -20,7 +20,7 @@ use crate::kit::address::HostPort;
 use crate::kit::pause::spread;
 use crate::time::Clock;
 
-/// The pause before the next Sentinel is asked for news.
+/// The pause before the client subscribes at the next Sentinel.
 const NEXT: Duration = Duration::from_secs(1);
 
 /// The Sentinels that watch one primary.
@@ -33,7 +33,7 @@ pub(crate) struct Sentinels {
     each: Arc<[(HostPort, Config)]>,
     /// Where servers are dialled that are named by an address which only their own network knows.
     map: Arc<[(HostPort, HostPort)]>,
-    /// Which one is asked for news next.
+    /// The Sentinel at which the client subscribes next.
     turn: Arc<AtomicUsize>,
 }
 

@@ -62,7 +62,7 @@ pub(crate) struct Replicas {
 }
 
 impl Replicas {
-    /// Connects once more to the server that `server` tells of.
+    /// Opens a second connection to the process that `server` describes.
     pub(crate) async fn open(
         config: &Config,
         server: &Server,
@@ -164,12 +164,12 @@ fn meant(error: &redis::RedisError) -> Error {
 /// Messages of the server that wait for the replicas' word.
 pub(crate) type Messages = (Subscription, mpsc::UnboundedReceiver<PushInfo>);
 
-/// Whether a message grants a place. All other messages are hints, or bad news.
+/// Whether a message grants a place. All other messages are hints, or report a loss.
 fn may_grant(push: &PushInfo) -> bool {
     matches!(push.data.last(), Some(Value::BulkString(text)) if text.windows(3).any(|line| line == b"\ng "))
 }
 
-/// Hands messages on, in their order, once replicas have what they tell of. Without the replicas' word a message that grants counts as lost.
+/// Passes messages on in order, once the replicas have the reported writes. Without that, a message that grants counts as lost.
 pub(crate) async fn hand_on(connection: std::sync::Weak<Connection>, (subscription, mut messages): Messages) {
     let mut some = Vec::new();
     while messages.recv_many(&mut some, 64).await > 0 {

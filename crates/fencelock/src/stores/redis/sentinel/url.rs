@@ -10,7 +10,7 @@ use crate::kit::tls::Tls;
 use crate::store::StoreUrl;
 use crate::stores::redis::wire::{Address, Config, bad, credentials, take_min_replicas};
 
-/// The options, besides those that every store takes.
+/// The options, besides the options of every store.
 pub(crate) const OPTIONS: &[&str] = &[
     "layout",
     "prefix",

@@ -30,8 +30,8 @@ pub(crate) struct Dialect {
     pub(crate) counters: Option<String>,
     /// Whether the locks are in a Cluster, where a request takes keys of one slot.
     pub(crate) is_clustered: bool,
-    /// The channel on which clients publish releases of this key, if there is one. A session subscribes to the channels of the names that
-    /// it waits for.
+    /// The channel on which clients publish releases of this key, if there is one. A session subscribes to the channels of the names for
+    /// which it waits.
     pub(crate) channel: Option<fn(key: &str, claim: Claim) -> String>,
     /// The shortest time between two tries for one lock. The longest is three times as much, by chance.
     pub(crate) pause: Duration,

@@ -47,7 +47,7 @@ pub(crate) struct Config {
     pub(crate) naming: Naming,
     /// The links to all nodes of a Cluster, for requests with a key.
     pub(crate) routes: Weak<Routes>,
-    /// The slot that the server at this address is dialled for.
+    /// The slot for which the server at this address is dialled.
     pub(crate) slot: Option<ClusterSlot>,
 }
 

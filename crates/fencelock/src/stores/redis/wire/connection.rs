@@ -35,7 +35,7 @@ pub(crate) struct Connection {
     pub(crate) possession: Option<Possession>,
     /// The links to the nodes of a Cluster, for requests with a key.
     pub(crate) routes: Weak<Routes>,
-    /// How many more requests by a route may be in flight: a caller that gives up leaves no long queue behind.
+    /// How many more requests by a route may be in flight: a caller that gives up does not leave a long queue.
     window: Semaphore,
     /// The number of the connection in its link, from 1.
     pub(crate) number: u64,

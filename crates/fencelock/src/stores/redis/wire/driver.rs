@@ -17,7 +17,7 @@ use crate::time::Clock;
 pub(super) struct Traffic {
     /// Requests whose callers wait, or have not looked at the answer yet.
     waiting: AtomicUsize,
-    /// Answers that callers looked at.
+    /// The number of answers that callers have read.
     answered: AtomicUsize,
     ended: AtomicBool,
 }

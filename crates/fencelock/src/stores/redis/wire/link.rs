@@ -97,7 +97,7 @@ impl Dialler {
         }
         let open = || Replicas::open(config, &server, self.user.channel(), (&self.clock, self.patience), tasks);
         let replicas = OptionFuture::from((config.min_replicas > 0 && !self.user.only_looks()).then(open));
-        // Runs all at once: the locks of a moving slot wait for this connection. A failure of the others drops no proof of the slot's new place.
+        // Runs all at once: the locks of a moving slot wait for this connection. A failure elsewhere drops no proof of the slot's new place.
         let arrived = Possession::arrived(&connection, self.user.channel(), server.clone());
         // A user without the right to load scripts is refused now, and not while it holds a lock and the server has forgotten them.
         let mut load = redis::cmd("SCRIPT");

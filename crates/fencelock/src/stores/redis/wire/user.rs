@@ -16,7 +16,7 @@ pub(crate) type Chores = BoxFuture<'static, ()>;
 /// A session of a layout, or a reader without a session. The wire makes its connections, loads scripts that a server lacks, calls its
 /// greeting, and delivers the server's messages.
 pub(crate) trait LinkUser: Send + Sync {
-    /// The channel that each new connection subscribes to.
+    /// The channel to which each new connection subscribes.
     fn channel(&self) -> Option<String> {
         None
     }

@@ -46,7 +46,7 @@ impl Crowd {
         }
     }
 
-    /// The holder leaves; demands that so many are let in, and that hardly more look.
+    /// The holder leaves; demands that `lets_in` waiters are granted, and that hardly more of them look.
     async fn release(&mut self, lets_in: usize) {
         let before = self.looks();
         self.holder.leave().await.unwrap();

@@ -166,7 +166,7 @@ impl Bed {
         assert_eq!(answer, Renewed::Alive { broken: vec![], lost: vec![] });
     }
 
-    /// The messages since the last call, each with its session and its news.
+    /// The messages since the last call, each with its session and its events.
     pub(super) fn received(&mut self) -> Vec<(u64, Vec<News>)> {
         let end = format!("{}end", self.layout.session_prefix());
         self.words(&["PUBLISH", &end, ""]);

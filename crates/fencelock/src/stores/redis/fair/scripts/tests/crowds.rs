@@ -58,7 +58,7 @@ fn names_are_listed_among_thousands_that_the_dead_left() {
     let server = Server::start(Settings::default()).unwrap();
     let mut bed = Bed::at(&server.url());
     let (layout, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG));
-    // All in one call's reach, and more than one call looks at.
+    // A crowd within the limit of one call, and a crowd beyond it.
     let all: Vec<_> = (0..)
         .map(|number| name(&format!("n{number}")))
         .filter(|name| layout.slot(name).bucket < 64)

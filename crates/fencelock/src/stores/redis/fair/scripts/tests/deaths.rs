@@ -1,4 +1,4 @@
-//! Dead contenders that block others: which scripts find them, and the answers about a queue meanwhile.
+//! Dead contenders that block other contenders: which scripts find them, and the answers about a queue meanwhile.
 
 use fencelock_testbed::redis::{Server, Settings};
 

@@ -1,4 +1,4 @@
-//! Losses and refusals between two commands: no change is half done, and holders receive the news.
+//! Losses and refusals between two commands: no change is half done, and holders are notified.
 
 use fencelock_testbed::redis::{Server, Settings};
 
@@ -44,7 +44,7 @@ fn an_order_left_over_from_a_lost_bucket_is_in_nobodys_way() {
     assert_eq!(bed.line(&name), [held, next]);
 }
 
-/// The commands that scripts write with.
+/// The writing commands of the scripts.
 const WRITES: &[&str] = &["hset", "hdel", "zadd", "zrem", "del", "publish", "hincrby", "pexpire", "rpush", "ltrim"];
 
 #[test]
