@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result, rounded};
 use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 
-/// When the circuit breaker of a client opens, and for how long: [`ClientBuilder::breaker`](crate::ClientBuilder::breaker).
+/// The settings of a client's circuit breaker: [`ClientBuilder::breaker`](crate::ClientBuilder::breaker).
 ///
 /// The breaker opens when this number of acquires in a row have failed because the store was out of reach (the rule is that of
 /// [`OnOutage`](crate::OnOutage)), each after its own wait limit or [`Retry::give_up_after`](crate::Retry). While it is open, acquires fail
@@ -31,9 +31,9 @@ use crate::time::{Clock, Moment};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Breaker {
-    /// How many acquires in a row find the store out of reach before the breaker opens: 1 or more.
+    /// The number of acquires in a row that find the store out of reach before the breaker opens: 1 or more.
     pub failures: u32,
-    /// How long the breaker is open before an acquire probes the store: 1 ms or more.
+    /// The time that the breaker stays open before an acquire probes the store: 1 ms or more.
     pub open_for: Duration,
 }
 
@@ -45,14 +45,14 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    /// Sets how many failures in a row open the breaker.
+    /// Sets the number of failures in a row that opens the breaker.
     #[must_use]
     pub const fn failures(mut self, failures: u32) -> Self {
         self.failures = failures;
         self
     }
 
-    /// Sets how long the breaker is open before a probe.
+    /// Sets the time that the breaker stays open before a probe.
     #[must_use]
     pub const fn open_for(mut self, time: Duration) -> Self {
         self.open_for = time;
@@ -81,7 +81,7 @@ pub enum BreakerState {
         /// When the breaker opened. A failed probe does not change this time.
         since: SystemTime,
     },
-    /// A single acquire probes the store; the others fail at once.
+    /// A single acquire probes the store; all other acquires fail at once.
     HalfOpen {
         /// When the breaker opened.
         since: SystemTime,

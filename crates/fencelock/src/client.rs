@@ -64,8 +64,8 @@ pub enum Health {
     Confirmed(Duration),
     /// A renewal is overdue; locks are valid for this long.
     Suspect(Duration),
-    /// The store refuses to renew the session, or to open one, for a reason that no retry helps with, as a password that was changed:
-    /// [`Event::RenewalFailed`](crate::observe::Event::RenewalFailed) and the next acquire tell it. Locks are valid for this long.
+    /// The store refuses to renew or open the session, and no retry helps, such as after a change of the password.
+    /// [`Event::RenewalFailed`](crate::observe::Event::RenewalFailed) and the next acquire have the reason. Locks are valid for this long.
     Refused(Duration),
     /// There is no session. The client tries to open one in the background, and so does every acquire.
     NoSession,
@@ -82,7 +82,7 @@ impl Client {
         Self::builder().connect(url).await
     }
 
-    /// A client with options.
+    /// A builder for a client with options.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
@@ -247,7 +247,7 @@ impl Client {
         self.circuit.as_ref().map(|circuit| circuit.state())
     }
 
-    /// How many places (held and waiting) this client keeps alive.
+    /// The number of places, held and waiting, that this client keeps alive.
     #[must_use]
     pub fn places(&self) -> usize {
         self.engine.current().map_or(0, |live| live.len())
@@ -314,7 +314,7 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// How long places outlive the last confirmed renewal: 100 ms to 24 h, 10 s by default.
+    /// The ttl: the time that places outlive the last confirmed renewal. 100 ms to 24 h, 10 s by default.
     #[doc(alias("lease", "expiry"))]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.timing.ttl = Some(ttl);
@@ -334,14 +334,14 @@ impl ClientBuilder {
         self
     }
 
-    /// How long one request to the store may take: ttl / 3 by default.
+    /// The longest time of one request to the store: ttl / 3 by default.
     pub fn request_deadline(mut self, deadline: Duration) -> Self {
         self.timing.request_deadline = Some(deadline);
         self
     }
 
-    /// How long [`ClientBuilder::connect`] keeps trying while the store cannot be reached: with the pauses of [`ClientBuilder::retry`]
-    /// between attempts; its `give_up_after` has no effect here. When this time is up, the last failure is reported. Failures that no retry
+    /// The time that [`ClientBuilder::connect`] keeps trying while the store cannot be reached, with the pauses of
+    /// [`ClientBuilder::retry`], whose `give_up_after` has no effect here. Afterwards the last failure is reported. Failures that no retry
     /// can help (a wrong password, a URL that is not valid) are reported at once.
     ///
     /// By default, and with zero, there is one attempt, which takes at most the request deadline.
@@ -388,7 +388,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Where background work runs: on a thread of our own by default.
+    /// The thread or runtime of background work: by default a thread of fencelock's own.
     pub fn io(mut self, io: Io) -> Self {
         self.io = io;
         self
@@ -406,7 +406,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The clock of this client; only for tests. A store with a clock of its own (`memory:` with a virtual one) wins.
+    /// The clock of this client; only for tests. A store with its own clock (`memory:` with a virtual one) overrides it.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::store::Contention;
 
-/// The result of everything in this crate that can fail.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The kind of an error.
@@ -18,7 +18,7 @@ pub enum ErrorKind {
     Config,
     /// A name is not valid.
     InvalidName,
-    /// The store cannot do this; [`Capability`](crate::capability::Capability) says so before one asks.
+    /// The store cannot do this; [`Capability`](crate::capability::Capability) shows that in advance.
     Unsupported,
     /// `try_acquire`: another client is ahead. [`Error::contention`] names it, if the store did within 100 ms.
     Busy,
@@ -39,7 +39,7 @@ pub enum ErrorKind {
     Exhausted,
     /// This release does not understand the content of the store.
     Layout,
-    /// The client was closed, or the guard given back.
+    /// The client was closed, or the guard was released.
     Closed,
     /// The store did something it must not do, or this crate has a bug.
     Internal,
@@ -50,7 +50,7 @@ pub enum ErrorKind {
 pub enum Outcome {
     /// The request was certainly not applied.
     NotApplied,
-    /// Only a look at the store can tell.
+    /// The request may have been applied; only a look at the store can tell.
     Unknown,
 }
 
@@ -121,7 +121,7 @@ impl Error {
         self
     }
 
-    /// Sets the error underneath, as [`source`](std::error::Error::source) returns it.
+    /// Sets the cause, as [`source`](std::error::Error::source) returns it.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
@@ -161,7 +161,7 @@ impl Error {
         self.0.outcome
     }
 
-    /// Whether trying again may help.
+    /// Whether a retry may help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.0.retryable

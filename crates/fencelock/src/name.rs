@@ -17,7 +17,7 @@ impl Name {
     /// The longest name, in bytes.
     pub const MAX_BYTES: usize = 512;
 
-    /// Checks `name` and takes it.
+    /// Checks `name`, and makes a [`Name`] of it.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`] that says what is wrong and what is allowed.

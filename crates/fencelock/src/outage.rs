@@ -3,7 +3,7 @@
 use crate::client::Client;
 
 /// The policy of an acquire when its store is out of reach ([`Error::is_outage`](crate::Error::is_outage)), an open
-/// [`Breaker`](crate::Breaker) included. Each lock chooses it by its option `on_outage`; the library never does.
+/// [`Breaker`](crate::Breaker) included. The option `on_outage` of a lock sets it; the default is [`OnOutage::Fail`].
 ///
 /// **A store is out of reach** when it refuses the connection or the request, or when the client has waited for any answer of it for a
 /// [request deadline](crate::Timing::request_deadline) and got none. Every other wait that ends without the lock is
@@ -41,8 +41,8 @@ pub enum OnOutage {
     /// The acquire is granted at once, without any lock: no caller is excluded, not even in this process.
     /// [`Guard::remaining`](crate::Guard::remaining) is zero; `max_hold` holds; closing the client does not end it.
     RunWithout,
-    /// The acquire asks the store of another client, under the same name and with the same options, for what is left of its wait limit;
-    /// once, if nothing is left. Clients that degrade to the same store exclude each other there. The guard is that client's: its validity
+    /// The acquire asks the store of another client, under the same name and with the same options, for the rest of its wait limit, and
+    /// once if nothing is left. Clients that degrade to the same store exclude each other there. The guard is that client's: its validity
     /// and its loss depend on that store alone. That store's reply is the result, an outage of its own included.
     DegradeTo(Client),
 }

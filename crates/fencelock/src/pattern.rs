@@ -16,7 +16,7 @@ pub struct NamePattern {
 }
 
 impl NamePattern {
-    /// Checks `text` and takes it.
+    /// Checks `text`, and makes a pattern of it.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] that says what is wrong and what is allowed.

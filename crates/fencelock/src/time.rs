@@ -42,7 +42,7 @@ impl Moment {
         Self(self.0.saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// How long after `earlier` this is; zero when it is not. [`Duration::MAX`] for [`Moment::NEVER`].
+    /// The time from `earlier` to this moment; zero if this is the earlier one. [`Duration::MAX`] for [`Moment::NEVER`].
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         if self == Self::NEVER { Duration::MAX } else { Duration::from_nanos(self.0.saturating_sub(earlier.0)) }

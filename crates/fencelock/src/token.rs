@@ -21,7 +21,7 @@ use std::fmt;
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The last one: 2^63 - 1.
+    /// The highest token: 2^63 - 1.
     pub const MAX: Self = Self(i64::MAX as u64);
 
     /// The token of this number, or `None` from 2^63 on.

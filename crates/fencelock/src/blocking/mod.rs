@@ -121,7 +121,7 @@ impl Client {
         Self::connect_with(crate::Client::builder(), url)
     }
 
-    /// Connects with options; where background work runs is not one of them.
+    /// Connects with these options, except [`ClientBuilder::io`]: background work runs on fencelock's own thread.
     ///
     /// # Errors
     /// See [`ClientBuilder::connect`].

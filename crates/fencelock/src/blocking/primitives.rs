@@ -34,7 +34,7 @@ recipe! { "Semaphore" Semaphore(crate::Semaphore);
 impl Mutex {
     primitive!("Mutex");
 
-    /// A mutex that the thread which holds it may take again.
+    /// A mutex that its holding thread may acquire again.
     #[must_use]
     pub fn reentrant(self) -> ReentrantMutex {
         ReentrantMutex::new(self.0)

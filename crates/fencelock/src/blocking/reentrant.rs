@@ -76,7 +76,7 @@ impl ReentrantMutex {
     }
 }
 
-/// A guard that stays on its thread, and cannot be shared with another: only [`ReentrantMutex::acquire`] makes more of it.
+/// A guard that stays on its thread. Only [`ReentrantMutex::acquire`] makes further guards of its hold.
 ///
 /// ```compile_fail
 /// let locks = fencelock::blocking::Client::connect("memory:").unwrap();

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::store::Tasks;
 use crate::sync::Mutex;
 
-/// Where a client's sessions, renewals, requests and clean-up run.
+/// The thread or runtime of a client's sessions, renewals, requests and clean-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Io {

@@ -100,7 +100,7 @@ pub enum Event<'a> {
         /// The time from the call to its end.
         waited: Duration,
     },
-    /// The caller dropped an acquire before its end, as a timeout of its own does.
+    /// The caller dropped an acquire before its end, for example by its own timeout.
     Abandoned {
         /// The lock.
         name: &'a Name,

@@ -16,7 +16,7 @@ pub(crate) struct TimingOptions {
     pub(crate) request_deadline: Option<Duration>,
 }
 
-/// The times of a client.
+/// The time settings of a client.
 ///
 /// | value | default | allowed |
 /// |---|---|---|
@@ -31,13 +31,13 @@ pub(crate) struct TimingOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timing {
-    /// How long places outlive their client's last confirmed renewal.
+    /// The time that places outlive their client's last confirmed renewal.
     pub ttl: Duration,
-    /// How often a session is renewed.
+    /// The time between two renewals of the session.
     pub renew_interval: Duration,
     /// The safety margin: how long before the ttl runs out a guard stops being valid.
     pub margin: Duration,
-    /// How long a single request to the store may take.
+    /// The longest time of a single request to the store.
     pub request_deadline: Duration,
 }
 

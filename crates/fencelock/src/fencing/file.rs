@@ -18,7 +18,7 @@ use crate::token::FencingToken;
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A file that is fenced: a write with a token older than the newest is refused.
+/// A fenced file, which refuses writes with a token older than the newest one.
 ///
 /// The holders of one lock replace the file. A former holder's late write fails, however late it comes.
 ///
@@ -57,7 +57,7 @@ impl FencedFile {
         Self { path: path.into() }
     }
 
-    /// Refuses from now on every token that is older than this one.
+    /// Claims the file: every older token is refused from now on.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`] where a later holder claimed the file or wrote it; [`ErrorKind::Unsupported`] without a token;

@@ -1,6 +1,6 @@
 //! Keys of Redis that late holders cannot write.
 
-/// A script for Redis that runs a command on a key, unless a later holder of the lock was there. Another key keeps the newest token.
+/// A Lua script that runs a command on a key of Redis, unless a later holder of the lock has used the key. Another key keeps the newest token.
 ///
 /// `KEYS` are the key of the newest token and that of the command; `ARGV` are the token, the name of the command, and what follows the key
 /// in it. Without a command, the script only keeps the token: a new holder *claims* the key so before it reads it. From then on no older

@@ -111,7 +111,7 @@ impl<K> Guard<K> {
         self.become_kind()
     }
 
-    /// The lock.
+    /// The name of the lock.
     #[must_use]
     pub fn name(&self) -> &Name {
         &self.share.hold.id().name
@@ -127,8 +127,8 @@ impl<K> Guard<K> {
         self.share.hold.is_outside(outside);
     }
 
-    /// The fencing token of this grant; `None` only where [`Capability::tokens`](crate::capability::Capability) says there are none, and of a degraded
-    /// grant ([`Guard::is_degraded`]).
+    /// The fencing token of this grant; `None` only where [`Capability::tokens`](crate::capability::Capability) says there are none, and
+    /// for a degraded grant ([`Guard::is_degraded`]).
     ///
     /// Tokens order *exclusive* grants: of a mutex, of writers, of permits for the whole capacity. A reader's token may be compared with
     /// the tokens of writers (a lower token is refused rightly), never with another reader's. The tokens of two permits that are held
@@ -191,14 +191,14 @@ impl<K> Guard<K> {
         }
     }
 
-    /// Why the lock was broken, after a [`Loss::Broken`]: the reason that was given.
+    /// The reason that the breaking client gave, after a [`Loss::Broken`].
     #[must_use]
     pub fn break_reason(&self) -> Option<&str> {
         self.share.hold.reason()
     }
 
-    /// Why the store refuses renewals of the lock and no retry can help: a password that was changed, a right that was taken away. Stays
-    /// after the loss of the lock. `None` while renewals succeed, or fail for a passing reason.
+    /// The reason for which the store refuses to renew the lock, and no retry can help: a changed password, a revoked right. Stays after
+    /// the loss of the lock. `None` while renewals succeed, or fail for a passing reason.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         self.share.hold.refusal().map(|refusal| refusal.to_string())
@@ -211,7 +211,7 @@ impl<K> Guard<K> {
         self.share.hold.over()
     }
 
-    /// Another guard of the same hold, with the same token; the lock is released when all of them are.
+    /// Another guard of the same hold, with the same token; the lock is released with the last of them.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) or [`ErrorKind::Closed`](crate::ErrorKind::Closed) when there is nothing left to share.

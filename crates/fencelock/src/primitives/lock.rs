@@ -260,14 +260,14 @@ macro_rules! options {
             Self { lock: self.lock.purpose(purpose.as_ref()) }
         }
 
-        /// How long an acquire waits at most, as [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) tells then; without limit by default. With
-        /// zero it asks once and never queues. If the first request is unsent 100 ms after the limit, it is not sent.
+        /// The wait limit of an acquire, which then fails with [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut); without limit by
+        /// default. With zero it asks once and never queues. If the first request is unsent 100 ms after the limit, it is not sent.
         #[must_use]
         pub fn timeout(self, limit: Duration) -> Self {
             Self { lock: self.lock.timeout(limit) }
         }
 
-        /// The longest that one grant may be held, renewed or not: the guard is lost then, with
+        /// The longest time that one grant may be held, renewed or not: then the guard is lost, with
         /// [`Loss::HeldTooLong`](crate::Loss::HeldTooLong). 1 ms or more, from when the request that was granted was sent or, after a wait,
         /// from when the client received the grant. The death of the process frees the lock earlier; a downgrade does not prolong it.
         ///
@@ -302,7 +302,7 @@ macro_rules! options {
             Self { lock: self.lock.on_outage(policy) }
         }
 
-        /// The name.
+        /// The name of the lock.
         #[must_use]
         pub fn name(&self) -> &Name {
             self.lock.name()

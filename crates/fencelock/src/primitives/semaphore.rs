@@ -12,11 +12,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::Name;
 use crate::queue::Claim;
 
-/// Permits of a semaphore that are held.
+/// Held permits of a semaphore.
 pub type PermitGuard = Guard<Permits>;
 
 /// A semaphore over all processes that use the same store and name: its holders have up to `capacity` permits together.
-/// Cheap to clone; holds nothing until acquired. The permits of a holder that died come back.
+/// Cheap to clone; holds nothing until acquired. The permits of a dead holder are released.
 ///
 /// The capacity is agreed in the store: while any contender is queued, a request with another capacity is refused, with
 /// [`ErrorKind::Conflict`] and the claim of that contender. An empty queue does *not* remember its capacity; so all contenders must leave
@@ -54,7 +54,7 @@ impl Semaphore {
         Ok(Self { lock: Lock::new(client, name, Claim::new(1, capacity)?)? })
     }
 
-    /// How many permits an acquire asks for at once: 1, the default, up to the capacity.
+    /// The number of permits of one acquire: 1, the default, up to the capacity.
     #[must_use]
     #[doc(alias("acquire_many"))]
     pub fn permits(self, count: u32) -> Self {
@@ -63,7 +63,7 @@ impl Semaphore {
 
     options!();
 
-    /// How many permits there are.
+    /// The number of all permits, held or free.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.lock.wish.claim.capacity()

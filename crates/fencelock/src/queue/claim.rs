@@ -39,7 +39,7 @@ impl Claim {
         Ok(Self { weight, capacity })
     }
 
-    /// How much of the capacity this claim takes.
+    /// The weight: the part of the capacity that this claim takes.
     #[must_use]
     pub const fn weight(self) -> u32 {
         self.weight

@@ -3,7 +3,7 @@
 use super::Claim;
 use super::view::granted_of;
 
-/// The answer of the rule for one contender.
+/// The admission of one contender, by the rule of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// The claim and everything ahead of it fit the capacity together.
@@ -30,7 +30,7 @@ pub fn admits(ahead: impl IntoIterator<Item = Claim>, mine: Claim) -> Admission 
     if taken <= u64::from(mine.capacity()) { Admission::Admitted } else { Admission::Wait }
 }
 
-/// How many at the front of `queue` are granted: the longest prefix that [`admits`] admits.
+/// The number of contenders at the front of `queue` that are granted: the longest prefix that [`admits`] admits.
 ///
 /// Looks only at these and at the contender behind: a constant cost on a queue of mutexes, however many wait.
 #[must_use]

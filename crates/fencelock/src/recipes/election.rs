@@ -61,7 +61,7 @@ impl Client {
 }
 
 impl Election {
-    /// Where the leader is reached: up to 4,096 bytes, the [note](Guard::write_note) on the lock, which [`Election::leader`] shows.
+    /// The address of the leader: up to 4,096 bytes, the [note](Guard::write_note) on the lock, which [`Election::leader`] shows.
     #[must_use]
     pub fn address(self, address: impl AsRef<[u8]>) -> Self {
         Self { address: Some(address.as_ref().into()), ..self }
@@ -73,7 +73,7 @@ impl Election {
         Self { lock: self.lock.purpose(purpose), ..self }
     }
 
-    /// Waits until we lead.
+    /// Waits until this candidate leads.
     ///
     /// # Errors
     /// As [`Mutex::acquire`]; with an address also [`ErrorKind::Unsupported`] where [`Capability::notes`](crate::capability::Capability) is false, and
@@ -85,7 +85,7 @@ impl Election {
         self.campaign_within(Duration::MAX).await
     }
 
-    /// Waits `limit` at most until we lead.
+    /// Waits until this candidate leads, for `limit` at most.
     ///
     /// # Errors
     /// As [`Election::campaign`]; [`ErrorKind::TimedOut`].
@@ -181,7 +181,7 @@ impl Leader {
         self.guard.token()
     }
 
-    /// `Ok` while we certainly lead. Never blocks. The answer is right even just after a pause.
+    /// `Ok` while the leader certainly leads. Never blocks. The answer is right even just after a pause.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`] with the cause.
@@ -189,7 +189,7 @@ impl Leader {
         self.guard.check()
     }
 
-    /// Completes when we must stop leading: when leadership was lost, or half a renew interval before it becomes uncertain without a
+    /// Completes when the leader must stop: when leadership was lost, or half a renew interval before it becomes uncertain without a
     /// renewal. Returns the cause of the loss, or `None` before a loss: then there is that much time to stop and resign.
     ///
     /// # Cancel safety

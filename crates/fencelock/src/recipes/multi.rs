@@ -58,7 +58,7 @@ impl MultiLock {
     /// The most locks that can be taken together.
     pub const MAX_LOCKS: usize = 1_000;
 
-    /// `locks` together, 1 to 1,000. They may be of several clients and so of several stores. All users of a lock must take it by the same name
+    /// A multi-lock of 1 to 1,000 `locks`. They may be of several clients and so of several stores. All users of a lock must take it by the same name
     /// through the same URL: only a common order prevents a deadlock. Their own [`Mutex::timeout`] is not used, their other options are.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl MultiLock {
         self.locks[0].client().engine()
     }
 
-    /// How long an acquire waits at most for all of them together; without limit by default.
+    /// The wait limit of an acquire, for all locks together; without limit by default.
     #[must_use]
     pub fn timeout(self, limit: Duration) -> Self {
         Self { limit, ..self }
@@ -265,7 +265,7 @@ impl MultiGuard {
             .unwrap_or(GuardState::Released)
     }
 
-    /// How long all locks are still valid: the least of any; see [`Guard::remaining`].
+    /// The time that all locks are still valid: the shortest of all; see [`Guard::remaining`].
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.guards.iter().map(Guard::remaining).min().unwrap_or_default()

@@ -36,7 +36,7 @@ impl Once {
     /// The longest value that can be made, in bytes.
     pub const MAX_VALUE: usize = Note::MAX_BYTES - Self::MAX_VERSION - 1;
 
-    /// How long [`Once::get_or_make`] waits for another client that makes the value; for ever unless set.
+    /// The limit of [`Once::get_or_make`]'s wait for another client that makes the value; without limit by default.
     #[must_use]
     pub fn timeout(self, limit: Duration) -> Self {
         Self { lock: self.lock.timeout(limit), ..self }

@@ -75,7 +75,7 @@ impl Client {
 }
 
 impl Window {
-    /// How long [`Window::pass`] waits for the lock, which other callers take for a moment; for ever unless set.
+    /// The limit of [`Window::pass`]'s wait for the lock, which other callers take for a moment; without limit by default.
     #[must_use]
     pub fn timeout(self, limit: Duration) -> Self {
         Self { lock: self.lock.timeout(limit), ..self }

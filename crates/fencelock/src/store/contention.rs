@@ -15,18 +15,18 @@ pub struct Contention {
     pub name: Name,
     /// The holder at the front of the queue; `None` when the store could not tell in time.
     pub holder: Option<Contender>,
-    /// How many hold the lock.
+    /// The number of holders.
     pub holders: usize,
     /// Our position in the queue when we gave up, 1 for the front; `None` when we were not in it.
     pub position: Option<usize>,
-    /// How many were in the queue, holders and waiters.
+    /// The number of contenders in the queue, holders and waiters.
     pub queued: usize,
-    /// Until when the store grants no lock to any client, and why, in words; `None` for a store that grants locks.
+    /// The reason for which the store grants no lock to any client, and until when, in words; `None` for a store that grants locks.
     pub closed: Option<String>,
 }
 
 impl Contention {
-    /// When the store could not tell in time.
+    /// The contention for `name` when the store gave no answer in time.
     #[must_use]
     pub fn unknown(name: Name) -> Self {
         Self { name, holder: None, holders: 0, position: None, queued: 0, closed: None }
@@ -44,9 +44,9 @@ impl Contention {
 pub struct Outline {
     /// The holder at the front of the queue.
     pub holder: Option<Contender>,
-    /// How many hold the lock.
+    /// The number of holders.
     pub holders: usize,
-    /// How many are in the queue, holders and waiters.
+    /// The number of contenders in the queue.
     pub queued: usize,
     /// The positions of the requested contenders, in the order of the request: 1 for the front, `None` for a contender that is not in the queue.
     pub positions: Vec<Option<usize>>,

@@ -35,7 +35,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// Names one request of one client; no two requests ever share one.
+/// The id of one request of one client; no two requests ever share one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId {
     /// A random number that the client drew when it was made.
@@ -56,7 +56,7 @@ impl fmt::Debug for RequestId {
     }
 }
 
-/// Names one place: a lock and the request that took it.
+/// The id of a place: a lock and the request that took it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PlaceId {
     /// The lock.
@@ -65,7 +65,7 @@ pub struct PlaceId {
     pub request: RequestId,
 }
 
-/// Names one grant of one place.
+/// The id of a grant: a place, and the token of the grant.
 ///
 /// A request may be granted twice: its `enter` is repeated without an answer, and by then the first grant was broken. So every event of a
 /// grant names its number as well, and concerns no other grant.

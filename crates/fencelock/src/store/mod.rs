@@ -259,7 +259,7 @@ pub struct Entry {
     pub name: Name,
     /// The requested claim.
     pub claim: Claim,
-    /// Names this request, for ever.
+    /// The id of this request, never used again.
     pub id: RequestId,
     /// Whether to queue when the lock is taken.
     pub wait: bool,

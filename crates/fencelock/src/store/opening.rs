@@ -17,7 +17,7 @@ use crate::time::Clock;
 pub struct Opening {
     /// The owner of the session.
     pub owner: Owner,
-    /// How long the session may live unrenewed.
+    /// The time that the session lives without a renewal.
     pub ttl: Duration,
     /// The time after which the engine gives up a request.
     pub request_deadline: Duration,

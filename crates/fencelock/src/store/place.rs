@@ -64,7 +64,7 @@ impl Standing {
     }
 }
 
-/// How many contenders are ahead. Some of them may have left already.
+/// The number of contenders ahead. Some of them may have left already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ahead {

@@ -25,7 +25,7 @@ pub struct StoreInfo {
     pub options: &'static [&'static str],
     /// The default capability; `None` when the feature is off.
     pub capability: Option<fn() -> Capability>,
-    /// The other layouts that its URL may ask for: the option for each, and its capability.
+    /// The other layouts of the URL, each with its option and its capability.
     #[allow(clippy::type_complexity, reason = "a name for the pair would say no more")]
     pub layouts: &'static [(&'static str, fn() -> Capability)],
     pub(crate) open: Option<OpenFn>,

@@ -7,12 +7,12 @@ use super::{Grant, Owner, RequestId};
 use crate::name::Name;
 use crate::queue::Claim;
 
-/// Which part of a queue is read: up to `limit` contenders after the first `skip`, counted from the front.
+/// A part of a queue: up to `limit` contenders after the first `skip`, counted from the front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
-    /// How many contenders at the front are left out.
+    /// The number of contenders at the front that are left out.
     pub skip: usize,
-    /// How many are read at most.
+    /// The most contenders that are read.
     pub limit: usize,
 }
 
@@ -34,13 +34,13 @@ pub struct Queue {
     pub name: Name,
     /// The contenders on the requested page.
     pub contenders: Vec<Contender>,
-    /// How many contenders are in the queue, on all pages.
+    /// The number of contenders in the queue, on all pages.
     pub queued: usize,
     /// Locks of other clients that this queue does not exclude, on all pages; empty on most stores, whose layouts no other client has.
     pub foreign_locks: Vec<ForeignLock>,
-    /// Things in the store that look like part of this queue and are not.
+    /// Entries in the store that look like part of this queue and are not.
     pub strangers: Vec<String>,
-    /// Until when the store grants no lock to any client, and why, in words; `None` for a store that grants locks.
+    /// The reason for which the store grants no lock to any client, and until when, in words; `None` for a store that grants locks.
     pub closed: Option<String>,
 }
 
@@ -66,7 +66,7 @@ pub struct Contender {
     pub claim: Claim,
     /// The contender's grant, if it has one.
     pub grant: Option<Grant>,
-    /// Since when it holds the lock (when granted) or waits, by the store's clock.
+    /// The time since which the contender holds (when granted) or waits, by the store's clock.
     pub since: Option<SystemTime>,
     /// The contender's purpose.
     pub purpose: Option<Arc<str>>,
@@ -172,7 +172,7 @@ pub enum Waits {
 pub struct ForeignLock {
     /// The kind of lock, and its client.
     pub what: &'static str,
-    /// How many contenders hold that lock or wait for it.
+    /// The number of contenders that hold that lock or wait for it.
     pub contenders: usize,
     /// Whether these contenders wait for the contenders ahead of them: [`Waits::No`] or [`Waits::Perhaps`].
     pub waits: Waits,

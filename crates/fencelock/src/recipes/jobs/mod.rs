@@ -62,7 +62,7 @@ pub struct Job {
 enum Asked {
     /// The first run is due, after the second.
     Due(Box<JobRecord>, Option<JobRun>),
-    /// The slot has had its run. This is the job's last one.
+    /// The slot has had its run. The value is the job's last run.
     Done(JobRun),
 }
 
@@ -70,9 +70,9 @@ enum Asked {
 #[derive(Debug)]
 #[must_use = "a run that is dropped has died"]
 pub enum Begun {
-    /// The run of this client.
+    /// A run has begun in this client.
     Run(Box<Run>),
-    /// The slot has had its run. This is the job's last one: where slots are named, perhaps that of another slot.
+    /// The slot has had its run. The value is the job's last run, with named slots perhaps another slot's.
     Already(JobRun),
 }
 
@@ -86,8 +86,8 @@ pub struct JobStatus {
     pub earlier: Vec<EarlierRun>,
     /// When the last run that succeeded ended.
     pub succeeded: Option<SystemTime>,
-    /// How many slots have begun since, without a run; while a run is under way, the present one does not count. `None` for slots that were
-    /// named, and where this release does not understand the schedule. [`Slot::MOST_MISSED`] at most.
+    /// The number of slots that have begun since, without a run; while a run is in progress, the present slot does not count. `None` for
+    /// slots that were named, and where this release does not understand the schedule. [`Slot::MOST_MISSED`] at most.
     pub missed: Option<u64>,
     /// Whether the record is from the future of the store's clock, by more than a minute: the clock was ahead, and was set back. Such a run
     /// prevents runs of its own slot only.
@@ -161,8 +161,8 @@ impl Job {
         Self { retries, ..self }
     }
 
-    /// Lets one client of this host wait for each slot: a second one gets [`ErrorKind::QueueFull`], also for a later slot than that of a
-    /// waiter whose run has not begun. So a schedule that is faster than its job fills no queue. Other clients see the slot behind the purpose.
+    /// Lets one client of this host wait for each slot: a second client gets [`ErrorKind::QueueFull`], even for a later slot, until the
+    /// waiter's run has begun. So a schedule that is faster than its job fills no queue. Other clients see the slot behind the purpose.
     /// Clients that hide their [owner](crate::ClientBuilder::opaque_owner) are not counted.
     #[must_use]
     pub fn one_waiter_per_host(self) -> Self {
@@ -175,14 +175,14 @@ impl Job {
         Self { lock: self.lock.purpose(purpose), ..self }
     }
 
-    /// How long [`Job::begin`] and [`Job::run`] wait at most for a run that is under way elsewhere, until [`ErrorKind::TimedOut`]; without
-    /// limit by default. With zero they do not wait.
+    /// The limit of the waits of [`Job::begin`] and [`Job::run`] for a run in another client, until [`ErrorKind::TimedOut`]; without limit
+    /// by default. With zero they do not wait.
     #[must_use]
     pub fn timeout(self, limit: Duration) -> Self {
         Self { lock: self.lock.timeout(limit), ..self }
     }
 
-    /// The longest time of a run, which has died after that. As [`Mutex::max_hold`].
+    /// The longest time of a run; a longer run counts as died. As [`Mutex::max_hold`].
     #[must_use]
     pub fn max_hold(self, most: Duration) -> Self {
         Self { lock: self.lock.max_hold(most), ..self }
@@ -283,7 +283,7 @@ impl Job {
         }
     }
 
-    /// Runs `body` for the present slot, with the details of the run; `None` if the slot has had its run, also one that failed
+    /// Runs `body` for the present slot, with the details of the run; `None` if the slot has had its run, even a failed one
     /// ([`Client::job_status`] tells). [Waits](Job::begin) while one is under way elsewhere.
     ///
     /// A body that returns an error has failed; [`Run::fail`] would keep a text of it. When the lock is lost, it is dropped at its next

@@ -36,7 +36,7 @@ pub struct JobRun {
     pub took: Option<Duration>,
     /// The number of this run among the runs for its slot: 1 for the first.
     pub attempt: u32,
-    /// How many slots had no run between the run before and this one.
+    /// The number of slots without a run between the run before and this one.
     pub missed: u64,
     /// The schedule of the run, as text; `None` for a named slot.
     pub schedule: Option<String>,

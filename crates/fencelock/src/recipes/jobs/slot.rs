@@ -12,7 +12,7 @@ use jiff::{RoundMode, Timestamp, Unit, ZonedRound};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The schedule of a [`Job`](super::Job): stretches of time without gaps, in each of which it runs once, by the store's clock.
+/// The schedule of a [`Job`](super::Job): consecutive periods, in each of which it runs once, by the store's clock.
 ///
 /// | made by | as text | slots |
 /// |---|---|---|
@@ -60,7 +60,7 @@ pub(super) struct Period {
 }
 
 impl Slot {
-    /// The longest text of a slot that is named, in bytes.
+    /// The longest text of a named slot, in bytes.
     pub const MAX_TEXT: usize = 128;
     /// The most slots that are counted as missed: there may be more then.
     pub const MOST_MISSED: u64 = 1000;
@@ -93,8 +93,8 @@ impl Slot {
         Ok(Self::of(SlotKind::Daily(zone_of(zone)?)))
     }
 
-    /// From each time that `text` names until the next such time, by the clocks of `zone`: five fields of cron, minute, hour, day of the
-    /// month, month and day of the week.
+    /// Slots by cron: from each time that `text` names until the next such time, by the clocks of `zone`: five fields of cron, minute,
+    /// hour, day of the month, month and day of the week.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for another text, for fields that name no time at all, and for an unknown zone.

@@ -44,8 +44,8 @@ const START: Moment = Moment::from_nanos(1_000_000_000_000);
 const WALL_START_SECS: u64 = 1_000_000_000;
 
 impl VirtualClock {
-    /// A clock of its own. [`MemoryStore::with_virtual_clock`](super::MemoryStore::with_virtual_clock) makes one
-    /// together with a store that runs on it.
+    /// A new clock. [`MemoryStore::with_virtual_clock`](super::MemoryStore::with_virtual_clock) makes one together with
+    /// a store that runs on it.
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(Mutex::new(Time {
@@ -56,7 +56,7 @@ impl VirtualClock {
         })))
     }
 
-    /// Moves the clock on by `duration` and wakes, in order, every sleeper until then.
+    /// Moves the clock forward by `duration` and wakes, in order, every sleeper until then.
     ///
     /// The woken tasks run when their executor lets them, and read the clock of that moment. A test that must see each
     /// moment by itself advances to [`VirtualClock::next_sleeper`] again and again.
@@ -72,7 +72,7 @@ impl VirtualClock {
         woken.into_values().for_each(Waker::wake);
     }
 
-    /// Moves the wall clock alone on by `duration`: as the guest of a paused virtual machine sees afterwards.
+    /// Moves the wall clock alone forward by `duration`, as after a pause of a virtual machine.
     pub fn jump_wall(&self, duration: Duration) {
         self.0.lock().wall += duration;
     }

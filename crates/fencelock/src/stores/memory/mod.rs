@@ -72,8 +72,7 @@ impl MemoryStore {
         (Self::on(SharedStore::new(Arc::new(clock.clone()), true)), clock)
     }
 
-    /// The store that all clients in this process that ask for `name` share, as the URL `memory:NAME` does. The store lasts as long as one
-    /// handle of it.
+    /// The store `name`, which all clients of this process with the URL `memory:NAME` share. The store lasts as long as one handle of it.
     #[must_use]
     pub fn named(name: &str) -> Self {
         static NAMED: LazyLock<Mutex<HashMap<String, Weak<SharedStore>>>> = LazyLock::new(Mutex::default);

@@ -25,7 +25,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// The tables of this store URL; options of clients, such as `ttl_ms`, are passed over.
+    /// The tables of this store URL; options of clients, such as `ttl_ms`, are ignored.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) that names what is wrong.
