@@ -1,4 +1,4 @@
-//! Verbs that hand over to programs and tests of other crates.
+//! Verbs that run programs and tests of other crates.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The directory of a run, which is removed at any end of the run.
+//! The directory of a run, removed however the run ends.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -16,7 +16,7 @@ use crate::run::Run;
 use crate::what::{Network, Store, Way, What};
 use crate::{goals, machine, python, tables};
 
-/// The versions of the crates, as the manifest has them.
+/// The versions of the crates in the manifest.
 const ZOOKEEPER_CLIENT: &str = "zookeeper-client 0.11.2";
 const RSLOCK: &str = "rslock 0.10";
 

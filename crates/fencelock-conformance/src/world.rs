@@ -155,7 +155,7 @@ impl World {
         self.user_with(|options| options).await
     }
 
-    /// A client as users have it, with options of its own.
+    /// A client with its engine, and with options of its own.
     pub(crate) async fn user_with(
         &self,
         with: impl FnOnce(fencelock::ClientBuilder) -> fencelock::ClientBuilder,
@@ -163,7 +163,7 @@ impl World {
         self.user_of(self.fixture.process().await?, with).await
     }
 
-    /// A client as users have it, with a meter of its requests.
+    /// A client with its engine, and a count of its requests.
     pub(crate) async fn metered_user(&self) -> Verdict<(User, Meter)> {
         let (process, meter) = Meter::on(self.fixture.process().await?);
         Ok((self.user_of(process, |options| options).await?, meter))
@@ -239,7 +239,7 @@ impl World {
         Ok(())
     }
 
-    /// The claims to try a law with: a mutex, and where the store knows more, every other kind.
+    /// The claims to try a law with: a mutex, and every other kind of claim that the store offers.
     pub(crate) fn claims(&self, capability: &Capability) -> Vec<Claim> {
         let shared = if capability.shared_claims { vec![Claim::READER, Claim::WRITER] } else { Vec::new() };
         let parts = if capability.permits { vec![permits(1, 3), permits(2, 3), permits(3, 3)] } else { Vec::new() };
@@ -262,7 +262,7 @@ pub(crate) fn name(text: &str) -> Verdict<Name> {
     Ok(Name::new(text)?)
 }
 
-/// A client as users have it.
+/// A client with its engine.
 pub(crate) struct User {
     client: fencelock::Client,
     /// The client's route to the store, which ends with the client.
@@ -283,7 +283,7 @@ pub(crate) struct Client {
     pub(crate) owner: Owner,
     pub(crate) opened: Opened,
     pub(crate) clock: Arc<dyn Clock>,
-    /// How long a call that waits for nothing may take in real time.
+    /// The longest real time of a call that does not wait.
     pub(crate) patience: Duration,
     requests: AtomicU64,
 }

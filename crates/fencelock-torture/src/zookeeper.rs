@@ -27,8 +27,8 @@ const HEAP_ALONE: usize = 512;
 #[derive(Debug)]
 pub struct ZooKeeper {
     ensemble: Ensemble,
-    /// The hosts of the servers, between which packets are dropped: nothing is accepted and held for later, as a proxy does it. So
-    /// connections time out, data is sent again, and attempts to connect are never answered.
+    /// The hosts of the servers, between which packets are dropped: unlike a proxy, nothing accepts bytes and holds them for
+    /// later. So connections time out, data is sent again, and attempts to connect are never answered.
     network: Option<Arc<Network>>,
     reached: Mutex<Vec<Reached>>,
     remarks: Mutex<Vec<String>>,

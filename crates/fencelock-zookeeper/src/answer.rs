@@ -125,7 +125,7 @@ impl<T> fmt::Debug for Answer<T> {
     }
 }
 
-/// Decodes a record and hands on the watch that came with it.
+/// Decodes a record, and returns the watch of the request with it.
 pub(crate) fn decode<T>(reply: &Reply, read: impl FnOnce(&mut Reader<'_>) -> Result<T, Malformed>) -> Result<T, Fault> {
     Ok(read(&mut Reader::new(&reply.record))?)
 }
@@ -151,7 +151,7 @@ pub(crate) fn all_done(reply: &Reply, asked: Asked) -> Result<Vec<Done>, Fault> 
     Ok(done)
 }
 
-/// A path as the caller knows it.
+/// A path without the chroot, as the caller uses it.
 pub(crate) fn below_chroot(path: &str, asked: Asked) -> Result<String, Fault> {
     path.get(asked.chroot..).map(str::to_owned).ok_or(Fault::Malformed("a path is not below the chroot"))
 }

@@ -26,7 +26,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Whether no caller waits for the outcome any more.
+    /// Whether every caller has given up the outcome.
     pub(crate) fn is_unwanted(&self) -> bool {
         self.answer.as_ref().is_none_or(oneshot::Sender::is_closed)
     }

@@ -105,7 +105,7 @@ impl Shared {
         }));
     }
 
-    /// A server's path as the user knows it.
+    /// A server's path, without the chroot.
     pub(crate) fn visible<'p>(&self, path: &'p str) -> &'p str {
         match path.strip_prefix(&self.config.chroot) {
             Some("") => "/",

@@ -241,7 +241,7 @@ impl Pass {
 }
 
 impl Drop for Pass {
-    /// A probe whose caller dropped it has found out nothing.
+    /// A probe that its caller dropped has no result.
     fn drop(&mut self) {
         if self.is_probe {
             self.circuit.judge(true, Verdict::Unknown);

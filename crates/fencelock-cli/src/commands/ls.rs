@@ -11,8 +11,8 @@ use crate::show::{print_json, print_store, print_table};
 
 /// List the locks with holders or waiters, in all stores where the configuration has routes.
 ///
-/// A lock whose queue cannot be read is a row of its own, and the exit code is that of the first such fault; a store that cannot
-/// be reached any more ends the list. Exits with 1 if another client's contender does not wait, or perhaps does not, for the
+/// A lock whose queue cannot be read is a row of its own, and the exit code is that of the first such fault; the list ends when
+/// the store can no longer be reached. Exits with 1 if another client's contender does not wait, or perhaps does not, for the
 /// contenders ahead of it: the lock can be held twice.
 ///
 /// With --json: an array of objects with `name`, `store`, `kind` ("mutex", "read-write" or "semaphore"), of a semaphore the

@@ -106,7 +106,7 @@ fn now() -> impl std::fmt::Display {
     times::to_second(SystemTime::now())
 }
 
-/// The breaker of this grant, a name and its token, as the store has it.
+/// The client that broke this grant (a name and its token), from the store's record.
 async fn who_broke(client: Option<Client>, grant: Option<(Name, Option<FencingToken>)>) -> String {
     const NOBODY: &str = "a client that the store does not name";
     let (Some(client), Some((name, token))) = (client, grant) else { return NOBODY.to_owned() };

@@ -86,7 +86,7 @@ async fn refusals(world: &World, job: &fencelock::Name) -> Verdict<Vec<(&'static
             let mutex = user.mutex(job)?;
             let refused = ended(world, tokio::spawn(async move { mutex.acquire_within(limit).await })).await?.err();
             let refused = refused.ok_or_else(|| Fault::Broken("two hold a mutex".to_owned()))?;
-            // On a busy machine a request may not have been answered by then.
+            // On a busy machine a request may still be unanswered.
             let is_honest = matches!(refused.kind(), ErrorKind::TimedOut | ErrorKind::Unreachable);
             demand!(is_honest, "a waiter that gave up received {refused:?}");
             each.push(meter.read().since(before));

@@ -101,7 +101,7 @@ pub async fn a_crowd_that_gives_up_together_delays_no_other_client(world: World)
     for waits in waiting {
         let refused = ended(&world, waits).await?.err();
         let refused = refused.ok_or_else(|| Fault::Broken("two hold a mutex".to_owned()))?;
-        // On a busy machine a request may not have been answered by then.
+        // On a busy machine a request may still be unanswered.
         let is_honest = matches!(refused.kind(), ErrorKind::TimedOut | ErrorKind::Unreachable);
         demand!(is_honest, "a waiter of a crowd that gave up received {refused:?}");
         if refused.contention().is_some_and(|contention| contention.holder.is_some()) {

@@ -169,8 +169,8 @@ pub async fn a_name_is_one_kind_of_lock_at_a_time(world: World) -> Verdict {
     Ok(())
 }
 
-/// A guard that its body handed on ends while the next section of a sticky lock runs: the holder of that section is notified when its grant
-/// is broken.
+/// A guard that its body passed on ends during the next section of a sticky lock: the holder of that section is notified when its grant is
+/// broken.
 pub async fn a_section_behind_a_lent_guard_is_notified_of_its_break(world: World) -> Verdict {
     let (holds, other) = (world.user().await?, world.user().await?);
     needs(holds.capability().waiters != Waiters::Unseen, NO_WAITERS)?;

@@ -30,7 +30,7 @@ pub(super) struct Header<T> {
 /// A line of a process's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line<T> {
-    /// The section's number, given by the process; 0 for events of no section.
+    /// The section's number, given by the process; 0 for events outside of a section.
     pub section: u64,
     /// The time of the event, in nanoseconds.
     pub at: u64,
@@ -85,7 +85,7 @@ pub enum LogEvent<T> {
     },
 }
 
-/// A claim as a log has it.
+/// A claim in a log.
 #[derive(Serialize, Deserialize)]
 struct Share {
     weight: u32,

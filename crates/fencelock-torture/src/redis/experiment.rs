@@ -234,7 +234,7 @@ impl Scene {
             }
             Experiment::ClockBehindRenewed => {
                 wait_for("the second client waits", || self.is_waited_for().unwrap_or(false))?;
-                // A waiter finds out by itself: no janitor clears away the remains of the dead.
+                // A waiter notices that by itself: no janitor clears away the remains of the dead.
                 self.primary.ask(&["SET", "fencelock:2:janitor", ""])?;
                 self.primary.set_clock(-STEP_BACK)?;
                 wait_for("a renewal follows the step", || self.is_renewed().unwrap_or(false))?;
@@ -262,7 +262,7 @@ impl Scene {
         Ok(!queues.items().is_empty() || self.primary.ask(&["EXISTS", "job"])?.number() == Some(1))
     }
 
-    /// Whether no client's wait spans the step any more.
+    /// Whether the step no longer falls into a client's wait.
     fn is_renewed(&self) -> io::Result<bool> {
         let sessions = self.primary.ask(&["KEYS", "fencelock:*:session:*"])?;
         let mut keys = sessions.items().iter().map(Reply::to_string).chain(["job".to_owned()]);

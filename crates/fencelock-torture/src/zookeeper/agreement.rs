@@ -17,7 +17,7 @@ use super::limits::Hands;
 /// Servers note a digest every 128 transactions.
 const UNTIL_A_DIGEST: usize = 2 * 128;
 
-/// How often a server is given a new copy before that is taken to be of no use.
+/// The number of new copies for a server before the repair counts as failed.
 const TRIES: usize = 5;
 
 /// Between two looks.

@@ -30,7 +30,7 @@ fn a_counter_near_its_end_is_refused_and_nothing_stays_behind() {
         let client = Client::connect(&site.url(0)).await.unwrap();
         let mutex = client.mutex("job").unwrap();
         mutex.acquire().await.unwrap().release().await.unwrap();
-        // The last that is granted, and then the end of the counter as the server sees it.
+        // The last number that is granted, and then the end of the server's counter.
         for (next, granted) in [(2_146_483_647, true), (2_146_483_648, false), (i32::MAX - 1, false), (i32::MAX, false)]
         {
             ensemble.server(0).set_sequence(&["/locks/job"], next).unwrap();

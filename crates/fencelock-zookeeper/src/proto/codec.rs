@@ -104,7 +104,7 @@ impl Write for Vec<u8> {
     }
 }
 
-/// A length as the wire has it. A length that does not fit is far beyond every frame limit, and is refused there.
+/// A length in the form of the protocol. A length that does not fit is far beyond every frame limit, and is refused there.
 pub(crate) fn length(length: usize) -> i32 {
     i32::try_from(length).unwrap_or(i32::MAX)
 }

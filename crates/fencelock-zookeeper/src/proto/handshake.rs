@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::codec::{Malformed, Reader, Write};
 
-/// A session as the server names it, and the secret that lets a client continue it.
+/// The server's number of a session, and the password with which a client continues it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SessionKey {
     pub(crate) id: i64,
@@ -13,7 +13,7 @@ pub(crate) struct SessionKey {
 }
 
 impl SessionKey {
-    /// "I have no session."
+    /// The key of a client that has no session yet.
     pub(crate) fn none() -> Self {
         Self { id: 0, password: vec![0; 16] }
     }
@@ -35,8 +35,8 @@ pub(crate) fn request(ticket: &SessionKey, timeout: Duration, seen: i64) -> Vec<
     frame.int(i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX));
     frame.long(ticket.id);
     frame.bytes(&ticket.password);
-    // Whether a read-only server may answer. With a session to continue, no: the server hangs up, and the client tries another one.
-    // Without a session, yes: the reply names the server's kind, which a closed connection would not; the session is not used.
+    // Whether a read-only server may answer. A client with a session says no: the server hangs up, and the client tries another
+    // server. A client without one says yes: the reply shows that the server is read-only. The client does not use that session.
     frame.bool(ticket.id == 0);
     let length = super::codec::length(frame.len() - 4);
     frame[..4].copy_from_slice(&length.to_be_bytes());
@@ -47,13 +47,13 @@ pub(crate) fn request(ticket: &SessionKey, timeout: Duration, seen: i64) -> Vec<
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) ticket: SessionKey,
-    /// As the server granted it; zero when the session has expired.
+    /// The session timeout that the server granted; zero when the session has expired.
     pub(crate) timeout: Duration,
     pub(crate) read_only: bool,
 }
 
 impl Response {
-    /// The longest answer that a server may give, in bytes: the record has 37 with the usual password of 16.
+    /// The longest answer that a server may give, in bytes. With the usual password of 16 bytes the record has 37 bytes.
     pub(crate) const LONGEST: usize = 1024;
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {

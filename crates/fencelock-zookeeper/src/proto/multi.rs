@@ -49,7 +49,7 @@ fn room(chroot: &str, operation: &Operation<'_>) -> usize {
 /// The server's reply to one operation: its result, or the code of an error.
 pub(crate) type One = Result<Done, i32>;
 
-/// Paths are as the server knows them.
+/// Paths include the chroot.
 pub(crate) fn response(reader: &mut Reader<'_>) -> Result<Vec<One>, Malformed> {
     /// A reply with the path alone: here the servers' answer to every create, except that of a container.
     const CREATE_ONLY: i32 = 1;
@@ -94,7 +94,7 @@ mod tests {
         bytes.extend([0; 60]);
     }
 
-    /// As a server writes it.
+    /// The bytes as a server writes them.
     fn answer(all: &[One]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for one in all {

@@ -90,7 +90,7 @@ pub(super) fn acl_list(reader: &mut Reader<'_>) -> Result<Vec<Acl>, Malformed> {
     })
 }
 
-/// The content of a notification: the event's number, and the path as the server knows it.
+/// The content of a notification: the event's number, and the path with the chroot.
 pub(crate) fn notification(reader: &mut Reader<'_>) -> Result<(i32, String), Malformed> {
     let event = reader.int()?;
     let _state_of_the_connection = reader.int()?;

@@ -344,7 +344,7 @@ impl Acquire {
         self.engine.clock.now() >= self.until
     }
 
-    /// Whether the wait should have ended a while ago. Then no request is sent: many late waits would cause answers of no use.
+    /// Whether the wait should have ended a while ago. Then no request is sent: many late waits would cause useless answers.
     fn is_overdue(&self) -> bool {
         self.wish.queues() && self.engine.clock.now() >= self.until.after(LATEST)
     }

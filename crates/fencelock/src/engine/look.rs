@@ -25,7 +25,7 @@ pub(super) const LATEST: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(super) struct Looks(Mutex<HashMap<Name, Vec<Asker>>>);
 
-/// Receives the outcome of a look; an error when no task looks any more.
+/// Receives the outcome of a look; an error when the looking task has ended.
 pub(super) type Answer = oneshot::Receiver<Result<Contention>>;
 
 /// An acquire that gave up, and the sender of its answer.

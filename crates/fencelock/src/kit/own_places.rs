@@ -8,7 +8,7 @@ pub(crate) fn over(operation: &'static str) -> Error {
     Error::new(ErrorKind::Lost, operation, "the session has ended")
 }
 
-/// The error of a claim that cannot be made lighter: its place is not there any more.
+/// The error of a claim that cannot be made lighter: its place is gone.
 pub(crate) fn not_there() -> Error {
     Error::new(ErrorKind::Lost, "downgrade", "the place is gone")
 }

@@ -1,4 +1,4 @@
-//! The event that wakes a waiter. A store may wake waiters more often; a notice too few is a lost wake-up.
+//! The event that wakes a waiter. A store may wake waiters more often. A missing notice is a lost wake-up.
 //!
 //! | waiter | wake condition |
 //! |---|---|

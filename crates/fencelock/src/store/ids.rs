@@ -67,8 +67,8 @@ pub struct PlaceId {
 
 /// The id of a grant: a place, and the token of the grant.
 ///
-/// A request may be granted twice: its `enter` is repeated without an answer, and by then the first grant was broken. So every event of a
-/// grant names its number as well, and concerns no other grant.
+/// A request may be granted twice: its `enter` is repeated after a lost answer, and the first grant was broken meanwhile. So every event
+/// of a grant names its number as well, and concerns no other grant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GrantId {
     /// The place.

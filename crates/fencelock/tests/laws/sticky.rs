@@ -232,7 +232,7 @@ fn a_client_that_is_closed_or_dropped_keeps_nothing() {
 }
 
 #[test]
-fn each_section_has_its_own_limit_and_a_lost_one_its_cause() {
+fn each_section_has_its_own_limit_and_a_lost_section_its_cause() {
     in_world(async |world, [one]| {
         let lock = sticky(&one.client).max_hold(secs(2));
         let first = section(&lock).await;

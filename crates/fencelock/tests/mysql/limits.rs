@@ -105,7 +105,7 @@ async fn tables_that_another_client_seems_to_make_are_waited_for_and_reported() 
     acquire(&client(&url, 60_000).await, "job").await.release().await.unwrap();
 }
 
-/// A holder keeps and hands on its lock; a client without a connection gets the reason.
+/// A holder keeps its lock, and releases it to a waiter; a client without a connection gets the reason.
 #[tokio::test]
 async fn a_server_without_a_connection_to_spare_is_reported_as_that_and_costs_no_lock() {
     let server = Server::start(Settings::default().with("--max-connections=8")).unwrap();

@@ -125,7 +125,7 @@ async fn a_server_that_may_evict_sessions_is_refused() {
         assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Config, false), "{error}");
         assert!(error.to_string().contains(policy) && error.to_string().contains("noeviction"), "{error}");
     }
-    // A limit may be set later, when no client checks any more.
+    // A limit may be set later, when clients no longer check.
     for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random"] {
         let error = refused(&server(Settings::default().with(&format!("maxmemory-policy {policy}"))).url()).await;
         assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Config, false), "{error}");

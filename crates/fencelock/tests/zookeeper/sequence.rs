@@ -19,7 +19,7 @@ async fn an_exhausted_sequence_is_refused_and_nothing_is_left() {
     server.server(0).set_sequence(&[lab.path("late")], i32::MAX - 1_000_001).unwrap();
     lab.hands = soon(hands(address)).await;
     let client = lab.client("").await;
-    // Past the end, a server hands out 2147483647 again and again, or numbers below zero to requests in one go.
+    // Past the end, a server numbers every node 2147483647; requests in one go get numbers below zero.
     for _ in 0..4 {
         let refused = client.mutex("job").unwrap().acquire().await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Exhausted, "{refused}");

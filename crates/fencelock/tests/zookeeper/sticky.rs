@@ -26,7 +26,7 @@ async fn other_nodes_next_to_a_kept_lock_do_not_end_the_keeping_and_other_famili
     guard.release().await.unwrap();
     lab.put("job/nested", CreateMode::Persistent).await;
     lab.put("job/other", CreateMode::Persistent).await;
-    // The session has received all earlier events by then.
+    // The session has then received all earlier events.
     client.queue("job").await.unwrap();
     let guard = soon(sticky.acquire()).await.unwrap();
     assert_eq!(guard.token(), token);

@@ -26,7 +26,7 @@ impl Screen {
         let pty = openpty(None, None).unwrap();
         let slave = || Stdio::from(pty.slave.try_clone().unwrap());
         let mut session = Command::new("setsid");
-        // As a login has it, also where the runner of the tests ignores the keyboard's signals, as the background does.
+        // Restores the keyboard's signals, as a login does: a test runner in the background ignores them.
         session.args(["--ctty", "env", "--default-signal"]).arg(command.get_program()).args(command.get_args());
         for (variable, value) in command.get_envs() {
             match value {
@@ -78,7 +78,7 @@ impl Screen {
         });
     }
 
-    /// Waits for the end; the exit code as a shell sees it.
+    /// Waits for the end; the exit code that a shell would see.
     pub(crate) fn code(mut self) -> i32 {
         code_of(self.child.wait().unwrap())
     }

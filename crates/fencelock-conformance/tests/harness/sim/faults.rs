@@ -10,7 +10,7 @@ use fencelock::{Client, FencingToken, Io};
 use super::World;
 use super::hosts::HostId;
 
-/// The longest ttl of a run, and some slack: by then a holder has noticed in any case that its lease ended early.
+/// The longest ttl of a run, and some slack: by that time every holder has noticed that its lease ended early.
 const NOTICED_LATE: Duration = Duration::from_secs(11);
 /// The time in which a holder notices that, if no other fault delays the message.
 const NOTICED_SOON: Duration = Duration::from_millis(10);
@@ -153,7 +153,7 @@ impl Fault {
                 world.record().fault(&format!("{operation:?} was held back, took effect: {has_effect}"));
             });
         }
-        // A trap that has caught nothing by then is taken back.
+        // A trap that has caught nothing until that time is removed.
         tokio::select! {
             biased;
             () = async { while delays.join_next().await.is_some() {} } => {}

@@ -96,7 +96,7 @@ impl Acquire {
         if self.is_late() { Err(self.timed_out(mine).await) } else { Ok(()) }
     }
 
-    /// Pauses after `count` failures since `first`, until the limit at most, and returns the last error; fails if no retry helps any more.
+    /// Pauses after `count` failures since `first`, until the limit at most, and returns the last error; fails if a retry no longer helps.
     pub(super) async fn pause_after(&self, (count, first): (u32, Moment), error: Error) -> Result<Error> {
         let now = self.engine.clock.now();
         let is_spent = now.since(first) >= self.engine.retry.give_up_after;

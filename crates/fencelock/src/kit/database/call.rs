@@ -132,7 +132,7 @@ pub(crate) fn strange(operation: &'static str) -> Error {
 
 #[derive(Default)]
 pub(crate) struct ConnectionState {
-    /// The number of the connection within its link, from 1; 0 for a connection of no link.
+    /// The number of the connection within its link, from 1; 0 for a connection outside of a link.
     pub(crate) number: u64,
     /// Set once the connection has found the schema.
     pub(crate) schema: OnceLock<()>,

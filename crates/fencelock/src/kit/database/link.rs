@@ -118,7 +118,7 @@ impl<D: Database> Dialler<D> {
         Self { silence, ..dialler }.link(user)
     }
 
-    /// A connection of no link.
+    /// A connection outside of a link.
     pub(crate) async fn alone(
         config: &Arc<D::Config>,
         purpose: Purpose,

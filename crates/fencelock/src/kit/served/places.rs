@@ -241,7 +241,7 @@ impl Places {
         self.inner.lock().slots.get(&id).and_then(|slot| slot.seq())
     }
 
-    /// The server does not have this grant any more.
+    /// The server no longer has this grant.
     pub(crate) fn missing(&self, id: RequestId) {
         if let Some(slot) = self.slot(id) {
             self.set(&slot, PlaceState::Gone(Loss::Removed));

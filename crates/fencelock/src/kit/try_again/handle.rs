@@ -27,7 +27,7 @@ impl<A: UnqueuedBackend> ServerSession for TryAgainSession<A> {
         &self.places.session
     }
 
-    /// A session without a renewal for its ttl holds nothing any more.
+    /// A session without a renewal for its ttl no longer holds anything.
     fn alive(&self, operation: &'static str) -> Result<()> {
         let state = self.state();
         if state.is_open() && self.opening.clock.now() >= state.confirmed().after(self.opening.ttl) {
@@ -182,7 +182,7 @@ impl<A: UnqueuedBackend> Core<A> {
                 places.is_valid_until(place.request, self.session.valid_until(sent));
             }
         }
-        // These locks are lost, even if the server knows no reason.
+        // These locks are lost, even if the server reports no reason.
         let reasons = lost.iter().map(|place| backend.broken(&connection, place, places.token(place.request)));
         for (place, reason) in lost.iter().zip(join_all(reasons).await) {
             let reason = match reason {

@@ -175,7 +175,7 @@ impl Places {
         if waits && !has_ended { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
-    /// Call this before the session subscribes to the channel of this name. Returns the channel that needs no subscription any more.
+    /// Call this before the session subscribes to the channel of this name. Returns the channel whose subscription is no longer needed.
     pub(crate) fn prepare_subscription(&self, name: &Name, channel: &str, claim: Claim, now: Moment) -> Option<String> {
         self.state.lock().channels.begin(name, channel, claim, now)
     }

@@ -104,7 +104,7 @@ impl SessionCore {
         }
     }
 
-    /// Whether a request was taken back, so that it must not take effect any more.
+    /// Whether a request was withdrawn, so that it must no longer take effect.
     pub(super) fn is_withdrawn(&self, number: u64) -> bool {
         self.withdrawn.lock().contains(&number)
     }

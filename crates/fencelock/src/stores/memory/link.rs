@@ -88,7 +88,7 @@ pub(super) struct Link {
     /// Whether any fault is scripted. Without a fault, the link costs one load.
     is_scripted: AtomicBool,
     faults: Mutex<Faults>,
-    /// Rung when the client is not cut off any more.
+    /// Rings when the client's partition ends.
     healed: Notify,
 }
 

@@ -116,8 +116,8 @@ impl MemoryStore {
         self.link.change(|faults| faults.cut = false);
     }
 
-    /// Kills this client: nothing of it reaches the store any more, and nothing it awaits from the store is ever
-    /// answered. The client's sessions expire unrenewed. A killed client cannot return: a restart is another handle.
+    /// Kills this client: none of its requests reaches the store again, and no request gets an answer. The client's
+    /// sessions expire unrenewed. A killed client cannot return: a restart is another handle.
     pub fn crash(&self) {
         self.link.change(|faults| faults.crashed = true);
     }

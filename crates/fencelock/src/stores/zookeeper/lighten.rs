@@ -82,7 +82,7 @@ impl ZooKeeperSession {
     }
 
     /// Creates the node of a lighter claim, or finds the node of a request whose answer was lost. Returns the transaction that created it;
-    /// `None` if the heavier node was gone by then: another client may have been granted.
+    /// `None` if the heavier node was gone before: another client may have been granted.
     async fn make_lighter(&self, light: &str, heavy: &str, note: &[u8]) -> Result<Option<i64>> {
         let failed = |error: wire::Error| fault("downgrade", &error);
         let created = self.client.create(light, note, CreateMode::Ephemeral, &self.config.node_acl());

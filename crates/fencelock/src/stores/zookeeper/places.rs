@@ -68,7 +68,7 @@ pub(super) struct Placed {
 /// The requests of one session whose effect may be in the store.
 pub(super) struct Places {
     inner: Mutex<Inner>,
-    /// As the servers' `jute.maxbuffer`.
+    /// The servers' `jute.maxbuffer`.
     max_frame: usize,
     /// Rings at every event for which the session waits.
     bell: Arc<Bell>,

@@ -34,7 +34,7 @@ async fn after_a_restart_two_holders_get_the_few_connections_before_eight_who_kn
             let _ = got_in.send(client);
         });
     }
-    // The pauses of the newcomers have grown by then.
+    // The pauses of the new clients have grown meanwhile.
     tokio::time::sleep(Duration::from_secs(8)).await;
     own.restart().unwrap();
     let mut inside = Vec::new();

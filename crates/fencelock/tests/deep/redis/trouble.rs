@@ -66,7 +66,7 @@ async fn clients_that_have_to_wait_beyond_their_session_are_notified_before_anot
 }
 
 #[tokio::test]
-async fn a_damaged_queue_keeps_no_waiter_of_another_from_its_lock() {
+async fn a_damaged_queue_delays_no_waiter_of_another_queue() {
     let server = server(Settings::default());
     let way = Proxy::start(server.address()).unwrap();
     let dying = client(&format!("redis://{}", way.address()), 2000).await;
@@ -81,7 +81,7 @@ async fn a_damaged_queue_keeps_no_waiter_of_another_from_its_lock() {
     server.ask(&["DEL".as_bytes(), order]).unwrap();
     server.ask(&["SET".as_bytes(), order, b"somebody else's"]).unwrap();
     until("a look fails", async || server.info("errorstat_WRONGTYPE").is_ok()).await;
-    // From now on only a look finds out that the holder died.
+    // From now on only a look can notice the holder's death.
     way.hole(Way::Both);
     assert!(acquired(waiting).await.token() > lost.token());
     assert!(!stuck.is_finished());
@@ -110,8 +110,8 @@ async fn a_server_that_dies_in_the_middle_leaves_one_place_or_none() {
             let count = queued(&other, "job").await;
             assert!(count <= 1, "{count} in round {round}, durable: {durable}");
             if count == 0 {
-                // A busy machine may cost the session: then the guard said so before. Or the server answered just before it died, and
-                // nothing of that was on its disk: then the guard is lost once the client has reconnected.
+                // On a busy machine the session may end; then the guard has reported that. Or the server died right after its answer,
+                // before the write was on its disk; then the guard is lost once the client has reconnected.
                 assert!(!durable || guard.check().is_err(), "nobody in round {round}, durable: {durable}");
                 soon(guard.lost()).await;
             }

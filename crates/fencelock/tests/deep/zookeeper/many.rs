@@ -57,7 +57,7 @@ async fn a_client_with_as_many_contenders_as_fit_gets_an_error_before_anything_i
     {
         assert!(refused.to_string().contains(&said), "{said}: {refused}");
     }
-    // As the servers write the list: each path with four bytes before it.
+    // In the form that servers write: each path with four bytes before it.
     let path = lab.path("job").len() + "/_c_00000000-0000-0000-0000-000000000000-__READ__0000000000".len();
     assert!((held.len() + 1) * (4 + path) + 64 > 4096, "{} held", held.len());
     // A waiter would need a node as well, and is refused at once although no server can be reached.

@@ -81,7 +81,7 @@ async fn a_grant_that_comes_after_the_lock_was_released_is_given_up() {
     masters.until_free("job").await;
 }
 
-/// A server that does not know the script is taught it, and asked again: by then the attempt may be given up, and deleted there.
+/// A server that does not know the script is taught it, and asked again: meanwhile the attempt may be given up, and deleted there.
 #[tokio::test]
 async fn a_grant_of_a_server_that_was_taught_the_script_after_the_refusal_is_given_up() {
     let masters = Masters::new(5);

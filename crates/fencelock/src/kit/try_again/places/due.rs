@@ -22,7 +22,7 @@ pub(crate) struct Work {
     pub(crate) tries: Vec<Try>,
     /// Names whose releases need a subscription now, and the claims of their waiters.
     pub(crate) listen: Vec<(Name, Claim)>,
-    /// Channels that need no subscription any more.
+    /// Channels whose subscriptions are no longer needed.
     pub(crate) ignore: Vec<String>,
 }
 

@@ -15,7 +15,7 @@ impl Places {
         slot.asked || matches!(slot.state, LineState::Granted(_) | LineState::Gone(_))
     }
 
-    /// Forgets a place that is not in the server any more.
+    /// Forgets a place that is no longer in the server.
     pub(crate) fn forget(&self, id: RequestId) {
         let mut state = self.state.lock();
         let Some(slot) = state.slots.remove(&id) else { return };

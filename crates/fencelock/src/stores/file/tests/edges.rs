@@ -239,7 +239,7 @@ async fn a_ticket_of_a_living_session_that_no_place_has_is_removed_with_the_next
     let ticket = std::fs::read_dir(&path).unwrap().next().unwrap().unwrap().path();
     left.leave().await.unwrap();
     let mut held = two.enter("a", Claim::MUTEX).await;
-    // As a backup brings it back.
+    // As after the restore of a backup.
     std::os::unix::fs::symlink("1", ticket).unwrap();
     let mut waiting = one.enter("a", Claim::MUTEX).await;
     let (_, left) = tokio::join!(granted(&mut waiting), held.leave());

@@ -113,7 +113,7 @@ impl PartTable {
 }
 
 impl Parts {
-    /// Refuses an operation that needs a living session. A session that was not renewed for its ttl holds nothing any more.
+    /// Refuses an operation that needs a living session. A session that was not renewed for its ttl no longer holds anything.
     fn alive(&self, operation: &'static str) -> Result<()> {
         if self.opening.clock.now() >= self.state.confirmed().after(self.opening.ttl) {
             self.state.end(Loss::Expired);

@@ -96,7 +96,7 @@ impl KeySpace {
         self.with_root(":2:janitor", 0)
     }
 
-    /// Keys like the keys of a queue, but always empty: bucket, order and breaks of no name.
+    /// Keys like the keys of a queue, but always empty: no bucket, order or breaks of a name.
     pub(super) fn empty_keys(&self) -> [String; 3] {
         let tag = |rest| self.tag(0, 8) + rest;
         [tag("bucket"), tag("queue:"), tag("breaks:")]

@@ -26,8 +26,8 @@ pub(crate) trait LinkUser: Send + Sync {
         false
     }
 
-    /// Sends the first requests of the layout on a new connection. The server is checked by then. Refuses keys of another layout. Returns the
-    /// chores of the connection. Chores hold the connection weakly, so that it can be closed.
+    /// Sends the first requests of the layout on a new connection. The server has been checked before. Refuses keys of another layout.
+    /// Returns the chores of the connection. Chores hold the connection weakly, so that it can be closed.
     fn greet<'a>(
         &'a self,
         connection: &'a Arc<Connection>,

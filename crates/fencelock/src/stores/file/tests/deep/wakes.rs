@@ -38,7 +38,7 @@ impl Crowd {
         self.clients.iter().map(|client| client.core.looks.load(Ordering::SeqCst)).sum()
     }
 
-    /// Waits until no waiter looks any more: for a moment only, as no event says that nothing more will come.
+    /// Waits until all waiters have stopped looking: for a moment only, as no event says that nothing more will come.
     async fn settle(&mut self) {
         let mut before = u64::MAX;
         while std::mem::replace(&mut before, self.looks()) != before {

@@ -84,7 +84,7 @@ impl Trial<'_> {
         self.check_boundary(&fields);
     }
 
-    /// No dead contender blocks a waiter before the boundary: not even if every session dies whose ttl ends by then.
+    /// No dead contender blocks a waiter before the boundary: not even if every session dies whose ttl ends before that.
     fn check_boundary(&mut self, fields: &BTreeMap<String, String>) {
         let Some(record) = fields.get(self.name.as_str()) else { return };
         let [_, _, _, _, covers, boundary, set] = record.split(' ').collect::<Vec<_>>()[..] else { return };
