@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_who_have_it_at_once_are_found() {
+    fn two_concurrent_holders_are_found() {
         assert!(apart(vec![(1, 20, 30), (0, 10, 20)]).is_ok_and(|sections| sections[0].0 == 0));
         assert!(apart(vec![(0, 10, 21), (1, 20, 30)]).is_err());
     }

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_goes_with_its_handle_and_whatever_is_in_it() {
+    fn a_directory_is_deleted_with_its_handle_and_all_its_content() {
         let scratch = Scratch::new().unwrap();
         let path = scratch.path().to_owned();
         std::fs::create_dir_all(path.join("deep/er")).unwrap();

@@ -136,7 +136,7 @@ fn the_waiting_host_follows_one_that_dies_or_is_asked_to_end() {
 }
 
 #[test]
-fn a_run_that_is_asked_to_end_or_outlives_max_hold_has_died_whatever_its_exit_code() {
+fn a_run_that_is_asked_to_end_or_outlives_max_hold_has_died_with_any_exit_code() {
     let place = Place::new();
     let told = "trap 'exit 0' TERM HUP; echo >> began-$FENCELOCK_SLOT; while :; do sleep 0.05; done";
     for (slot, signal) in [("b", Signal::SIGHUP), ("a", Signal::SIGTERM)] {

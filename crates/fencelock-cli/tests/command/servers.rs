@@ -118,7 +118,7 @@ fn a_waiter_behind_a_suspended_one_gets_the_lock(kind: &'static Kind) {
 }
 
 fn readers_and_permits_run_together_and_are_shown_with_their_kinds(kind: &'static Kind) {
-    place(kind).lets_those_who_share_run_together();
+    place(kind).lets_shared_holders_run_together();
 }
 
 fn a_broken_holder_gets_the_reason_and_the_record_is_shown(kind: &'static Kind) {

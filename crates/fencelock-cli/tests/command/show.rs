@@ -109,7 +109,7 @@ fn reports_of_job(place: &Place, part: &str) -> [String; 3] {
 }
 
 #[test]
-fn a_holder_that_was_killed_is_said_to_be_gone_with_who_keeps_its_lock() {
+fn a_killed_holder_is_shown_as_gone_with_the_process_that_keeps_its_lock() {
     let place = Place::new();
     let mut holder = Running::start(place.run(&["job"], "echo $$ > pid; exec cat").stdin(Stdio::piped()));
     let command = written(&place.path("pid")).trim().to_owned();

@@ -114,7 +114,7 @@ fn wrong_urls_and_what_zookeeper_does_not_offer_are_wrong_usage() {
 
 #[test]
 fn readers_and_permits_run_together_among_nodes_named_as_kazoo_does() {
-    Place::with_store(shared().url_with("ttl_ms=60000&layout=kazoo")).lets_those_who_share_run_together();
+    Place::with_store(shared().url_with("ttl_ms=60000&layout=kazoo")).lets_shared_holders_run_together();
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn warnings_of_the_library_are_printed_as_often_as_was_asked() {
 }
 
 #[test]
-fn the_end_of_a_locks_numbers_is_warned_of_by_those_who_take_it_and_those_who_look() {
+fn clients_that_take_or_look_at_a_lock_warn_of_the_end_of_its_numbers() {
     let server = Ensemble::start(Settings::default().with("digest.enabled", "false")).unwrap();
     let place = Place::with_store(format!("{}&ttl_ms=60000", server.url("/locks")));
     let warns = |told: &str, parent: &str| {

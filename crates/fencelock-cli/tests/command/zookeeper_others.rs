@@ -50,7 +50,7 @@ fn nodes_of_other_clients_are_shown_in_the_same_queue() {
 }
 
 #[test]
-fn one_that_does_not_wait_for_a_command_is_said_by_show_and_ls() {
+fn show_and_ls_report_a_contender_that_does_not_wait_for_a_command() {
     let parent = shared().namespace();
     let place = Place::with_store(format!("zk://{}{parent}?tick_ms=500&ttl_ms=60000", shared().address()));
     by_hand(async |client| {

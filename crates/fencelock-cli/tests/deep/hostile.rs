@@ -7,7 +7,7 @@ use fencelock_testbed::within;
 use fencelock_testbed::zookeeper::{Manner, hostile};
 
 #[test]
-fn a_wait_ends_with_its_limit_whatever_a_server_says() {
+fn a_wait_ends_with_its_limit_for_any_bytes_of_a_server() {
     const LIMIT: Duration = Duration::from_secs(2);
     // The promise is half a second for the close, and as much for requests under way. The rest is for a busy machine.
     const BOUND: Duration = Duration::from_secs(4);

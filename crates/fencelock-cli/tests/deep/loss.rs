@@ -58,7 +58,7 @@ fn a_lock_that_lapsed_while_fencelock_was_stopped_is_reported_with_that_cause() 
 }
 
 #[test]
-fn a_removed_ticket_ends_its_holder_within_seconds_whatever_the_ttl() {
+fn a_removed_ticket_ends_its_holder_within_seconds_for_any_ttl() {
     let around = Place::new();
     let place = Place::with_store(format!("{}?ttl_ms=60000", around.url()));
     let holder = holder(&place, &[]);

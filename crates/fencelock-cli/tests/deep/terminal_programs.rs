@@ -192,7 +192,7 @@ fn a_shell_under_the_lock_controls_its_own_jobs() {
 }
 
 #[test]
-fn a_password_is_asked_for_at_the_terminal_whatever_stdin_is() {
+fn a_password_is_asked_for_at_the_terminal_with_any_stdin() {
     TERMINAL_PROGRAMS.require();
     let place = Place::new();
     let key = place.path("key");

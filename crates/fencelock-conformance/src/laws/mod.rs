@@ -44,7 +44,7 @@ pub enum Tier {
 
 /// The laws about views of queues and names.
 const LOOK: &[&str] = &[
-    "the_queue_tells_who_holds_and_who_waits",
+    "the_queue_shows_holders_and_waiters",
     "a_queue_is_read_by_pages_and_in_short",
     "names_lists_what_is_queued_for",
     "no_place_appears_ahead_of_one_already_visible",
@@ -101,7 +101,7 @@ macro_rules! with_laws {
             breaks::a_broken_holder_gets_the_reason_and_a_record_is_kept,
             notes::a_note_is_written_by_the_current_holder_alone,
             notes::a_note_outlives_its_grant_until_it_is_deleted_or_expires,
-            view::the_queue_tells_who_holds_and_who_waits,
+            view::the_queue_shows_holders_and_waiters,
             view::a_queue_is_read_by_pages_and_in_short,
             view::names_lists_what_is_queued_for,
             view::an_idle_name_leaves_nothing,

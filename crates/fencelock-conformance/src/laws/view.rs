@@ -10,7 +10,7 @@ use fencelock::time::Moment;
 use crate::world::{Client, Verdict, World, demand, grant_of, insist, name, release};
 
 /// The queue shows all its contenders, in order, with owner, claim, purpose and grant.
-pub async fn the_queue_tells_who_holds_and_who_waits(world: World) -> Verdict {
+pub async fn the_queue_shows_holders_and_waiters(world: World) -> Verdict {
     let (a, b, job) = (world.client().await?, world.client().await?, name("job")?);
     let long: Arc<str> = "é\"\n".repeat(Entry::MAX_PURPOSE / 4).into();
     let first = Entry { purpose: Some(long), ..a.entry(&job, world.whole) };

@@ -136,22 +136,22 @@ fn stops_and_kills_together_break_no_law() {
 }
 
 #[test]
-fn writers_alone_keep_the_laws_of_a_mutex_whatever_is_done_to_them() {
+fn writers_alone_keep_the_laws_of_a_mutex_under_every_fault() {
     drill_all(Uses::Writers);
 }
 
 #[test]
-fn takers_of_all_permits_keep_the_laws_of_a_mutex_whatever_is_done_to_them() {
+fn takers_of_all_permits_keep_the_laws_of_a_mutex_under_every_fault() {
     drill_all(Uses::AllPermits);
 }
 
 #[test]
-fn readers_and_writers_keep_their_laws_whatever_is_done_to_them() {
+fn readers_and_writers_keep_their_laws_under_every_fault() {
     drill_all(Uses::ReadWriteLocks);
 }
 
 #[test]
-fn takers_of_permits_keep_their_laws_whatever_is_done_to_them() {
+fn takers_of_permits_keep_their_laws_under_every_fault() {
     drill_all(Uses::Semaphores);
 }
 

@@ -20,7 +20,7 @@ fn config(manner: Manner) -> Config {
 }
 
 #[tokio::test]
-async fn connecting_ends_in_time_whatever_a_server_says() {
+async fn connecting_ends_in_time_for_any_bytes_of_a_server() {
     for manner in Manner::WITHOUT_SESSION {
         let config = config(manner).session_timeout(Duration::from_secs(60)).connect_deadline(LIMIT);
         let start = Instant::now();
@@ -31,7 +31,7 @@ async fn connecting_ends_in_time_whatever_a_server_says() {
 }
 
 #[tokio::test]
-async fn requests_and_closing_end_in_time_whatever_a_server_says_once_it_gave_a_session() {
+async fn after_a_session_began_requests_and_closing_end_in_time_for_any_bytes_of_a_server() {
     for manner in Manner::WITH_SESSION {
         let config = config(manner).connect_deadline(crate::common::PATIENCE).request_deadline(LIMIT);
         let (client, _events) = soon(Client::connect(config)).await.unwrap();
@@ -49,7 +49,7 @@ async fn requests_and_closing_end_in_time_whatever_a_server_says_once_it_gave_a_
 }
 
 #[tokio::test]
-async fn a_server_that_sends_much_and_answers_nothing_is_left() {
+async fn a_server_that_sends_much_and_answers_nothing_is_given_up() {
     for manner in [Manner::ThenDrips, Manner::ThenEvents] {
         let (client, mut events) =
             soon(Client::connect(config(manner).connect_deadline(crate::common::PATIENCE))).await.unwrap();

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_need_a_connection_share_each_try_and_failures_are_followed_by_longer_pauses() {
+    fn all_requests_that_need_a_connection_share_each_try_and_failures_are_followed_by_longer_pauses() {
         let (clock, way) = way(false);
         assert!(way.connection().now_or_never().unwrap().is_err());
         for (tried, longest) in [(2, 20), (3, 40)] {

@@ -175,7 +175,7 @@ fn a_look_that_is_late_is_no_outage_while_others_of_the_same_session_are_answere
 }
 
 #[test]
-fn a_look_that_hangs_or_panics_blinds_those_who_look_later_for_a_second_at_most() {
+fn a_look_that_hangs_or_panics_blinds_later_looks_for_a_second_at_most() {
     in_world(async |world, [holder]| {
         let _held = holder.client.mutex("a").unwrap().acquire().await.unwrap();
         let process = world.store.another_process();

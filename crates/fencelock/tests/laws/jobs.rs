@@ -48,7 +48,7 @@ async fn status(client: &Client) -> fencelock::jobs::JobStatus {
 }
 
 #[test]
-fn of_many_who_ask_at_once_one_runs_and_the_others_wait_for_its_end() {
+fn of_many_concurrent_callers_one_runs_and_the_others_wait_for_its_end() {
     inside(at_midnight(), async |world, []| {
         let mut processes = Vec::new();
         for _ in 0..20 {
@@ -425,7 +425,7 @@ fn a_schedule_that_changes_between_releases_repeats_nothing_within_its_slot() {
 }
 
 #[test]
-fn a_slot_that_was_named_runs_once_whatever_order_they_come_in() {
+fn a_named_slot_runs_once_in_any_order_of_slots() {
     inside(at_midnight(), async |_, [process]| {
         let named = |text: &str| process.client.job("report", Slot::named(text).unwrap()).unwrap();
         for (text, runs) in [("2001-09-10", true), ("2001-09-11", true), ("2001-09-10", false), ("2001-09-11", false)] {

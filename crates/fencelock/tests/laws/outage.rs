@@ -152,7 +152,7 @@ fn held_locks_are_renewed_and_given_back_while_the_breaker_is_open() {
 }
 
 #[test]
-fn one_probe_closes_a_breaker_and_the_others_go_on_failing_meanwhile() {
+fn one_probe_closes_a_breaker_and_other_requests_fail_meanwhile() {
     in_world(async |world, []| {
         let process = with_open_breaker(&world).await;
         world.advance(secs(20)).await;

@@ -6,7 +6,7 @@ use fencelock::{ErrorKind, GuardState, Loss};
 use crate::support::{World, on_one_thread, secs, settle};
 
 #[test]
-fn the_most_specific_pattern_decides_in_whatever_order() {
+fn the_most_specific_pattern_decides_in_any_order() {
     let mut routes =
         [("**", "fast"), ("pay/**", "safe"), ("pay/*/cache", "fast"), ("pay/7/cache", "slow"), ("pay", "own")];
     for _ in 0..routes.len() {
@@ -117,7 +117,7 @@ async fn move_of_all(old: &World, new: &World) -> Router {
 }
 
 #[test]
-fn during_a_move_who_has_one_store_and_who_has_both_exclude_each_other() {
+fn during_a_move_clients_of_one_store_and_of_both_exclude_each_other() {
     on_one_thread(async {
         let (old, new) = (World::new(), World::new());
         let router = move_of_all(&old, &new).await;

@@ -39,7 +39,7 @@ fn no_more_permits_are_held_than_there_are() {
 }
 
 #[test]
-fn few_permits_do_not_slip_past_one_who_waits_for_many() {
+fn few_permits_do_not_overtake_a_waiter_for_many() {
     in_world(async |_, [process]| {
         let seats = process.client.semaphore("seats", 3).unwrap();
         let held = [seats.acquire().await.unwrap(), seats.acquire().await.unwrap()];

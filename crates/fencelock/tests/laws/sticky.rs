@@ -367,7 +367,7 @@ impl Crew {
 }
 
 #[test]
-fn each_section_is_notified_before_a_rival_is_granted_whatever_its_body_does_with_its_guard() {
+fn each_section_is_notified_before_a_rival_is_granted_for_any_use_of_its_guard() {
     on_one_thread(async {
         for seed in 1..=40 {
             let world = World::new();
@@ -478,12 +478,12 @@ fn a_lost_answer_about_waiters_costs_no_client_the_lock() {
 
 #[cfg(feature = "file")]
 #[test]
-fn a_store_whose_queue_is_looked_at_gives_a_sticky_lock_to_who_waits_elsewhere() {
+fn a_store_that_looks_at_the_queue_releases_a_sticky_lock_to_a_waiter_of_another_client() {
     on_one_thread(async {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("file://{}", directory.path().display());
         let (one, other) = (Client::connect(&url).await.unwrap(), Client::connect(&url).await.unwrap());
-        any::is_given_to_who_waits_elsewhere(&one, &other).await;
+        any::is_released_to_a_waiter_of_another_client(&one, &other).await;
     });
 }
 

@@ -240,7 +240,7 @@ fn an_acquire_whose_every_place_is_taken_out_at_once_pauses_and_gives_up() {
 }
 
 #[test]
-fn a_request_that_was_never_answered_is_taken_back_whatever_became_of_its_place() {
+fn a_request_that_was_never_answered_is_withdrawn_in_every_state_of_its_place() {
     on_stubborn(How::BreaksUnanswered, async |stubborn, client, clock| {
         let lock = client.mutex("a").unwrap();
         let acquiring = tokio::spawn(async move { lock.acquire().await });

@@ -31,7 +31,7 @@ fn a_window_lets_a_single_caller_in_until_its_end_although_the_first_is_gone() {
 }
 
 #[test]
-fn of_many_who_ask_at_once_one_is_let_in() {
+fn of_many_concurrent_requests_one_is_let_in() {
     in_world(async |world, []| {
         let mut processes = Vec::new();
         for _ in 0..20 {

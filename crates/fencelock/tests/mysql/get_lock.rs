@@ -76,7 +76,7 @@ async fn sessions_of_other_programs_and_fencelocks_exclude_each_other_by_their_n
 }
 
 #[tokio::test]
-async fn a_session_never_has_one_lock_twice_whatever_its_locks_are_called() {
+async fn a_session_never_has_one_lock_twice_under_any_names() {
     let url = database();
     let key = format!("{}-one", prefix(&url));
     let client = client(&with(&url, &format!("layout=get_lock&key=exact:{key}")), LONG).await;

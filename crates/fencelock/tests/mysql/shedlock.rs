@@ -97,7 +97,7 @@ async fn providers_of_shedlock_and_fencelocks_exclude_each_other() {
 }
 
 #[tokio::test]
-async fn a_row_is_never_deleted_and_whoever_took_it_is_shown_and_not_ended() {
+async fn a_row_is_never_deleted_and_its_holder_is_shown_and_not_ended() {
     let (url, layout) = with_table(TABLE).await;
     let (mut user, client) = (provider(&url, "+00:00").await, client(&layout, LONG).await);
     assert!(takes(&mut user, "nightly", "vm-1").await);

@@ -11,9 +11,9 @@ use crate::lab::{acquire, client, connection, database, soon, until};
 mod any;
 
 #[tokio::test]
-async fn a_sticky_lock_is_given_to_who_waits_elsewhere() {
+async fn a_sticky_lock_is_released_to_a_waiter_of_another_client() {
     let url = database();
-    any::is_given_to_who_waits_elsewhere(&client(&url, 60_000).await, &client(&url, 60_000).await).await;
+    any::is_released_to_a_waiter_of_another_client(&client(&url, 60_000).await, &client(&url, 60_000).await).await;
 }
 
 #[tokio::test]

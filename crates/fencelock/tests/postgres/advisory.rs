@@ -86,7 +86,7 @@ async fn names_of_one_advisory_lock_are_refused_together_and_callers_of_them_in_
 }
 
 #[tokio::test]
-async fn a_session_never_has_one_key_twice_whatever_its_locks_are_called() {
+async fn a_session_never_has_one_key_twice_under_any_names() {
     let (url, _) = database();
     let client = client(&with(&url, "layout=advisory&key=bigint:7"), LONG).await;
     let user = connection(&url).await;

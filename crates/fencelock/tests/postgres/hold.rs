@@ -152,7 +152,7 @@ async fn a_dead_holders_lock_is_not_passed_on_before_its_transaction_ends() {
 /// A transaction may last long, and each look locks the bucket: a hundred waiters with ten looks a second would keep the server
 /// busy.
 #[tokio::test]
-async fn behind_a_dead_holder_that_a_transaction_keeps_only_the_first_who_waits_looks_often() {
+async fn behind_a_dead_holder_that_a_transaction_keeps_only_the_first_waiter_looks_often() {
     let (url, _) = database();
     let (holder, user) = (client(&url, 60_000).await, connection(&url).await);
     let guard = acquire(&holder, "job").await;
@@ -236,7 +236,7 @@ async fn a_limit_ends_a_transaction_that_does_nothing() {
 }
 
 #[tokio::test]
-async fn a_fence_lets_no_older_token_in_whatever_the_order_of_the_writes() {
+async fn a_fence_refuses_older_tokens_in_any_order_of_the_writes() {
     let (url, _) = database();
     let (one, user) = (client(&url, 60_000).await, connection(&url).await);
     let older = acquire(&one, "job").await.release_with_token().await;

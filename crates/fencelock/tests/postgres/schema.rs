@@ -12,7 +12,7 @@ use crate::lab::{
 };
 
 #[tokio::test]
-async fn many_who_come_first_make_one_schema() {
+async fn many_first_clients_make_one_schema() {
     let (url, _) = database();
     let clients = futures_util::future::join_all((0..8).map(|_| client(&url, 60_000))).await;
     for client in &clients {

@@ -49,7 +49,7 @@ async fn extends(user: &tokio_postgres::Client, name: &str, by: &str) -> bool {
 }
 
 #[tokio::test]
-async fn providers_of_shedlock_and_fencelocks_exclude_each_other_in_whatever_zone() {
+async fn providers_of_shedlock_and_fencelocks_exclude_each_other_in_every_zone() {
     let (url, layout) = with_table(TABLE).await;
     let inside = AtomicUsize::new(0);
     let works = || {
@@ -76,7 +76,7 @@ async fn providers_of_shedlock_and_fencelocks_exclude_each_other_in_whatever_zon
 }
 
 #[tokio::test]
-async fn a_row_is_never_deleted_and_whoever_took_it_is_shown_and_not_ended() {
+async fn a_row_is_never_deleted_and_its_holder_is_shown_and_not_ended() {
     let (url, layout) = with_table(TABLE).await;
     let (user, client) = (provider(&url).await, client(&layout, LONG).await);
     assert!(takes(&user, "nightly", "vm-1").await);

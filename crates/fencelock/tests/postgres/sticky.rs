@@ -10,9 +10,9 @@ use crate::lab::{LONG, client, connection, database, server, soon, until};
 mod any;
 
 #[tokio::test]
-async fn a_sticky_lock_is_given_to_who_waits_elsewhere() {
+async fn a_sticky_lock_is_released_to_a_waiter_of_another_client() {
     let (url, _) = database();
-    any::is_given_to_who_waits_elsewhere(&client(&url, LONG).await, &client(&url, LONG).await).await;
+    any::is_released_to_a_waiter_of_another_client(&client(&url, LONG).await, &client(&url, LONG).await).await;
 }
 
 #[tokio::test]

@@ -249,7 +249,7 @@ async fn without_any_one_of_the_other_commands_nothing_is_written_and_the_error_
 }
 
 #[tokio::test]
-async fn a_command_that_only_reads_is_missed_by_whoever_needs_it() {
+async fn a_missing_right_to_read_denies_only_the_operation_that_needs_it() {
     let rules = least_rules().replace(" +lrange", "");
     let server = server(Settings::default().with_user("locks", &format!("on >p {rules}")));
     let client = client(&format!("redis://locks:p@{}", server.address()), 60_000).await;

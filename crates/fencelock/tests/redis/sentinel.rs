@@ -17,7 +17,7 @@ fn url(options: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_lock_of_the_primary_that_sentinels_name_excludes_those_who_name_the_primary_itself() {
+async fn a_lock_taken_through_sentinels_excludes_clients_that_name_the_primary_itself() {
     let watched = shared_watched();
     let database = watched.namespace().unwrap();
     let client = client(&watched.url(&database, ""), 60_000).await;

@@ -9,10 +9,10 @@ use crate::lab::{PATIENCE, client, server, soon, until};
 mod any;
 
 #[tokio::test]
-async fn a_sticky_lock_is_given_to_who_waits_elsewhere() {
+async fn a_sticky_lock_is_released_to_a_waiter_of_another_client() {
     let server = server(Settings::default());
     let (one, other) = (client(&server.url(), 60_000).await, client(&server.url(), 60_000).await);
-    any::is_given_to_who_waits_elsewhere(&one, &other).await;
+    any::is_released_to_a_waiter_of_another_client(&one, &other).await;
 }
 
 #[tokio::test]

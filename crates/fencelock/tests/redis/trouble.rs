@@ -37,7 +37,7 @@ async fn scripts_that_the_server_forgot_are_taught_again() {
 }
 
 #[tokio::test]
-async fn a_script_without_end_is_waited_for_and_named_to_who_cannot_wait() {
+async fn an_endless_script_is_waited_for_and_named_to_clients_that_cannot_wait() {
     let server = server(Settings::default().with("lua-time-limit 20"));
     let (client, seen) = observed(&server.url(), 60_000).await;
     client.mutex("before").unwrap().acquire().await.unwrap().release().await.unwrap();

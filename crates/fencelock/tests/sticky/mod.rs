@@ -26,7 +26,7 @@ async fn over_and_over(lock: Mutex, is_over: Arc<AtomicBool>) {
 }
 
 /// `one` and `other` are clients of the same store.
-pub(crate) async fn is_given_to_who_waits_elsewhere(one: &Client, other: &Client) {
+pub(crate) async fn is_released_to_a_waiter_of_another_client(one: &Client, other: &Client) {
     let sticky = one.mutex("sticky").unwrap().sticky(KEEP);
     let plain = other.mutex("sticky").unwrap();
     let first = held(&sticky).await;

@@ -102,7 +102,7 @@ async fn our_downgrade_is_what_the_family_expects_and_lets_no_writer_in() {
 }
 
 #[tokio::test]
-async fn another_kind_of_lock_ahead_is_a_conflict_whatever_the_dialect() {
+async fn another_kind_of_lock_ahead_is_a_conflict_in_every_dialect() {
     let lab = Lab::new().await;
     for (options, ..) in FAMILIES {
         let client = lab.client(options).await;

@@ -10,10 +10,10 @@ use crate::lab::{Lab, soon};
 mod any;
 
 #[tokio::test]
-async fn a_sticky_lock_is_given_to_who_waits_elsewhere() {
+async fn a_sticky_lock_is_released_to_a_waiter_of_another_client() {
     for layout in ["", "&layout=kazoo", "&layout=shared"] {
         let lab = Lab::new().await;
-        any::is_given_to_who_waits_elsewhere(&lab.client(layout).await, &lab.client(layout).await).await;
+        any::is_released_to_a_waiter_of_another_client(&lab.client(layout).await, &lab.client(layout).await).await;
     }
 }
 

@@ -163,7 +163,7 @@ impl Place {
 
     /// Readers run together, permits until the capacity is used up. `--try` refuses a contender that does not fit, and
     /// `show` names the kind of each.
-    pub(crate) fn lets_those_who_share_run_together(&self) {
+    pub(crate) fn lets_shared_holders_run_together(&self) {
         let start = |options: &[&str]| Running::start(self.run(options, "cat").stdin(Stdio::piped()));
         let reader = start(&["--shared", "page"]);
         self.queued("page", 1);

@@ -94,7 +94,7 @@ const MUTANTS: &[(Flaw, &[&str])] = &[
     (Flaw::KeepsBreaksToItself, &["a_section_behind_a_lent_guard_is_notified_of_its_break"]),
     (Flaw::TakesNotesOfAnybody, &["a_note_is_written_by_the_current_holder_alone"]),
     (Flaw::ForgetsNotes, &["a_note_outlives_its_grant_until_it_is_deleted_or_expires"]),
-    (Flaw::HidesWaiters, &["the_queue_tells_who_holds_and_who_waits"]),
+    (Flaw::HidesWaiters, &["the_queue_shows_holders_and_waiters"]),
     (Flaw::ShowsNewcomersFirst, &["no_place_appears_ahead_of_one_already_visible"]),
     (Flaw::CountsThePage, &["a_queue_is_read_by_pages_and_in_short"]),
     (Flaw::StandsStillForCrowds, &["a_crowd_that_gives_up_together_delays_no_other_client"]),

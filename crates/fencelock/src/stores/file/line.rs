@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_tells_those_who_wait_for_a_contender_that_is_not_in_it() {
+    fn a_listing_notifies_the_waiters_of_a_contender_that_is_not_in_it() {
         let mut line = line(&[3, 1, 2]);
         assert_eq!(seqs(&line), [1, 2, 3]);
         let bells = [Bell::new(), Bell::new(), Bell::new()];

@@ -34,7 +34,7 @@ pub(super) fn state_of(session: u64, owner: &Owner) -> Option<ProcessState> {
         // Where `/proc` hides the processes of other users (`hidepid`), signal 0 shows whether one exists.
         Err(error) => error.kind() == ErrorKind::NotFound && is_no_process(owner.pid),
     };
-    is_gone.then(|| ProcessState::Gone { kept_by: those_with(session) })
+    is_gone.then(|| ProcessState::Gone { kept_by: processes_with(session) })
 }
 
 fn is_no_process(pid: u32) -> bool {
@@ -43,7 +43,7 @@ fn is_no_process(pid: u32) -> bool {
 }
 
 /// The processes that hold a session file open.
-fn those_with(session: u64) -> Vec<u32> {
+fn processes_with(session: u64) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let mut found: Vec<u32> =

@@ -296,7 +296,7 @@ fn sessions_open_although_another_client_sweeps_all_the_time() {
 }
 
 #[tokio::test]
-async fn the_queue_is_shown_front_first_with_who_why_and_since_when() {
+async fn the_queue_is_shown_front_first_with_owner_purpose_and_age() {
     let directory = directory();
     let (near, far) = (store(&directory), store(&directory));
     let (mut a, mut b, mut dead) = (Client::on(&near), Client::on(&far), Client::on(&far));

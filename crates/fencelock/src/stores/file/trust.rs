@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_who_may_write_get_anything() {
+    fn only_users_that_may_write_get_any_right() {
         let table = [
             (0o700, [0o600, 0o700]),
             (0o755, [0o600, 0o700]),

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_grant_mark_rings_only_those_who_asked_for_it() {
+    async fn the_grant_mark_rings_only_the_bells_that_asked_for_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("session");
         let file = std::fs::File::create(&path).unwrap();

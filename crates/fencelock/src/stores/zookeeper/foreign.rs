@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_for_anybody_ahead_is_a_waiter() {
+    fn a_contender_that_waits_for_any_place_ahead_is_a_waiter() {
         let nodes = ["ours", "curator writer", "curator writer"];
         let nodes = nodes.iter().zip(1..).map(|(of, number)| node(of, number)).collect();
         let (line, _) = queue_view::line(DIALECTS[0].mutex(), "", nodes);

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_nearest_ahead_are_found_in_whatever_order_they_are_listed() {
+    fn the_two_nearest_ahead_are_found_in_any_order_of_the_list() {
         for numbers in [[1, 5, 3, 9], [9, 5, 3, 1], [3, 1, 9, 5], [5, 9, 1, 3]] {
             let children: Vec<_> = numbers.iter().map(|number| node(*number)).chain(["x".to_owned()]).collect();
             let ahead = |nearest, second: Option<i64>, count| {

@@ -20,7 +20,7 @@ async fn held(url: &str, name: &str) -> (Client, Guard) {
 }
 
 #[tokio::test]
-async fn after_a_restart_two_holders_get_the_few_connections_before_eight_who_knock() {
+async fn after_a_restart_two_holders_get_the_few_connections_before_eight_new_clients() {
     let limits = format!("max_connections = {}\nsuperuser_reserved_connections = {RESERVED}", LIMIT + RESERVED);
     let own = server(Settings::default().with(&limits));
     let url = with(&own.url(), &format!("ttl_ms={}", TTL.as_millis()));

@@ -18,7 +18,7 @@ fn url(manner: Manner) -> String {
 }
 
 #[tokio::test]
-async fn connecting_ends_in_time_whatever_a_server_says() {
+async fn connecting_ends_in_time_for_any_bytes_of_a_server() {
     for manner in Manner::WITHOUT_SESSION {
         let start = Instant::now();
         let error = soon(Client::builder().connect_timeout(LIMIT).connect(&url(manner))).await.unwrap_err();
@@ -28,7 +28,7 @@ async fn connecting_ends_in_time_whatever_a_server_says() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_in_time_and_is_no_contention_whatever_a_server_says_once_it_gave_a_session() {
+async fn after_a_session_began_a_wait_ends_in_time_and_is_no_contention_for_any_bytes_of_a_server() {
     for manner in Manner::WITH_SESSION {
         // A wait that is shorter than this deadline times out, whether the server is silent or not.
         let client = soon(Client::builder().request_deadline(LIMIT / 2).connect(&url(manner))).await.unwrap();

@@ -214,7 +214,7 @@ fn the_break_of_an_earlier_grant_of_a_request_without_an_answer_is_not_that_of_a
 }
 
 #[test]
-fn a_place_that_is_gone_is_forgotten_with_whoever_waited_for_it_and_another_is_not() {
+fn a_place_that_is_gone_is_forgotten_with_its_waiters_and_another_is_not() {
     let bed = Bed::new();
     let (gone, there) = (bed.waits(1, 7), bed.waits(2, 8));
     bed.places.receive(1, format!("n job\nb {} 7 stuck", gone.place.request).as_bytes());

@@ -43,7 +43,7 @@ async fn a_waiter_that_gives_up_reads_one_ticket_however_many_wait() {
 }
 
 #[tokio::test]
-async fn a_dead_holder_is_not_named_to_those_who_give_up() {
+async fn a_dead_holder_is_not_named_to_clients_that_give_up() {
     let directory = directory();
     let (near, far) = (store(&directory), store(&directory));
     let (mut dying, mut next) = (Client::on(&near), Client::on(&far));

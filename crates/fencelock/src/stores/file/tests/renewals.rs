@@ -32,7 +32,7 @@ async fn a_ticket_that_went_before_its_first_renewal_is_missed_by_that() {
 }
 
 #[tokio::test]
-async fn a_holder_is_notified_of_the_removal_of_its_ticket_whatever_its_ttl() {
+async fn a_holder_with_any_ttl_is_notified_of_the_removal_of_its_ticket() {
     let directory = directory();
     let builder = crate::Client::builder().ttl(Duration::from_secs(24 * 3600));
     let client = builder.connect_store(store(&directory)).await.unwrap();

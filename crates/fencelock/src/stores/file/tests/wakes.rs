@@ -138,7 +138,7 @@ async fn note(store: &FileStore, held: &dyn Place) {
 }
 
 #[tokio::test]
-async fn a_waiter_is_notified_in_whatever_way_the_place_ahead_ends() {
+async fn a_waiter_is_notified_of_every_kind_of_end_of_the_place_ahead() {
     for end in [End::Leave, End::Withdrawal, End::Close, End::Break, End::Removal] {
         for with_note in [false, true] {
             let mut pair = Pair::meet(with_note).await;

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_of_the_last_owner_that_was_promoted_is_another_era_whoever_has_slots() {
+    fn a_promoted_replica_of_the_last_owner_is_another_era_for_any_owners_of_slots() {
         let lab = Lab::new();
         assert_eq!(lab.arrives("b", "a1", &["a", "b"]), "b");
         assert_eq!(lab.arrives("c", "b1", &["b", "c"]), "c");

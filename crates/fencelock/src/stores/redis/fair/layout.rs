@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_of_a_name_share_one_hash_tag_whatever_the_name_holds() {
+    fn the_keys_of_any_name_share_one_hash_tag() {
         let layout = KeySpace::default();
         for name in ["deploy", "{a}", "}{", "a}b{c}", "{}", "日本 {x}"] {
             let name = Name::new(name).unwrap();

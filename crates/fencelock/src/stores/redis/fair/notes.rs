@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_is_read_whatever_its_bytes_and_what_is_none_is_refused() {
+    fn a_note_of_any_bytes_is_read_and_other_data_is_refused() {
         let owner = record::text("note", &Identity::of(&crate::store::Owner::new(7, "host", 1))).unwrap();
         let text = [format!("12:34 1500 99 {owner}\n").as_bytes(), b"\n\xff\n"].concat();
         let note = note_of(&text).unwrap();

@@ -212,7 +212,7 @@ fn a_waiter_is_not_broken() {
 }
 
 #[test]
-fn a_queue_shows_who_is_in_it_and_what_for() {
+fn a_queue_shows_its_contenders_and_their_purposes() {
     let (mut bed, name) = (Bed::new(), name("shown"));
     let (layout, session) = (bed.layout.clone(), bed.session(LONG));
     let mut entry = bed.entry(&name, Claim::new(2, 3).unwrap(), true);

@@ -38,7 +38,7 @@ fn a_full_semaphore_without_a_waiter_is_known_to_be_full_until_a_holder_could_be
 }
 
 #[test]
-fn a_crowd_of_dead_waiters_goes_a_bounded_number_at_a_time_and_who_lives_comes_in() {
+fn dead_waiters_are_removed_a_bounded_number_at_a_time_and_the_living_one_is_granted() {
     let server = Server::start(Settings::default()).unwrap();
     let (mut bed, name) = (Bed::at(&server.url()), name("graves"));
     let (layout, holds, dies, lives) = (bed.layout.clone(), bed.session(LONG), bed.session(LONG), bed.session(LONG));
@@ -64,7 +64,7 @@ fn a_crowd_of_dead_waiters_goes_a_bounded_number_at_a_time_and_who_lives_comes_i
 }
 
 #[test]
-fn a_crowd_of_dead_holders_goes_a_bounded_number_at_a_time_and_who_waits_comes_in() {
+fn dead_holders_are_removed_a_bounded_number_at_a_time_and_the_waiter_is_granted() {
     let server = Server::start(Settings::default()).unwrap();
     let (mut bed, name) = (Bed::at(&server.url()), name("dead permits"));
     let (dies, lives) = (bed.session(LONG), bed.session(LONG));
