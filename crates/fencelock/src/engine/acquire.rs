@@ -47,7 +47,7 @@ pub(crate) enum Wait {
 const WAIT_IS_OVER: &str = "the wait limit passed";
 const NOT_ANSWERED: &str = "the time was up before the store answered this request: not answered yet";
 
-/// How long before its end a wait looks up the holder, so that slow links have time to answer: at most half of the wait.
+/// The time before the end of a wait at which it looks up the holder, so that slow links can answer: half of the wait at most.
 const LOOK_AHEAD: Duration = Duration::from_secs(1);
 
 /// A running acquire. Dropped at any point, it leaves nothing in the store once clean-up has run. Rare steps are boxed, so that a wait stays small.
@@ -107,7 +107,7 @@ impl Acquire {
         Self { engine, wish, started, until, look_at, is_answered, look, failures, in_vain, is_reported, is_inline }
     }
 
-    /// Acquires, or says why not.
+    /// Acquires, or returns the cause of the failure.
     pub(crate) async fn run(mut self) -> Result<Arc<Hold>> {
         let acquired = self.rounds().await;
         match &acquired {

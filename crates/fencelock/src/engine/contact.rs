@@ -9,7 +9,7 @@ use crate::time::Moment;
 pub(super) struct Contact {
     /// When the last answer arrived.
     answered: AtomicU64,
-    /// When the first request was sent that failed without an answer since then; [`Moment::NEVER`] if none has.
+    /// The time of sending of the first request since then that failed without an answer; [`Moment::NEVER`] if none has.
     failed: AtomicU64,
 }
 

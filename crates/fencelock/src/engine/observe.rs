@@ -130,8 +130,8 @@ pub enum Event<'a> {
     Degraded {
         /// The lock.
         name: &'a Name,
-        /// The store that granted it instead, whose client's observers receive the rest. `None`: no store did, and the end of this grant is
-        /// reported here as of any other.
+        /// The store that granted it instead, whose client's observers receive the rest. `None` if no store granted it; then the end of
+        /// this grant is reported here.
         store: Option<&'static str>,
     },
     /// The circuit breaker opened, lets an acquire probe the store, or closed.

@@ -22,7 +22,7 @@ use crate::time::{Moment, outcome_before};
 /// A session that a task of the engine opens, even after its callers have stopped waiting.
 pub(super) type SharedOpening = Shared<BoxFuture<'static, Result<Arc<Live>, Arc<Error>>>>;
 
-/// The opening in progress, and the time from which another opening may begin: many callers send a failing store no more requests than one.
+/// The opening in progress, and the earliest time of another one: many callers send a failing store no more requests than a single one.
 #[derive(Debug, Default)]
 pub(super) struct Openings {
     under_way: Option<SharedOpening>,

@@ -21,7 +21,7 @@ pub(crate) struct TimingOptions {
 /// | value | default | allowed |
 /// |---|---|---|
 /// | ttl | 10 s | 100 ms to 24 h; ZooKeeper: at least 4 ticks |
-/// | renew interval | ttl / 4; ZooKeeper: ttl / 6; `file:`: 2 s at most, also where more is asked for | at least 1 ms; twice the interval plus the margin fit in the ttl; ZooKeeper: three times (the third one ttl / 6 at least, in which another server is found), plus ttl / 4 |
+/// | renew interval | ttl / 4; ZooKeeper: ttl / 6; `file:`: 2 s at most, even if an option says more | at least 1 ms; twice the interval plus the margin fit in the ttl; ZooKeeper: three times (the third one ttl / 6 at least, in which another server is found), plus ttl / 4 |
 /// | margin | the larger of ttl / 10 and 500 ms; ZooKeeper: at least one tick too | under the ttl, see above |
 /// | request deadline | ttl / 3 | 1 ms to ttl |
 ///

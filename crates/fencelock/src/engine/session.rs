@@ -132,7 +132,7 @@ impl Live {
         self.safe_until.store(end.as_nanos(), Ordering::Release);
     }
 
-    /// When the newest request was sent that the session knows to have been answered.
+    /// The time of sending of the newest request with an answer.
     pub(crate) fn answered(&self) -> Moment {
         Moment::from_nanos(self.answered.load(Ordering::Acquire))
     }

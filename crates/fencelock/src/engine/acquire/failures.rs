@@ -20,7 +20,7 @@ struct Streak {
 }
 
 impl Failures {
-    /// Counts another failure. Returns how many there are, and when the first one was.
+    /// Counts another failure. Returns their number, and the time of the first one.
     pub(super) fn another(&mut self, now: Moment) -> (u32, Moment) {
         let begin = || Box::new(Streak { count: 0, first: now, latest: now, last: None });
         let streak = self.0.get_or_insert_with(begin);
@@ -60,7 +60,7 @@ impl Acquire {
         };
         let error = Error::new(ErrorKind::Lost, "acquire", message).with("cause", cause).retryable();
         let now = self.engine.clock.now();
-        // A place that lived for a while begins a new streak: such losses come more rarely than pauses end.
+        // A place that lived for a while begins a new streak: such losses are rarer than pauses.
         self.in_vain.forget_after(self.engine.retry.longest_pause * 2, now);
         let (count, since) = self.streak().another(now);
         let error = if count > 1 { self.pause_after((count - 1, since), error).await? } else { error };

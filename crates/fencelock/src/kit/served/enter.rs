@@ -9,7 +9,7 @@ use crate::kit::own_places::over;
 use crate::kit::server::{AskedPlace, Core, ServerSession};
 use crate::store::{Entered, Entry, Loss};
 
-/// How often the client sends a request that the withdrawal of another one overtook.
+/// The most sendings of a request that the withdrawal of another request overtook.
 const TRIES: usize = 8;
 /// How often a request without an effect is repeated at once: each time, a thousand dead contenders are removed, or a holder is leaving.
 const REPEATS: usize = 64;

@@ -311,7 +311,7 @@ impl Places {
         let (mut is_ours, mut may_be_ours) = (false, false);
         slot.change(|state| {
             match &mut state.place_state {
-                // The answer says whether it is this grant. A later one may have come to the same request.
+                // The answer says whether it is this grant: the same request may have a later one by now.
                 PlaceState::Sent { broken, .. } => {
                     *broken = (*broken).max(Some(grant));
                     may_be_ours = true;

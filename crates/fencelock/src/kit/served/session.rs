@@ -38,7 +38,7 @@ impl<S: Served> ServerSession for S {
 
     async fn withdraw(core: &Core<S>, place: PlaceId) -> Result<()> {
         let places = core.session.places();
-        // No request takes effect in a session that the server has no more.
+        // No request takes effect in a session that the server no longer has.
         if !places.session.is_gone() {
             let connection = core.link.connection().await?;
             let withdrawn = Served::withdraw(&*core.session, &connection, &place).await?;

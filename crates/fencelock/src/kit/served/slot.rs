@@ -30,7 +30,7 @@ pub(crate) enum PlaceState {
 /// Why the session wakes a holder that asked for notifications of waiters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Ring {
-    /// The connection ended that was to carry the notification.
+    /// The connection that would carry the notification has ended.
     Disconnected,
     Waiter,
 }
@@ -97,7 +97,7 @@ impl PlaceSlot {
         Poll::Pending
     }
 
-    /// Ready once the holder is rung. A place that is granted has no other waker.
+    /// Ready once the holder is woken. A place that is granted has no other waker.
     pub(crate) fn poll_rung(&self, cx: &Context<'_>) -> Poll<Ring> {
         let mut state = self.state.lock();
         if let Some(ring) = state.rung {

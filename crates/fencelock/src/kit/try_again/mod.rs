@@ -24,7 +24,7 @@ use crate::token::FencingToken;
 /// How long the first of a line sleeps at most while the lock is free: a pause and a request.
 pub(crate) const WAKE_BOUND: Duration = Duration::from_secs(2);
 
-/// How long after the end of a lock's lease the next try begins, also if the holder prolongs the lock by a few milliseconds each time.
+/// The pause from the end of a lock's lease to the next try, even if the holder prolongs the lock by a few milliseconds each time.
 const AFTER_THE_END: Duration = Duration::from_millis(20);
 
 /// The result of a try.

@@ -83,7 +83,7 @@ impl Places {
         }
     }
 
-    /// Places may have been lost: only a renewal can find out.
+    /// Places may have been lost: only a renewal can show that.
     pub(crate) fn doubt(&self) {
         self.session.notify(SessionEvent::Doubtful);
     }
@@ -238,7 +238,7 @@ impl Places {
         self.standing(id).grant()?.token
     }
 
-    /// The answer to a renewal of these places, of which waiting ones are no part: the ends of held places in their order, and the places that are gone.
+    /// The answer to a renewal of these places: the ends of held places in their order, and the places that are gone. Waiting places are not renewed.
     pub(crate) fn renewal(&self, places: &[PlaceId]) -> Renewal {
         let mut renewal = Renewal::at(self.session.confirmed());
         for place in places {

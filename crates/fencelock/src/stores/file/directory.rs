@@ -24,7 +24,7 @@ use crate::time::Moment;
 /// How many buckets' descriptors are kept open: far fewer than a process has by default.
 const OPEN_BUCKETS: usize = 64;
 
-/// The directories that each process has open, by device and inode. A forked child opens its own: locks on a shared descriptor exclude neither.
+/// The directories that each process has open, by device and inode. A forked child opens its own: a shared descriptor excludes neither.
 type ByIdentity = HashMap<(u32, (u64, u64)), Weak<Directory>>;
 
 /// A lock directory.
@@ -94,7 +94,7 @@ impl Directory {
             && self.leads_to(layout::SESSIONS, layout::identity(&rustix::fs::fstat(&self.root.sessions)?))?)
     }
 
-    /// Whether this path, from the root of the store, leads to what has this identity.
+    /// Whether this path, from the root of the store, leads to the entry with this identity.
     pub(super) fn leads_to(&self, path: &str, identity: (u64, u64)) -> rustix::io::Result<bool> {
         leads_to(rustix::fs::statat(&self.root.fd, path, AtFlags::SYMLINK_NOFOLLOW), identity)
     }

@@ -26,12 +26,12 @@ use crate::queue::Admission;
 use crate::store::{Entered, Entry};
 use crate::time::{Clock, Moment};
 
-/// How often the processor is given away before sleeping: a bucket's lock is usually held for some microseconds.
+/// The number of yields of the processor before the first sleep: a bucket's lock is usually held for some microseconds.
 const YIELDS: u32 = 40;
 /// The sleep between two tries. Longer pauses would keep a process out while other processes enter without a pause.
 const SLEEP: Duration = Duration::from_millis(1);
 
-/// The size of a directory that has at most some hundred entries on any file system that is used; of 4,096 on ZFS.
+/// A directory of this size has at most some hundred entries on any trusted file system; 4,096 on ZFS.
 const SHORT: i64 = 4096;
 
 /// A key behind every ticket.

@@ -1,4 +1,4 @@
-//! Single files and directories. Opening trusts no existing entry; making shows no other process a half-made one.
+//! Single files and directories. Opening trusts no existing entry; no other process sees a half-made one.
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;

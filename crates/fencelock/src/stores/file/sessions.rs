@@ -1,7 +1,7 @@
 //! The living sessions: a session lives as long as its file is there and locked by its owner.
 //!
 //! Others test with a *shared* lock through a read-only descriptor: two testers never take each other for the owner,
-//! and their closing is not the event that the owner's closing is.
+//! and the closing of a tester's descriptor notifies no waiter.
 
 use std::collections::{HashMap, HashSet};
 

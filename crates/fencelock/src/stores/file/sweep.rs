@@ -21,7 +21,7 @@ const ABANDONED: Duration = Duration::from_secs(60);
 const SEARCHES: Duration = Duration::from_secs(60);
 /// How many sessions one clean-up tests.
 const TESTED: usize = 64;
-/// How many tickets one clean-up removes: some milliseconds.
+/// The most tickets that one clean-up removes, in some milliseconds.
 const REMOVED: usize = 1000;
 
 impl Directory {

@@ -67,8 +67,8 @@ impl Modes {
         rustix::fs::fchmod(&fd, mode)
     }
 
-    /// Takes away what a part gives to more people than `mode` does, as far as this user may: the directory gave more when the part was
-    /// made. A user who could use that must still pass the directory itself.
+    /// Removes the rights of a part beyond `mode`, as far as this user may: the directory granted more when the part was made. A user
+    /// who could use that must still pass the directory itself.
     pub(super) fn tighten(&self, part: &OwnedFd, mode: Mode) -> rustix::io::Result<()> {
         let found = Mode::from_raw_mode(rustix::fs::fstat(part)?.st_mode);
         if !mode.contains(found & (Mode::RWXG | Mode::RWXO)) {

@@ -7,7 +7,7 @@ use super::dialect::{LOCK, READ, RLOCK, WRIT};
 use super::layout::{QueueNode, head_of, leading_id, ours};
 use crate::store::{Foreign, ForeignLock, Waits};
 
-/// The text before a node's number, by which a client of a family finds the others; none of our permits, and of keys under one parent.
+/// The text before a node's number, by which a client of a family finds the others. Our permits, and keys under one parent, have none.
 const MARKS: [&str; 6] = ["lock-", READ, WRIT, LOCK, RLOCK, ""];
 
 /// Which of [`MARKS`] a node has.

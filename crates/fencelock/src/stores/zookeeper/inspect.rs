@@ -202,7 +202,7 @@ impl NameList {
         Self { client, waiting: vec![String::new()] }
     }
 
-    /// Lists some more nodes; `None` when all were.
+    /// Lists some more nodes; `None` when all were listed.
     pub(super) async fn go_on(mut self, config: &Config, prefix: &str) -> Answered<Option<(Vec<Name>, Option<Self>)>> {
         if self.waiting.is_empty() {
             return Ok(None);

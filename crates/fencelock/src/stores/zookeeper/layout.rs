@@ -154,7 +154,7 @@ pub(super) fn head_of(node: &str) -> Option<&str> {
     numbers(node).map(|(head, _)| head).next()
 }
 
-/// The ways to take `name` for a head and a number as the server writes it: ten characters, sign included, or eleven.
+/// The possible splits of `name` into a head and a server's number: ten characters, sign included, or eleven.
 fn numbers(name: &str) -> impl Iterator<Item = (&str, i64)> {
     [10_usize, 11].into_iter().filter_map(move |width| {
         let (head, number) = name.split_at_checked(name.len().checked_sub(width)?)?;

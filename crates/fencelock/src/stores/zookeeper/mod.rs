@@ -207,7 +207,7 @@ impl ZooKeeperStore {
         Ok(())
     }
 
-    /// Asks through the session opened last, or through one of its own if that has ended.
+    /// Asks through the session opened last, or through a new one if that has ended.
     async fn read<T, F: Future<Output = wire::Result<T>>>(
         &self,
         operation: &'static str,

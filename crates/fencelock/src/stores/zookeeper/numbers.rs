@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 /// From this number on, about half of all, the client warns of the end.
 const LATE: i64 = 1 << 30;
 
-/// A node of ours has drawn `number`: every 1,048,576th late one warns.
+/// A node of ours has drawn `number`: every 1,048,576th late number causes a warning.
 pub(super) fn drawn(home: &LockPath<'_>, number: i64) {
     if number % (1 << 20) == 0 {
         warn(home, number);

@@ -30,7 +30,7 @@ pub(super) enum View {
 /// The condition of a waiter's next step.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct WaitingView {
-    /// The nodes to watch, the farthest first, by their names; the parent has none. Where the nearest one is watched, so is the own node.
+    /// The nodes to watch, the farthest first, by their names; the parent has none. With a watch on the nearest node, the own node is watched, too.
     pub(super) watched: Vec<(Whose, Box<str>)>,
     /// The departure of the nearest contender is the grant, without a further request.
     pub(super) is_next: bool,

@@ -14,7 +14,7 @@
 //!
 //! A watch never grants a writer or a permit: a holder with a lighter claim, at its own number, still excludes them. Readers wait for no
 //! reader, so a writer that becomes a reader admits them like a departure. No listing shows a grant, so a granted permit writes into its
-//! own node if the next waiter waits for that; a session that dies before departs.
+//! own node if the next waiter waits for that; a session that dies before that counts as departed.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -281,7 +281,7 @@ impl Waiter {
             && client.connection_epoch() == self.epoch
     }
 
-    /// Whether the contender before was granted, or will never say so: both need a new listing.
+    /// Whether the contender before was granted, or never marks its grant: both need a new listing.
     fn is_marked(&mut self, path: &str, data: &[u8], version: i32) -> bool {
         self.predecessor_never_marks_grant |= !data::is_ours(data);
         let is_new = version > 0 && self.seen_version.as_ref().is_none_or(|seen| (&*seen.0, seen.1) != (path, version));

@@ -18,9 +18,9 @@ pub(super) enum Interest {
     Departure,
     /// A ticket: its deletion, or the mark that its owner sets when it is granted.
     GrantOrDeparture,
-    /// A session file of another process: that a writer closed it, or that it was deleted.
+    /// A session file of another process: its closing by a writer, or its deletion.
     SessionEnd,
-    /// The own session file: that it was deleted or touched.
+    /// The own session file: its deletion, or a touch.
     Touch,
 }
 

@@ -73,19 +73,19 @@ impl Nodes {
         Self { shown, config, seeds, map, known, wires }
     }
 
-    /// The ways to the nodes that the URL names.
+    /// The routes to the nodes that the URL names.
     pub(super) fn named(&self) -> impl Iterator<Item = Config> {
         self.seeds.iter().map(|node| self.config.at(node.clone()))
     }
 
-    /// The way to the server at an address, which needs these nodes.
+    /// The route to the server at an address, by these nodes.
     pub(super) fn way_to(self: &Arc<Self>, address: impl FnOnce(Arc<Self>) -> Address, min_replicas: u32) -> Config {
         let mut config = self.config.clone();
         (config.address, config.min_replicas) = (address(Arc::clone(self)), min_replicas);
         config
     }
 
-    /// The address to dial for a node that is named so.
+    /// The address to dial for a node with this name.
     pub(super) fn dialled(&self, named: &HostPort) -> HostPort {
         dialled(&self.map, named)
     }
@@ -103,7 +103,7 @@ impl Nodes {
             all.truncate(if known.asked.is_some() && known.failure.is_none() { ASKED / 2 } else { ASKED });
             let asks = all.iter().map(|node| (node, self.ask_one(node, clock, tasks)));
             let words = (&*self.shown, "no node of the Cluster answers", "node", "nodes");
-            // Of several, a primary's answer: requests of any node go there.
+            // Prefers a primary's answer: requests that any node may serve go there.
             let newness = |view: &Ownership| (view.newness, self.answering(view).is_some());
             let view = newest(asks, newness, (&**clock, patience), words).await;
             known.asked = Some(clock.now());
@@ -142,8 +142,8 @@ impl Nodes {
         })
     }
 
-    /// The address to dial for the owner of a slot, or for a primary that has just answered, and its name among the nodes. The owner's own word for
-    /// its role is still to be had. A Cluster that serves no slots is not dialled.
+    /// The address to dial for the owner of a slot, or for a primary that has just answered, and its name among the nodes. The owner must
+    /// still confirm its role itself. A Cluster that serves no slots is not dialled.
     pub(crate) async fn find(&self, with: Asking<'_>, slot: Option<u16>) -> Result<(HostPort, HostPort)> {
         let named = self.ask(with, |view| {
             let owner = view.owners.iter().find(|(slots, _)| slot.is_some_and(|slot| slots.contains(&slot)));

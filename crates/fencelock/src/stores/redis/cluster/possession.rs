@@ -22,7 +22,7 @@ pub(super) struct Custody {
     last: Mutex<Option<LastOwner>>,
     /// The node to dial next, for one try.
     pub(super) hint: Mutex<Option<HostPort>>,
-    /// When the newest request was sent that an owner has served.
+    /// The time of sending of the newest request that an owner has served.
     served: AtomicU64,
 }
 
@@ -53,8 +53,8 @@ impl Possession {
         Some(Self { slot: slot.clone(), node: node.clone(), clock, has_arrived })
     }
 
-    /// The server of a new connection as the layout is to see it. A node of a Cluster has to serve `key`, a key of the slot; a node that was
-    /// named by mistake would be another era. A reader has no such key, and no use for eras.
+    /// The server of a new connection, as the layout should see it. A node of a Cluster must serve `key`, a key of the slot: a node that
+    /// was named by mistake would count as another era. A reader has no key, and needs no era.
     pub(crate) async fn arrived(connection: &Connection, key: Option<String>, server: Server) -> Result<Server> {
         let Some((possession, key)) = connection.possession.as_ref().zip(key) else { return Ok(server) };
         connection.command("connect", redis::cmd("EXISTS").arg(key)).await?;

@@ -35,7 +35,7 @@ impl Routes {
     ) -> (Arc<Config>, Option<Arc<Self>>) {
         let mut config = (**config).clone();
         if let Address::Owner(slot) = &mut config.address {
-            // Each link has its own view of what became of a slot.
+            // Each link has its own record of a slot's owners.
             slot.custody = Arc::default();
         }
         let Address::Nodes(nodes) = config.address.clone() else { return (Arc::new(config), None) };

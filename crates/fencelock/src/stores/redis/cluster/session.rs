@@ -52,7 +52,7 @@ pub(super) fn open_session(
 /// The session of one part of the names.
 struct Part {
     session: Arc<dyn Session>,
-    /// When the newest request was sent that confirmed the session.
+    /// The time of sending of the newest request that confirmed the session.
     confirmed: AtomicU64,
 }
 
@@ -63,14 +63,14 @@ struct PartTable {
     current: Vec<Option<Arc<Part>>>,
     /// Every request that may have a place, from before it is sent, with its session.
     places: HashMap<RequestId, (Name, Arc<Part>)>,
-    /// Sessions that no new request uses. Each is closed once no request depends on it: until then, its places may keep rivals waiting
-    /// whose holders are not notified yet.
+    /// Sessions that no new request uses. Each is closed once no request depends on it: until then its places exclude rivals, because
+    /// their holders may not be notified yet.
     retired: Vec<Arc<Part>>,
 }
 
 struct Parts {
     stores: Arc<[Arc<dyn Store>]>,
-    /// For each part the turn of the task that opens a session.
+    /// For each part, the turn to open a session.
     turns: Vec<Arc<tokio::sync::Mutex<()>>>,
     reach: Reach,
     opening: Opening,
@@ -84,7 +84,7 @@ impl Part {
         Moment::from_nanos(self.confirmed.load(Ordering::Acquire)).after(ttl)
     }
 
-    /// A part that is lost is no end of the whole session: the request is worth another try, in the next session of the part.
+    /// The loss of a part does not end the whole session: the request may be retried in the next session of the part.
     fn passing(&self, error: Error) -> Error {
         if self.session.over().is_none() || !matches!(error.kind(), ErrorKind::Lost | ErrorKind::Closed) {
             return error;

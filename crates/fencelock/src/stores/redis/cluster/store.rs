@@ -17,7 +17,7 @@ use crate::store::{Break, Capability, NoteOrder, NoteRead, Opened, Opening, Outl
 use crate::stores::redis::fair;
 use crate::stores::redis::wire::Address;
 
-/// The hash tag of each part. Another tag would be another lock under the same name. Their slots divide all slots evenly, for the nodes of a
+/// The hash tag of each part. With another tag, a name would be another lock. Their slots divide all slots evenly, for the nodes of a
 /// Cluster have adjoining slots.
 const TAGS: [u16; 16] = [10, 3, 61, 43, 11, 2, 60, 42, 12, 1, 63, 41, 13, 0, 62, 40];
 

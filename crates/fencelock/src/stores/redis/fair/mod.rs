@@ -158,14 +158,14 @@ impl Server for Fair {
 
     async fn break_grant(&self, connection: &Connection, order: &Break) -> Result<bool> {
         let record = record::text("break", &Record::of(order))?;
-        // No grant of ours is without a token.
+        // Every grant of ours has a token.
         let Some(call) = scripts::break_grant(&self.layout, order, &record) else { return Ok(false) };
         connection.run("break", &call).await
     }
 
     async fn write_note(&self, connection: &Connection, order: &NoteOrder) -> Result<bool> {
         let owner = record::text("note", &Identity::of(&order.owner))?;
-        // No grant of ours is without a token.
+        // Every grant of ours has a token.
         let Some(call) = scripts::write_note(&self.layout, order, &owner) else { return Ok(false) };
         connection.run("note", &call).await
     }

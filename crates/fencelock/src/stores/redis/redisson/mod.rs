@@ -43,7 +43,7 @@ pub(super) fn new(config: Config, prefix: String, is_fenced: bool) -> Arc<dyn St
             quick: None,
             marks: &MARKS,
             extra: Box::new(extra),
-            // Counter keys begin unlike every lock of these layouts.
+            // No lock of these layouts begins like the key of a counter.
             counters: None,
             is_clustered: false,
             channel: Some(|key, claim| of(if claim == Claim::MUTEX { CHANNEL } else { SHARED_CHANNEL }, key)),
