@@ -175,18 +175,36 @@ async fn an_acknowledged_holder_that_receives_nothing_more_stops_before_a_rival_
 struct Judge {
     inside: [AtomicU32; 6],
     newest: [AtomicU64; 6],
-    cycles: AtomicU64,
+    /// Of each task of the crowd.
+    cycles: [AtomicU64; CLIENTS * NAMES.len()],
     overlaps: AtomicU32,
     late: AtomicU32,
     lost: AtomicU32,
     is_done: AtomicBool,
 }
 
+impl Judge {
+    fn cycles(&self) -> Vec<u64> {
+        self.cycles.iter().map(|cycles| cycles.load(Ordering::SeqCst)).collect()
+    }
+
+    /// Waits until each task of the crowd has had its lock five more times.
+    async fn until_all_are_served(&self) {
+        let before = self.cycles();
+        let is_served = |(now, before): (u64, &u64)| now > before + 5;
+        until("each task has its lock", async || self.cycles().into_iter().zip(&before).all(is_served)).await;
+    }
+}
+
+/// How many clients a crowd has.
+const CLIENTS: usize = 3;
+
 /// The names of a crowd's locks.
 const NAMES: [&str; 6] = ["n0", "n1", "n2", "n3", "n4", "n5"];
 
 /// Takes locks until the end, and reports each section to the judge.
-async fn contend(client: Client, judge: Arc<Judge>, of: usize) {
+async fn contend(client: Client, judge: Arc<Judge>, task: usize) {
+    let of = task % NAMES.len();
     while !judge.is_done.load(Ordering::SeqCst) {
         let guard = client.mutex(NAMES[of]).unwrap().acquire_within(PATIENCE).await.unwrap();
         let token = guard.token().unwrap().get();
@@ -201,21 +219,22 @@ async fn contend(client: Client, judge: Arc<Judge>, of: usize) {
             judge.lost.fetch_add(1, Ordering::SeqCst);
         }
         judge.inside[of].fetch_sub(1, Ordering::SeqCst);
-        judge.cycles.fetch_add(1, Ordering::SeqCst);
+        judge.cycles[task].fetch_add(1, Ordering::SeqCst);
         // A release that fails is made up for in the background.
         let _ = guard.release().await;
     }
 }
 
-/// Three clients that contend for all names.
+/// Clients that contend for all names.
 struct Crowd(Vec<Client>, Vec<tokio::task::JoinHandle<()>>);
 
 impl Crowd {
     async fn of(url: &str, judge: &Arc<Judge>) -> Self {
         let (mut clients, mut tasks) = (Vec::new(), Vec::new());
-        for _ in 0..3 {
+        for number in 0..CLIENTS {
             let client = client(url, 10_000).await;
-            tasks.extend((0..NAMES.len()).map(|of| tokio::spawn(contend(client.clone(), Arc::clone(judge), of))));
+            let numbers = (0..NAMES.len()).map(|of| number * NAMES.len() + of);
+            tasks.extend(numbers.map(|task| tokio::spawn(contend(client.clone(), Arc::clone(judge), task))));
             clients.push(client);
         }
         Self(clients, tasks)
@@ -274,7 +293,7 @@ async fn slots_move_under_load(layout: &str, prefix: &'static str) {
     crowd.depart(&judge).await;
     held.check().unwrap();
     let count = |number: &AtomicU32| number.load(Ordering::SeqCst);
-    let cycles = judge.cycles.load(Ordering::SeqCst);
+    let cycles = judge.cycles().iter().sum::<u64>();
     println!("{moves} moves, {cycles} cycles, {} lost", count(&judge.lost));
     assert_eq!((count(&judge.overlaps), count(&judge.late), count(&judge.lost)), (0, 0, 0));
     assert!(moves > 50 && cycles > 200, "{moves} moves, {cycles} cycles");
@@ -297,10 +316,8 @@ async fn primaries_that_are_killed_under_load_let_no_two_clients_hold_a_lock_of_
 async fn primaries_are_killed_under_load(layout: &str, prefix: &str) -> (Arc<Cluster>, Soak, u16) {
     let (cluster, judge, mut soak) = (cluster(), Arc::new(Judge::default()), Soak::of(3));
     let crowd = Crowd::of(&cluster.url(layout), &judge).await;
-    let cycles = || judge.cycles.load(Ordering::SeqCst);
     let slot = loop {
-        let before = cycles();
-        until("the crowd works", async || cycles() > before + 50).await;
+        judge.until_all_are_served().await;
         let slot = cluster.slots_in_use(prefix).unwrap()[0];
         let old = cluster.owner(slot).unwrap();
         old.kill();
@@ -313,11 +330,10 @@ async fn primaries_are_killed_under_load(layout: &str, prefix: &str) -> (Arc<Clu
             break slot;
         }
     };
-    let before = cycles();
-    until("the crowd works after the last failover", async || cycles() > before + 50).await;
+    judge.until_all_are_served().await;
     crowd.depart(&judge).await;
     let count = |number: &AtomicU32| number.load(Ordering::SeqCst);
-    println!("{} cycles, {} lost", cycles(), count(&judge.lost));
+    println!("{} cycles, {} lost", judge.cycles().iter().sum::<u64>(), count(&judge.lost));
     assert_eq!((count(&judge.overlaps), count(&judge.late)), (0, 0));
     (cluster, soak, slot)
 }
