@@ -34,7 +34,7 @@ pub(crate) struct Wait {
 
 impl Wait {
     pub(super) async fn run(&self, store: &StoreArguments) -> Outcome<u8> {
-        // A success prints no store, so the notice of the default must.
+        // A success prints no store, so the notice of the default has to name it.
         let (chosen, client) = store.connect_to_look(false, std::slice::from_ref(&self.name)).await?;
         let Some(client) = client else { return Ok(0) };
         let waited = said_already(self.wait(&client, &chosen).await);

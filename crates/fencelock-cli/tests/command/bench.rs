@@ -25,7 +25,7 @@ fn workers_are_waited_for_though_the_parent_ignores_the_end_of_children() {
 }
 
 #[test]
-fn a_store_that_locks_only_inside_a_process_is_found_out() {
+fn a_store_that_locks_only_inside_a_process_is_reported() {
     let place = Place::new();
     let arguments = ["--store", "memory:", "bench", "--workers", "8", "--processes", "4", "--seconds", "1"];
     let (code, text) = ended(&mut place.fencelock(&arguments));

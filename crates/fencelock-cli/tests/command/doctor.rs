@@ -48,7 +48,7 @@ fn a_directory_that_a_cleaner_empties_is_warned_of_and_another_is_not() {
 }
 
 #[test]
-fn a_redis_that_evicts_forgets_and_hangs_up_is_found_out() {
+fn a_redis_that_evicts_forgets_and_hangs_up_is_reported() {
     let settings = |lines: &[&str]| redis::Settings {
         extra: lines.iter().map(|line| (*line).to_owned()).collect(),
         ..redis::Settings::default()
@@ -112,7 +112,7 @@ fn servers_are_asked_over_tls_as_the_url_has_it() {
 }
 
 #[test]
-fn a_clock_that_is_ahead_is_found_out() {
+fn a_clock_that_is_ahead_is_reported() {
     let settings = redis::Settings { own_clock: true, ..redis::Settings::default() };
     let server = redis::Server::start(settings).unwrap();
     server.set_clock(3600).unwrap();
@@ -121,7 +121,7 @@ fn a_clock_that_is_ahead_is_found_out() {
 }
 
 #[test]
-fn a_postgresql_that_does_not_wait_for_its_disk_is_found_out() {
+fn a_postgresql_that_does_not_wait_for_its_disk_is_reported() {
     let bad = ["fsync = off", "full_page_writes = off", "synchronous_commit = off", "idle_session_timeout = 60000"];
     let settings = bad.iter().fold(postgres::Settings::default(), |settings, line| settings.with(line));
     let server = postgres::Server::start(settings).unwrap();
@@ -215,7 +215,7 @@ fn a_postgresql_in_which_others_planted_operators_runs_none_of_them_for_the_comm
 }
 
 #[test]
-fn a_zookeeper_alone_with_few_connections_and_short_sessions_is_found_out() {
+fn a_zookeeper_alone_with_few_connections_and_short_sessions_is_reported() {
     let settings = zookeeper::Settings { max_session_timeout_ms: 50_000, ..zookeeper::Settings::default() };
     let ensemble = zookeeper::Ensemble::start(settings.with("maxClientCnxns", 7)).unwrap();
     let url = format!("{}&ttl_ms=60000", ensemble.url("/locks"));
@@ -230,7 +230,7 @@ fn a_zookeeper_alone_with_few_connections_and_short_sessions_is_found_out() {
 }
 
 #[test]
-fn a_mariadb_that_does_not_wait_for_its_disk_is_found_out() {
+fn a_mariadb_that_does_not_wait_for_its_disk_is_reported() {
     let bad = ["--innodb-flush-log-at-trx-commit=2", "--wait-timeout=60"];
     let settings = bad.iter().fold(mysql::Settings::default(), |settings, option| settings.with(option));
     let server = mysql::Server::start(settings).unwrap();

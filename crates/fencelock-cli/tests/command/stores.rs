@@ -51,5 +51,5 @@ fn the_choice_of_a_store_is_the_table_of_its_document_without_figures_of_a_busy_
     }
     assert!(cells.iter().all(|cell| cell.split_whitespace().count() <= 12), "{cells:?}");
     assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
-    assert!(cells.contains(&"costs every lock, whatever is on its disk"), "a server that was started anew ends locks");
+    assert!(cells.contains(&"costs every lock, even with data on disk"), "a server that was started anew ends locks");
 }

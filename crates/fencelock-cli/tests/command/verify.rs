@@ -58,7 +58,7 @@ fn zookeeper_takes_the_names_too() {
 }
 
 #[test]
-fn a_store_that_locks_only_inside_a_process_is_found_out() {
+fn a_store_that_locks_only_inside_a_process_is_reported() {
     let done = output(&mut Place::with_store("memory:").fencelock(&["verify", "--duration", "2s"]));
     assert_eq!((code(&done), stderr(&done).contains("pairs of believers")), (1, true), "{done:?}");
     assert!(stdout(&done).contains("BROKEN") && stdout(&done).contains("Exclusion on"), "{done:?}");

@@ -19,7 +19,7 @@ fn drill(directory: &Path, worker: &str) -> Drill {
 }
 
 #[test]
-fn a_lock_that_is_granted_to_no_client_is_found_out() {
+fn a_lock_that_is_granted_to_no_client_is_reported() {
     let directory = directory("stuck");
     let drill = drill(&directory, env!("CARGO_BIN_EXE_fencelock-conformance-worker"));
     // The drill waits for a grant that never comes.
@@ -36,7 +36,7 @@ fn a_lock_that_is_granted_to_no_client_is_found_out() {
 }
 
 #[test]
-fn a_worker_that_ends_by_itself_is_found_out() {
+fn a_worker_that_ends_by_itself_is_reported() {
     let directory = directory("ended");
     let verdict = drill(&directory, "/bin/false").run().unwrap();
     assert!(verdict.faults.iter().any(|fault| fault.to_string().contains("ended by itself")), "{verdict}");

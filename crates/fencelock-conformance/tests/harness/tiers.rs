@@ -112,7 +112,7 @@ fn a_store_keeps_the_laws_of_the_tiers_that_it_offers_and_is_asked_for_no_others
 }
 
 #[test]
-fn a_store_that_says_it_offers_more_than_it_does_is_found_out() {
+fn a_store_that_claims_more_than_it_offers_is_reported() {
     let wrong = wrong(Tier::Look, Tier::Break);
     assert_eq!(wrong.len(), 3, "{wrong:?}");
 }

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use fencelock::{Client, Error, Guard, Name, Outcome};
 use tokio::task::JoinHandle;
 
-/// Long enough for everything that is waited for, on a busy machine too.
+/// Longer than any wait of a test, on a busy machine too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The option of a client that soon renews a lock of a long ttl: a lock of a short ttl is lost on a machine that stands still.
 pub(crate) const OFTEN: &str = "renew_interval_ms=50";
 
-/// Waits for something that has to come.
+/// Waits for a future that must complete.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("it has to come")
 }
@@ -40,7 +40,7 @@ pub(crate) fn with_ttl(url: &str, ttl_ms: u64) -> String {
     with(url, &format!("ttl_ms={ttl_ms}"))
 }
 
-/// Connects until a client is there, or an error that no other try helps with: a busy machine can take longer than a short ttl allows.
+/// Connects until that succeeds, or fails with an error that no retry can help: a busy machine can take longer than a short ttl allows.
 async fn connected(url: &str) -> Result<Client, Error> {
     soon(async {
         loop {

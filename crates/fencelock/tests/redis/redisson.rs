@@ -147,7 +147,7 @@ async fn waiting_behind(client: &Client) -> tokio::task::JoinHandle<Result<Guard
 }
 
 #[tokio::test]
-async fn an_answer_lost_as_the_lock_is_handed_on_is_looked_up_and_no_grant_stays_behind() {
+async fn after_a_lost_answer_to_a_hand_over_the_client_looks_and_leaves_no_grant_behind() {
     let (server, _url) = with_layout("redisson-fenced");
     let proxy = Proxy::start(server.address()).unwrap();
     let client = client(&format!("redis://{}?layout=redisson-fenced", proxy.address()), 60_000).await;

@@ -227,7 +227,7 @@ impl Record {
         self.history.sections[section].gone = Some(self.note_of(section, "is gone"));
     }
 
-    /// Leases end early from now on; their holders notice that within `time`. Returns when the lapse begins, which no other lapse does.
+    /// Leases end early from now on; their holders notice that within `time`. Returns the beginning of the lapse, which no other lapse has.
     pub(crate) fn lapse(&mut self, line: &str, time: Duration) -> u64 {
         self.fault(line);
         let (from, until) = (self.now(), self.clock.now().after(time).as_nanos());
