@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::queue::Claim;
 use crate::store::PlaceId;
 
-/// A batch of so many names and purposes is smaller than 100 kB, or 200 kB in hexadecimal.
+/// A batch of this size, names and purposes included, is smaller than 100 kB, or 200 kB in hexadecimal.
 pub(crate) const MOST: usize = 64;
 
 #[derive(Debug, Clone)]
@@ -95,8 +95,8 @@ pub(crate) async fn gather(receiver: &mut Receiver, gathered: &mut Vec<Gathered>
     receiver.recv_many(gathered, MOST - gathered.len()).await > 0
 }
 
-/// Takes the gathered requests if they go now: `calls` with `sent` requests are on their way, and at most `most` calls may be. A further call
-/// carries its share of all these requests: otherwise the first ones would fill every call, and the others would wait for an answer.
+/// Takes the gathered requests if they go now: `calls` with `sent` requests are on their way, and at most `most` calls may be. A further
+/// call carries its share of all these requests: otherwise the first names would fill every call, and the other names would get no answer.
 /// A request whose caller is gone is dropped: sent after its withdrawal, its place would have no owner.
 pub(crate) fn take_due(gathered: &mut Vec<Gathered>, sent: usize, calls: usize, most: usize) -> Option<Vec<Gathered>> {
     gathered.retain(|(_, answer)| !answer.is_closed());

@@ -14,7 +14,7 @@ use crate::store::{PlaceId, RequestId};
 pub(crate) enum Param<'a> {
     Null,
     Flag(bool),
-    /// A database without unsigned numbers has a number above 2^63 below zero. No statement counts on the order of such numbers.
+    /// A database without unsigned numbers has a number above 2^63 below zero. No statement depends on the order of such numbers.
     Number(u64),
     Signed(i64),
     Text(Cow<'a, str>),
@@ -145,7 +145,7 @@ pub(crate) trait Calls: Send + Sync + 'static {
 
     fn is_alive(&self) -> bool;
 
-    /// How many batches may be under way at once, for a connection that runs calls in the order in which they are sent.
+    /// The most batches in flight, for a connection that runs calls in the order of their sending.
     fn calls_at_once(&self) -> usize {
         1
     }

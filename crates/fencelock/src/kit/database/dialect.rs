@@ -22,7 +22,7 @@ pub(crate) trait Dialect: Database {
     const CAPABILITY: &'static Capability;
     const UNIT: Duration;
     const LONGEST_TTL: u64;
-    /// How often a session looks at its waiting places while nothing can wake it.
+    /// The interval of looks at waiting places while nothing can wake the session.
     const POLL: Duration;
     /// The parameters of `show` behind the name. They have the call begin at the front.
     const SHOW: &'static [Param<'static>];

@@ -77,9 +77,9 @@ pub(crate) struct Dialler<D: Database> {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) purpose: Purpose,
     pub(crate) patience: Duration,
-    /// How long a connection may owe an answer.
+    /// The time after which a connection that owes an answer is given up.
     pub(crate) silence: Duration,
-    /// How long a request waits for rows that another transaction locks: shorter than `silence`, so that the server reports the wait.
+    /// The limit of a request's wait for rows that another transaction has locked: shorter than `silence`, so that the server reports the wait.
     pub(crate) waits: Duration,
     pub(crate) user: Arc<dyn User<D::Connection>>,
     tasks: Option<Tasks>,

@@ -213,8 +213,8 @@ impl<D: Dialect> FairSession<D> {
         Ok(row)
     }
 
-    /// Sends a request: at once by itself, or, while a call is on its way, with the others that arrive meanwhile. Returns the numbers in the
-    /// answer.
+    /// Sends a request: at once by itself, or, while a call is in flight, together with the requests that arrive meanwhile. Returns the
+    /// numbers in the answer.
     async fn ask(&self, connection: &D::Connection, request: Request) -> Result<Vec<i64>> {
         if self.is_stuck(&request) {
             let _one = self.patient.lock().await;
@@ -235,7 +235,7 @@ impl<D: Dialect> FairSession<D> {
         self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an earlier request did not get this bucket: behind `request`, all others on the shared connection would wait, too.
+    /// Whether an earlier request did not get this bucket: behind `request`, all other requests on the shared connection would wait, too.
     fn is_stuck(&self, request: &Request) -> bool {
         let stuck = self.stuck();
         !stuck.is_empty() && stuck.contains(&bucket_of(&request.place.name))

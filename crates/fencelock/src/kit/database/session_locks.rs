@@ -185,7 +185,7 @@ impl<L: SessionLocks> User<OnWire<L>> for SessionUser<L> {
     fn greet(self: Arc<Self>, connection: Arc<OnWire<L>>) -> BoxFuture<'static, Result<Option<Chores>>> {
         Box::pin(async move {
             let session = &self.0;
-            // No lock that was granted on another connection is there on this one.
+            // This connection has no lock that was granted on another one.
             session.places.session.alive("connect")?;
             if session.places.session.is_open() {
                 session.places.end(Loss::Expired);

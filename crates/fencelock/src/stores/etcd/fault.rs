@@ -5,8 +5,8 @@ use tonic::{Code, Status};
 use crate::error::{Error, ErrorKind};
 use crate::kit::fault::{Meaning, passing, refused};
 
-/// The error of a request that failed with `status`. The connection is of no use after an [`ErrorKind::Unreachable`]: another member is tried,
-/// with a new login.
+/// The error of a request that failed with `status`. The connection is useless after an [`ErrorKind::Unreachable`]: another member is
+/// tried, with a new login.
 pub(super) fn fault(operation: &'static str, status: &Status) -> Error {
     use ErrorKind::{Config, Denied, Exhausted, Internal, Lost, Unreachable, Unsupported};
     let says = |text: &str| status.message().contains(text);

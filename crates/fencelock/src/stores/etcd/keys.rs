@@ -14,15 +14,15 @@ use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Break, Contender, Entry, Foreign, Owner, PlaceId, RequestId, Waits};
 
-/// Where the keys stand.
+/// The layout of the keys under a prefix.
 #[derive(Debug)]
 pub(super) struct Keys {
-    /// Every key of a lock begins with it.
+    /// The beginning of every key.
     pub(super) prefix: String,
 }
 
 impl Keys {
-    /// All keys of the queue of a lock begin with this, and so do those of locks whose names begin with this name and a slash.
+    /// The common beginning of all keys in the queue of `name`. Keys of locks `name/…` have it, too.
     pub(super) fn queue(&self, name: &str) -> Vec<u8> {
         format!("{}{name}/", self.prefix).into_bytes()
     }
@@ -31,17 +31,17 @@ impl Keys {
         format!("{}{name}/{lease:x}-{request}", self.prefix).into_bytes()
     }
 
-    /// Keys that belong to no queue, of sessions and of records: no name has an empty part, so no key of a queue begins so.
+    /// A key outside of all queues, of a session or a record. No name has an empty part, so no key of a queue begins like this.
     pub(super) fn own(&self, rest: &str) -> Vec<u8> {
         format!("{}/fencelock/{rest}", self.prefix).into_bytes()
     }
 
-    /// The key of a session, which every request of it compares. The key lives as long as the lease, and its version is the epoch.
+    /// The key of a session. Every request of the session compares it. The key lives as long as the lease, and its version is the epoch.
     pub(super) fn session(&self, lease: i64) -> Vec<u8> {
         self.own(&format!("{lease:x}"))
     }
 
-    /// The records of broken grants of a session begin with this, and the range from the session's key on has both.
+    /// The common beginning of the records of a session's broken grants. They follow the session's key, so one range has both.
     pub(super) fn records(&self, lease: i64) -> Vec<u8> {
         self.own(&format!("{lease:x}/"))
     }
@@ -50,7 +50,7 @@ impl Keys {
         self.own(&format!("{lease:x}/{name}//{grant:x}"))
     }
 
-    /// The break that a key is the record of.
+    /// The break whose record this key holds.
     pub(super) fn broken(&self, kv: &KeyValue) -> Option<Break> {
         let rest = std::str::from_utf8(kv.key.strip_prefix(&*self.own(""))?).ok()?;
         let (name, _) = rest.split_once('/')?.1.rsplit_once("//")?;
@@ -128,7 +128,7 @@ impl QueueKey {
         let rest = std::str::from_utf8(kv.key.strip_prefix(queue)?).ok()?;
         let (lease, request) = lease_and_request(rest)?;
         let value: Option<Value<'_>> = request.and_then(|_| record::read(&kv.value));
-        // A key of another client, and one whose value was changed by hand, excludes every other.
+        // A key of another client, or a key with a value that was changed by hand, excludes all other contenders.
         let claim = value.and_then(|Value { claim: [weight, capacity], .. }| Claim::new(weight, capacity).ok());
         let (seq, claim) = (kv.create_revision.cast_unsigned(), claim.unwrap_or(Claim::MUTEX));
         Some(Self { key: kv.key, seq, lease, request, claim, value: kv.value })

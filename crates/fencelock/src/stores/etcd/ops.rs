@@ -1,11 +1,11 @@
-//! Transactions: comparisons, operations, and what comes back.
+//! Transactions: comparisons, operations, and answers.
 
 use super::proto::compare::TargetUnion;
 use super::proto::request_op::Request;
 use super::proto::response_op::Response;
 use super::proto::*;
 
-/// Numbers of etcd's enums: the order of a range, and what it goes by.
+/// Numbers of etcd's enums: the order of a range, and its criterion.
 const ASCENDING: i32 = 1;
 const DESCENDING: i32 = 2;
 const BY_CREATION: i32 = 2;

@@ -140,7 +140,7 @@ impl EtcdSession {
         Ok(())
     }
 
-    /// Reports the break that a key is the record of.
+    /// Reports the break whose record this key holds.
     fn broken(&self, kv: &KeyValue) {
         let Some(Break { place, token: Some(grant), reason, .. }) = self.keys.broken(kv) else { return };
         self.places.look_at(&place.name);
@@ -259,7 +259,7 @@ impl Served for EtcdSession {
         let mut answer = match connection.gather("enter", &entry.name, txn).await {
             Err(error) if error.kind() == ErrorKind::Lost => return Ok(Enter::Gone),
             Err(error) if error.kind() == ErrorKind::Exhausted && !error.is_retryable() => {
-                // etcd may report that it is full of a transaction that it applied.
+                // etcd may answer that it is full to a transaction that it has applied.
                 self.leave(connection, &place, None).await.map_err(Error::outcome_unknown)?;
                 return Err(error);
             }
@@ -281,7 +281,7 @@ impl Served for EtcdSession {
                 Ok(Enter::Waiting { seq, ahead: Some(ahead), look_in: Some(FIRST_LOOK) })
             }
             Some((seq, refused, _)) => {
-                // The place is there until the answer.
+                // The place exists until the server has answered.
                 self.leave(connection, &place, Some(seq)).await.map_err(Error::outcome_unknown)?;
                 Ok(if let Admission::Conflict(theirs) = refused { Enter::Conflict(theirs) } else { Enter::Busy })
             }

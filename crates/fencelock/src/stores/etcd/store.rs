@@ -1,4 +1,4 @@
-//! The store: its sessions, and queues, names and breaks as others see them.
+//! The store: its sessions, and the view of queues, names and breaks for all clients.
 
 use std::sync::Arc;
 
@@ -25,9 +25,9 @@ use crate::queue::view::granted_of;
 use crate::store::{Break, Capability, Contender, Grant, Opening, Page, Queue, Store, StoreUrl};
 use crate::token::FencingToken;
 
-/// How many keys one request for names reads.
+/// The most keys that one request for names reads.
 const KEYS: i64 = 1000;
-/// How long the record of a break stays, in seconds.
+/// The lifetime of a record of a break, in seconds.
 const RECORD_TTL: i64 = 30 * 86_400;
 
 /// Each question is a path, which a member answers by HTTP and without a user.

@@ -16,7 +16,7 @@ pub(super) const TLS_OPTIONS: &[&str] = &["password_file", "tls_ca", "tls_cert",
 
 const PORT: u16 = 2379;
 
-/// How the members are reached, and where the locks stand.
+/// The settings of connections to the members, and the prefix of the locks' keys.
 pub(super) struct Config {
     scheme: String,
     pub(super) servers: Vec<HostPort>,

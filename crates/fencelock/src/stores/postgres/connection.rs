@@ -44,7 +44,7 @@ pub(super) struct Connection {
     pooled: Mutex<Option<String>>,
     traffic: Arc<Traffic>,
     tasks: Mutex<Vec<AbortHandle>>,
-    /// How many more releases call the procedure `leave`, because other sessions waited lately.
+    /// The number of further releases that call the procedure `leave`, because other sessions waited lately.
     pub(super) contended: AtomicUsize,
     state: ConnectionState,
 }

@@ -20,7 +20,7 @@ use crate::store::{StoreUrl, Tasks};
 
 pub(super) struct Postgres;
 
-/// Asks each server, whatever its role and settings are.
+/// Asks each server, in any role and with any settings.
 pub(super) fn ask(url: StoreUrl, questions: Questions) -> Result<Vec<AskedServer>> {
     let config = Arc::new(Postgres::layout_and_config(url)?.1);
     // Without options at the start of a connection, which a pooler would refuse, and which would hide a setting.

@@ -1,4 +1,4 @@
-//! Locks in PostgreSQL: the schema that keeps them, for users that make it by hand or for others.
+//! Locks in PostgreSQL: the schema that keeps them, for users that make it by hand or for another role.
 //!
 //! A client makes the schema by itself when its role may create one. Where it may not, another role runs [`Schema::migrate`], or the
 //! statements of [`Schema::statements`], or `fencelock migrate`, and grants the role of the clients the right to call the functions.
@@ -29,12 +29,12 @@ pub const HOLD: &str = "SELECT fencelock.hold($1, $2)";
 pub struct Schema {
     config: Arc<Config>,
     unlogged: bool,
-    /// A lock table of others that stands for it.
+    /// A lock table of another program in its place.
     table: Option<Arc<Table>>,
 }
 
 impl Schema {
-    /// The schema of this store URL; options of clients, such as `ttl_ms`, are passed over.
+    /// The schema of this store URL; options of clients, such as `ttl_ms`, are ignored.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) that names what is wrong.

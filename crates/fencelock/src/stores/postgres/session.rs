@@ -19,7 +19,7 @@ use crate::kit::served::PlacesByName;
 use crate::name::Name;
 use crate::store::{Capability, Outline, PlaceId, RequestId};
 
-/// How many releases go by the procedure after one that granted a lock to another session.
+/// The number of releases that call the procedure, after a release granted a lock to another session.
 const CONTENDED: usize = 64;
 
 pub(super) type PostgresSession = FairSession<Postgres>;

@@ -1,4 +1,4 @@
-//! The demands on a server, and the schema: how it is made, and whether an existing one is ours.
+//! The demands on a server, and the schema: its creation, and the check of an existing one.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const PATH: &str = "SELECT pg_catalog.set_config('fencelock.path', pg_catalog.cu
 const NOT_ONE: &str =
     "the server is not PostgreSQL, though it speaks like it: locks there would not be kept as they must be";
 
-/// Refuses a server that cannot keep locks. Sets what the functions need, whatever the settings of the role or the database are.
+/// Refuses a server that cannot keep locks. Sets what the functions need, regardless of the settings of the role and the database.
 pub(super) async fn meet(
     connection: &Connection,
     only_looks: bool,
@@ -90,7 +90,7 @@ fn settings(silence: Duration, lock_timeout: Duration) -> String {
 pub(super) async fn our_schema(connection: &Connection, schema: &Schema, only_looks: bool) -> Result<bool> {
     match find(connection, schema).await {
         Ok(None) if !only_looks => make(connection, schema, false, &[]).await.map(|_| true),
-        // A client that makes the schema keeps the others from its functions until they can be called.
+        // A client that makes the schema keeps other clients from its functions until they can be called.
         Err(error) if only_looks && error.kind() == ErrorKind::Busy => Ok(false),
         found => found.map(|found| found.is_some()),
     }
@@ -166,10 +166,10 @@ pub(super) async fn make(connection: &Connection, schema: &Schema, unlogged: boo
             return check_grants(connection, roles, &asked).await.map(|()| false);
         }
     }
-    // A message is a transaction: a client that stops in the middle blocks no other. A second client waits, and finds the schema.
+    // A message is a transaction: a client that stops in the middle blocks no other client. A second client waits, and finds the schema.
     let all = format!("SELECT pg_advisory_xact_lock({MAKING}); {}{granted}", ddl(schema, unlogged));
     let Err(error) = connection.simple("migrate", &all).await else { return Ok(true) };
-    // Reports the end of a connection here, and not that other clients were faster.
+    // If the connection has ended, reports that, and not that another client was faster.
     if find(connection, schema).await?.is_some() {
         return Box::pin(make(connection, schema, unlogged, roles)).await;
     }

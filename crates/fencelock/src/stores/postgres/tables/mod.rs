@@ -1,4 +1,4 @@
-//! Lock tables of others, by statements of PostgreSQL (`table.rs`). `kit/lock_table/` has the parts shared by all servers.
+//! Lock tables of other programs, by statements of PostgreSQL (`table.rs`). `kit/lock_table/` has the parts shared by all servers.
 
 mod table;
 

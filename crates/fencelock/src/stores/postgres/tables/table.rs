@@ -1,4 +1,4 @@
-//! A lock table of others: its statements, and the check of an existing table.
+//! A lock table of another program: its statements, and the check of an existing table.
 
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
