@@ -52,7 +52,7 @@ async fn the_error_for_a_role_without_rights_names_them_and_execute_alone_suffic
         "UPDATE fencelock.bucket SET low = 0",
         "SELECT nextval('fencelock.number')",
         "SELECT fencelock._settle(0, 'job', 0, NULL)",
-        "SELECT fencelock._again(0, 'job', 0, 1, NULL)",
+        "SELECT fencelock._again(0, 'job', 0, 1)",
         "CREATE TABLE fencelock.mine (a int)",
     ] {
         assert_eq!(code(user.batch_execute(forbidden).await), "42501", "{forbidden}");

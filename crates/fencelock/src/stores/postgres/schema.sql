@@ -27,7 +27,7 @@ CREATE {kept} TABLE {schema}.bucket (bucket integer PRIMARY KEY, low bigint NOT 
 INSERT INTO {schema}.bucket SELECT number, 0 FROM generate_series(0, 4095) AS number;
 
 -- The functions check what they write, see _fits(): the server would parse constraints anew with each row. While a place of the name waits,
--- each granted one is `awaited`. Others leave without the bucket's lock.
+-- each granted one is `awaited`, and so is one that waited itself. Others leave without the bucket's lock.
 CREATE {kept} TABLE {schema}.place (
     bucket integer NOT NULL,
     name text COLLATE "C" NOT NULL,
@@ -223,28 +223,23 @@ CREATE FUNCTION {schema}._shorten(p_bucket integer, p_name text, p_low bigint) R
         FOR NO KEY UPDATE SKIP LOCKED)
 $$;
 
--- In how many milliseconds the owner of the place `p_mine` looks again, as a session could be found dead then; -1 for never. `p_boundary` is
--- that time where the caller knows it.
-CREATE FUNCTION {schema}._again(p_bucket integer, p_name text, p_low bigint, p_mine bigint, p_boundary timestamptz) RETURNS bigint
-LANGUAGE plpgsql AS $$
+-- In how many milliseconds the owner of the place `p_mine` looks again, as a session could be found dead then; -1 for never.
+CREATE FUNCTION {schema}._again(p_bucket integer, p_name text, p_low bigint, p_mine bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
     front record;
 BEGIN
-    IF p_boundary IS NULL THEN
-        SELECT * INTO front FROM {schema}._front(p_bucket, p_name, p_low, moment);
-        IF front.is_ahead THEN
-            PERFORM {schema}._shorten(p_bucket, p_name, p_low);
-        END IF;
-        p_boundary := front.boundary;
+    SELECT f.boundary, f.is_ahead INTO front FROM {schema}._front(p_bucket, p_name, p_low, moment) AS f;
+    IF front.is_ahead THEN
+        PERFORM {schema}._shorten(p_bucket, p_name, p_low);
     END IF;
-    p_boundary := least(p_boundary, (SELECT quiet_until FROM {schema}.layout WHERE quiet_until > moment));
+    front.boundary := least(front.boundary, (SELECT quiet_until FROM {schema}.layout WHERE quiet_until > moment));
     -- A transaction keeps a dead place that is still there. The first waiter looks often, and those behind it seldom.
-    IF p_boundary <= moment THEN
+    IF front.boundary <= moment THEN
         RETURN CASE WHEN EXISTS (SELECT FROM {schema}.place
             WHERE bucket = p_bucket AND name = p_name AND seq >= p_low AND seq < p_mine AND NOT granted) THEN 1000 ELSE 100 END;
     END IF;
-    RETURN coalesce(greatest(100, ceil(extract(epoch FROM p_boundary - moment) * 1000)::bigint + 1), -1);
+    RETURN coalesce(greatest(100, ceil(extract(epoch FROM front.boundary - moment) * 1000)::bigint + 1), -1);
 END $$;
 
 -- Removes expired sessions, so that a renewal that waits finds nothing to renew. A session whose row is being written counts as living.
@@ -261,24 +256,24 @@ CREATE FUNCTION {schema}._settle(p_bucket integer, p_name text, p_low bigint, p_
 AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
-    used numeric;
+    used numeric := 0;
     is_dead boolean;
-    is_quiet boolean;
     from_seq bigint := p_low;
     waits record;
     own bigint[] := '{}';
     news bigint[] := '{}';
 BEGIN
     FOR looked IN 1 .. 1000 LOOP
-        SELECT p.seq, p.weight, p.capacity, p.session, p.client, p.number, s.bell, s.expires INTO waits
+        SELECT p.seq, p.granted, p.weight, p.capacity, p.session, p.client, p.number, s.bell, s.expires,
+                (SELECT quiet_until FROM {schema}.layout) > moment AS is_quiet INTO waits
             FROM {schema}.place AS p LEFT JOIN {schema}.session AS s ON s.id = p.session
-            WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= from_seq AND NOT p.granted ORDER BY p.seq LIMIT 1;
-        IF used IS NULL THEN
+            WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= from_seq AND (looked = 1 OR NOT p.granted) ORDER BY p.seq LIMIT 1;
+        -- If the first place waits, no place holds.
+        CONTINUE WHEN waits.granted;
+        IF looked = 2 AND from_seq = p_low THEN
             -- The holders are the first ones: places behind the first waiter are not looked at.
             from_seq := coalesce(waits.seq, 9223372036854775807);
-            SELECT coalesce(sum(p.weight), 0), bool_or(s.expires IS NULL OR s.expires <= moment),
-                    (SELECT quiet_until FROM {schema}.layout) > moment
-                INTO used, is_dead, is_quiet
+            SELECT coalesce(sum(p.weight), 0), bool_or(s.expires IS NULL OR s.expires <= moment) INTO used, is_dead
                 FROM {schema}.place AS p LEFT JOIN {schema}.session AS s ON s.id = p.session
                 WHERE p.bucket = p_bucket AND p.name = p_name AND p.seq >= p_low AND p.seq < from_seq;
             IF is_dead THEN
@@ -291,7 +286,7 @@ BEGIN
                 SELECT used - coalesce(sum(weight), 0) INTO used FROM gone;
             END IF;
         END IF;
-        EXIT WHEN waits.seq IS NULL OR is_quiet;
+        EXIT WHEN waits.seq IS NULL OR waits.is_quiet;
         IF waits.expires <= moment THEN
             PERFORM {schema}._bury(ARRAY[waits.session]);
             waits.bell := (SELECT bell FROM {schema}.session WHERE id = waits.session);
@@ -301,9 +296,7 @@ BEGIN
         ELSIF used + waits.weight > waits.capacity THEN
             EXIT;
         ELSE
-            UPDATE {schema}.place SET granted = true, since = moment, awaited = EXISTS (SELECT FROM {schema}.place
-                    WHERE bucket = p_bucket AND name = p_name AND seq > waits.seq)
-                WHERE bucket = p_bucket AND name = p_name AND seq = waits.seq;
+            UPDATE {schema}.place SET granted = true, since = moment, awaited = true WHERE bucket = p_bucket AND name = p_name AND seq = waits.seq;
             used := used + waits.weight;
             IF waits.session = p_session THEN
                 own := own || ARRAY[waits.seq, waits.client, waits.number];
@@ -386,7 +379,6 @@ DECLARE
     moment pg_catalog.timestamptz;
     own pg_catalog.record;
     front pg_catalog.record;
-    boundary pg_catalog.timestamptz;
     tail pg_catalog.record;
     drawn bigint;
     admitted boolean;
@@ -398,17 +390,24 @@ BEGIN
     IF random() < 0.004 THEN
         UPDATE {schema}.bucket SET low = coalesce((SELECT min(seq) FROM {schema}.place WHERE bucket = home), nextval($name${schema}.number$name$)) WHERE bucket = home;
     END IF;
-    -- A name without places needs nothing else.
-    INSERT INTO {schema}.place SELECT home, p_name, nextval($name${schema}.number$name$), true, false, p_weight, p_capacity, s.id, p_client, p_number, clock_timestamp(), p_purpose
-        FROM {schema}.session AS s, {schema}.layout AS l WHERE s.id = p_session AND s.expires > clock_timestamp() AND s.epoch <= p_epoch AND l.quiet_until <= clock_timestamp()
-            AND {schema}._fits(p_name, p_weight, p_capacity, p_purpose)
-            AND (SELECT seq FROM {schema}.place WHERE bucket = home AND name = p_name AND seq >= floor_seq LIMIT 1) IS NULL
-        RETURNING seq INTO drawn;
-    IF FOUND THEN
-        RETURN ARRAY[0, drawn, 0];
+    -- A name without places needs nothing else. Where the last request found places, this one does not try.
+    IF current_setting('fencelock.taken', true) IS DISTINCT FROM 'on' THEN
+        INSERT INTO {schema}.place SELECT home, p_name, nextval($name${schema}.number$name$), true, false, p_weight, p_capacity, s.id, p_client, p_number, clock_timestamp(), p_purpose
+            FROM {schema}.session AS s, {schema}.layout AS l WHERE s.id = p_session AND s.expires > clock_timestamp() AND s.epoch <= p_epoch AND l.quiet_until <= clock_timestamp()
+                AND {schema}._fits(p_name, p_weight, p_capacity, p_purpose)
+                AND (SELECT seq FROM {schema}.place WHERE bucket = home AND name = p_name AND seq >= floor_seq LIMIT 1) IS NULL
+            RETURNING seq INTO drawn;
+        IF FOUND THEN
+            RETURN ARRAY[0, drawn, 0];
+        END IF;
     END IF;
     moment := clock_timestamp();
-    SELECT s.epoch, s.expires, l.quiet_until INTO own FROM {schema}.session AS s, {schema}.layout AS l WHERE s.id = p_session;
+    -- Behind a place that has the whole capacity, the first two places are all whose death would let a waiter in.
+    SELECT s.epoch, s.expires, l.quiet_until, f.boundary INTO own FROM {schema}.session AS s, {schema}.layout AS l, (
+            SELECT min(CASE WHEN o.expires <= moment + o.ttl AND (two.weight = two.capacity OR NOT two.granted) THEN o.expires ELSE '-infinity' END) AS boundary
+            FROM (SELECT p.session, p.granted, p.weight, p.capacity FROM {schema}.place AS p
+                WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq ORDER BY p.seq LIMIT 2) AS two
+            LEFT JOIN {schema}.session AS o ON o.id = two.session) AS f WHERE s.id = p_session;
     IF NOT FOUND OR own.expires <= moment THEN
         RETURN ARRAY[5, 0, 0];
     END IF;
@@ -420,31 +419,30 @@ BEGIN
         SELECT seq, granted INTO tail FROM {schema}.place
             WHERE bucket = home AND name = p_name AND seq >= floor_seq AND client = p_client AND number = p_number AND session = p_session;
         IF FOUND THEN
-            RETURN ARRAY[CASE WHEN tail.granted THEN 0 ELSE 1 END, tail.seq, {schema}._again(home, p_name, floor_seq, tail.seq, NULL)];
+            RETURN ARRAY[CASE WHEN tail.granted THEN 0 ELSE 1 END, tail.seq, {schema}._again(home, p_name, floor_seq, tail.seq)];
         END IF;
     END IF;
-    SELECT seq, granted, weight, capacity, session INTO tail FROM {schema}.place
+    SELECT seq, granted, awaited, weight, capacity INTO tail FROM {schema}.place
         WHERE bucket = home AND name = p_name AND seq >= floor_seq ORDER BY seq DESC LIMIT 1;
-    IF FOUND THEN
-        SELECT * INTO front FROM {schema}._front(home, p_name, floor_seq, moment);
-        IF NOT front.is_ahead AND front.boundary > moment THEN
+    PERFORM set_config('fencelock.taken', CASE WHEN FOUND THEN 'on' ELSE 'off' END, current_setting('fencelock.direct', true) IS DISTINCT FROM 'on');
+    IF tail.seq IS NOT NULL THEN
+        own.boundary := least(own.boundary, own.expires);
+        IF own.boundary <= moment OR tail.granted AND NOT tail.awaited THEN
+            SELECT f.boundary, f.is_ahead INTO front FROM {schema}._front(home, p_name, floor_seq, moment) AS f;
             -- This place may be the first that waits.
-            boundary := least(front.boundary, own.expires);
-        END IF;
-        IF front.is_dead THEN
-            is_written := {schema}._settle(home, p_name, floor_seq, NULL) <> '{}';
-            SELECT seq, granted, weight, capacity, session INTO tail FROM {schema}.place
-                WHERE bucket = home AND name = p_name AND seq >= floor_seq ORDER BY seq DESC LIMIT 1;
+            own.boundary := CASE WHEN front.boundary > moment AND NOT front.is_ahead THEN least(front.boundary, own.expires) END;
+            IF front.boundary <= moment THEN
+                is_written := {schema}._settle(home, p_name, floor_seq, NULL) <> '{}';
+                SELECT seq, granted, awaited, weight, capacity INTO tail FROM {schema}.place
+                    WHERE bucket = home AND name = p_name AND seq >= floor_seq ORDER BY seq DESC LIMIT 1;
+            END IF;
         END IF;
         IF tail.seq IS NOT NULL AND tail.capacity <> p_capacity THEN
             -- Of the dead, none stands for a capacity.
             PERFORM {schema}._bury(ARRAY(SELECT DISTINCT session FROM {schema}.place WHERE bucket = home AND name = p_name AND seq >= floor_seq LIMIT 1000));
             DELETE FROM {schema}.place AS p WHERE p.bucket = home AND p.name = p_name AND p.seq >= floor_seq AND NOT p.granted
                 AND NOT EXISTS (SELECT FROM {schema}.session AS s WHERE s.id = p.session);
-            IF FOUND THEN
-                RETURN ARRAY[6, 0, 0];
-            END IF;
-            RETURN ARRAY[3, tail.weight, tail.capacity];
+            RETURN CASE WHEN FOUND THEN '{6,0,0}' ELSE ARRAY[3, tail.weight, tail.capacity] END;
         END IF;
         IF tail.seq IS NOT NULL AND admitted THEN
             admitted := tail.granted AND tail.weight + p_weight <= p_capacity
@@ -458,7 +456,8 @@ BEGIN
     IF NOT admitted AND NOT p_wait THEN
         RETURN ARRAY[2, 0, 0];
     END IF;
-    IF NOT admitted AND tail.granted THEN
+    -- A single awaited holder leaves with the bucket locked.
+    IF NOT admitted AND tail.granted AND NOT (tail.awaited AND tail.weight = tail.capacity) THEN
         UPDATE {schema}.place SET awaited = true WHERE ctid = ANY (ARRAY(SELECT ctid FROM {schema}.place
             WHERE bucket = home AND name = p_name AND seq >= floor_seq AND NOT awaited FOR NO KEY UPDATE SKIP LOCKED));
         -- A holder may leave at this moment, or have left since the tail was read.
@@ -473,7 +472,8 @@ BEGIN
     IF admitted THEN
         RETURN ARRAY[0, drawn, 0];
     END IF;
-    RETURN ARRAY[1, drawn, {schema}._again(home, p_name, floor_seq, drawn, boundary)];
+    RETURN ARRAY[1, drawn, CASE WHEN own.boundary > moment AND own.quiet_until <= moment THEN greatest(100, ceil(extract(epoch FROM own.boundary - moment) * 1000)::bigint + 1)
+        ELSE {schema}._again(home, p_name, floor_seq, drawn) END];
 END $$;
 
 -- Gives up a place, that with this number unless it is null: 0 it was not there · 1 it was · 2 a transaction holds it; and behind that what
@@ -490,25 +490,27 @@ BEGIN
     {client}
     home := {schema}._home(p_name);
     -- No client waits for this to be on a disk; a session that finds a place again which it gave up, gives it up again.
-    DELETE FROM {schema}.place WHERE ctid = (SELECT ctid FROM {schema}.place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted AND NOT awaited
+    DELETE FROM {schema}.place WHERE ctid = (SELECT ctid FROM {schema}.place WHERE bucket = home AND name = p_name AND seq = p_seq AND granted
             AND client = p_client AND number = p_number AND session = p_session FOR UPDATE SKIP LOCKED)
-        RETURNING set_config('synchronous_commit', 'off', true) INTO commits;
-    IF FOUND THEN
+        RETURNING awaited, CASE WHEN NOT awaited THEN set_config('synchronous_commit', 'off', true) END INTO is_awaited, commits;
+    IF NOT is_awaited THEN
         RETURN '{1}';
     END IF;
-    IF p_patient THEN
+    IF p_patient AND is_awaited IS NULL THEN
         -- The row before the bucket: a client that waits for a transaction that holds the row keeps no other waiting.
         PERFORM 1 FROM {schema}.place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number AND session = p_session AND granted
             AND seq BETWEEN coalesce(p_seq, (SELECT low FROM {schema}.bucket WHERE bucket = home)) AND coalesce(p_seq, 9223372036854775807) FOR UPDATE;
     END IF;
     SELECT low INTO floor_seq FROM {schema}.bucket WHERE bucket = home FOR NO KEY UPDATE;
-    DELETE FROM {schema}.place WHERE ctid = (
-            SELECT ctid FROM {schema}.place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number AND session = p_session
-                AND seq BETWEEN coalesce(p_seq, floor_seq) AND coalesce(p_seq, 9223372036854775807) FOR UPDATE SKIP LOCKED)
-        RETURNING awaited OR NOT granted INTO is_awaited;
-    IF NOT FOUND THEN
-        RETURN ARRAY(SELECT 2 * count(*) FROM {schema}.place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number
-            AND session = p_session AND seq BETWEEN coalesce(p_seq, floor_seq) AND coalesce(p_seq, 9223372036854775807));
+    IF is_awaited IS NULL THEN
+        DELETE FROM {schema}.place WHERE ctid = (
+                SELECT ctid FROM {schema}.place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number AND session = p_session
+                    AND seq BETWEEN coalesce(p_seq, floor_seq) AND coalesce(p_seq, 9223372036854775807) FOR UPDATE SKIP LOCKED)
+            RETURNING awaited OR NOT granted INTO is_awaited;
+        IF NOT FOUND THEN
+            RETURN ARRAY(SELECT 2 * count(*) FROM {schema}.place WHERE bucket = home AND name = p_name AND client = p_client AND number = p_number
+                AND session = p_session AND seq BETWEEN coalesce(p_seq, floor_seq) AND coalesce(p_seq, 9223372036854775807));
+        END IF;
     END IF;
     IF is_awaited THEN
         news := {schema}._settle(home, p_name, floor_seq, p_session);
@@ -672,14 +674,13 @@ BEGIN
         home := {schema}._home(named);
         SELECT low INTO floor_seq FROM {schema}.bucket WHERE bucket = home;
         moment := clock_timestamp();
-        IF (SELECT is_dead OR has_room FROM {schema}._front(home, named, floor_seq, moment)) THEN
-            -- Buckets of several names are locked in any order, so none is waited for.
-            PERFORM 1 FROM {schema}.bucket WHERE bucket = home FOR NO KEY UPDATE SKIP LOCKED;
-            IF FOUND THEN
-                PERFORM {schema}._settle(home, named, floor_seq, NULL);
-            END IF;
+        -- Buckets of several names are locked in any order, so none is waited for.
+        IF (SELECT is_dead OR has_room FROM {schema}._front(home, named, floor_seq, moment)) IS TRUE
+            AND EXISTS (SELECT FROM {schema}.bucket WHERE bucket = home FOR NO KEY UPDATE SKIP LOCKED)
+        THEN
+            PERFORM {schema}._settle(home, named, floor_seq, NULL);
         END IF;
-        r_look_in := {schema}._again(home, named, floor_seq, (SELECT min(seq) FROM unnest(p_seqs[at + 1 : at + p_counts[which]]) AS seq), NULL);
+        r_look_in := {schema}._again(home, named, floor_seq, (SELECT min(seq) FROM unnest(p_seqs[at + 1 : at + p_counts[which]]) AS seq));
         upto := at + p_counts[which];
         r_stands := ARRAY(SELECT coalesce((SELECT CASE WHEN granted THEN 0 ELSE 1 END FROM {schema}.place WHERE bucket = home AND name = named
                 AND seq = a.seq AND client = a.client AND number = a.number AND session = p_session), 2)
