@@ -9,7 +9,7 @@ use redis::Value;
 use crate::ask::ask_servers;
 use crate::engine::options::TimingOptions;
 use crate::kit::address::HostPort;
-use crate::kit::served::news;
+use crate::kit::served::{News, news};
 use crate::store::{StoreUrl, known};
 use crate::stores::file::config::Config;
 use crate::stores::file::ticket::{Ticket, TicketText, decode};
@@ -41,7 +41,7 @@ pub fn ticket(text: &str) {
 
 /// Reads `bytes` as a message of a Redis server, and as the reply to each request.
 pub fn reply(bytes: &[u8]) {
-    let _ = news(bytes);
+    let _: Vec<News> = news(bytes);
     let Ok(reply) = redis::parse_redis_value(bytes) else { return };
     let reply = || reply.clone();
     let _ = (replies::open(reply()), replies::resumed(reply()), replies::renewed(reply()), replies::enter(reply()));
