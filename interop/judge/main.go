@@ -3,8 +3,10 @@
 // The model is a fenced first-come lock: a contender enters, is granted while the weights of all holders fit the capacity, and leaves; tokens
 // of whole claims rise, and of two that exclude each other the first to enter is the first to be served. porcupine looks for an order of
 // these steps within the times of the log. Resources are judged by the order of their own logs. `busy` answers are not judged.
+// The file `lapses.json` says when the store lost its memory, or its clock jumped ahead: then holds ended that their holders believed in.
 //
-// Prints one line for each lock, and exits with 1 when a history is impossible, with 2 when it is not understood or took too long.
+// Arguments: the directory, the longest time of a verdict, and `unordered` for a store that promises no order. Prints one line for each
+// lock, and exits with 1 when a history is impossible, with 2 when it is not understood or took too long.
 package main
 
 import (
@@ -22,7 +24,6 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// How long a verdict may take; a second argument such as 10s sets it.
 var patience = 2 * time.Minute
 
 // A line of any log: all fields of all events.
@@ -32,6 +33,12 @@ type line struct {
 	Weight, Capacity            uint32
 	Token                       *int64
 	Accepted                    bool
+}
+
+// A moment at which leases ended early: within `From` and `Over`. All earlier grants are read by `By`, and believed until `Until`.
+type lapse struct {
+	From, Over, By int64
+	Until          int64 `json:"believed_until"`
 }
 
 type section struct {
@@ -59,6 +66,12 @@ func main() {
 		patience, err = time.ParseDuration(os.Args[2])
 		must(err)
 	}
+	ordered := !slices.Contains(os.Args, "unordered")
+	var lapses []lapse
+	text, err := os.ReadFile(filepath.Join(os.Args[1], "lapses.json"))
+	if err == nil {
+		must(json.Unmarshal(text, &lapses))
+	}
 	held, fallen := map[string][]*section{}, map[string]bool{}
 	for _, path := range paths {
 		for _, of := range read(path, fallen) {
@@ -80,12 +93,21 @@ func main() {
 		var holds, enters []porcupine.Operation
 		for rank, of := range sections {
 			do := func(kind byte, from, to int64) porcupine.Operation {
-				return porcupine.Operation{Input: step{kind, of.weight, of.capacity, of.token, rank}, Call: from, Return: to}
+				return porcupine.Operation{Input: step{kind, of.weight, of.capacity, of.token, rank, of.granted, of.left}, Call: from, Return: to}
 			}
 			holds = append(holds, do('g', of.entered, of.granted), do('l', of.left, max(of.left, of.gone)))
-			enter := do('e', of.entered, min(of.by, of.granted))
-			enter.Input = step{'e', of.weight, of.capacity, nil, rank}
-			enters = append(enters, enter)
+			// A holder from before a lapse may log its grant late.
+			isLate := func(now lapse) bool {
+				return of.entered <= now.Over && now.From <= of.granted && now.excuses(of.granted, of.left)
+			}
+			if ordered && !slices.ContainsFunc(lapses, isLate) {
+				enter := do('e', of.entered, min(of.by, of.granted))
+				enter.Input = step{kind: 'e', weight: of.weight, capacity: of.capacity, rank: rank}
+				enters = append(enters, enter)
+			}
+		}
+		for _, now := range lapses {
+			holds = append(holds, porcupine.Operation{Input: now, Call: now.From, Return: now.Over})
 		}
 		for name, verdict := range map[string]porcupine.CheckResult{
 			"exclusion and tokens": porcupine.CheckOperationsTimeout(exclusion, holds, patience),

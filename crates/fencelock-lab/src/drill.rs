@@ -1,6 +1,7 @@
 //! A drill: makes faults, heals, lets the workers continue, counts the remains, and checks the history.
 
 use std::fmt;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -114,6 +115,7 @@ impl Drill {
         });
         let mut history = read_directory(&self.directory, linger)?;
         history.lapses = self.site.lapses();
+        fs::write(self.directory.join("lapses.json"), serde_json::to_vec(&history.lapses)?)?;
         let report = check(&history, laws);
         let &Self { strategy, uses, seed, .. } = self;
         let remarks = self.site.remarks();

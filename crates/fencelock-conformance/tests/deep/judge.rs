@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use fencelock_lab::history::{
-    Answer, History, Laws, LogEvent, LogWriter, RegisterLog, Section, Write, check, read_directory,
+    Answer, History, Lapse, Laws, LogEvent, LogWriter, RegisterLog, Section, Write, check, read_directory,
 };
 
 /// Builds the judge once.
@@ -23,9 +23,10 @@ fn program() -> &'static Path {
     })
 }
 
-/// Whether a fenced first-come lock can have done what the logs of `directory` say.
-pub(crate) fn is_possible(directory: &Path) -> bool {
-    let output = Command::new(program()).arg(directory).output().unwrap();
+/// Whether a fenced lock that keeps this order, or none, can have done what the logs of `directory` say.
+pub(crate) fn is_possible(directory: &Path, laws: Laws) -> bool {
+    let order = if laws.order { "ordered" } else { "unordered" };
+    let output = Command::new(program()).arg(directory).args(["2m", order]).output().unwrap();
     match output.status.code() {
         Some(0) => true,
         Some(1) => false,
@@ -33,17 +34,14 @@ pub(crate) fn is_possible(directory: &Path) -> bool {
     }
 }
 
-/// The second judge has the same verdict. The model knows no lapses of a store.
+/// The second judge has the same verdict.
 pub(crate) fn judge_again(history: &History, possible: bool) {
-    if history.lapses.is_empty() {
-        let directory = tempfile::tempdir().unwrap();
-        write(history, directory.path()).unwrap();
-        assert_eq!(is_possible(directory.path()), possible);
-    }
+    let directory = tempfile::tempdir().unwrap();
+    write(history, directory.path()).unwrap();
+    assert_eq!(is_possible(directory.path(), Laws::ALL), possible);
 }
 
-/// Writes the logs that give this history into `directory`, which is empty: a log for each client, and a log for the resources.
-/// Lapses are in no log.
+/// Writes the logs that give this history into `directory`, which is empty: a log for each client, a log for the resources, and the lapses.
 fn write(history: &History, directory: &Path) -> io::Result<()> {
     for (number, client) in history.clients.iter().enumerate() {
         let log = LogWriter::create(&directory.join(format!("client-{number}.log")), client)?;
@@ -52,6 +50,10 @@ fn write(history: &History, directory: &Path) -> io::Result<()> {
             log_section(history, &log, index as u64, section)?;
         }
     }
+    let lapses = history.lapses.iter().map(|Lapse { from, over, by, believed_until }| {
+        format!(r#"{{"from":{from},"over":{over},"by":{by},"believed_until":{believed_until}}}"#)
+    });
+    std::fs::write(directory.join("lapses.json"), format!("[{}]", lapses.collect::<Vec<_>>().join(",")))?;
     let resources = RegisterLog::open(&directory.join("resources.log"))?;
     let write = |write: &Write| resources.write(&history.locks[write.lock as usize], write.token, write.accepted);
     history.writes.iter().try_for_each(write)

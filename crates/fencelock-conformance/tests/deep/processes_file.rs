@@ -76,7 +76,7 @@ fn run(strategy: Strategy, uses: Uses, seed: u64) -> Verdict {
     println!("{verdict}");
     assert!(verdict.is_clean(), "{verdict}");
     assert!(is_worth_something(&verdict), "{verdict}");
-    assert!(is_possible(&directory.logs()), "the judges disagree: {verdict}");
+    assert!(is_possible(&directory.logs(), verdict.laws), "the judges disagree: {verdict}");
     if uses == Uses::Mutexes {
         plant_faults(&directory.logs());
     }

@@ -11,5 +11,5 @@ mod sim;
 mod simulation;
 mod tiers;
 
-/// In the deep tier another judge looks at the planted histories, too.
+/// In the deep tier another judge looks at planted and simulated histories, too.
 fn judge_again(_: &fencelock_lab::history::History, _is_possible: bool) {}

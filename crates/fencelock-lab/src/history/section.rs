@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use fencelock::inspect::Claim;
+use serde::Serialize;
 
 /// A history: every section that the processes logged, and every write that the resource saw, in its order.
 ///
@@ -55,7 +56,7 @@ fn numbered(list: &[String]) -> u32 {
 /// An older holder, granted before, and a newer one may both believe in their locks for a while, since no client can notice
 /// the lapse. Still laws: the older holder's belief ends in time, tokens rise, and resources that saw the newer holder refuse
 /// the older.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Lapse {
     /// The lapse begins no earlier.
     pub from: u64,

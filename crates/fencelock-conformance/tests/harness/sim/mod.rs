@@ -13,12 +13,13 @@ use std::time::Duration;
 use fencelock::memory::{Census, MemoryStore, VirtualClock};
 use fencelock::store::Store;
 use fencelock::time::{Clock as _, Moment};
-use fencelock_lab::history::{Laws, check};
+use fencelock_lab::history::{History, Law, Laws, check};
 
 use self::crew::Lock;
 use self::faults::Member;
 use self::hosts::{HostId, Hosts, Orders};
 use self::record::Record;
+use crate::judge_again;
 
 /// The time with faults.
 const TROUBLE: Duration = Duration::from_secs(240);
@@ -80,6 +81,9 @@ pub(crate) struct Played {
     /// Every event, in order, with its moment and the number of polls before it.
     pub(crate) trace: String,
     pub(crate) sections: usize,
+    pub(crate) history: History,
+    /// Whether a correct lock can have this history, apart from answers that a lock is busy, which the second judge does not judge.
+    pub(crate) is_possible: bool,
     pub(crate) faults: u64,
     /// The time that passed on the virtual clock.
     pub(crate) time: Duration,
@@ -89,10 +93,11 @@ pub(crate) struct Played {
 
 impl Played {
     /// # Panics
-    /// If anything is wrong.
+    /// If anything is wrong, or the judges disagree.
     pub(crate) fn expect_sound(&self) {
         let Self { seed, trace, wrong, .. } = self;
         assert!(wrong.is_empty(), "{trace}\n{}\n(again: FENCELOCK_SEED={seed})", wrong.join("\n"));
+        judge_again(&self.history, self.is_possible);
     }
 }
 
@@ -157,6 +162,8 @@ impl World {
         }
         let trace = std::mem::take(&mut record.trace);
         let time = self.clock.now().since(start);
-        Played { seed, trace, sections: report.sections, faults: record.faults, time, wrong }
+        let is_possible = report.violations.iter().all(|violation| violation.law == Law::BusyHasAWitness);
+        let history = std::mem::take(&mut record.history);
+        Played { seed, trace, sections: report.sections, history, is_possible, faults: record.faults, time, wrong }
     }
 }
