@@ -37,8 +37,10 @@ pub(crate) trait Served: Send + Sync + 'static {
     /// The places of the session.
     fn places(&self) -> &Arc<Places>;
 
-    /// The bucket of a name.
-    fn bucket_of(&self, name: &Name) -> u16;
+    /// The bucket of a name. By default there is a single one.
+    fn bucket_of(&self, _name: &Name) -> u16 {
+        0
+    }
 
     /// Whether the server answers within the call ([`Session::answers_inline`]). By default it is far away.
     fn answers_inline(&self) -> bool {
@@ -48,10 +50,7 @@ pub(crate) trait Served: Send + Sync + 'static {
     /// Sleeps for as long as a place waits; an error reports that the server sent nothing. A server without a thread of its own meanwhile
     /// ends what is due.
     fn wait_until(&self, clock: &dyn Clock, until: Moment) -> impl Future<Output = Result<()>> + Send {
-        async move {
-            clock.sleep_until(until).await;
-            Ok(())
-        }
+        futures_util::FutureExt::map(clock.sleep_until(until), Ok)
     }
 
     /// Joins a queue at its tail. `again` says that this request may have been sent before.
@@ -120,8 +119,8 @@ pub(crate) trait Served: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
-    /// Starts to clear away some remains of dead sessions. No caller waits for the end.
-    fn tidy_up(&self);
+    /// Starts to clear away some remains of dead sessions, if they leave any. No caller waits for the end.
+    fn tidy_up(&self) {}
 
     /// Ends the session and all of its places. Forgets each place that it gave up, so that a second try after a cut does not repeat that
     /// request.

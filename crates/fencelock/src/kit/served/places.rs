@@ -127,7 +127,7 @@ impl Places {
     }
 
     /// The answer to its own request says that the place waits. An earlier message may be newer.
-    pub(crate) fn waits(&self, slot: &Arc<PlaceSlot>, seq: u64, ahead: Option<Ahead>, due: Moment) {
+    pub(crate) fn waits(&self, slot: &Arc<PlaceSlot>, seq: u64, ahead: Option<Ahead>, mut due: Moment) {
         self.inner.lock().waiting.insert(slot.place.request, Arc::clone(slot));
         let mut settled = None;
         slot.change(|state| {
@@ -140,6 +140,7 @@ impl Places {
             };
             if settled.is_none() {
                 state.place_state = PlaceState::Waiting { seq, ahead };
+                due = due.min(state.due);
                 state.due = due;
             }
             false
@@ -357,7 +358,8 @@ impl Places {
 
     pub(crate) fn look_at_those(&self, are_meant: impl Fn(&PlaceSlot) -> bool) {
         let inner = self.inner.lock();
-        let slots = inner.waiting.values().filter(|slot| are_meant(slot));
+        // A place whose request has no answer yet keeps this until it waits.
+        let slots = inner.slots.values().filter(|slot| are_meant(slot));
         slots.for_each(|slot| slot.state.lock().due = Moment::ORIGIN);
         drop(inner);
         self.session.bell.notify_one();

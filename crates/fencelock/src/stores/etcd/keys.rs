@@ -63,14 +63,6 @@ impl Keys {
         lease_and_request(rest).and_then(|_| Name::new(name).ok())
     }
 
-    /// The range of all keys of names that begin with `prefix`.
-    pub(super) fn beginning_with(&self, prefix: &str) -> [Vec<u8>; 2] {
-        let start = format!("{}{prefix}", self.prefix).into_bytes();
-        // UTF-8 has no byte 0xff. An empty range end would mean one key, and a zero byte means no end.
-        let end = if start.is_empty() { vec![0] } else { [&*start, &[0xff]].concat() };
-        [if start.is_empty() { vec![0] } else { start }, end]
-    }
-
     /// The contenders for `name` in a listing, in the order of the listing. Keys of longer names are passed over.
     pub(super) fn contenders(&self, name: &Name, listed: Vec<KeyValue>) -> Vec<QueueKey> {
         let queue = self.queue(name.as_str());

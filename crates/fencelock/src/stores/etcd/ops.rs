@@ -7,16 +7,12 @@ use super::proto::*;
 
 /// Numbers of etcd's enums: the order of a range, and its criterion.
 const ASCENDING: i32 = 1;
-const DESCENDING: i32 = 2;
+pub(super) const DESCENDING: i32 = 2;
 const BY_CREATION: i32 = 2;
 
 /// A comparison of a key's version, which is 0 where there is none.
 pub(super) fn has_version(key: Vec<u8>, version: u64) -> Compare {
     Compare { result: 0, target: 0, key, target_union: Some(TargetUnion::Version(version.cast_signed())) }
-}
-
-pub(super) fn is_there(key: Vec<u8>) -> Compare {
-    Compare { result: 1, ..has_version(key, 0) }
 }
 
 /// A comparison with the revision that made a key, which is 0 where there is none.
@@ -32,11 +28,6 @@ pub(super) fn one(key: Vec<u8>) -> RangeRequest {
 /// All keys that begin with `prefix`, which ends in a slash, oldest first.
 pub(super) fn all(prefix: Vec<u8>) -> RangeRequest {
     RangeRequest { range_end: end_of(&prefix), sort_order: ASCENDING, sort_target: BY_CREATION, ..one(prefix) }
-}
-
-/// The newest of them.
-pub(super) fn newest(prefix: Vec<u8>) -> RangeRequest {
-    RangeRequest { sort_order: DESCENDING, limit: 1, ..all(prefix) }
 }
 
 /// The end of the range of all keys that begin with `prefix`, which ends in a slash.

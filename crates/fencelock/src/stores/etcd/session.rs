@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::Duration;
 
 use futures_util::{FutureExt, future};
 
 use super::connection::{Connection, MOST, SESSION_WATCH, Watched, strange};
 use super::dial::Dialler;
 use super::keys::{Keys, QueueKey, value};
-use super::ops::{all, delete, end_of, has_version, is_there, made_in, newest, one, put, read};
+use super::ops::{DESCENDING, all, delete, end_of, has_version, made_in, one, put, read};
 use super::proto::*;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::served::{Broken, Enter, Look, Looked, Places, PlacesByName, Seen, Served, Withdrawn, repair};
@@ -17,11 +16,13 @@ use crate::name::Name;
 use crate::queue::view::{granted_of, judge, wake_condition_behind};
 use crate::queue::{Admission, Claim, WakeOn};
 use crate::store::{Ahead, Break, Entry, Loss, Opening, PlaceId, RequestId};
+use crate::time::Moment;
 
-/// An event can arrive before its place is known to wait. The place looks once, soon after joining.
-const FIRST_LOOK: Duration = Duration::from_millis(50);
 /// The type of an event.
 const DELETED: i32 = 1;
+
+/// A queue as a read of this revision shows it, front first.
+type Line = (Vec<QueueKey>, i64);
 
 pub(super) struct EtcdSession {
     pub(super) keys: Arc<Keys>,
@@ -46,10 +47,12 @@ impl EtcdSession {
         self.keys.session(self.lease())
     }
 
-    /// Raises the version of the session's key, so that requests with an older one are refused, and reads it.
-    fn raise_epoch(&self) -> [RequestOp; 2] {
+    /// Raises the version of the session's key, so that requests with an older one are refused, reads it, and does `more`.
+    fn raise_epoch(&self, more: Option<RequestOp>) -> TxnRequest {
         let raise = PutRequest { key: self.key(), ignore_value: true, ignore_lease: true, ..PutRequest::default() };
-        [put(raise), read(one(self.key()))]
+        let success = [put(raise), read(one(self.key()))].into_iter().chain(more).collect();
+        let is_there = Compare { result: 1, ..has_version(self.key(), 0) };
+        TxnRequest { compare: vec![is_there], success, failure: Vec::new() }
     }
 
     /// Keeps the lease alive, and returns whether it was there. A leader that was stopped renews leases until it notices its successor, whose
@@ -110,10 +113,8 @@ impl EtcdSession {
 
     /// The same; `None` if the session has ended.
     async fn resume(&self, connection: &Connection) -> Result<Option<(u64, i64)>> {
-        let txn =
-            TxnRequest { compare: vec![is_there(self.key())], success: self.raise_epoch().into(), failure: Vec::new() };
         let is_alive = self.keep_alive(connection, "resume session").await?;
-        let mut resumed = connection.ask("resume session", txn).await?;
+        let mut resumed = connection.ask("resume session", self.raise_epoch(None)).await?;
         let key = resumed.key(1).filter(|_| is_alive);
         Ok(key.map(|key| (key.version.cast_unsigned(), resumed.header.unwrap_or_default().revision)))
     }
@@ -168,8 +169,7 @@ impl EtcdSession {
         answer.events.iter().filter_map(|event| event.kv.as_ref()).for_each(|kv| self.broken(kv));
     }
 
-    /// A queue as the read of this revision shows it, front first.
-    fn line(&self, name: &Name, listed: RangeResponse) -> (Vec<QueueKey>, i64) {
+    fn line(&self, name: &Name, listed: RangeResponse) -> Line {
         (self.keys.contenders(name, listed.kvs), listed.header.unwrap_or_default().revision)
     }
 
@@ -180,25 +180,24 @@ impl EtcdSession {
 
     /// The number of a place, its standing in `line`, and the contenders ahead; `None` if it is not there. A waiting place watches the keys
     /// that can let it in. Behind an own place that excludes it, it needs no watch: the session looks when that one goes.
-    fn judge(
-        &self,
-        connection: &Connection,
-        place: &PlaceId,
-        line: &(Vec<QueueKey>, i64),
-    ) -> Option<(u64, Admission, Ahead)> {
+    fn judge(&self, member: &Connection, place: &PlaceId, line: &Line, stays: bool) -> Option<(u64, Admission, Ahead)> {
         let (keys, revision) = line;
         let Some(position) = keys.iter().position(|key| key.request == Some(place.request)) else {
-            connection.unwatch(place.request);
+            member.unwatch(place.request);
             return None;
         };
         let (ahead, mine) = (&keys[..position], &keys[position]);
         let claims = ahead.iter().map(|key| key.claim);
         let admission = judge(claims.clone(), mine.claim);
         let judged = (mine.seq, admission, Ahead::of(position, granted_of(claims.clone())));
+        // From here on events find the place waiting, and so does a release, which forgets its own place first. A try does not wait.
+        let may_wait = stays && admission == Admission::Wait;
+        let sent = self.places.slot(place.request).filter(|slot| may_wait && slot.seq().is_none());
+        sent.iter().for_each(|slot| self.places.waits(slot, mine.seq, Some(judged.2), Moment::NEVER));
         let waits = admission == Admission::Wait && !ahead.iter().any(|key| key.claim.is_whole() && self.is_own(key));
         let (key, range_end, grants) = match wake_condition_behind(claims, mine.claim).filter(|_| waits) {
             None => {
-                connection.unwatch(place.request);
+                member.unwatch(place.request);
                 return Some(judged);
             }
             // Behind one key alone, its deletion grants the place with nothing asked.
@@ -212,7 +211,7 @@ impl EtcdSession {
                 (queue.clone(), end_of(&queue), None)
             }
         };
-        connection.watch(Watched { place: place.clone(), key, range_end, grants, revision: *revision });
+        member.watch(Watched { place: place.clone(), key, range_end, grants, revision: *revision });
         Some(judged)
     }
 
@@ -222,12 +221,14 @@ impl EtcdSession {
         // From here on the task does not wait: an event of a watch that this look sets comes after what the look changes.
         let names = asked.iter().zip(lines).map(|((name, ids), listed)| {
             let line = self.line(name, listed);
-            let seen =
-                |id: &RequestId| match self.judge(connection, &PlaceId { name: name.clone(), request: *id }, &line) {
+            let seen = |id: &RequestId| {
+                let place = PlaceId { name: name.clone(), request: *id };
+                match self.judge(connection, &place, &line, true) {
                     None => Seen::Missing,
                     Some((seq, Admission::Admitted, _)) => Seen::Granted(seq),
                     Some((seq, _, ahead)) => Seen::Waiting(seq, Some(ahead)),
-                };
+                }
+            };
             Looked { look_in: None, places: ids.iter().map(seen).collect() }
         });
         Ok(Some(names.collect()))
@@ -239,10 +240,6 @@ impl Served for EtcdSession {
 
     fn places(&self) -> &Arc<Places> {
         &self.places
-    }
-
-    fn bucket_of(&self, _: &Name) -> u16 {
-        0
     }
 
     async fn enter(&self, connection: &Connection, entry: &Entry, _again: bool) -> Result<Enter> {
@@ -274,11 +271,11 @@ impl Served for EtcdSession {
             }
         }
         let line = self.line(&entry.name, answer.range(1).ok_or_else(|| strange("enter"))?);
-        match self.judge(connection, &place, &line) {
+        match self.judge(connection, &place, &line, entry.wait) {
             None => Ok(Enter::Again),
             Some((seq, Admission::Admitted, _)) => Ok(Enter::Granted(seq)),
             Some((seq, Admission::Wait, ahead)) if entry.wait => {
-                Ok(Enter::Waiting { seq, ahead: Some(ahead), look_in: Some(FIRST_LOOK) })
+                Ok(Enter::Waiting { seq, ahead: Some(ahead), look_in: None })
             }
             Some((seq, refused, _)) => {
                 // The place exists until the server has answered.
@@ -297,6 +294,7 @@ impl Served for EtcdSession {
         let success = [delete(key)].into_iter().chain(self.places.is_waiting().then(front)).collect();
         let txn = TxnRequest { compare, success, failure: Vec::new() };
         let mut answer = connection.gather("leave", &place.name, txn).await?;
+        self.places.forget(place.request);
         let front = self.keys.contenders(&place.name, answer.range(1).unwrap_or_default().kvs).pop();
         let front = front.filter(|front| self.is_own(front));
         if let Some(QueueKey { request: Some(request), seq, .. }) = front {
@@ -324,9 +322,7 @@ impl Served for EtcdSession {
     async fn withdraw(&self, connection: &Connection, place: &PlaceId) -> Result<Withdrawn> {
         connection.unwatch(place.request);
         let delete = delete(self.keys.place(self.lease(), place));
-        let success = self.raise_epoch().into_iter().chain([delete]).collect();
-        let txn = TxnRequest { compare: vec![is_there(self.key())], success, failure: Vec::new() };
-        let mut answer = connection.ask("cancel", txn).await?;
+        let mut answer = connection.ask("cancel", self.raise_epoch(Some(delete))).await?;
         self.places.look_at(&place.name);
         let epoch = answer.key(1).map(|session| session.version.cast_unsigned());
         Ok(Withdrawn { epoch, was_there: answer.has_deleted(2) })
@@ -344,7 +340,9 @@ impl Served for EtcdSession {
     async fn waited_for(&self, connection: &Connection, grants: &[PlaceId]) -> Result<Vec<RequestId>> {
         let mut found = Vec::new();
         for grants in grants.chunks(MOST) {
-            let success = grants.iter().map(|place| read(newest(self.keys.queue(place.name.as_str())))).collect();
+            let queue = |place: &PlaceId| all(self.keys.queue(place.name.as_str()));
+            let newest = |place| read(RangeRequest { sort_order: DESCENDING, limit: 1, ..queue(place) });
+            let success = grants.iter().map(newest).collect();
             let mut answer = connection.ask("look", TxnRequest { success, ..TxnRequest::default() }).await?;
             for (at, place) in grants.iter().enumerate() {
                 found.extend((answer.made_in(at) > self.places.seq(place.request)).then_some(place.request));
@@ -352,9 +350,6 @@ impl Served for EtcdSession {
         }
         Ok(found)
     }
-
-    /// Leases end what dead sessions left.
-    fn tidy_up(&self) {}
 
     async fn close(&self, connection: &Connection) -> Result<()> {
         self.closes.store(true, Ordering::Release);

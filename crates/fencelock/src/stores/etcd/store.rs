@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
+use futures_util::future;
 
 use super::CAPABILITY;
 use super::connection::Connection;
@@ -38,12 +39,9 @@ pub(super) fn ask(url: StoreUrl, questions: Questions) -> Result<Vec<AskedServer
     let ask = |server: &HostPort| -> AskedServer {
         let (shown, server, tls) = (config.shown(server), server.clone(), tls.clone());
         let answers = async move {
-            let mut answers = Vec::new();
-            for path in questions {
-                let request = format!("GET {path} HTTP/1.0\r\nHost: {server}\r\n\r\n");
-                answers.push(converse(&server, tls.as_ref(), &request).await);
-            }
-            Ok(answers)
+            let request = |path: &&str| format!("GET {path} HTTP/1.0\r\nHost: {server}\r\n\r\n");
+            let answer = async |path| converse(&server, tls.as_ref(), &request(path)).await;
+            Ok(future::join_all(questions.iter().map(answer)).await)
         };
         (shown, Box::pin(answers))
     };
@@ -97,10 +95,11 @@ impl Server for Arc<Config> {
         after: Vec<u8>,
         prefix: &str,
     ) -> Result<(Vec<Name>, Option<Vec<u8>>)> {
-        let [start, end] = self.keys.beginning_with(prefix);
-        // The smallest key after another one is that one and a zero byte.
-        let key = if after.is_empty() { start } else { [after, vec![0]].concat() };
-        let range = RangeRequest { key, range_end: end, limit: KEYS, keys_only: true, ..RangeRequest::default() };
+        let start = format!("{}{prefix}", self.keys.prefix).into_bytes();
+        // UTF-8 has no byte 0xff. The smallest key after another one is that one and a zero byte.
+        let range_end = [&*start, &[0xff]].concat();
+        let key = [if after.is_empty() { start } else { after }, vec![0]].concat();
+        let range = RangeRequest { key, range_end, limit: KEYS, keys_only: true, ..RangeRequest::default() };
         let listed = connection.ask("names", range).await?;
         let mut names: Vec<Name> = listed.kvs.iter().filter_map(|kv| self.keys.name(&kv.key)).collect();
         names.retain(|name| name.as_str().starts_with(prefix));

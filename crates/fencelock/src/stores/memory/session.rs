@@ -11,7 +11,6 @@ use super::state::StoreState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::reconnect::Dial;
 use crate::kit::served::{Enter, Places, Served, Withdrawn};
-use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId, RequestId};
 use crate::time::{Clock, Moment};
@@ -57,10 +56,6 @@ impl Served for MemorySession {
 
     fn places(&self) -> &Arc<Places> {
         &self.places
-    }
-
-    fn bucket_of(&self, _: &Name) -> u16 {
-        0
     }
 
     fn answers_inline(&self) -> bool {
@@ -119,8 +114,6 @@ impl Served for MemorySession {
         let name = place.name.clone();
         link.send(Operation::Watch, self.tag(None), move |state, _| state.watch(&name, seq)).await
     }
-
-    fn tidy_up(&self) {}
 
     async fn close(&self, link: &Link) -> Result<()> {
         let session = self.number();

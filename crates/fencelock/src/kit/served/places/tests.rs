@@ -124,6 +124,20 @@ fn a_place_that_a_message_makes_due_while_a_look_is_under_way_is_looked_at_again
 }
 
 #[test]
+fn a_place_that_a_message_makes_due_before_its_answer_is_looked_at_once_it_waits() {
+    let bed = Bed::new();
+    let (slot, now) = (bed.begin(1), Moment::from_nanos(10));
+    bed.places.look_at(&slot.place.name);
+    bed.places.session.bell.notified().now_or_never();
+    assert_eq!(bed.places.due(now, false), Err(Moment::NEVER));
+    bed.places.waits(&slot, 7, AHEAD, due(now, None));
+    assert!(bed.places.session.bell.notified().now_or_never().is_some());
+    assert_eq!(bed.places.due(now, false).unwrap().len(), 1);
+    // The look is made once.
+    assert_eq!(bed.places.due(now, false), Err(now.after(REPAIR)));
+}
+
+#[test]
 fn looks_that_only_repair_come_together_and_a_name_is_looked_at_at_once() {
     let bed = Bed::new();
     let start = Moment::from_nanos(5_000_000_001);
