@@ -20,8 +20,8 @@ const LOOK_LATER: Duration = Duration::from_secs(1);
 /// Wait until a lock is free.
 ///
 /// Looks every second at most, and holds nothing when it ends: another client may hold the lock by then. A sticky lock that an idle client
-/// keeps is acquired through its queue, and released at once. Exits with 75 when the limit has passed, and stderr names the holder. Without a
-/// limit, a wait for a lock that this command runs under exits with 73.
+/// keeps, and any lock while the store grants none, is acquired through its queue, and released at once. Exits with 75 when the limit has
+/// passed, and stderr names the holder. Without a limit, a wait for a lock that this command runs under exits with 73.
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// The lock's name.
@@ -61,10 +61,13 @@ impl Wait {
         let mut pause = LOOK;
         loop {
             let seen = client.contention(&self.name).await?;
-            let Some(holder) = &seen.holder else { return Ok(None) };
-            if holder.purpose.as_deref().is_some_and(|purpose| purpose.contains("(sticky, kept for "))
-                && pause != LOOK_LATER
-            {
+            let ends_for_a_waiter = match &seen.holder {
+                Some(holder) => holder.purpose.as_deref().is_some_and(|purpose| purpose.contains("(sticky, kept for ")),
+                // The store grants nothing, because it may lack a holder that is still at work.
+                None if seen.closed.is_some() => true,
+                None => return Ok(None),
+            };
+            if ends_for_a_waiter && pause != LOOK_LATER {
                 let rest = limit.map_or(Duration::MAX, |limit| limit - tokio::time::Instant::now());
                 let lock = client.mutex(&self.name)?.purpose("fencelock wait");
                 match lock.acquire_within(rest).await {

@@ -147,7 +147,7 @@ fn a_postgresql_without_an_identity_of_its_own_is_found_and_warned_of_at_each_co
 }
 
 #[test]
-fn a_postgresql_that_grants_nothing_after_a_promotion_says_until_when_in_doctor_show_and_errors() {
+fn a_postgresql_that_grants_nothing_after_a_promotion_says_until_when_in_doctor_show_wait_and_errors() {
     let primary = postgres::Server::start(postgres::Settings::default()).unwrap();
     // The client of the longest ttl says for how long the standby grants nothing.
     assert_eq!(code(&output(&mut Place::with_store(patient(&primary.url())).run(&["job"], "true"))), 0);
@@ -163,6 +163,9 @@ fn a_postgresql_that_grants_nothing_after_a_promotion_says_until_when_in_doctor_
     // On a busy machine, an error may come before the store said why.
     assert!(wait_until(PATIENCE, || says(&output(&mut place.run(&["--try", "job"], "true")))));
     assert!(says(&output(&mut place.fencelock(&["show", "job"]))));
+    // The standby may lack a holder: a lock that it shows without one is not free.
+    let waited = output(&mut place.fencelock(&["wait", "job", "--timeout", "10ms"]));
+    assert!(code(&waited) == 75 && says(&waited), "{waited:?}");
     let (code, said) = report(&url);
     assert_eq!(code, 2, "{said}");
     assert!(found(&said, "problem", &["no client is granted a lock until 2"]), "{said}");

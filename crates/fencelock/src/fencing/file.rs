@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -160,10 +160,11 @@ fn read(mut register: &File, path: &Path) -> Result<Option<FencingToken>> {
 fn prepare(next: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
     // An existing file is left by a dead writer, or placed by an attacker to redirect our write.
     let _ = fs::remove_file(next);
-    let mut file = File::create_new(next)?;
-    if let Ok(before) = fs::metadata(path) {
-        file.set_permissions(before.permissions())?;
-    }
+    let before = fs::metadata(path).map(|before| before.permissions()).ok();
+    // Another user may open the file before its permissions are set, and would read what is written later.
+    let mode = before.as_ref().map_or(0o666, |before| before.mode() & 0o777);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(next)?;
+    before.map_or(Ok(()), |before| file.set_permissions(before))?;
     file.write_all(content)?;
     file.sync_all()
 }
@@ -182,7 +183,8 @@ fn failed(path: &Path, error: io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
 
     use super::*;
     use crate::error::Outcome;
@@ -243,5 +245,26 @@ mod tests {
         assert!(!file.sibling(".fence.new").exists());
         let nowhere = FencedFile::new(file.path.join("x"));
         assert!(nowhere.claim(token(1)).is_err());
+    }
+
+    #[test]
+    fn the_next_content_is_at_no_moment_open_to_more_users_than_the_file() {
+        let (_directory, file) = file();
+        fs::write(&file.path, "old").unwrap();
+        fs::set_permissions(&file.path, fs::Permissions::from_mode(0o600)).unwrap();
+        let (next, is_written) = (file.sibling(".fence.new"), AtomicBool::new(false));
+        let seen = thread::scope(|scope| {
+            let looks = scope.spawn(|| {
+                let mut seen = 0;
+                while !is_written.load(Ordering::Relaxed) {
+                    seen |= fs::metadata(&next).map_or(0, |about| about.permissions().mode());
+                }
+                seen
+            });
+            (1..=500).for_each(|number| file.write(token(number), "secret").unwrap());
+            is_written.store(true, Ordering::Relaxed);
+            looks.join().unwrap()
+        });
+        assert_eq!(seen & 0o177, 0, "{seen:o}");
     }
 }
