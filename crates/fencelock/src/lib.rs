@@ -234,7 +234,7 @@ pub use outage::OnOutage;
 pub use pattern::NamePattern;
 pub use primitives::{AnyGuard, Guard, GuardError, Mutex, PermitGuard, ReadGuard, RwLock, Semaphore, WriteGuard, kind};
 pub use store::{AnyStore, Loss};
-#[cfg(feature = "file")]
+#[cfg(all(feature = "file", target_os = "linux"))]
 pub use stores::file;
 #[cfg(feature = "test-util")]
 pub use stores::memory;

@@ -53,13 +53,13 @@ pub fn stores() -> &'static [StoreInfo] {
     STORES
 }
 
-/// A row for each scheme, below the feature of its room: the feature that the scheme needs, the words of the room, and the URL by example.
+/// A row for each scheme, below the condition of its room: the feature of the scheme, the words of the room, and the URL by example.
 macro_rules! stores {
-    ($($room:literal { $($scheme:literal $feature:literal $info:expr, $example:literal;)* })*) => {
+    ($($room:meta { $($scheme:literal $feature:literal $info:expr, $example:literal;)* })*) => {
         static STORES: &[StoreInfo] = &[$($({
-            #[cfg(feature = $room)]
+            #[cfg($room)]
             let info = if cfg!(feature = $feature) { $info } else { StoreInfo { options: $info.options, ..StoreInfo::OFF } };
-            #[cfg(not(feature = $room))]
+            #[cfg(not($room))]
             let info = StoreInfo::OFF;
             StoreInfo { scheme: $scheme, feature: $feature, example: $example, ..info }
         },)*)*];
@@ -67,25 +67,25 @@ macro_rules! stores {
 }
 
 stores! {
-    "etcd" {
+    feature = "etcd" {
         "etcd" "etcd" crate::stores::etcd::INFO, "etcd://host1:2379,host2,host3/locks";
         "etcds" "etcd-tls" crate::stores::etcd::TLS_INFO, "etcds://user:password@host1:2379,host2,host3/locks";
     }
-    "file" {
+    all(feature = "file", target_os = "linux") {
         "file" "file" crate::stores::file::INFO, "file:///var/lib/fencelock";
     }
-    "memory" {
+    feature = "memory" {
         "memory" "memory" crate::stores::memory::INFO, "memory:test";
     }
-    "mysql" {
+    feature = "mysql" {
         "mysql" "mysql" crate::stores::mysql::INFO, "mysql://user:password@host:3306/database";
         "mariadb" "mysql" crate::stores::mysql::INFO, "mariadb://user:password@host:3306/database";
     }
-    "postgres" {
+    feature = "postgres" {
         "postgres" "postgres" crate::stores::postgres::INFO, "postgres://user:password@host:5432/database";
         "postgresql" "postgres" crate::stores::postgres::INFO, "postgresql://user:password@host1,host2/database";
     }
-    "redis" {
+    feature = "redis" {
         "redis" "redis" crate::stores::redis::INFO, "redis://host:6379/0";
         "rediss" "redis-tls" crate::stores::redis::TLS_INFO, "rediss://host:6379/0";
         "redis+unix" "redis" crate::stores::redis::UNIX_INFO, "redis+unix:///run/redis/redis.sock?db=0";
@@ -98,7 +98,7 @@ stores! {
         "redlock" "redis" crate::stores::redis::redlock::INFO, "redlock://host1:6379,host2,host3/0";
         "redlocks" "redis-tls" crate::stores::redis::redlock::TLS_INFO, "redlocks://host1:6379,host2,host3/0";
     }
-    "zookeeper" {
+    feature = "zookeeper" {
         "zk" "zookeeper" crate::stores::zookeeper::INFO, "zk://host1:2181,host2,host3/locks";
         "zks" "zookeeper-tls" crate::stores::zookeeper::TLS_INFO, "zks://host1:2281,host2:2281/locks";
     }
@@ -125,7 +125,7 @@ pub async fn open_url(url: StoreUrl) -> Result<Arc<dyn Store>> {
 }
 
 fn switched_off(info: &StoreInfo) -> Error {
-    let message = "this build lacks the store, whose cargo feature is off; the command `fencelock` has the stores on servers with its feature `servers`";
+    let message = "this build lacks the store: its cargo feature is off, or `file:` is not on Linux; the command `fencelock` has the stores on servers with its feature `servers`";
     Error::new(ErrorKind::Unsupported, "store URL", message).with("scheme", info.scheme).with("feature", info.feature)
 }
 

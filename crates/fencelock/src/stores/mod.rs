@@ -2,7 +2,7 @@
 
 #[cfg(feature = "etcd")]
 pub(crate) mod etcd;
-#[cfg(feature = "file")]
+#[cfg(all(feature = "file", target_os = "linux"))]
 pub mod file;
 #[cfg(feature = "memory")]
 #[cfg_attr(

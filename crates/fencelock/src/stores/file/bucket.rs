@@ -14,7 +14,7 @@ use super::fault::fault;
 use super::files::{self, READ_DIRECTORY, make_directory};
 use super::layout::identity;
 use super::line::{KnownContender, KnownQueue};
-use super::platform;
+use super::linux;
 use super::ticket::Ticket;
 use super::watch::Rung;
 use crate::error::Result;
@@ -203,7 +203,7 @@ impl BucketState {
         super::tests::count(&directory.counts.listings);
         let mut listed: HashMap<Arc<str>, Vec<KnownContender>> = HashMap::new();
         let mut abandoned = Vec::new();
-        platform::list(fd, |file| {
+        linux::list(fd, |file| {
             let Some((encoded, ticket)) = Ticket::parse(file) else { return };
             let known = KnownContender::new(ticket, directory.own_sessions.is_own(ticket.key.session));
             // A place of ours that ended while the bucket had another name, or that a backup brought back.

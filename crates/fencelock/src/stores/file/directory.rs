@@ -14,7 +14,7 @@ use super::config::Config;
 use super::fault::fault;
 use super::files;
 use super::layout::{self, Root};
-use super::platform;
+use super::linux;
 use super::sessions::OwnSessions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bucket;
@@ -69,7 +69,7 @@ impl Directory {
 
     fn prepare(config: &Config, fd: OwnedFd) -> Result<Self> {
         // Where the kernel shows no boot id, each opening counts as a boot, which only skips some numbers.
-        let boot = config.boot.clone().or_else(platform::boot_id).unwrap_or_else(files::temporary_name);
+        let boot = config.boot.clone().or_else(linux::boot_id).unwrap_or_else(files::temporary_name);
         let root = Root::prepare(config, fd, &Ceiling::first(&boot)?)?;
         // systemd-tmpfiles skips a locked directory and its content. No other program uses this lock.
         let _ = rustix::fs::flock(&root.fd, FlockOperation::NonBlockingLockShared);
@@ -121,7 +121,7 @@ impl Directory {
         let flags = files::READ_DIRECTORY;
         let parent = rustix::fs::openat(&self.root.fd, layout::BUCKETS, flags, rustix::fs::Mode::empty())?;
         let mut found = Vec::new();
-        platform::list(&parent, |name| {
+        linux::list(&parent, |name| {
             let index = u16::from_str_radix(name, 16).ok().filter(|index| *index < bucket::BUCKETS);
             found.extend(index.filter(|_| name.len() == 3));
         })?;

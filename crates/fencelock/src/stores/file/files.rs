@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::layout::TEMPORARY;
-use super::platform;
+use super::linux;
 use super::trust::Modes;
 
 /// How much of a small file is read: notes are the longest, with 4096 bytes behind a line.
@@ -38,7 +38,7 @@ pub(super) fn make_directory(parent: &OwnedFd, name: &str, modes: Modes, mode: M
     rustix::fs::mkdirat(parent, temporary.as_str(), mode)?;
     let made = rustix::fs::openat(parent, temporary.as_str(), READ_DIRECTORY, Mode::empty())
         .and_then(|directory| modes.apply(directory, mode))
-        .and_then(|()| platform::rename_new(parent, &temporary, name));
+        .and_then(|()| linux::rename_new(parent, &temporary, name));
     match made {
         Ok(()) => Ok(()),
         Err(errno) => {

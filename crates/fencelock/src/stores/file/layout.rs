@@ -9,8 +9,8 @@ use super::breaks::BREAKS;
 use super::config::Config;
 use super::fault::fault;
 use super::files::{READ_DIRECTORY, exists, make_directory, make_file, open_file, read};
+use super::linux;
 use super::notes::NOTES;
-use super::platform;
 use super::trust::{self, Modes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::bucket;
@@ -76,7 +76,7 @@ impl Root {
     pub(super) fn prepare(config: &Config, fd: OwnedFd, first_ceiling: &str) -> Result<Self> {
         let path = config.path.as_str();
         let failed = |errno| fault("open", path, errno);
-        if let Err((found, allowed)) = platform::check_file_system(&fd).map_err(failed)? {
+        if let Err((found, allowed)) = linux::check_file_system(&fd).map_err(failed)? {
             return Err(Error::new(ErrorKind::Unsupported, "open", "locks on this file system cannot be trusted; name a directory on a local disk, as in file:///var/lib/locks, or a store that has a server")
                 .with("path", path)
                 .with("file system", found)
@@ -136,7 +136,7 @@ fn check_layout(path: &str, root: &OwnedFd) -> Result<bool> {
 /// A directory that holds other things is no lock directory, and must not become one by a slip in a URL.
 fn refuse_strangers(path: &str, root: &OwnedFd) -> Result<()> {
     let mut stranger = None;
-    platform::list(root, |name| {
+    linux::list(root, |name| {
         if !EXPECTED.contains(&name) && !name.starts_with(TEMPORARY) {
             stranger = Some(name.to_owned());
         }
@@ -178,6 +178,6 @@ fn set_up(path: &str, root: &OwnedFd, modes: Modes, first_ceiling: &str) -> Resu
 /// Whether anything is in this directory within `root`.
 fn is_used(root: &OwnedFd, name: &str) -> rustix::io::Result<bool> {
     let mut is_used = false;
-    platform::list(&rustix::fs::openat(root, name, READ_DIRECTORY, Mode::empty())?, |_| is_used = true)?;
+    linux::list(&rustix::fs::openat(root, name, READ_DIRECTORY, Mode::empty())?, |_| is_used = true)?;
     Ok(is_used)
 }

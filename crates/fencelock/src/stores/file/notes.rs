@@ -16,7 +16,7 @@ use super::directory::Directory;
 use super::enter::Patience;
 use super::fault::fault;
 use super::files::{READ_DIRECTORY, Temporary, exists, make_directory, read, remove, was_there, write_temporary};
-use super::platform;
+use super::linux;
 use super::sweep::sweep_temporary;
 use super::ticket::{EncodedName, Ticket};
 use crate::error::{Error, ErrorKind, Result};
@@ -164,7 +164,7 @@ fn current(folder: &OwnedFd, encoded: &str) -> rustix::io::Result<Option<Vec<u8>
 fn clear(folder: &OwnedFd, now: SystemTime) -> rustix::io::Result<()> {
     sweep_temporary(folder)?;
     let mut names = BTreeSet::new();
-    platform::list(folder, |file| {
+    linux::list(folder, |file| {
         let encoded = [NOTE, NEXT, COUNTS].iter().find_map(|prefix| file.strip_prefix(prefix));
         names.extend(encoded.map(str::to_owned));
     })?;

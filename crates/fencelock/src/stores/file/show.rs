@@ -11,7 +11,7 @@ use super::directory::Directory;
 use super::fault::fault;
 use super::files::READ_DIRECTORY;
 use super::line::{KnownContender, KnownQueue};
-use super::platform;
+use super::linux;
 use super::process;
 use super::ticket::{EncodedName, Ticket, TicketText, decode};
 use super::watch::Rung;
@@ -189,7 +189,7 @@ impl Directory {
     pub(super) fn list_bucket(&self, bucket: u16, each: impl FnMut(&str)) -> rustix::io::Result<()> {
         let path = Self::bucket_path(bucket);
         match rustix::fs::openat(&self.root.fd, path.as_str(), READ_DIRECTORY, Mode::empty()) {
-            Ok(fd) => platform::list(&fd, each),
+            Ok(fd) => linux::list(&fd, each),
             Err(Errno::NOENT) if self.is_in_place()? => Ok(()),
             Err(errno) => Err(errno),
         }

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, FileType, Mode};
 use super::directory::Directory;
 use super::files::READ_DIRECTORY;
 use super::layout::{BUCKETS, TEMPORARY};
-use super::platform;
+use super::linux;
 use super::sessions::session_name;
 use super::show::modified;
 use super::ticket::{Ticket, parse_hex};
@@ -48,7 +48,7 @@ impl Directory {
     /// of these dead are left.
     fn remove_dead(&self) -> rustix::io::Result<bool> {
         let mut sessions = Vec::new();
-        platform::list(&self.root.sessions, |name| sessions.extend(parse_hex(name, 16)))?;
+        linux::list(&self.root.sessions, |name| sessions.extend(parse_hex(name, 16)))?;
         sessions.retain(|session| !self.own_sessions.is_own(*session));
         sessions.sort_unstable();
         let first = sessions.partition_point(|session| *session <= getrandom::u64().unwrap_or_default());
@@ -90,7 +90,7 @@ impl Directory {
 
 pub(super) fn sweep_temporary(directory: &OwnedFd) -> rustix::io::Result<()> {
     let mut names = Vec::new();
-    platform::list(directory, |name| names.extend(name.starts_with(TEMPORARY).then(|| name.to_owned())))?;
+    linux::list(directory, |name| names.extend(name.starts_with(TEMPORARY).then(|| name.to_owned())))?;
     for name in names {
         let Ok(stat) = rustix::fs::statat(directory, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
         let age = modified(&stat).and_then(|made| SystemTime::now().duration_since(made).ok());

@@ -10,7 +10,7 @@ use std::task::Waker;
 use rustix::io::Errno;
 use tokio::runtime::{Handle, Id};
 
-use super::platform::{Interest, Notifier, WatchEvent};
+use super::linux::{Interest, Notifier, WatchEvent};
 use crate::kit::bell::Bell;
 use crate::sync::Mutex;
 

@@ -1,4 +1,4 @@
-//! Linux: inotify, `getdents64`, the boot id.
+//! Calls of Linux alone: inotify, `getdents64`, the boot id.
 
 use std::io::ErrorKind;
 use std::mem::MaybeUninit;
@@ -7,7 +7,29 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{RawDir, RenameFlags, SeekFrom, inotify};
 use tokio::net::unix::pipe::Receiver;
 
-use super::{Interest, WatchEvent};
+/// The events that a watch of a path reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interest {
+    /// A ticket: its deletion.
+    Departure,
+    /// A ticket: its deletion, or the mark that its owner sets when it is granted.
+    GrantOrDeparture,
+    /// A session file of another process: its closing by a writer, or its deletion.
+    SessionEnd,
+    /// The own session file: its deletion, or a touch.
+    Touch,
+}
+
+/// An event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WatchEvent {
+    /// An event of this watch has occurred.
+    Changed(i32),
+    /// The watch has ended: the kernel dropped it.
+    Over(i32),
+    /// Events were lost: anything may have happened.
+    Overflow,
+}
 
 /// File systems whose locks, links and directory listings are known to do what this store needs.
 const ALLOWED: &[(&str, u64)] = &[
@@ -30,11 +52,8 @@ const REFUSED: &[(&str, u64)] = &[
     ("9p", 0x0102_1997),
 ];
 
-/// Whether a file system on which calls may wait for a network is refused.
-pub(in super::super) const KNOWS_FILE_SYSTEMS: bool = true;
-
 /// Refuses the file system of `fd`, unless it is an allowed one. The error has its name and the names of the allowed ones.
-pub(in super::super) fn check_file_system(fd: &OwnedFd) -> rustix::io::Result<Result<(), (String, String)>> {
+pub(super) fn check_file_system(fd: &OwnedFd) -> rustix::io::Result<Result<(), (String, String)>> {
     let magic = rustix::fs::fstatfs(fd)?.f_type as u64 & 0xffff_ffff;
     if ALLOWED.iter().any(|(_, allowed)| *allowed == magic) {
         return Ok(Ok(()));
@@ -45,13 +64,13 @@ pub(in super::super) fn check_file_system(fd: &OwnedFd) -> rustix::io::Result<Re
 }
 
 /// The id of this boot of the machine; `None` without `/proc`.
-pub(in super::super) fn boot_id() -> Option<String> {
+pub(super) fn boot_id() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
 }
 
 /// Calls `each` with the name of every entry of the directory, from its start; names that are not UTF-8 are left out.
-pub(in super::super) fn list(directory: &OwnedFd, mut each: impl FnMut(&str)) -> rustix::io::Result<()> {
+pub(super) fn list(directory: &OwnedFd, mut each: impl FnMut(&str)) -> rustix::io::Result<()> {
     rustix::fs::seek(directory, SeekFrom::Start(0))?;
     let mut buffer = [MaybeUninit::uninit(); 32 * 1024];
     let mut entries = RawDir::new(directory, &mut buffer);
@@ -66,13 +85,13 @@ pub(in super::super) fn list(directory: &OwnedFd, mut each: impl FnMut(&str)) ->
 }
 
 /// Renames within a directory, and fails with `EXIST` rather than replace anything.
-pub(in super::super) fn rename_new(directory: &OwnedFd, from: &str, to: &str) -> rustix::io::Result<()> {
+pub(super) fn rename_new(directory: &OwnedFd, from: &str, to: &str) -> rustix::io::Result<()> {
     rustix::fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE)
 }
 
 /// The kernel's events about files, read on the runtime that created it. To tokio it is something to read, like a pipe.
 #[derive(Debug)]
-pub(in super::super) struct Notifier(Receiver);
+pub(super) struct Notifier(Receiver);
 
 /// The size of one read: 256 events without names.
 const EVENTS: usize = 4096;
@@ -81,13 +100,13 @@ const EVENT: usize = 16;
 
 impl Notifier {
     /// Must be called on a runtime.
-    pub(in super::super) fn new() -> std::io::Result<Self> {
+    pub(super) fn new() -> std::io::Result<Self> {
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         Receiver::from_owned_fd_unchecked(inotify::init(flags)?).map(Self)
     }
 
     /// Watches `path` itself, even if it is a symbolic link.
-    pub(in super::super) fn add(&self, path: &str, interest: Interest) -> rustix::io::Result<i32> {
+    pub(super) fn add(&self, path: &str, interest: Interest) -> rustix::io::Result<i32> {
         use inotify::WatchFlags as Flags;
         let flags = match interest {
             Interest::Departure => Flags::DELETE_SELF,
@@ -98,18 +117,18 @@ impl Notifier {
         inotify::add_watch(self.0.as_fd(), path, flags | Flags::DONT_FOLLOW | Flags::MASK_ADD)
     }
 
-    pub(in super::super) fn remove(&self, watch: i32) {
+    pub(super) fn remove(&self, watch: i32) {
         // The removal fails only for a watch that the kernel dropped already.
         let _ = inotify::remove_watch(self.0.as_fd(), watch);
     }
 
     /// Waits until something has happened.
-    pub(in super::super) async fn ready(&self) -> std::io::Result<()> {
+    pub(super) async fn ready(&self) -> std::io::Result<()> {
         self.0.readable().await
     }
 
     /// Calls `each` with every event that has come.
-    pub(in super::super) fn drain(&self, mut each: impl FnMut(WatchEvent)) -> std::io::Result<()> {
+    pub(super) fn drain(&self, mut each: impl FnMut(WatchEvent)) -> std::io::Result<()> {
         let mut buffer = [0; EVENTS];
         loop {
             let mut events = match self.0.try_read(&mut buffer) {
