@@ -13,25 +13,13 @@ use crate::net::Stream;
 /// How connections are encrypted: which authorities the client trusts, and which certificate it shows, by a configuration of
 /// [`rustls`](crate::rustls). The name in a server's certificate is compared with the host of the connect string.
 #[derive(Clone)]
-pub struct Tls {
-    config: Arc<ClientConfig>,
-    server_name: Option<ServerName<'static>>,
-}
+pub struct Tls(Arc<ClientConfig>);
 
 impl Tls {
     /// Encrypts by `config`.
     #[must_use]
     pub fn new(config: Arc<ClientConfig>) -> Self {
-        Self { config, server_name: None }
-    }
-
-    /// Expects this name (or IP address) in the certificates instead of the host of the connect string.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Config`] when it is no name.
-    pub fn server_name(mut self, name: &str) -> Result<Self> {
-        self.server_name = Some(parse_name(name)?);
-        Ok(self)
+        Self(config)
     }
 
     /// Encrypts `stream` to `host` as a client's connections are encrypted, for four-letter words.
@@ -40,26 +28,19 @@ impl Tls {
     /// [`ErrorKind::Unreachable`] when the server is not trusted, or speaks no TLS; [`ErrorKind::Config`] when `host` is no name that a
     /// certificate can have.
     pub async fn wrap(&self, stream: Box<dyn Stream>, host: &str) -> Result<Box<dyn Stream>> {
-        let name = match &self.server_name {
-            Some(name) => name.clone(),
-            None => parse_name(host)?,
-        };
-        let stream = TlsConnector::from(Arc::clone(&self.config)).connect(name, stream).await;
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+            let message = format!("{host:?} is no name that a certificate can have");
+            Error::new(ErrorKind::Config, "set up TLS", message)
+        })?;
+        let stream = TlsConnector::from(Arc::clone(&self.0)).connect(name, stream).await;
         let stream = stream
             .map_err(|error| Error::new(ErrorKind::Unreachable, "connect", format!("no TLS connection: {error}")))?;
         Ok(Box::new(stream))
     }
 }
 
-fn parse_name(name: &str) -> Result<ServerName<'static>> {
-    ServerName::try_from(name.to_owned()).map_err(|_| {
-        let message = format!("{name:?} is no name that a certificate can have");
-        Error::new(ErrorKind::Config, "set up TLS", message)
-    })
-}
-
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").field("server_name", &self.server_name).finish_non_exhaustive()
+        f.debug_struct("Tls").finish_non_exhaustive()
     }
 }
