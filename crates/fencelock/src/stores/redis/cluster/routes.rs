@@ -136,23 +136,16 @@ pub(super) fn slot_of(key: &[u8]) -> u16 {
 mod tests {
     use std::time::Duration;
 
-    use futures_core::future::BoxFuture;
-
     use super::super::url;
     use super::*;
     use crate::kit::fault::Meaning;
     use crate::name::Name;
     use crate::store::{Owner, StoreUrl};
     use crate::stores::memory::VirtualClock;
-    use crate::stores::redis::wire::{Chores, Server};
 
     struct User;
 
     impl LinkUser for User {
-        fn greet<'a>(&'a self, _: &'a Arc<Connection>, _: &'a Server) -> BoxFuture<'a, Result<Option<Chores>>> {
-            Box::pin(async { Ok(None) })
-        }
-
         fn meaning(&self, _: &redis::RedisError) -> Option<Meaning> {
             None
         }

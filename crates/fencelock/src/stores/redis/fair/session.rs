@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures_core::future::BoxFuture;
 use futures_util::future;
 use redis::{RedisError, Value};
 
@@ -16,7 +15,7 @@ use crate::kit::served::{Enter, HeldIn, Places, PlacesByName, Served, Withdrawn,
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId, RequestId};
-use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, RestartWatch, Server};
+use crate::stores::redis::wire::{Chores, Connection, Dialler, Greeting, LinkUser, RestartWatch, Server};
 
 /// How many requests of a closing session are in flight concurrently. The server takes in a few of these requests at a time, at 8 KiB and a
 /// millisecond each, and serves other clients in between.
@@ -38,11 +37,7 @@ impl LinkUser for Reader {
         true
     }
 
-    fn greet<'a>(
-        &'a self,
-        connection: &'a Arc<Connection>,
-        server: &'a Server,
-    ) -> BoxFuture<'a, Result<Option<Chores>>> {
+    fn greet<'a>(&'a self, connection: &'a Arc<Connection>, server: &'a Server) -> Greeting<'a> {
         Box::pin(async {
             let version = connection.command("connect", &scripts::version(&self.layout)).await?;
             if let Value::BulkString(found) = version
@@ -244,11 +239,7 @@ impl LinkUser for FairSession {
         Some(self.layout.session_key(self.session))
     }
 
-    fn greet<'a>(
-        &'a self,
-        connection: &'a Arc<Connection>,
-        server: &'a Server,
-    ) -> BoxFuture<'a, Result<Option<Chores>>> {
+    fn greet<'a>(&'a self, connection: &'a Arc<Connection>, server: &'a Server) -> Greeting<'a> {
         Box::pin(async move {
             self.end_if_restarted(server, connection);
             self.open_or_resume(connection).await?;

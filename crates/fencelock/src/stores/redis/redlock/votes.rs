@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_core::future::BoxFuture;
 use redis::RedisError;
 
 use super::session::Asking;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::Meaning;
 use crate::kit::try_again::TryAgainSession;
-use crate::stores::redis::wire::{Chores, Connection, LinkUser, Server};
+use crate::stores::redis::wire::{Connection, Greeting, LinkUser, Server};
 use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 
@@ -92,11 +91,7 @@ pub(super) struct ServerUser {
 }
 
 impl LinkUser for ServerUser {
-    fn greet<'a>(
-        &'a self,
-        connection: &'a Arc<Connection>,
-        server: &'a Server,
-    ) -> BoxFuture<'a, Result<Option<Chores>>> {
+    fn greet<'a>(&'a self, connection: &'a Arc<Connection>, server: &'a Server) -> Greeting<'a> {
         Box::pin(async move {
             let session = &self.session.backend.0;
             if session.votes.meet(self.index, server) {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures_core::future::BoxFuture;
 use futures_util::future::join_all;
 use redis::{RedisError, Value};
 
@@ -13,7 +12,7 @@ use crate::kit::fault::Meaning;
 use crate::kit::try_again::{Next, Places, Prolonged, Tried, Try, TryAgainSession, UnqueuedBackend, Work};
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId};
-use crate::stores::redis::wire::{Chores, Connection, Dialler, LinkUser, RestartWatch, Server};
+use crate::stores::redis::wire::{Connection, Dialler, Greeting, LinkUser, RestartWatch, Server};
 use crate::token::FencingToken;
 
 /// A client that looks at locks without a session.
@@ -22,10 +21,6 @@ pub(crate) struct Reader(pub(crate) Arc<Dialect>);
 impl LinkUser for Reader {
     fn only_looks(&self) -> bool {
         true
-    }
-
-    fn greet<'a>(&'a self, _: &'a Arc<Connection>, _: &'a Server) -> BoxFuture<'a, Result<Option<Chores>>> {
-        Box::pin(async { Ok(None) })
     }
 
     fn meaning(&self, error: &RedisError) -> Option<Meaning> {
@@ -126,11 +121,7 @@ impl LinkUser for SessionUser {
         Some(channel(&format!("fencelock:{:016x}", self.0.opening.owner.client), Claim::MUTEX))
     }
 
-    fn greet<'a>(
-        &'a self,
-        connection: &'a Arc<Connection>,
-        server: &'a Server,
-    ) -> BoxFuture<'a, Result<Option<Chores>>> {
+    fn greet<'a>(&'a self, connection: &'a Arc<Connection>, server: &'a Server) -> Greeting<'a> {
         Box::pin(async move {
             let (confirmed, sent) = (self.0.places.session.confirmed(), self.0.opening.clock.now());
             let loss = self.0.backend.restarts.met(server, sent.since(confirmed));

@@ -22,4 +22,4 @@ pub(super) use self::link::{Dialler, Link, begin, link};
 pub(super) use self::restart::{Era, RestartWatch, is_same_era, without_info};
 pub(super) use self::script::{Call, Script};
 pub(crate) use self::server::Server;
-pub(super) use self::user::{Chores, LinkUser, Subscription};
+pub(super) use self::user::{Chores, Greeting, LinkUser, Subscription};

@@ -13,6 +13,9 @@ use crate::kit::fault::Meaning;
 /// The tasks on a connection besides requests, until it ends.
 pub(crate) type Chores = BoxFuture<'static, ()>;
 
+/// The greeting of a new connection, and the chores of that connection.
+pub(crate) type Greeting<'a> = BoxFuture<'a, Result<Option<Chores>>>;
+
 /// A session of a layout, or a reader without a session. The wire makes its connections, loads scripts that a server lacks, calls its
 /// greeting, and delivers the server's messages.
 pub(crate) trait LinkUser: Send + Sync {
@@ -27,12 +30,10 @@ pub(crate) trait LinkUser: Send + Sync {
     }
 
     /// Sends the first requests of the layout on a new connection. The server has been checked before. Refuses keys of another layout.
-    /// Returns the chores of the connection. Chores hold the connection weakly, so that it can be closed.
-    fn greet<'a>(
-        &'a self,
-        connection: &'a Arc<Connection>,
-        server: &'a Server,
-    ) -> BoxFuture<'a, Result<Option<Chores>>>;
+    /// Returns the chores of the connection. Chores hold the connection weakly, so that it can be closed. By default sends nothing.
+    fn greet<'a>(&'a self, _: &'a Arc<Connection>, _: &'a Server) -> Greeting<'a> {
+        Box::pin(async { Ok(None) })
+    }
 
     /// A message arrived on the connection with this number.
     fn received(&self, _connection: u64, _channel: &[u8], _message: &[u8]) {}
