@@ -27,8 +27,8 @@ use crate::kit::served::Places;
 use crate::kit::server::{Events, Server, ServerStore};
 use crate::name::Name;
 use crate::store::{
-    AnyStore, Break, Capability, Liveness, NoteOrder, NoteRead, Opening, Order, Outline, Pace, Page, PlaceId,
-    Presumption, Queue, RequestId, Store, StoreInfo, StoreUrl, Tokens, Waiters,
+    AnyStore, Break, Capability, Liveness, NoteOrder, NoteRead, Opening, Order, Outline, Page, PlaceId, Presumption,
+    Queue, RequestId, Store, StoreInfo, StoreUrl, Tokens, Waiters,
 };
 use crate::sync::Mutex;
 use crate::time::{Clock, SystemClock};
@@ -192,8 +192,6 @@ impl Default for MemoryStore {
 }
 
 static CAPABILITY: Capability = Capability {
-    store: "memory",
-    layout: "memory 1",
     liveness: Liveness::Memory,
     order: Order::Fifo,
     tokens: Tokens::ClockFlooredCounter,
@@ -204,10 +202,7 @@ static CAPABILITY: Capability = Capability {
     waiters: Waiters::Notified,
     detection_slack: Duration::ZERO,
     wake_bound: Duration::from_millis(100),
-    same_as: &[],
-    residue: &[],
-    pace: Pace::DEFAULT,
-    blocking: false,
+    ..Capability::least("memory", "memory 1")
 };
 
 /// The store as one client asks it.

@@ -27,15 +27,12 @@ use crate::kit::server::{Events, Server, ServerStore};
 use crate::kit::session_state::random_number;
 use crate::name::Name;
 use crate::store::{
-    Break, Capability, Liveness, NoteOrder, NoteRead, Opening, Order, Outline, Pace, Page, Presumption, Queue,
-    RequestId, Residue, Store, Tokens, Waiters,
+    Break, Capability, NoteOrder, NoteRead, Opening, Order, Outline, Page, Presumption, Queue, RequestId, Residue,
+    Store, Tokens, Waiters,
 };
 use crate::stores::redis::wire::{Config, Connection, Link, LinkUser, link, without_info};
 
 pub(super) static CAPABILITY: Capability = Capability {
-    store: "redis",
-    layout: LAYOUT_NAME,
-    liveness: Liveness::Lease,
     order: Order::Fifo,
     tokens: Tokens::ClockFlooredCounter,
     presumes: &[Presumption::MemoryKept, Presumption::ClockSteady],
@@ -46,11 +43,9 @@ pub(super) static CAPABILITY: Capability = Capability {
     // Keys of sessions expire on time, by the millisecond; a waiter looks within the wake bound.
     detection_slack: Duration::from_millis(100),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
-    // Other clients' layouts keep no queue: the client that finds the key absent acquires the lock.
-    same_as: &[],
+    // `same_as` is empty. Other clients' layouts keep no queue: the client that finds the key absent acquires the lock.
     residue: &[Residue::Buckets(4096), Residue::Notes, Residue::BreaksForDays(30), Residue::LeftByCrashed],
-    pace: Pace::DEFAULT,
-    blocking: false,
+    ..Capability::least("redis", LAYOUT_NAME)
 };
 
 /// How many requests for names are in flight concurrently.

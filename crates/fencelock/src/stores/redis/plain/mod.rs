@@ -9,19 +9,10 @@ use redis::Cmd;
 use super::try_again::{self, Dialect, Held, Marks, Scripts, WAKE_BOUND};
 use super::wire::{Config, Script};
 use crate::kit::served::request_id;
-use crate::store::{Capability, Liveness, Order, Pace, Peer, Presumption, RequestId, Residue, Store, Tokens, Waiters};
+use crate::store::{Capability, Peer, Presumption, RequestId, Residue, Store, Tokens};
 
 pub(super) static CAPABILITY: Capability = Capability {
-    store: "redis",
-    layout: "SET name value NX PX ttl",
-    liveness: Liveness::Lease,
-    order: Order::None,
-    tokens: Tokens::None,
     presumes: &[Presumption::MemoryKept, Presumption::KeyStays, Presumption::ClockSteady],
-    shared_claims: false,
-    permits: false,
-    notes: false,
-    waiters: Waiters::Unseen,
     detection_slack: Duration::from_millis(100),
     wake_bound: WAKE_BOUND,
     same_as: &[
@@ -34,8 +25,7 @@ pub(super) static CAPABILITY: Capability = Capability {
         Peer::SetIfAbsent,
     ],
     residue: &[Residue::BreaksForDays(30)],
-    pace: Pace::DEFAULT,
-    blocking: false,
+    ..Capability::least("redis", "SET name value NX PX ttl")
 };
 
 /// The layout `plain` with the signal of python-redis-lock.
