@@ -22,9 +22,7 @@ use super::link::{Dialler, Purpose};
 use super::{Chores, User};
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::kit::bucket::{bucket_of, first_to_clear};
-use crate::kit::served::{
-    Broken, Enter, Look, Looked, Places, PlacesByName, REPAIR, Seen, Served, Withdrawn, portions, repair,
-};
+use crate::kit::served::{Broken, Enter, Look, Looked, Places, PlacesByName, REPAIR, Seen, Served, portions, repair};
 use crate::kit::session_state::random_number;
 use crate::name::Name;
 use crate::queue::Claim;
@@ -496,9 +494,9 @@ impl<D: Dialect> Served for FairSession<D> {
         }
     }
 
-    async fn withdraw(&self, connection: &D::Connection, place: &PlaceId) -> Result<Withdrawn> {
-        let (epoch, was_there) = self.depart(connection, place, RequestKind::Withdraw).await?;
-        Ok(Withdrawn { epoch: Some(epoch).filter(|epoch| *epoch != 0), was_there })
+    async fn withdraw(&self, connection: &D::Connection, place: &PlaceId) -> Result<Option<u64>> {
+        let (epoch, _) = self.depart(connection, place, RequestKind::Withdraw).await?;
+        Ok(Some(epoch).filter(|epoch| *epoch != 0))
     }
 
     /// Without an answer after a while, also sends the renewal on a second connection: on the first one a request may wait for another

@@ -61,11 +61,3 @@ pub(crate) enum Seen {
     /// The store has no such place.
     Missing,
 }
-
-/// The answer to `withdraw`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Withdrawn {
-    /// The epoch that further requests need; `None` if the session has ended, which admits no request.
-    pub(crate) epoch: Option<u64>,
-    pub(crate) was_there: bool,
-}

@@ -78,7 +78,7 @@ mod tests {
     use futures_core::future::BoxFuture;
     use tokio::sync::mpsc;
 
-    use super::super::{Connection, Places, Withdrawn};
+    use super::super::{Connection, Places};
     use super::*;
     use crate::kit::reconnect::{Dial, Reconnect};
     use crate::name::Name;
@@ -136,8 +136,8 @@ mod tests {
             Ok(false)
         }
 
-        async fn withdraw(&self, _: &Connection<Self>, _: &PlaceId) -> Result<Withdrawn> {
-            Ok(Withdrawn { epoch: None, was_there: false })
+        async fn withdraw(&self, _: &Connection<Self>, _: &PlaceId) -> Result<Option<u64>> {
+            Ok(None)
         }
 
         async fn renew(&self, _: &Connection<Self>, _: &[(PlaceId, u64)]) -> Result<bool> {

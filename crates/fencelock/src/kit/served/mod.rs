@@ -16,7 +16,7 @@ mod slot;
 use std::future::Future;
 use std::sync::Arc;
 
-pub(crate) use self::answers::{Broken, Enter, Look, Looked, Seen, Withdrawn};
+pub(crate) use self::answers::{Broken, Enter, Look, Looked, Seen};
 #[cfg(any(test, fencelock_fuzzing))]
 pub(crate) use self::messages::{News, news};
 pub(crate) use self::messages::{place_id, request_id};
@@ -78,12 +78,13 @@ pub(crate) trait Served: Send + Sync + 'static {
         claim: Claim,
     ) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Withdraws a request: from now on it has no effect, even if it arrives later.
+    /// Withdraws a request: from now on it has no effect, even if it arrives later. Returns the epoch that requests need from now on; `None` if
+    /// the session has ended, which admits no request.
     fn withdraw(
         &self,
         connection: &Connection<Self>,
         place: &PlaceId,
-    ) -> impl Future<Output = Result<Withdrawn>> + Send;
+    ) -> impl Future<Output = Result<Option<u64>>> + Send;
 
     /// Prolongs the session and its places, and returns whether the session lives. Passes breaks and losses on to the places. The server
     /// need not report the broken grants in `known` again.

@@ -41,8 +41,8 @@ impl<S: Served> ServerSession for S {
         // No request takes effect in a session that the server no longer has.
         if !places.session.is_gone() {
             let connection = core.link.connection().await?;
-            let withdrawn = Served::withdraw(&*core.session, &connection, &place).await?;
-            withdrawn.epoch.into_iter().for_each(|epoch| places.raise(epoch));
+            let epoch = Served::withdraw(&*core.session, &connection, &place).await?;
+            epoch.into_iter().for_each(|epoch| places.raise(epoch));
         }
         places.forget(place.request);
         Ok(())

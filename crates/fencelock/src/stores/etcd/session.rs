@@ -11,7 +11,7 @@ use super::keys::{Keys, QueueKey, value};
 use super::ops::{DESCENDING, all, delete, end_of, has_version, made_in, one, put, read};
 use super::proto::*;
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::served::{Broken, Enter, Look, Looked, Places, PlacesByName, Seen, Served, Withdrawn, repair};
+use crate::kit::served::{Broken, Enter, Look, Looked, Places, PlacesByName, Seen, Served, repair};
 use crate::name::Name;
 use crate::queue::view::{granted_of, judge, wake_condition_behind};
 use crate::queue::{Admission, Claim, WakeOn};
@@ -319,13 +319,12 @@ impl Served for EtcdSession {
         Ok(is_lighter)
     }
 
-    async fn withdraw(&self, connection: &Connection, place: &PlaceId) -> Result<Withdrawn> {
+    async fn withdraw(&self, connection: &Connection, place: &PlaceId) -> Result<Option<u64>> {
         connection.unwatch(place.request);
         let delete = delete(self.keys.place(self.lease(), place));
         let mut answer = connection.ask("cancel", self.raise_epoch(Some(delete))).await?;
         self.places.look_at(&place.name);
-        let epoch = answer.key(1).map(|session| session.version.cast_unsigned());
-        Ok(Withdrawn { epoch, was_there: answer.has_deleted(2) })
+        Ok(answer.key(1).map(|session| session.version.cast_unsigned()))
     }
 
     async fn renew(&self, connection: &Connection, _known: &[(PlaceId, u64)]) -> Result<bool> {

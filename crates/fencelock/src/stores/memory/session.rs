@@ -10,7 +10,7 @@ use super::link::{Link, Operation, Tag, unanswered};
 use super::state::StoreState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::reconnect::Dial;
-use crate::kit::served::{Enter, Places, Served, Withdrawn};
+use crate::kit::served::{Enter, Places, Served};
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId, RequestId};
 use crate::time::{Clock, Moment};
@@ -94,11 +94,10 @@ impl Served for MemorySession {
         link.send(Operation::Lighten, self.tag(None), move |state, _| state.lighten(&name, seq, claim)).await
     }
 
-    async fn withdraw(&self, link: &Link, place: &PlaceId) -> Result<Withdrawn> {
+    async fn withdraw(&self, link: &Link, place: &PlaceId) -> Result<Option<u64>> {
         let (session, place) = (self.number(), place.clone());
         let leave = move |state: &mut StoreState, _| state.leave(session, &place, None);
-        let was_there = link.send(Operation::Withdraw, self.tag(None), leave).await?;
-        Ok(Withdrawn { epoch: None, was_there })
+        link.send(Operation::Withdraw, self.tag(None), leave).await.map(|_| None)
     }
 
     async fn renew(&self, link: &Link, _: &[(PlaceId, u64)]) -> Result<bool> {

@@ -11,7 +11,7 @@ use redis::{Cmd, Value};
 pub(super) use self::answers::{InShort, NamesFound, Open, Renewed, Shown, ShownPage, Swept};
 use super::layout::{KeySpace, NameKeys, VERSION, push_hex, push_id};
 use crate::error::Result;
-use crate::kit::served::{Enter, HeldIn, Look, Withdrawn};
+use crate::kit::served::{Enter, HeldIn, Look};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Break, Entry, NoteOrder, Owner, PlaceId, RequestId};
@@ -195,8 +195,9 @@ pub(super) fn leave(layout: &KeySpace, (name, id): (&Name, RequestId), seq: Opti
     Call::new(&LEAVE, &[layout.bucket_key(layout.bucket_of(name))], replies::yes).arg(name.as_str()).arg(beginning)
 }
 
-/// Withdraws a request: from now on it has no effect, even if it arrives later.
-pub(super) fn withdraw(layout: &KeySpace, session: u64, place: (&Name, RequestId)) -> Call<Withdrawn> {
+/// Withdraws a request: from now on it has no effect, even if it arrives later. The answer is the session's epoch, `None` if the session has
+/// ended, and whether the place was there.
+pub(super) fn withdraw(layout: &KeySpace, session: u64, place: (&Name, RequestId)) -> Call<(Option<u64>, bool)> {
     on_name(&WITHDRAW, replies::withdrawn, layout, session, place)
 }
 

@@ -11,7 +11,7 @@ use super::layout::{KeySpace, VERSION};
 use super::scripts::{self, BUCKETS_PER_CALL, Open, Renewed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::Meaning;
-use crate::kit::served::{Enter, HeldIn, Places, PlacesByName, Served, Withdrawn, portions, repair};
+use crate::kit::served::{Enter, HeldIn, Places, PlacesByName, Served, portions, repair};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Entry, Loss, Opening, PlaceId, RequestId};
@@ -201,9 +201,9 @@ impl Served for FairSession {
         connection.run("downgrade", &lighten).await
     }
 
-    async fn withdraw(&self, connection: &Connection, place: &PlaceId) -> Result<Withdrawn> {
+    async fn withdraw(&self, connection: &Connection, place: &PlaceId) -> Result<Option<u64>> {
         let withdraw = scripts::withdraw(&self.layout, self.session, (&place.name, place.request));
-        connection.run("cancel", &withdraw).await
+        Ok(connection.run("cancel", &withdraw).await?.0)
     }
 
     async fn renew(&self, connection: &Connection, known: &[(PlaceId, u64)]) -> Result<bool> {

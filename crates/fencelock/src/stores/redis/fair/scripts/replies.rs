@@ -6,7 +6,7 @@ use redis::Value;
 
 use super::answers::{InShort, LostBucket, NamesFound, Open, Renewed, Shown, ShownPage, Swept};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kit::served::{Broken, Enter, Look, Looked, Seen, Withdrawn, place_id, request_id};
+use crate::kit::served::{Broken, Enter, Look, Looked, Seen, place_id, request_id};
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Ahead, Owner};
@@ -155,11 +155,11 @@ pub(crate) fn done(answer: Value) -> Result<()> {
     yes(answer).map(|_| ())
 }
 
-pub(crate) fn withdrawn(answer: Value) -> Result<Withdrawn> {
+pub(crate) fn withdrawn(answer: Value) -> Result<(Option<u64>, bool)> {
     read(answer, |answer| match items(answer)?.as_slice() {
         [epoch, was_there] => {
             let epoch = if text(epoch) == Some("") { None } else { Some(number(epoch)?) };
-            Some(Withdrawn { epoch, was_there: number::<u8>(was_there)? == 1 })
+            Some((epoch, number::<u8>(was_there)? == 1))
         }
         _ => None,
     })

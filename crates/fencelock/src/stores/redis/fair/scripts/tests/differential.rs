@@ -216,8 +216,8 @@ impl Trial<'_> {
             assert!(self.bed.run(leave(&self.layout, place, seq)), "{}", self.steps.join("\n"));
             "leave"
         } else {
-            let withdrawn = self.bed.run(withdraw(&self.layout, known.session, place));
-            assert!(withdrawn.was_there && withdrawn.epoch.is_some());
+            let (epoch, was_there) = self.bed.run(withdraw(&self.layout, known.session, place));
+            assert!(was_there && epoch.is_some());
             "withdraw"
         };
         self.steps.push(format!("{step} {}", known.id));
@@ -229,7 +229,7 @@ impl Trial<'_> {
         let known = self.past.get(dice.below(self.past.len().max(1)))?.clone();
         let place = (&self.name.clone(), known.id);
         assert!(!self.bed.run(leave(&self.layout, place, Some(known.seq))));
-        assert!(!self.bed.run(withdraw(&self.layout, known.session, place)).was_there);
+        assert!(!self.bed.run(withdraw(&self.layout, known.session, place)).1);
         self.steps.push(format!("leave {} again", known.id));
         Some(Expected::new())
     }

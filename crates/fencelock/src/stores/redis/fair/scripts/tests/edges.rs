@@ -100,7 +100,7 @@ fn without_memory_nothing_is_taken_and_everything_is_given_back() {
     assert!(error.to_string().contains("OOM"), "{error}");
     assert_eq!(bed.raw(&name), before, "a refused entry left something");
     bed.renewed(session, LONG);
-    assert!(bed.run(withdraw(&layout, session, (&name, entry.id))).epoch.is_some());
+    assert!(bed.run(withdraw(&layout, session, (&name, entry.id))).0.is_some());
     assert!(bed.run(leave(&layout, (&name, held), Some(seq))));
     assert!(bed.run(lighten(&layout, other, (&name, next), next_seq, Claim::READER)));
     assert_eq!(bed.seen(other, &name, third), Seen::Granted(third_seq));

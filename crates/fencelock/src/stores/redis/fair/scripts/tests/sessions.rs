@@ -16,7 +16,7 @@ fn a_withdrawn_request_never_takes_effect_however_late_it_comes() {
     let entry = bed.entry(&name, Claim::MUTEX, true);
     let held_up = enter(&layout, session, 1, &entry);
     let withdrawn = bed.run(withdraw(&layout, session, (&name, entry.id)));
-    assert_eq!(withdrawn, Withdrawn { epoch: Some(2), was_there: false });
+    assert_eq!(withdrawn, (Some(2), false));
     assert_eq!(bed.run(held_up), Enter::Stale(2));
     assert_eq!(bed.raw(&name).0.len(), 0, "it left something");
     let next = bed.entry(&name, Claim::MUTEX, true);
@@ -44,7 +44,7 @@ fn an_ended_session_lets_nothing_in_and_is_not_revived() {
     assert_eq!(bed.enter(session, &name, Claim::MUTEX).1, Enter::Gone);
     let look = bed.run(look(&layout, session, &[(name.clone(), vec![held])], true));
     assert_eq!(look, None);
-    assert_eq!(bed.run(withdraw(&layout, session, (&name, held))), Withdrawn { epoch: None, was_there: true });
+    assert_eq!(bed.run(withdraw(&layout, session, (&name, held))), (None, true));
     assert!(!bed.run(leave(&layout, (&name, held), Some(seq))));
     assert_eq!(bed.words(&["EXISTS", &layout.session_key(session)]), Value::Int(0), "something revived it");
 }
