@@ -50,7 +50,7 @@ words! {
         /// At least one master of every quorum keeps the key. fencelock ignores a restarted master for `rejoin_ms`; other clients count it.
         QuorumKept = "quorum kept",
         /// Clocks go at rates that differ by less than `drift_ms` in a ttl.
-        ClockRates = "clocks run at one rate",
+        ClockRates = "no clock drift",
         /// Both sides notice a connection's end: no proxy drops one alone, no session is killed on the server, its host does not restart within a ttl.
         EndsAreHeard = "both sides notice the connection's end",
         /// No standby or replica takes over, for session locks exist on their own server only.
