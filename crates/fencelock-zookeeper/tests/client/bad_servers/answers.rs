@@ -13,7 +13,9 @@ use crate::common::{event, soon};
 async fn ends_the_connection(timeout_ms: i32, said: &[u8], told: &str) {
     let fake = Fake::new().await;
     let timeout = Duration::from_millis(timeout_ms.unsigned_abs().into());
-    let connecting = tokio::spawn(Client::connect(fake.lasting().session_timeout(timeout)));
+    // By default, a server that is silent and one without a whole answer are left at the same time.
+    let config = fake.lasting().session_timeout(timeout).request_deadline(timeout);
+    let connecting = tokio::spawn(Client::connect(config));
     let mut peer = fake.welcome(7, timeout_ms).await;
     let (client, mut events) = soon(connecting).await.unwrap().unwrap();
     let answer = client.exists("/a");
