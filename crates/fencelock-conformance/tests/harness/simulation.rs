@@ -40,7 +40,7 @@ fn clusters_of_clients_keep_the_laws_under_the_faults_of_every_seed() {
 
 /// Seeds with which the simulation notices changes of the library's safety code, and faults that it had. The deep row `mutants` makes each
 /// change, and so finds a seed that lost its meaning because the draws changed.
-const SEEDS: [(u64, &str); 6] = [
+const SEEDS: [(u64, &str); 7] = [
     (1, "the queue admits one more than its capacity"),
     (2, "a guard does not read the clock"),
     (6, "a dropped request is not withdrawn"),
@@ -48,6 +48,11 @@ const SEEDS: [(u64, &str); 6] = [
     (15, "a request with an unknown outcome is not withdrawn; the news of an older grant ends a later one"),
     // Our fault of 25 November 2026.
     (17, "a sticky lock is taken again without a look at its session"),
+    // Our fault of 28 November 2026.
+    (
+        8404218396255673309,
+        "a place was removed, and the next entry does not wait until an unanswered request is withdrawn",
+    ),
     (207, "certainty counts from the answer to a renewal"),
 ];
 

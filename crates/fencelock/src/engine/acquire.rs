@@ -205,8 +205,9 @@ impl Acquire {
                     return Ok(Round::Done(hold));
                 }
                 Standing::Lost(cause) => {
-                    // An earlier unanswered request may have made a place, independent of this request.
+                    // An earlier unanswered request may still make a place, which would be ahead of the next entry.
                     attempt.refused();
+                    Box::pin(attempt.give_back(self.until)).await;
                     return Ok(Round::Again(cause));
                 }
                 Standing::Waiting(ahead) if slot.is_none() => {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures_util::{FutureExt, TryFutureExt};
+
 use super::super::Engine;
 use super::super::observe::Event;
 use super::super::session::{Live, WaitSlot};
@@ -47,15 +49,19 @@ impl Attempt {
         self.stage = if self.unanswered { Stage::Entering } else { Stage::Fresh };
     }
 
-    /// Tries to leave the place until `until`, so that a new entry is not behind the old place. The drop does the rest.
+    /// Tries to take the request out of the store until `until`, so that a new entry is not behind the old place. The drop does the rest.
     pub(super) async fn give_back(&mut self, until: Moment) {
         if self.waits_no_longer() {
             self.live.untrack_waiting(self.id.request);
         }
-        let Stage::Placed(place) = &mut self.stage else { return };
+        let out = match &mut self.stage {
+            Stage::Fresh => return,
+            Stage::Entering => self.live.session.withdraw(&self.id.name, self.id.request),
+            Stage::Placed(place) => place.leave().map_ok(drop).boxed(),
+        };
         let left = tokio::select! {
             biased;
-            left = self.engine.in_time("leave", place.leave()) => left,
+            left = self.engine.in_time("leave", out) => left,
             () = self.engine.clock.sleep_until(until) => return,
             _ = self.live.ended() => return,
         };
