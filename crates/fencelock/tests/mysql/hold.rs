@@ -4,9 +4,12 @@ use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 
 use crate::lab::{
-    acquire, acquiring, client, connection, database, has_no_transaction, is_mariadb, refusals, soon, state,
-    until_queued,
+    PATIENT, acquire, acquiring, client, connection, database, has_no_transaction, is_mariadb, refusals, soon, state,
+    until_queued, with,
 };
+
+/// Far longer than anything here is waited for.
+const LONG: u64 = 3_600_000;
 
 async fn hold(user: &mut Conn, name: &str, token: i64) -> mysql_async::Result<()> {
     user.exec_drop("CALL fencelock_hold(?, ?)", (name, token)).await
@@ -17,7 +20,7 @@ async fn a_grant_is_held_until_the_transaction_ends_and_no_other_is_granted_mean
     let url = database();
     for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
         for end in ["COMMIT", "ROLLBACK"] {
-            let (one, other) = (client(&url, 60_000).await, client(&url, 60_000).await);
+            let (one, other) = (client(&with(&url, PATIENT), LONG).await, client(&url, LONG).await);
             let mut user = connection(&url).await;
             user.query_drop(format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}")).await.unwrap();
             let guard = acquire(&one, "job").await;
@@ -148,7 +151,8 @@ async fn a_hold_that_fails_rolls_its_transaction_back_and_keeps_no_client_waitin
 #[tokio::test]
 async fn a_reader_whose_grant_is_held_keeps_no_other_reader_waiting() {
     let url = database();
-    let (one, other, mut user) = (client(&url, 60_000).await, client(&url, 60_000).await, connection(&url).await);
+    let (one, other) = (client(&with(&url, PATIENT), LONG).await, client(&url, LONG).await);
+    let mut user = connection(&url).await;
     let held = soon(one.rwlock("job").unwrap().read()).await.unwrap();
     let mut admin = connection(&url).await;
     let seq: Option<i64> = admin.query_first("SELECT seq FROM fencelock_place").await.unwrap();

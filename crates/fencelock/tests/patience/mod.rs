@@ -12,6 +12,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 /// The option of a client that soon renews a lock of a long ttl: a lock of a short ttl is lost on a machine that stands still.
 pub(crate) const OFTEN: &str = "renew_interval_ms=50";
 
+/// The option of a client whose release waits for a transaction of the user, and does not fail on a machine that stands still.
+pub(crate) const PATIENT: &str = "request_deadline_ms=170000";
+
 /// Waits for a future that must complete.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("it has to come")

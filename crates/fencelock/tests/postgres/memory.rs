@@ -20,14 +20,13 @@ async fn a_promoted_standby_grants_nothing_for_a_ttl_whichever_of_its_numbers_th
         primary.sql(OWNER, &format!("REVOKE EXECUTE ON FUNCTION {revoked} FROM PUBLIC")).unwrap();
         let one = client(&primary.url(), 6_000).await;
         let guard = acquire(&one, "job").await;
-        acquire(&client(&primary.url(), 6_000).await, "at once").await.release().await.unwrap();
+        drop(acquire(&client(&primary.url(), 6_000).await, "at once").await);
         let standby = standby(&primary).await;
         standby.promote().unwrap();
         let other = client(&standby.url(), 6_000).await;
         let error = other.mutex("another").unwrap().try_acquire().await.unwrap_err();
         assert!(error.is_contention(), "{revoked}: {error}");
-        soon(soon(acquiring(&other, "another")).await.unwrap().unwrap().release()).await.unwrap();
-        drop(guard);
+        drop((soon(acquiring(&other, "another")).await.unwrap().unwrap(), guard));
     }
 }
 

@@ -166,10 +166,10 @@ async fn settings_of_a_role_do_not_get_in_the_way() {
     own.sql(
         "postgres",
         "ALTER ROLE fencelock SET default_transaction_isolation = 'serializable';
-         ALTER ROLE fencelock SET statement_timeout = '20ms';
+         ALTER ROLE fencelock SET statement_timeout = '2s';
          ALTER ROLE fencelock SET lock_timeout = '1ms';
          ALTER ROLE fencelock SET idle_in_transaction_session_timeout = '1ms';
-         ALTER ROLE fencelock SET idle_session_timeout = '1ms';
+         ALTER ROLE fencelock SET idle_session_timeout = '2s';
          ALTER ROLE fencelock SET synchronous_commit = off;
          ALTER ROLE fencelock SET search_path = 'nowhere'",
     )

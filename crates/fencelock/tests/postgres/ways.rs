@@ -44,7 +44,7 @@ async fn a_password_that_is_read_anew_may_change_while_a_lock_is_held_and_else_t
     std::fs::write(&file, "secret\n").unwrap();
     let url = with(&own.url(), "renew_interval_ms=200");
     let asking = with(&url.replace(":secret@", "@"), &format!("password_file={}", file.display()));
-    let (asking, fixed) = (client(&asking, 60_000).await, client(&url, 8000).await);
+    let (asking, fixed) = (client(&asking, 60_000).await, client(&url, 20_000).await);
     let (kept, lost) = (acquire(&asking, "kept").await, acquire(&fixed, "lost").await);
     std::fs::write(&file, "other\n").unwrap();
     change_password(&own);
