@@ -114,8 +114,8 @@ impl Proxy {
         lock(&self.shared.rules).delay = each_way;
     }
 
-    /// Drops all bytes of this direction, also of future connections. A stream that lost bytes is useless:
-    /// [`Proxy::heal`] resets those connections.
+    /// Drops all bytes of this direction, also of future connections. A stream that lost bytes carries no more of them, until
+    /// [`Proxy::heal`] resets its connection.
     pub fn hole(&self, way: Way) {
         self.set(way, Mode::Swallow, true);
     }
@@ -160,6 +160,8 @@ impl Proxy {
 
     /// Lets everything through again, after delays, cuts, holes and refusals alike; resets connections that lost bytes.
     pub fn heal(&self) {
+        // From here on no further connection loses bytes.
+        self.release();
         lock(&self.shared.open).retain(|connection| {
             let is_whole = !connection.lost_bytes();
             if !is_whole {
@@ -168,7 +170,6 @@ impl Proxy {
             is_whole
         });
         *lock(&self.shared.cut) = None;
-        self.release();
         *lock(&self.shared.rules) = Rules::default();
     }
 

@@ -84,12 +84,13 @@ impl Pipe {
             let due = self.wait_for_bytes()?;
             thread::sleep(due.saturating_duration_since(Instant::now()));
             let popped = self.change(|state| match state.mode {
-                Mode::Pass => state.queue.pop_front(),
-                Mode::Swallow => {
+                Mode::Hold => None,
+                Mode::Pass if !state.lost_bytes => state.queue.pop_front(),
+                // No reader could make sense of the rest of a stream that lost bytes.
+                Mode::Pass | Mode::Swallow => {
                     state.lost_bytes |= state.queue.pop_front().is_some();
                     None
                 }
-                Mode::Hold => None,
             });
             if let Some((_, bytes)) = popped {
                 return Some(bytes);

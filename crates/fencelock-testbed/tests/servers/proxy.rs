@@ -125,6 +125,20 @@ fn bytes_held_on_one_connection_arrive_after_it_was_closed_and_do_not_hold_anoth
 }
 
 #[test]
+fn a_connection_that_lost_bytes_to_a_hole_carries_none_of_the_later_ones() {
+    let (address, arrived) = sink();
+    let proxy = Proxy::start(address).unwrap();
+    let mut holed = connect(&proxy);
+    proxy.hole(Way::Up);
+    holed.write_all(b"a request and ").unwrap();
+    assert!(wait_until(PATIENCE, || proxy.lost_bytes()));
+    proxy.release();
+    holed.write_all(b"half of the next").unwrap();
+    drop(holed);
+    assert_eq!(arrived.recv_timeout(PATIENCE).unwrap(), b"");
+}
+
+#[test]
 fn a_hole_swallows_and_healing_resets_what_lost_bytes() {
     let proxy = Proxy::start(echo()).unwrap();
     let (mut whole, mut holed) = (connect(&proxy), connect(&proxy));
