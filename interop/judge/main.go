@@ -91,19 +91,23 @@ func main() {
 			return cmp.Or(cmp.Compare(a.granted, b.granted), cmp.Compare(a.left, b.left))
 		})
 		var holds, enters []porcupine.Operation
+		var served []step
 		for rank, of := range sections {
 			do := func(kind byte, from, to int64) porcupine.Operation {
 				return porcupine.Operation{Input: step{kind, of.weight, of.capacity, of.token, rank, of.granted, of.left}, Call: from, Return: to}
 			}
-			holds = append(holds, do('g', of.entered, of.granted), do('l', of.left, max(of.left, of.gone)))
-			// A holder from before a lapse may log its grant late.
-			isLate := func(now lapse) bool {
-				return of.entered <= now.Over && now.From <= of.granted && now.excuses(of.granted, of.left)
+			// An earlier grant only excludes more, unless a lapse ended it: a holder from before a lapse may log its grant late.
+			earliest := of.granted
+			for _, now := range lapses {
+				if of.entered <= now.Over && now.From <= of.granted && now.excuses(of.granted, of.left) {
+					earliest = min(earliest, max(of.entered, now.From))
+				}
 			}
-			if ordered && !slices.ContainsFunc(lapses, isLate) {
-				enter := do('e', of.entered, min(of.by, of.granted))
-				enter.Input = step{kind: 'e', weight: of.weight, capacity: of.capacity, rank: rank}
-				enters = append(enters, enter)
+			holds = append(holds, do('g', earliest, of.granted), do('l', of.left, max(of.left, of.gone)))
+			if ordered && earliest == of.granted {
+				enter := step{kind: 'e', weight: of.weight, capacity: of.capacity, rank: len(served)}
+				served = append(served, enter)
+				enters = append(enters, porcupine.Operation{Input: enter, Call: of.entered, Return: min(of.by, of.granted)})
 			}
 		}
 		for _, now := range lapses {
@@ -111,7 +115,7 @@ func main() {
 		}
 		for name, verdict := range map[string]porcupine.CheckResult{
 			"exclusion and tokens": porcupine.CheckOperationsTimeout(exclusion, holds, patience),
-			"order":                porcupine.CheckOperationsTimeout(order, enters, patience),
+			"order":                porcupine.CheckOperationsTimeout(order(served), enters, patience),
 		} {
 			fmt.Printf("%s: %d sections, %s: %s\n", lock, len(sections), name, verdict)
 			code = max(code, map[porcupine.CheckResult]int{porcupine.Illegal: 1, porcupine.Unknown: 2}[verdict])

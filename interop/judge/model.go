@@ -12,7 +12,7 @@ type step struct {
 	kind             byte // 'g'rant, 'l'eave, 'e'nter
 	weight, capacity uint64
 	token            *int64
-	rank             int // When it was served, among all of its lock.
+	rank             int // When it was served: among all of its lock, or among those that enter in order.
 	granted, left    int64
 }
 
@@ -60,26 +60,36 @@ var exclusion = porcupine.Model{
 	},
 }
 
-// The queue: for each kind of claim that entered, the last one to be served. A contender enters behind all that were served before it,
-// of those that exclude it.
-var order = porcupine.Model{
-	Init: func() interface{} { return []step(nil) },
-	Step: func(of, input, _ interface{}) (bool, interface{}) {
-		now, do := slices.Clone(of.([]step)), input.(step)
-		known := -1
-		for i, other := range now {
-			if other.capacity == do.capacity && other.weight+do.weight > do.capacity && other.rank > do.rank {
-				return false, of
+// The entered contenders: `front` of them in the order in which they were served, and the ranks of later ones.
+type entered struct {
+	front int
+	later []int
+}
+
+// The queue, of contenders in the order in which they were served. A contender enters behind all that were served before it, of those that
+// exclude it. Every contender enters at some time, so a step past one of these is refused at once: the search would try each later order.
+func order(all []step) porcupine.Model {
+	return porcupine.Model{
+		Init: func() interface{} { return entered{} },
+		Step: func(of, input, _ interface{}) (bool, interface{}) {
+			now, do := of.(entered), input.(step)
+			at, _ := slices.BinarySearch(now.later, do.rank)
+			for rank, next := now.front, 0; rank < do.rank; rank++ {
+				if next < at && now.later[next] == rank {
+					next++
+				} else if other := all[rank]; other.capacity == do.capacity && other.weight+do.weight > do.capacity {
+					return false, of
+				}
 			}
-			if other.capacity == do.capacity && other.weight == do.weight {
-				known = i
+			now.later = slices.Insert(slices.Clone(now.later), at, do.rank)
+			for len(now.later) > 0 && now.later[0] == now.front {
+				now.front, now.later = now.front+1, now.later[1:]
 			}
-		}
-		if known < 0 {
-			return true, append(now, do)
-		}
-		now[known].rank = max(now[known].rank, do.rank)
-		return true, now
-	},
-	Equal: func(a, b interface{}) bool { return slices.Equal(a.([]step), b.([]step)) },
+			return true, now
+		},
+		Equal: func(a, b interface{}) bool {
+			one, other := a.(entered), b.(entered)
+			return one.front == other.front && slices.Equal(one.later, other.later)
+		},
+	}
 }

@@ -157,6 +157,31 @@ fn a_contender_that_overtakes_an_earlier_arrival_breaks_order() {
 }
 
 #[test]
+fn a_crowd_that_enters_at_an_unknown_time_may_be_served_in_any_order() {
+    let mut history = history();
+    for rank in 0..60 {
+        let served = holder(Claim::MUTEX, 100 + rank * 10, 105 + rank * 10);
+        history.sections.push(Section { called: 60 - rank, ..served });
+    }
+    assert_clean(&history);
+    // The last one was there before any other called.
+    history.sections[59].enqueue = Some(Enqueue { called: 1, returned: 1 });
+    assert_broken(&history, Law::Order);
+}
+
+#[test]
+fn a_crowd_that_enters_at_an_unknown_time_may_hold_as_many_permits_as_there_are() {
+    let mut history = history();
+    for rank in 0..60 {
+        let granted = holder(permit(1, 5), 100 + rank / 5 * 10, 110 + rank / 5 * 10);
+        history.sections.push(Section { called: 60 - rank, ..granted });
+    }
+    assert_clean(&history);
+    (history.sections[30].released, history.sections[30].gone) = (Some(171), Some(171));
+    assert_broken(&history, Law::Permits);
+}
+
+#[test]
 fn contenders_that_can_share_may_learn_of_their_grants_in_any_order() {
     let mut history = holders(&[(Claim::READER, 10, 20), (Claim::READER, 11, 40), (Claim::WRITER, 50, 51)]);
     history.sections[1].enqueue = Some(Enqueue { called: 1, returned: 4 });

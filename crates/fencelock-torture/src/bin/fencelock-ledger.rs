@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use fencelock::blocking::{Client, Guard};
-use fencelock_lab::history::{Laws, LogWriter};
+use fencelock_lab::history::LogWriter;
 use fencelock_lab::ledger::{Ledger, Row, read, sum, table};
 use fencelock_torture::Bed;
 use fencelock_torture::table::{FAULTS, Fault, Played, TOPOLOGIES, Topology};
@@ -234,11 +234,10 @@ impl Run {
         Ok(Some(row))
     }
 
-    /// Asks the second judge, which knows no lapses and judges by all laws.
     fn judge_again(&self, played: &Played, logs: &Path, row: &mut Row) -> io::Result<()> {
-        let is_known = played.verdict.laws == Laws::ALL && played.verdict.history.lapses.is_empty();
-        let Some(judge) = self.judge.as_ref().filter(|_| is_known) else { return Ok(()) };
-        let verdict = Command::new(judge).arg(logs).arg("10s").stdout(Stdio::null()).status()?.code();
+        let Some(judge) = &self.judge else { return Ok(()) };
+        let order = if played.verdict.laws.order { "ordered" } else { "unordered" };
+        let verdict = Command::new(judge).arg(logs).args(["10s", order]).stdout(Stdio::null()).status()?.code();
         match verdict {
             Some(0 | 1) => {
                 row.count("judged_twice", 1);
@@ -263,10 +262,7 @@ fn alone() -> io::Result<(Guard, Client)> {
 fn second_judge(directory: &Path) -> Option<PathBuf> {
     let program = directory.join("judge");
     let mut go = Command::new("go");
-    go.args(["build", "-buildvcs=false", "-o"])
-        .arg(&program)
-        .arg(".")
-        .current_dir(Path::new(ROOT).join("interop/judge"));
+    go.args(["build", "-buildvcs=false", "-o"]).arg(&program).current_dir(Path::new(ROOT).join("interop/judge"));
     go.status().is_ok_and(|status| status.success()).then_some(program)
 }
 

@@ -10,6 +10,7 @@ use std::path::Path;
 use fencelock_torture::table::{FAULTS, TOPOLOGIES};
 
 use crate::common::{Directory, topology};
+use crate::judge::is_possible;
 
 /// How many faults a run plays on each topology: all of them take a quarter of an hour on some.
 const PLAYED_FAULTS: usize = 5;
@@ -30,6 +31,7 @@ fn plays_faults_on(name: &str) {
         std::io::stderr().write_all(format!("{name}: {}\n", played.verdict).as_bytes()).unwrap();
         assert!(played.verdict.is_clean(), "{}\n{again}", played.verdict);
         assert_eq!(played.shows_nothing(), None, "{}\n{again}", played.verdict);
+        assert!(is_possible(logs.path(), played.verdict.laws), "the judges disagree: {}\n{again}", played.verdict);
         played_faults += 1;
         if played_faults == PLAYED_FAULTS {
             break;

@@ -4,6 +4,9 @@
 mod common;
 mod drills;
 mod fenced;
+#[allow(dead_code, reason = "the rest judges planted histories")]
+#[path = "../../../fencelock-conformance/tests/deep/judge.rs"]
+mod judge;
 mod redis_experiments;
 mod scenes;
 mod writers;

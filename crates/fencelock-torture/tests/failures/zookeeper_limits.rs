@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{Directory, topology};
+use crate::judge::is_possible;
 use fencelock_lab::history::Answer;
 use fencelock_lab::{Drill, Outage, Strategy};
 use fencelock_torture::Breakable;
@@ -18,6 +19,7 @@ fn a_thousand_waiters_are_one_queue_with_a_hundred_workers_through_resets_of_all
     let drill = Drill::at(Arc::new(site), logs.path(), worker, Strategy::Brief(Outage::ConnectionsReset), seed);
     let verdict = Drill { tasks: 25, crowd: CROWD, locks: 1, strikes: 2, ..drill }.run().unwrap();
     assert!(verdict.is_clean() && verdict.report.writes.0 > 50, "{verdict}\nagain: FENCELOCK_SEED={seed}");
+    assert!(is_possible(logs.path(), verdict.laws), "the judges disagree: {verdict}\nagain: FENCELOCK_SEED={seed}");
     let waited = most_at_once(verdict.history.sections.iter().filter_map(|section| match section.answer {
         // A busy machine may be out of reach of the servers for longer than an acquire tries.
         Answer::Granted { at, .. } | Answer::GaveUp { at } => Some((section.called, at)),
