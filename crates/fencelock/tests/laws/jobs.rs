@@ -404,6 +404,30 @@ fn a_record_from_the_future_is_reported_and_stops_no_other_slot() {
 }
 
 #[test]
+fn a_clock_that_was_ahead_for_one_run_repeats_neither_that_slot_nor_an_earlier_one() {
+    let (now, ahead) = ("2001-09-10T00:00:00Z", "2001-09-10T01:00:00Z");
+    // The slot of another schedule can have the same text.
+    let other_slot = "2001-09-09T12:00:00Z";
+    for (earlier, began, runs) in
+        [("succeeded", now, false), ("failed", now, false), ("died", now, true), ("succeeded", other_slot, true)]
+    {
+        inside(at_midnight(), async |world, [process]| {
+            let guard = process.client.mutex("report").unwrap().acquire().await.unwrap();
+            let record = format!(
+                r#"{{"job":1,"slot":"{ahead}","slot_start":"{ahead}","schedule":"1h","state":"succeeded","began":"{ahead}","attempt":1,"missed":0,"runs":[{{"slot":"{now}","state":"{earlier}","detail":null,"host":"h","began":"{began}","took_ms":1}}]}}"#
+            );
+            guard.write_note(record, None).await.unwrap();
+            guard.release().await.unwrap();
+            assert_eq!(asks(&job(&process, "hourly")).await, runs, "{earlier} {began}");
+            world.clock.jump_wall(HOUR);
+            assert!(!asks(&job(&process, "hourly")).await, "it ran while the clock was ahead");
+            world.clock.jump_wall(HOUR);
+            assert!(asks(&job(&process, "hourly")).await);
+        });
+    }
+}
+
+#[test]
 fn a_schedule_that_changes_between_releases_repeats_nothing_within_its_slot() {
     inside(at_midnight(), async |world, [process]| {
         world.clock.jump_wall(14 * HOUR + 30 * MINUTE);

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use fencelock::{Client, Retry};
 use fencelock_testbed::postgres::KIND;
 use fencelock_testbed::{Proxy, Way};
 
-use crate::lab::{LONG, acquire, acquiring, client, connection, database, soon, until, with};
+use crate::lab::{AS_CLIENTS, LONG, PATIENCE, acquire, acquiring, client, connection, database, soon, until, with};
 
 #[path = "../batches/mod.rs"]
 mod any;
@@ -110,6 +111,47 @@ async fn while_a_transaction_keeps_one_bucket_tasks_of_other_names_get_their_loc
         transaction.execute(BUCKET, &[&"stuck"]).await.unwrap();
         any::others_get_their_locks(&one, "stuck", async || transaction.rollback().await.unwrap()).await;
     }
+}
+
+/// The request may still be on its way, and reach the server after the lock was released.
+#[tokio::test]
+async fn a_request_that_was_given_up_on_a_connection_of_its_own_takes_no_effect_later() {
+    let (direct, proxy, url) = behind(0);
+    let (mut user, admin) = (connection(&direct).await, connection(&direct).await);
+    let patient = Client::builder().retry(Retry::default().give_up_after(PATIENCE));
+    let one = soon(patient.connect(with(&url, &format!("ttl_ms={LONG}&request_deadline_ms=3000")))).await.unwrap();
+    let clients = "FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fencelock'";
+    let known = admin.query_one(&format!("SELECT array_agg(pid) {clients}"), &[]).await.unwrap();
+    let known: Vec<i32> = known.get(0);
+    let transaction = user.transaction().await.unwrap();
+    transaction.execute(BUCKET, &[&"job"]).await.unwrap();
+    let guard = acquiring(&one, "job");
+    let waits =
+        format!("SELECT pid {clients} AND pid <> ALL ($1) AND wait_event_type = 'Lock' AND query LIKE '%.enter(%'");
+    let mut apart = 0;
+    until("a request waits on a connection of its own", async || {
+        let found = admin.query_opt(&waits, &[&known]).await.unwrap();
+        found.inspect(|row| apart = row.get(0)).is_some()
+    })
+    .await;
+    proxy.hold_existing(Way::Down);
+    let epoch: i64 = admin.query_one("SELECT epoch FROM fencelock.session", &[]).await.unwrap().get(0);
+    let ended = "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1";
+    until("it is given up", async || admin.query_one(ended, &[&apart]).await.unwrap().get(0)).await;
+    proxy.release();
+    transaction.rollback().await.unwrap();
+    let guard = soon(guard).await.unwrap().unwrap();
+    let place = "SELECT session, client, number FROM fencelock.place";
+    let [session, client, number] =
+        admin.query_one(place, &[]).await.map(|row| [0, 1, 2].map(|at| row.get::<_, i64>(at))).unwrap();
+    soon(guard.release()).await.unwrap();
+    admin.batch_execute(AS_CLIENTS).await.unwrap();
+    let late =
+        format!("SELECT fencelock.enter({session}, {epoch}, 'job', {client}, {number}, 1, 1, true, false, NULL)");
+    let answer: Vec<i64> = admin.query_one(&late, &[]).await.unwrap().get(0);
+    assert_eq!(answer[0], 4, "it is refused for its epoch: {answer:?}");
+    let places = "SELECT count(*) FROM fencelock.place";
+    assert_eq!(admin.query_one(places, &[]).await.unwrap().get::<_, i64>(0), 0);
 }
 
 #[tokio::test]

@@ -3,15 +3,14 @@
 
 use std::collections::HashSet;
 use std::future::{Future, poll_fn};
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use futures_util::StreamExt as _;
-use futures_util::future;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _, future};
 use tokio::sync::Notify;
 
 use super::batch::{Gathered, MOST, Receiver, Request, RequestKind, gather, take_due};
@@ -29,6 +28,7 @@ use crate::queue::Claim;
 use crate::store::{
     Capability, Entry, Liveness, Loss, Opening, Order, Pace, PlaceId, Presumption, RequestId, Residue, Tokens, Waiters,
 };
+use crate::sync::Mutex;
 
 const LOOKED_AT: usize = 1024;
 
@@ -69,6 +69,8 @@ pub(crate) struct FairSession<D: Dialect> {
     stuck: Mutex<HashSet<u16>>,
     /// A single request at a time waits for such a bucket, on a connection of its own.
     patient: tokio::sync::Mutex<()>,
+    /// The newest epoch of an `enter` that was sent there, and may still be on its way; 0 for none.
+    sent_apart: AtomicU64,
 }
 
 impl<D: Dialect> FairSession<D> {
@@ -84,6 +86,7 @@ impl<D: Dialect> FairSession<D> {
             sweep: Notify::new(),
             stuck: Mutex::default(),
             patient: tokio::sync::Mutex::default(),
+            sent_apart: AtomicU64::new(0),
         })
     }
 
@@ -112,11 +115,10 @@ impl<D: Dialect> FairSession<D> {
             let owner = &self.opening.owner;
             let whose = [owner.host.as_str().into(), owner.pid.into(), owner.client.into()];
             let session = [self.session.into(), self.bell.as_str().into(), self.ttl().into()];
-            connection.ask("open session", "open", session.into_iter().chain(whose).collect()).await?
+            connection.ask("open session", "open", session.into_iter().chain(whose).collect()).await?.number(0)?
         } else {
-            connection.ask("resume session", "resume", vec![self.session.into(), self.ttl().into()]).await?
+            self.raise_epoch(connection).await?
         };
-        let epoch = epoch.number(0)?;
         if epoch == 0 {
             places.end(Loss::Expired);
             return Ok(());
@@ -126,20 +128,20 @@ impl<D: Dialect> FairSession<D> {
         if is_new { Ok(()) } else { self.reconcile(connection).await }
     }
 
+    /// Has the server refuse requests that were sent before. Returns the session's epoch, 0 if the session has ended.
+    async fn raise_epoch(&self, connection: &D::Connection) -> Result<u64> {
+        connection.ask("resume session", "resume", vec![self.session.into(), self.ttl().into()]).await?.number(0)
+    }
+
     /// Compares the server's places with the client's. After a crash or a failover the server may have an older state: a place given up may
     /// be back, and a granted place may be missing.
     async fn reconcile(&self, connection: &D::Connection) -> Result<()> {
         let places = &self.places;
         let known = places.by_name().into_values().flatten().map(|id| id.number).collect();
         let rows = connection.call("resume session", "unknown", vec![self.session.into(), known]).await?;
-        let mut unknown = Vec::new();
-        for row in &rows {
-            let seq = row.number(3)?;
-            // A row with the number 0 says only that the answer is whole.
-            if seq != 0 {
-                unknown.push((row.place(0)?, Some(seq)));
-            }
-        }
+        // A row with the number 0 says only that the answer is whole.
+        let unknown = rows.iter().filter(|row| !matches!(row.number(3), Ok(0)));
+        let unknown: Vec<_> = unknown.map(|row| Ok((row.place(0)?, Some(row.number(3)?)))).collect::<Result<_>>()?;
         if let Some((PlaceId { name, .. }, _)) = unknown.first() {
             let count = unknown.len();
             tracing::warn!(%name, count, "locks that were given up came back with the server, and are given up again");
@@ -147,8 +149,8 @@ impl<D: Dialect> FairSession<D> {
         self.leave_all(connection, unknown).await?;
         for held in portions(places.held()) {
             let look = self.look(connection, &held).await?;
-            let names = look.iter().flatten();
-            let seen = held.iter().flat_map(|(_, ids)| ids).zip(names.flat_map(|name| &name.places));
+            let looked = look.iter().flatten().flat_map(|name| &name.places);
+            let seen = held.iter().flat_map(|(_, ids)| ids).zip(looked);
             seen.filter(|(_, seen)| !matches!(seen, Seen::Granted(_))).for_each(|(id, _)| places.missing(*id));
         }
         Ok(())
@@ -156,12 +158,9 @@ impl<D: Dialect> FairSession<D> {
 
     async fn leave_all(&self, connection: &D::Connection, places: Vec<(PlaceId, Option<u64>)>) -> Result<()> {
         for some in places.chunks(MOST) {
-            let given_up = some.iter().map(async |(place, seq)| {
-                self.leave(connection, place, *seq).await?;
-                self.places.forget(place.request);
-                Ok::<_, Error>(())
-            });
-            future::try_join_all(given_up).await?;
+            let left = some.iter().map(|(place, seq)| self.leave(connection, place, *seq));
+            future::try_join_all(left).await?;
+            some.iter().for_each(|(place, _)| self.places.forget(place.request));
         }
         Ok(())
     }
@@ -214,11 +213,20 @@ impl<D: Dialect> FairSession<D> {
     /// Sends a request: at once by itself, or, while a call is in flight, together with the requests that arrive meanwhile. Returns the
     /// numbers in the answer.
     async fn ask(&self, connection: &D::Connection, request: Request) -> Result<Vec<i64>> {
+        let is_again = matches!(request.kind, RequestKind::Enter { again: true, .. });
         if self.is_stuck(&request) {
             let _one = self.patient.lock().await;
             if self.is_stuck(&request) {
-                return self.ask_alone(&*self.apart().await?, &request).await;
+                let alone = self.apart().await?;
+                if is_again {
+                    self.places.raise(self.raise_epoch(&alone).await?);
+                }
+                return self.ask_alone(&alone, &request).await;
             }
+        }
+        // An earlier sending on another connection may reach the server later than this one, even after the place was left.
+        if is_again && self.sent_apart.load(Ordering::Acquire) >= self.places.epoch() {
+            self.places.raise(self.raise_epoch(connection).await?);
         }
         match connection.state().batches.hand_over(request) {
             Err(request) => self.ask_alone(connection, &request).await,
@@ -229,13 +237,9 @@ impl<D: Dialect> FairSession<D> {
         }
     }
 
-    fn stuck(&self) -> MutexGuard<'_, HashSet<u16>> {
-        self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether an earlier request did not get this bucket: behind `request`, all other requests on the shared connection would wait, too.
     fn is_stuck(&self, request: &Request) -> bool {
-        let stuck = self.stuck();
+        let stuck = self.stuck.lock();
         !stuck.is_empty() && stuck.contains(&bucket_of(&request.place.name))
     }
 
@@ -243,8 +247,10 @@ impl<D: Dialect> FairSession<D> {
         let name = &request.place.name;
         let answer = match request.kind {
             RequestKind::Enter { .. } => {
-                let [_, name, client, number, _, claim @ ..] = request.params();
-                let mut params = vec![self.session.into(), self.places.epoch().into(), name, client, number];
+                let ([_, name, client, number, _, claim @ ..], epoch) = (request.params(), self.places.epoch());
+                let is_apart = connection.state().number == 0;
+                self.sent_apart.fetch_max(if is_apart { epoch } else { 0 }, Ordering::AcqRel);
+                let mut params = vec![self.session.into(), epoch.into(), name, client, number];
                 params.extend(claim);
                 connection.ask("enter", "enter", params).await.map(|row| row.numbers())
             }
@@ -258,8 +264,8 @@ impl<D: Dialect> FairSession<D> {
             }
         };
         match &answer {
-            Err(error) if error.kind() == ErrorKind::Busy => self.stuck().insert(bucket_of(name)),
-            Ok(_) if self.is_stuck(request) => self.stuck().remove(&bucket_of(name)),
+            Err(error) if error.kind() == ErrorKind::Busy => self.stuck.lock().insert(bucket_of(name)),
+            Ok(_) if self.is_stuck(request) => self.stuck.lock().remove(&bucket_of(name)),
             _ => false,
         };
         answer
@@ -360,9 +366,7 @@ impl<D: Dialect> FairSession<D> {
                 session.send_gathered(main, gathered).await;
             }
         };
-        Box::pin(async move {
-            future::join4(send, repair, clear_up, listen).await;
-        })
+        Box::pin(future::join4(send, repair, clear_up, listen).map(drop))
     }
 
     async fn clear_up(&self, connection: &D::Connection) -> Result<()> {

@@ -7,7 +7,7 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use super::link::{Database, Dialler, Link};
@@ -21,6 +21,7 @@ use crate::store::{
     Capability, Contender, Entry, Foreign, Grant, Liveness, Loss, Opening, Order, Owner, Page, PlaceId, Queue,
     RequestId, Store, Tokens, Waits,
 };
+use crate::sync::Mutex;
 use futures_core::future::BoxFuture;
 use futures_util::future::join;
 
@@ -111,17 +112,13 @@ pub(crate) struct Asking<L: SessionLocks> {
 }
 
 impl<L: SessionLocks> Asking<L> {
-    fn taken(&self) -> MutexGuard<'_, HashMap<L::Key, RequestId>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn holds_nothing(&self) -> bool {
-        self.taken().is_empty()
+        self.taken.lock().is_empty()
     }
 
     fn key_of(&self, operation: &'static str, place: &PlaceId) -> Result<Option<L::Key>> {
         let key = self.locks.key(operation, &place.name)?;
-        Ok((self.taken().get(&key) == Some(&place.request)).then_some(key))
+        Ok((self.taken.lock().get(&key) == Some(&place.request)).then_some(key))
     }
 }
 
@@ -139,7 +136,7 @@ impl<L: SessionLocks> UnqueuedBackend for Asking<L> {
     async fn take(&self, connection: &Wire<Self>, due: &Try, is_new: bool) -> Result<Tried> {
         let operation = if is_new { "enter" } else { "next" };
         let (key, id) = (self.locks.key(operation, &due.place.name)?, due.place.request);
-        let is_in_doubt = match self.taken().entry(key.clone()) {
+        let is_in_doubt = match self.taken.lock().entry(key.clone()) {
             // Another place of this session has the lock, perhaps under another name.
             MapEntry::Occupied(other) if *other.get() != id => return Ok(Tried::Busy(None)),
             MapEntry::Occupied(_) => true,
@@ -154,7 +151,7 @@ impl<L: SessionLocks> UnqueuedBackend for Asking<L> {
             Err(error) => !is_in_doubt && error.outcome() == Outcome::NotApplied,
         };
         if is_free {
-            self.taken().remove(&key);
+            self.taken.lock().remove(&key);
         }
         Ok(if taken? { Tried::Granted(None) } else { Tried::Busy(None) })
     }
@@ -173,7 +170,7 @@ impl<L: SessionLocks> UnqueuedBackend for Asking<L> {
         for place in places {
             let Some(key) = self.key_of(operation, place)? else { continue };
             left += usize::from(self.locks.give_up(connection, operation, &key).await?);
-            self.taken().remove(&key);
+            self.taken.lock().remove(&key);
         }
         Ok(left)
     }

@@ -90,7 +90,7 @@ pub struct JobStatus {
     /// slots that were named, and where this release does not understand the schedule. [`Slot::MOST_MISSED`] at most.
     pub missed: Option<u64>,
     /// Whether the record is from the future of the store's clock, by more than a minute: the clock was ahead, and was set back. Such a run
-    /// prevents runs of its own slot only.
+    /// prevents runs of its own slot and of the slots in `earlier` only.
     pub is_ahead: bool,
     /// The store's time.
     pub now: SystemTime,

@@ -225,6 +225,20 @@ impl JobRecord {
         if slot.is_named() && last.past.contains(&self.slot) {
             return Ok(None);
         }
+        // The clock went back since a later slot had its run: the record of that run remembers this slot's.
+        let is_own = |run: &&EarlierRun| {
+            let began = run.began.parse::<Timestamp>().ok().map(SystemTime::from);
+            run.slot == self.slot && start.zip(began).is_some_and(|(start, began)| began + AHEAD >= start)
+        };
+        let own = last.runs.iter().filter(is_own);
+        let ends_slot = |run: &EarlierRun| match run.state {
+            RunState::Succeeded => true,
+            RunState::Failed => own.clone().count() > retries as usize,
+            RunState::Running | RunState::Died => false,
+        };
+        if own.clone().any(ends_slot) {
+            return Ok(None);
+        }
         // A named run that died has not ended, even after later runs.
         if last.schedule.is_none() && has_ended {
             self.past.push(last.slot.clone());
