@@ -1,6 +1,8 @@
 //! An HTTP/2 connection to a member: its requests, and its stream of watches.
 
 use std::collections::HashMap;
+use std::iter;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock, Weak};
 
 use futures_util::{FutureExt, future};
@@ -51,9 +53,9 @@ pub(super) struct Watched {
     pub(super) revision: i64,
 }
 
-/// A transaction about a lock, and the channel of its answer.
-type Gathered = (Name, TxnRequest, oneshot::Sender<Result<TxnResponse>>);
-type Gathering = mpsc::UnboundedReceiver<Gathered>;
+/// A transaction about a lock with its operation, and the channel of its answer.
+type Gathered = (&'static str, Name, TxnRequest, oneshot::Sender<Result<TxnResponse>>);
+type Lane = mpsc::UnboundedReceiver<Gathered>;
 
 pub(super) struct Connection {
     pub(super) number: u64,
@@ -63,7 +65,7 @@ pub(super) struct Connection {
     bounds: Bounds,
     /// The connection's task ends with this channel.
     pub(super) close: mpsc::Sender<()>,
-    /// Transactions that gather, those that join queues and those that leave them: a full etcd refuses the first ones alone.
+    /// Requests gather in two lanes, those that leave queues and those that join them: a full etcd refuses the second ones alone.
     lanes: [mpsc::UnboundedSender<Gathered>; 2],
     to_watch: OnceLock<Mutex<SendStream<bytes::Bytes>>>,
     watched: Mutex<HashMap<i64, Watched>>,
@@ -97,12 +99,11 @@ impl Connection {
             ended();
         });
         let (token, to_watch, watched) = (OnceLock::new(), OnceLock::new(), Mutex::default());
+        let [(leaves, left), (joins, joined)] = [(); 2].map(|()| mpsc::unbounded_channel());
+        let (lanes, gathered) = ([leaves, joins], Arc::new(tokio::sync::Mutex::new([left, joined])));
         Ok(Arc::new_cyclic(|connection| {
-            let lanes = ["enter", "leave"].map(|operation| {
-                let (lane, gathered) = mpsc::unbounded_channel();
-                tasks.spawn(Self::send_gathered(connection.clone(), operation, gathered));
-                lane
-            });
+            // Behind a long way, one sends while the other one waits for answers.
+            (0..2).for_each(|_| drop(tasks.spawn(Self::send_gathered(connection.clone(), Arc::clone(&gathered)))));
             Self { number, sender, origin, token, bounds, close, lanes, to_watch, watched }
         }))
     }
@@ -150,47 +151,52 @@ impl Connection {
         Err(error)
     }
 
-    /// Sends a transaction about the lock `name`, with those of the same operation that arrive while others are on their way.
+    /// Sends a transaction about the lock `name`, with those of the same operation that gather meanwhile.
     pub(super) async fn gather(&self, operation: &'static str, name: &Name, txn: TxnRequest) -> Result<TxnResponse> {
         let (caller, answer) = oneshot::channel();
-        let _ = self.lanes[usize::from(operation == "leave")].send((name.clone(), txn.clone(), caller));
-        // Without an answer it was left out, or changed nothing together with others.
+        let _ = self.lanes[usize::from(operation == "enter")].send((operation, name.clone(), txn.clone(), caller));
         let Ok(answer) = answer.await else { return self.ask(operation, txn).await };
         answer
     }
 
     /// Sends gathered transactions together. All keys that a transaction makes have one revision, their number: two places of one name would
     /// have the same, so each goes in a further transaction. A request whose caller is gone is not sent.
-    async fn send_gathered(connection: Weak<Self>, operation: &'static str, mut lane: Gathering) {
-        let (mut gathered, mut crowd) = (Vec::new(), 0);
-        while lane.recv_many(&mut gathered, MOST).await > 0 {
-            // The other callers that the last answers woke call as well.
-            if crowd > 1 {
+    async fn send_gathered(connection: Weak<Self>, lanes: Arc<tokio::sync::Mutex<[Lane; 2]>>) {
+        loop {
+            let mut turn = lanes.lock().await;
+            let [leaves, joins] = &mut *turn;
+            // A release goes before all acquires that wait.
+            let (first, _) = future::select(pin!(leaves.recv()), pin!(joins.recv())).await.factor_first();
+            let (mut gathered, mut known) = (Vec::from_iter(first), 0);
+            // All callers that the last answers woke call as well.
+            while gathered.len() > known {
+                known = gathered.len();
                 tokio::task::yield_now().await;
-                let room = MOST - gathered.len();
-                lane.recv_many(&mut gathered, room).now_or_never();
+                let next = || leaves.try_recv().or_else(|_| joins.try_recv()).ok();
+                gathered.extend(iter::from_fn(next).take(MOST - known));
             }
-            crowd = gathered.len();
+            drop(turn);
             let Some(connection) = connection.upgrade() else { return };
-            let (mut batches, mut of_name) = (Vec::<Vec<_>>::new(), HashMap::new());
-            for request in gathered.drain(..).filter(|(.., caller): &Gathered| !caller.is_closed()) {
-                let number = of_name.entry(request.0.clone()).or_insert(0);
-                batches.extend((batches.len() == *number).then(Vec::new));
-                batches[*number].push(request);
-                *number += 1;
+            let mut batches = Vec::<Vec<Gathered>>::new();
+            for request in gathered.into_iter().filter(|(.., caller)| !caller.is_closed()) {
+                let fits = |other: &Gathered| other.0 == request.0 && other.1 != request.1;
+                match batches.iter_mut().find(|batch| batch.iter().all(fits)) {
+                    Some(batch) => batch.push(request),
+                    None => batches.push(vec![request]),
+                }
             }
-            future::join_all(batches.into_iter().map(|batch| connection.send_together(operation, batch))).await;
+            future::join_all(batches.into_iter().map(|batch| connection.send_together(batch))).await;
         }
     }
 
-    /// Sends transactions as one. A caller whose channel is dropped sends its own by itself.
-    async fn send_together(&self, operation: &'static str, batch: Vec<Gathered>) {
-        let compare = batch.iter().flat_map(|(_, txn, _)| txn.compare.clone()).collect();
-        let success = batch.iter().flat_map(|(_, txn, _)| txn.success.clone()).collect();
-        match self.ask(operation, TxnRequest { compare, success, failure: Vec::new() }).await {
+    /// Sends transactions of one operation as one. A caller whose channel is dropped sends its own by itself.
+    async fn send_together(&self, batch: Vec<Gathered>) {
+        let compare = batch.iter().flat_map(|(.., txn, _)| txn.compare.clone()).collect();
+        let success = batch.iter().flat_map(|(.., txn, _)| txn.success.clone()).collect();
+        match self.ask(batch[0].0, TxnRequest { compare, success, failure: Vec::new() }).await {
             Ok(TxnResponse { header, succeeded: true, responses }) => {
                 let mut responses = responses.into_iter();
-                for (_, txn, caller) in batch {
+                for (.., txn, caller) in batch {
                     let responses = responses.by_ref().take(txn.success.len()).collect();
                     // The caller may have gone meanwhile.
                     let _ = caller.send(Ok(TxnResponse { header, succeeded: true, responses }));
@@ -249,7 +255,7 @@ impl Connection {
         let mut all = self.watched.lock();
         let known = all.get(&id);
         if !known.is_some_and(is_same) {
-            known.into_iter().for_each(|_| self.cancel_watch(id));
+            known.into_iter().for_each(|_| self.send(RequestUnion::CancelRequest(WatchCancelRequest { watch_id: id })));
             self.create_watch(id, watched.key.clone(), watched.range_end.clone(), -1);
         }
         all.insert(id, watched);
@@ -258,11 +264,7 @@ impl Connection {
     /// Ends the watch of a place.
     pub(super) fn unwatch(&self, place: RequestId) -> Option<Watched> {
         let (id, mut all) = (place.number.cast_signed(), self.watched.lock());
-        all.remove(&id).inspect(|_| self.cancel_watch(id))
-    }
-
-    fn cancel_watch(&self, watch_id: i64) {
-        self.send(RequestUnion::CancelRequest(WatchCancelRequest { watch_id }));
+        all.remove(&id).inspect(|_| self.send(RequestUnion::CancelRequest(WatchCancelRequest { watch_id: id })))
     }
 
     /// The watch that fired, and ended, or that began after changes unseen by its read; `None` for an event of an earlier watch of the place.

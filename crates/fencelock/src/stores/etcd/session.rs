@@ -51,8 +51,7 @@ impl EtcdSession {
     fn raise_epoch(&self, more: Option<RequestOp>) -> TxnRequest {
         let raise = PutRequest { key: self.key(), ignore_value: true, ignore_lease: true, ..PutRequest::default() };
         let success = [put(raise), read(one(self.key()))].into_iter().chain(more).collect();
-        let is_there = Compare { result: 1, ..has_version(self.key(), 0) };
-        TxnRequest { compare: vec![is_there], success, failure: Vec::new() }
+        TxnRequest { compare: vec![Compare { result: 1, ..has_version(self.key(), 0) }], success, failure: Vec::new() }
     }
 
     /// Keeps the lease alive, and returns whether it was there. A leader that was stopped renews leases until it notices its successor, whose

@@ -301,7 +301,7 @@ async fn a_request_joins_only_if_its_session_still_has_its_epoch() {
 }
 
 /// The messages of the transactions that a member receives, and their answers: the member has no keys but those that a transaction puts,
-/// which have the revision 7.
+/// which have the revision 7. The member does not answer acquires of `silent`.
 async fn recorded() -> (Arc<Connection>, mpsc::UnboundedReceiver<TxnRequest>) {
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let (to_test, received) = mpsc::unbounded_channel();
@@ -316,7 +316,11 @@ async fn recorded() -> (Arc<Connection>, mpsc::UnboundedReceiver<TxnRequest>) {
                 }
                 let txn = TxnRequest::decode(&text[5..]).unwrap();
                 let message = framed(&made(&txn));
+                let is_silent = put_by(&txn).iter().any(|key| key.starts_with(b"silent/"));
                 let _ = to_test.send(txn);
+                if is_silent {
+                    return future::pending().await;
+                }
                 let mut answer = answer.send_response(Response::new(()), false).unwrap();
                 answer.send_data(message, false).unwrap();
                 let mut trailers = HeaderMap::new();
@@ -390,24 +394,47 @@ async fn requests_of_several_names_go_together_and_two_of_one_name_never_do() {
 }
 
 #[tokio::test]
-async fn after_a_transaction_of_several_requests_the_next_one_has_those_of_all_tasks_that_are_ready() {
+async fn a_transaction_has_the_requests_of_all_tasks_that_are_ready() {
     let (session, (connection, mut received)) = (Arc::new(session()), recorded().await);
     let enter = |name: &str, number| {
         let (session, connection, entry) = (Arc::clone(&session), Arc::clone(&connection), request(name, number));
         async move { session.enter(&connection, &entry, false).await.unwrap() }
     };
-    future::join(enter("a", 1), enter("b", 2)).await;
     // This task is behind the one that sends.
-    let (mut is_behind, second) = (false, enter("d", 4));
+    let (mut is_behind, second) = (false, enter("b", 2));
     let is_next = future::poll_fn(move |cx| {
         cx.waker().wake_by_ref();
         if std::mem::replace(&mut is_behind, true) { Poll::Ready(()) } else { Poll::Pending }
     });
-    let tasks = [tokio::spawn(enter("c", 3).boxed()), tokio::spawn(is_next.then(|()| second).boxed())];
+    let tasks = [tokio::spawn(enter("a", 1).boxed()), tokio::spawn(is_next.then(|()| second).boxed())];
     future::try_join_all(tasks).await.unwrap();
-    for _ in 0..2 {
-        assert_eq!(put_by(&received.recv().await.unwrap()).len(), 2);
+    assert_eq!(put_by(&received.recv().await.unwrap()).len(), 2);
+}
+
+#[tokio::test]
+async fn a_request_waits_for_no_answer_while_a_single_transaction_is_on_its_way() {
+    let (session, (connection, mut received)) = (session(), recorded().await);
+    let silent = request("silent", 1);
+    let next = async {
+        received.recv().await.unwrap();
+        session.enter(&connection, &request("a", 2), false).await.unwrap()
+    };
+    tokio::select! {
+        entered = session.enter(&connection, &silent, false) => panic!("{entered:?}"),
+        entered = next => assert_eq!(entered, Enter::Granted(7)),
     }
+}
+
+#[tokio::test]
+async fn a_release_goes_before_acquires_that_wait() {
+    let (session, (connection, mut received)) = (session(), recorded().await);
+    let entries: Vec<_> = (1..).take(MOST + 1).map(|number| request(&format!("n{number}"), number)).collect();
+    let entered = entries.iter().map(|entry| session.enter(&connection, entry, false));
+    let (entered, left) =
+        future::join(future::join_all(entered), session.leave(&connection, &place(999), Some(7))).await;
+    assert!(entered.iter().all(Result::is_ok) && left.unwrap());
+    let first = [received.recv().await, received.recv().await].map(Option::unwrap);
+    assert!(first.iter().any(|txn| txn.compare.contains(&made_in(session.keys.place(0, &place(999)), 7))));
 }
 
 #[tokio::test]
