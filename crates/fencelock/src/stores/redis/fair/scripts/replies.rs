@@ -11,12 +11,27 @@ use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{Ahead, Owner};
 
-fn strange() -> Error {
-    Error::new(ErrorKind::Layout, "script", "the server answered what none of these scripts answers").outcome_unknown()
+/// The type of an answer, which may hold any data.
+fn form(answer: &Value) -> &'static str {
+    match answer {
+        Value::Nil => "nothing",
+        Value::Int(_) => "a number",
+        Value::BulkString(_) | Value::SimpleString(_) => "a text",
+        Value::Array(items) if items.is_empty() => "an empty list",
+        Value::Array(_) => "a list",
+        _ => "of another type",
+    }
+}
+
+fn strange(form: &'static str) -> Error {
+    Error::new(ErrorKind::Layout, "script", "the server answered what none of these scripts answers")
+        .with("answer", form)
+        .outcome_unknown()
 }
 
 fn read<R>(answer: Value, read: impl FnOnce(Value) -> Option<R>) -> Result<R> {
-    read(answer).ok_or_else(strange)
+    let form = form(&answer);
+    read(answer).ok_or_else(|| strange(form))
 }
 
 fn items(value: Value) -> Option<Vec<Value>> {
@@ -68,7 +83,7 @@ pub(crate) fn open(answer: Value) -> Result<Open> {
 pub(crate) fn resumed(answer: Value) -> Result<Option<u64>> {
     match text(&answer) {
         Some("") => Ok(None),
-        _ => number(&answer).map(Some).ok_or_else(strange),
+        _ => number(&answer).map(Some).ok_or_else(|| strange(form(&answer))),
     }
 }
 
@@ -99,7 +114,7 @@ pub(crate) fn renewed(answer: Value) -> Result<Renewed> {
 pub(crate) fn enter(answer: Value) -> Result<Enter> {
     // The answer for a free lock is a plain number: a list takes the server as long as a command.
     if let Value::Int(seq) = answer {
-        return u64::try_from(seq).map(Enter::Granted).map_err(|_| strange());
+        return u64::try_from(seq).map(Enter::Granted).map_err(|_| strange("a negative number"));
     }
     read(answer, |answer| {
         let answer = items(answer)?;
@@ -147,7 +162,7 @@ pub(crate) fn yes(answer: Value) -> Result<bool> {
     match answer {
         Value::Int(0) => Ok(false),
         Value::Int(1) => Ok(true),
-        _ => Err(strange()),
+        other => Err(strange(form(&other))),
     }
 }
 
@@ -236,4 +251,28 @@ pub(crate) fn swept(answer: Value) -> Result<Swept> {
         [through, cursor] => Some(Swept { bucket: number(through)?, cursor: text(cursor)?.to_owned() }),
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_no_script_gives_is_an_error_with_its_type() {
+        let of = |answer: Value| [enter(answer.clone()).err(), withdrawn(answer.clone()).err(), yes(answer).err()];
+        for (answer, form) in [
+            (Value::Nil, "nothing"),
+            (Value::Okay, "of another type"),
+            (Value::Int(-1), "a n"),
+            (Value::SimpleString("PONG".to_owned()), "a text"),
+            (Value::Array(Vec::new()), "an empty list"),
+            (Value::Array(vec![Value::Int(1)]), "a list"),
+        ] {
+            for error in of(answer) {
+                let error = error.unwrap();
+                assert_eq!((error.kind(), error.outcome()), (ErrorKind::Layout, crate::Outcome::Unknown));
+                assert!(error.to_string().contains(&format!("answer {form}")), "{error}");
+            }
+        }
+    }
 }
