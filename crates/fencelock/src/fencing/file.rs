@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use super::token::{required, stale};
@@ -76,12 +76,10 @@ impl FencedFile {
     pub fn write(&self, token: impl Into<Option<FencingToken>>, content: impl AsRef<[u8]>) -> Result<()> {
         let _register = self.accept(token.into())?;
         let next = self.sibling(".fence.new");
-        let prepared = prepare(&next, &self.path, content.as_ref());
-        prepared.map_err(|error| failed(&next, error))?;
+        prepare(&next, &self.path, content.as_ref()).map_err(|error| failed(&next, error))?;
         fs::rename(&next, &self.path).map_err(|error| failed(&self.path, error))?;
         let directory = self.path.parent().filter(|at| !at.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let synced = File::open(directory).and_then(|directory| directory.sync_all());
-        synced.map_err(|error| failed(directory, error).outcome_unknown())
+        File::open(directory).and_then(|it| it.sync_all()).map_err(|error| failed(directory, error).outcome_unknown())
     }
 
     /// The newest token that was seen.
@@ -90,7 +88,7 @@ impl FencedFile {
     /// [`ErrorKind::Layout`] for a damaged register; errors of the file system.
     pub fn newest(&self) -> Result<Option<FencingToken>> {
         let path = self.sibling(".fence");
-        match File::open(&path) {
+        match open(&path, false) {
             Ok(register) => read(&register, &path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(failed(&path, error)),
@@ -101,8 +99,7 @@ impl FencedFile {
     fn accept(&self, token: Option<FencingToken>) -> Result<File> {
         let token = required(token)?;
         let path = self.sibling(".fence");
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let register = opened.map_err(|error| failed(&path, error))?;
+        let register = open(&path, true).map_err(|error| failed(&path, error))?;
         lock(&register, &path)?;
         match read(&register, &path)? {
             Some(seen) if seen > token => return Err(stale(token, seen).with("file", self.path.display())),
@@ -123,6 +120,14 @@ impl FencedFile {
     }
 }
 
+/// Opens the register. Another user may have placed a link there, to redirect what is written, or a pipe, which would stop the reader.
+fn open(path: &Path, writes: bool) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let register =
+        OpenOptions::new().read(true).write(writes).create(writes).truncate(false).custom_flags(flags).open(path)?;
+    if register.metadata()?.is_file() { Ok(register) } else { Err(io::Error::other("the register is no file")) }
+}
+
 fn lock(register: &File, path: &Path) -> Result<()> {
     let start = Instant::now();
     loop {
@@ -132,9 +137,8 @@ fn lock(register: &File, path: &Path) -> Result<()> {
             Err(Errno::WOULDBLOCK) => {
                 let message =
                     "another process has been writing for 10 s; it may be stopped in the midst (`lslocks` shows it)";
-                return Err(Error::new(ErrorKind::Unreachable, "fence", message)
-                    .with("file", path.display())
-                    .retryable());
+                let error = Error::new(ErrorKind::Unreachable, "fence", message).with("file", path.display());
+                return Err(error.retryable());
             }
             Err(Errno::INTR) => {}
             Err(error) => return Err(failed(path, error.into())),
@@ -143,9 +147,9 @@ fn lock(register: &File, path: &Path) -> Result<()> {
 }
 
 /// The token in the register. A register that is empty, or was not synced before a power cut, has none.
-fn read(mut register: &File, path: &Path) -> Result<Option<FencingToken>> {
+fn read(register: &File, path: &Path) -> Result<Option<FencingToken>> {
     let mut text = Vec::new();
-    register.read_to_end(&mut text).map_err(|error| failed(path, error))?;
+    register.take(64).read_to_end(&mut text).map_err(|error| failed(path, error))?;
     if text.iter().all(|byte| *byte == 0) {
         return Ok(None);
     }
@@ -231,6 +235,24 @@ mod tests {
             file.write(token(1), "x").unwrap();
             assert_eq!(file.newest().unwrap(), token(1));
         }
+    }
+
+    #[test]
+    fn a_link_or_a_pipe_in_the_place_of_the_register_is_refused_and_nothing_is_written_through_it() {
+        let (directory, file) = file();
+        let (register, target) = (file.sibling(".fence"), directory.path().join("target"));
+        for is_there in [false, true] {
+            if is_there {
+                fs::write(&target, "").unwrap();
+            }
+            std::os::unix::fs::symlink(&target, &register).unwrap();
+            assert!(file.write(token(1), "x").is_err() && file.claim(token(1)).is_err() && file.newest().is_err());
+            assert_eq!((fs::read(&target).unwrap_or_default(), target.exists()), (Vec::new(), is_there));
+            fs::remove_file(&register).unwrap();
+        }
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &register, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(file.write(token(1), "x").is_err() && file.newest().is_err());
     }
 
     #[test]

@@ -222,21 +222,15 @@ impl JobRecord {
             self.schedule.clone_from(&last.schedule);
             return Ok(Some(self).filter(|_| !has_ended));
         }
-        if slot.is_named() && last.past.contains(&self.slot) {
-            return Ok(None);
-        }
         // The clock went back since a later slot had its run: the record of that run remembers this slot's.
         let is_own = |run: &&EarlierRun| {
             let began = run.began.parse::<Timestamp>().ok().map(SystemTime::from);
             run.slot == self.slot && start.zip(began).is_some_and(|(start, began)| began + AHEAD >= start)
         };
         let own = last.runs.iter().filter(is_own);
-        let ends_slot = |run: &EarlierRun| match run.state {
-            RunState::Succeeded => true,
-            RunState::Failed => own.clone().count() > retries as usize,
-            RunState::Running | RunState::Died => false,
-        };
-        if own.clone().any(ends_slot) {
+        let has_failed = own.clone().count() > retries as usize && own.clone().any(|run| run.state == RunState::Failed);
+        let has_had_its_run = has_failed || own.clone().any(|run| run.state == RunState::Succeeded);
+        if has_had_its_run || slot.is_named() && last.past.contains(&self.slot) {
             return Ok(None);
         }
         // A named run that died has not ended, even after later runs.
