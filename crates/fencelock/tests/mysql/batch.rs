@@ -75,7 +75,7 @@ fn null(number: Option<i64>) -> String {
 }
 
 /// A database with sessions of the numbers 1 to 3.
-async fn lab() -> Conn {
+pub(crate) async fn lab() -> Conn {
     let url = database();
     migrated(async || Schema::of(&url).unwrap().migrate(&[]).await).await;
     let mut conn = connection(&url).await;
@@ -91,7 +91,7 @@ async fn settle(conn: &mut Conn) {
     conn.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await.unwrap();
 }
 
-async fn open(conn: &mut Conn, session: u64) {
+pub(crate) async fn open(conn: &mut Conn, session: u64) {
     let open = format!("CALL fencelock_open({session}, 'fencelock_{session:016}', 3600000000, 'h', 1, {session})");
     conn.query_drop(open).await.unwrap();
 }

@@ -10,6 +10,7 @@ mod hold;
 mod kills;
 mod lab;
 mod limits;
+mod looks;
 mod notes;
 #[path = "../patience/mod.rs"]
 mod patience;

@@ -8,6 +8,7 @@ mod batch;
 mod bell;
 mod hold;
 mod lab;
+mod looks;
 mod memory;
 mod model;
 mod notes;
