@@ -122,8 +122,9 @@ async fn no_client_waits_for_a_holder_that_left_since_the_queue_was_read() {
 async fn each_release_grants_the_next_place_alone_and_in_a_batch_and_with_another_number_it_is_none() {
     let (url, _) = database();
     let side = Side::new(&url, "one").await;
-    for is_batch in [false, true] {
+    for way in ["alone", "together", "one by one"] {
         side.begin().await;
+        side.set_taken(way == "one by one").await;
         let ask = Request { name: "job".into(), number: 1, weight: 1, capacity: 1, wait: true, ..Request::default() };
         let mut seqs = Vec::new();
         for session in 1..=3 {
@@ -131,10 +132,9 @@ async fn each_release_grants_the_next_place_alone_and_in_a_batch_and_with_anothe
         }
         let leave = async |session: i64, seq: i64| {
             let leave = Request { kind: 1, seq: Some(seq), ..ask.clone() };
-            let answer = if is_batch {
-                side.batch(session, 1, &[leave]).await.unwrap()
-            } else {
-                side.alone(session, 1, &leave).await.0
+            let answer = match way {
+                "alone" => side.alone(session, 1, &leave).await.0,
+                _ => side.batch(session, 1, &[leave]).await.unwrap(),
             };
             (answer[0], side.queues().await)
         };
@@ -142,8 +142,8 @@ async fn each_release_grants_the_next_place_alone_and_in_a_batch_and_with_anothe
             ["job 1 1 t 1 1\njob 2 1 f 1 1\njob 3 1 f 1 1", "job 2 1 t 1 1\njob 3 1 f 1 1", "job 3 1 t 1 1", ""];
         for (session, seq) in (1..).zip(seqs) {
             let at = session as usize;
-            assert_eq!(leave(session, seq + 1000).await, (0, queues[at - 1].to_owned()), "batch: {is_batch}");
-            assert_eq!(leave(session, seq).await, (1, queues[at].to_owned()), "batch: {is_batch}");
+            assert_eq!(leave(session, seq + 1000).await, (0, queues[at - 1].to_owned()), "{way}");
+            assert_eq!(leave(session, seq).await, (1, queues[at].to_owned()), "{way}");
         }
     }
 }
@@ -162,7 +162,10 @@ async fn a_late_request_joins_no_queue_alone_and_in_a_batch() {
     assert_eq!(side.alone(2, 1, &ask("held")).await.0[0], 0);
     for name in ["free", "held"] {
         assert_eq!(side.alone(1, 1, &ask(name)).await.0, [4, 2, 0], "{name}");
-        assert_eq!(side.batch(1, 1, &[ask(name)]).await.unwrap(), [4, 2, 0], "{name}");
+        for is_taken in [false, true] {
+            side.set_taken(is_taken).await;
+            assert_eq!(side.batch(1, 1, &[ask(name)]).await.unwrap(), [4, 2, 0], "{name}, {is_taken}");
+        }
     }
     assert_eq!(side.queues().await, "held 2 1 t 1 1");
 }
@@ -199,6 +202,7 @@ async fn each_request_of_a_batch_is_answered_as_if_it_had_come_alone() {
                     grants.extend(granted);
                 }
             }
+            all.set_taken(mix.random.bool()).await;
             let (answers, granted) = all.batch_and_grants(session, epoch, &batch).await.unwrap();
             assert_eq!((answers.len(), granted), (3 * batch.len(), grants), "seed {seed}, step {step}: {requests:?}");
             for ((request, expected), answer) in single.iter().zip(&expected).zip(answers.chunks(3)) {

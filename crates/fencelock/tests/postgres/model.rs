@@ -18,11 +18,13 @@ const PLACES: [(&str, i64, i64, bool); 3] = [("pages", 2, 2, true), ("pages", 2,
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// The kinds of the requests for the session's places. A late batch was sent before the session resumed.
+    /// The kinds of the requests for the session's places. A late batch was sent before the session resumed. For `is_taken`, see
+    /// [`Side::set_taken`].
     Batch {
         session: i64,
         kinds: [i64; 3],
         is_late: bool,
+        is_taken: bool,
     },
     /// A transaction holds this grant, until `End`.
     Hold {
@@ -181,9 +183,16 @@ impl Model {
         for session in 1..=2 {
             for code in 0..27 {
                 let kinds = [code % 3, code / 3 % 3, code / 9];
-                steps.push(Step::Batch { session, kinds, is_late: false });
+                // With late batches there are many steps, and each batch runs one way.
+                let ways = if self.is_late { vec![code % 2 == 1] } else { vec![false, true] };
+                let batch = |is_late| {
+                    ways.iter()
+                        .map(move |&is_taken| Step::Batch { session, kinds, is_late, is_taken })
+                        .collect::<Vec<_>>()
+                };
+                steps.extend(batch(false));
                 if self.is_late && state.cut[session as usize - 1] && kinds.contains(&0) {
-                    steps.push(Step::Batch { session, kinds, is_late: true });
+                    steps.extend(batch(true));
                 }
             }
             if sessions.contains(&format!("{session} true")) {
@@ -209,10 +218,11 @@ impl Model {
             Step::End => next.held = None,
             Step::Cut(session) => next.cut[session as usize - 1] = true,
             Step::Crash(_) => {}
-            Step::Batch { session, kinds, is_late } => {
+            Step::Batch { session, kinds, is_late, is_taken } => {
                 let epoch = one.side.epoch(session).await - i64::from(is_late);
                 let (single, batch) = (one.requests(state, session, kinds), all.requests(state, session, kinds));
                 let (single, batch) = join(single, batch).await;
+                all.side.set_taken(is_taken).await;
                 let (mut expected, mut grants) = (vec![Vec::new(); 3], Vec::new());
                 for at in 0..3 {
                     for (request, expected) in

@@ -51,6 +51,11 @@ impl Side {
         self.user.batch_execute(&sql.replace("$schema", self.schema)).await.unwrap();
     }
 
+    /// Whether the last request found places, as far as the server knows: few requests of a batch then run one by one, and else together.
+    pub(crate) async fn set_taken(&self, is_taken: bool) {
+        self.run(if is_taken { "SET fencelock.taken = on" } else { "SET fencelock.taken = off" }).await;
+    }
+
     pub(crate) async fn batch(
         &self,
         session: i64,
