@@ -91,20 +91,22 @@ func main() {
 			return cmp.Or(cmp.Compare(a.granted, b.granted), cmp.Compare(a.left, b.left))
 		})
 		var holds, enters []porcupine.Operation
-		var served []step
+		var granted, served []step
 		for rank, of := range sections {
-			do := func(kind byte, from, to int64) porcupine.Operation {
-				return porcupine.Operation{Input: step{kind, of.weight, of.capacity, of.token, rank, of.granted, of.left}, Call: from, Return: to}
-			}
-			// An earlier grant only excludes more, unless a lapse ended it: a holder from before a lapse may log its grant late.
-			earliest := of.granted
+			grant := step{'g', of.weight, of.capacity, of.token, rank, of.entered, of.granted, of.left}
+			leave := grant
+			leave.kind = 'l'
+			granted = append(granted, grant)
+			// A holder from before a lapse may log its grant late.
+			earliest, isLate := of.granted, false
 			for _, now := range lapses {
-				if of.entered <= now.Over && now.From <= of.granted && now.excuses(of.granted, of.left) {
-					earliest = min(earliest, max(of.entered, now.From))
+				if now.mayEnd(grant) {
+					earliest, isLate = min(earliest, max(of.entered, now.From)), true
 				}
 			}
-			holds = append(holds, do('g', earliest, of.granted), do('l', of.left, max(of.left, of.gone)))
-			if ordered && earliest == of.granted {
+			holds = append(holds, porcupine.Operation{Input: grant, Call: earliest, Return: of.granted},
+				porcupine.Operation{Input: leave, Call: of.left, Return: max(of.left, of.gone)})
+			if ordered && !isLate {
 				enter := step{kind: 'e', weight: of.weight, capacity: of.capacity, rank: len(served)}
 				served = append(served, enter)
 				enters = append(enters, porcupine.Operation{Input: enter, Call: of.entered, Return: min(of.by, of.granted)})
@@ -114,7 +116,7 @@ func main() {
 			holds = append(holds, porcupine.Operation{Input: now, Call: now.From, Return: now.Over})
 		}
 		for name, verdict := range map[string]porcupine.CheckResult{
-			"exclusion and tokens": porcupine.CheckOperationsTimeout(exclusion, holds, patience),
+			"exclusion and tokens": porcupine.CheckOperationsTimeout(exclusion(granted, lapses), holds, patience),
 			"order":                porcupine.CheckOperationsTimeout(order(served), enters, patience),
 		} {
 			fmt.Printf("%s: %d sections, %s: %s\n", lock, len(sections), name, verdict)
