@@ -122,12 +122,9 @@ impl Server for Arc<Config> {
         };
         let lease = connection.ask("break", LeaseGrantRequest { ttl: RECORD_TTL, id: 0 }).await?.id;
         let key = keys.record(found.lease, &place.name, grant);
-        let txn = TxnRequest {
-            compare: vec![made_in(found.key.clone(), grant)],
-            success: vec![delete(found.key.clone()), put(PutRequest { key, value, lease, ..PutRequest::default() })],
-            failure: Vec::new(),
-        };
-        Ok(connection.ask("break", txn).await?.succeeded)
+        let written = put(PutRequest { key, value, lease, ..PutRequest::default() });
+        let (compare, success) = (vec![made_in(found.key.clone(), grant)], vec![delete(found.key.clone()), written]);
+        Ok(connection.ask("break", TxnRequest { compare, success, failure: Vec::new() }).await?.succeeded)
     }
 
     async fn breaks(&self, connection: &Connection, name: &Name) -> Result<Vec<Break>> {

@@ -243,6 +243,8 @@ async fn a_try_that_may_have_left_its_key_does_not_wait_and_is_granted_by_a_late
     assert_eq!(error.outcome(), Outcome::Unknown);
     assert!(!session.places.is_waiting() && slot.seq().is_none());
     assert!(session.places.due(Moment::ORIGIN, true).is_err());
+    // The session has resumed on another connection.
+    session.places.raise(1);
     let connection = connected(vec![listed([(mine, 20)])], || {}).await;
     let entered = session.enter(&connection, &entry(1, false), true).await.unwrap();
     assert_eq!(entered, Enter::Granted(20));
@@ -422,6 +424,18 @@ async fn a_request_waits_for_no_answer_while_a_single_transaction_is_on_its_way(
     tokio::select! {
         entered = session.enter(&connection, &silent, false) => panic!("{entered:?}"),
         entered = next => assert_eq!(entered, Enter::Granted(7)),
+    }
+}
+
+#[tokio::test]
+async fn a_request_without_an_answer_is_refused_before_it_is_sent_again_on_the_same_connection() {
+    let (session, (connection, mut received), silent) = (session(), recorded().await, request("silent", 1));
+    session.places.begin(&silent.name, silent.id, 0);
+    for is_raised_first in [false, true] {
+        tokio::select! {
+            entered = session.enter(&connection, &silent, is_raised_first) => panic!("{entered:?}"),
+            txn = received.recv() => assert_eq!(put_by(&txn.unwrap()) == [session.keys.session(0)], is_raised_first),
+        }
     }
 }
 
