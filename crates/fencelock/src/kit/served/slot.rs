@@ -1,6 +1,5 @@
 //! A place of a session: its state, and the waker of the task that waits for a change.
 
-use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, Waker};
 
 use crate::store::{Ahead, Grant, Loss, PlaceId, Standing};
@@ -40,8 +39,6 @@ pub(crate) enum Ring {
 pub(crate) struct PlaceSlot {
     pub(crate) place: PlaceId,
     pub(crate) bucket: u16,
-    /// The epoch in which its request was last sent, for stores that ask.
-    pub(crate) sent_in: AtomicU64,
     pub(super) state: Mutex<SlotState>,
 }
 
@@ -66,7 +63,7 @@ impl PlaceSlot {
     pub(crate) fn new(place: PlaceId, bucket: u16) -> Self {
         let place_state = PlaceState::Sent { granted: None, broken: None };
         let state = SlotState { place_state, waker: None, due: Moment::NEVER, rung: None };
-        Self { place, bucket, sent_in: AtomicU64::new(u64::MAX), state: Mutex::new(state) }
+        Self { place, bucket, state: Mutex::new(state) }
     }
 
     pub(crate) fn place_state(&self) -> PlaceState {

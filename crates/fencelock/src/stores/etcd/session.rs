@@ -47,15 +47,11 @@ impl EtcdSession {
         self.keys.session(self.lease())
     }
 
-    /// Raises the version of the session's key, so that requests with an older one are refused, and does `more`. Returns the epoch, and the
-    /// revision that wrote that key; `None` if the session has ended.
-    async fn raise_epoch(&self, connection: &Connection, more: Option<RequestOp>) -> Result<Option<(u64, i64)>> {
+    /// Raises the version of the session's key, so that requests with an older one are refused, reads it, and does `more`.
+    fn raise_epoch(&self, more: Option<RequestOp>) -> TxnRequest {
         let raise = PutRequest { key: self.key(), ignore_value: true, ignore_lease: true, ..PutRequest::default() };
         let success = [put(raise), read(one(self.key()))].into_iter().chain(more).collect();
-        let compare = vec![Compare { result: 1, ..has_version(self.key(), 0) }];
-        let mut raised = connection.ask("resume session", TxnRequest { compare, success, failure: Vec::new() }).await?;
-        let revision = raised.header.unwrap_or_default().revision;
-        Ok(raised.key(1).map(|key| (key.version.cast_unsigned(), revision)))
+        TxnRequest { compare: vec![Compare { result: 1, ..has_version(self.key(), 0) }], success, failure: Vec::new() }
     }
 
     /// Keeps the lease alive, and returns whether it was there. A leader that was stopped renews leases until it notices its successor, whose
@@ -79,8 +75,7 @@ impl EtcdSession {
         let opened = match self.places.epoch() {
             _ if self.places.session.has_ended() => None,
             0 => Some(self.open(connection).await?),
-            _ if !self.keep_alive(connection, "resume session").await? => None,
-            _ => self.raise_epoch(connection, None).await?,
+            _ => self.resume(connection).await?,
         };
         let Some((epoch, revision)) = opened else {
             self.places.end(Loss::Expired);
@@ -113,6 +108,14 @@ impl EtcdSession {
         let revision = opened.await?.header.unwrap_or_default().revision;
         self.lease.store(lease, Ordering::Release);
         Ok((1, revision))
+    }
+
+    /// The same; `None` if the session has ended.
+    async fn resume(&self, connection: &Connection) -> Result<Option<(u64, i64)>> {
+        let is_alive = self.keep_alive(connection, "resume session").await?;
+        let mut resumed = connection.ask("resume session", self.raise_epoch(None)).await?;
+        let key = resumed.key(1).filter(|_| is_alive);
+        Ok(key.map(|key| (key.version.cast_unsigned(), resumed.header.unwrap_or_default().revision)))
     }
 
     /// Marks grants whose keys are gone as broken, where there is a record of it, or removed.
@@ -240,26 +243,21 @@ impl Served for EtcdSession {
 
     async fn enter(&self, connection: &Connection, entry: &Entry, _again: bool) -> Result<Enter> {
         let place = PlaceId { name: entry.name.clone(), request: entry.id };
-        let slot = self.places.slot(entry.id);
-        // Two transactions have no order: an earlier one without an answer could take effect after the place was left.
-        if slot.as_ref().is_some_and(|slot| slot.sent_in.load(Ordering::Relaxed) == self.places.epoch()) {
-            let raised = self.raise_epoch(connection, None).await?;
-            raised.into_iter().for_each(|(epoch, _)| self.places.raise(epoch));
-        }
         let (session, epoch, queue) = (self.key(), self.places.epoch(), all(self.keys.queue(entry.name.as_str())));
-        slot.into_iter().for_each(|slot| slot.sent_in.store(epoch, Ordering::Relaxed));
         let (lease, key) = (self.lease(), self.keys.place(self.lease(), &place));
         let value = value(entry, &self.opening.owner, self.opening.clock.wall())?;
         let join = PutRequest { key: key.clone(), value, lease, ..PutRequest::default() };
-        let compare = vec![has_version(session.clone(), epoch), made_in(key, 0)];
-        let (success, failure) = (vec![put(join), read(queue.clone())], vec![read(one(session)), read(queue)]);
-        let txn = TxnRequest { compare, success, failure };
+        let txn = TxnRequest {
+            compare: vec![has_version(session.clone(), epoch), made_in(key, 0)],
+            success: vec![put(join), read(queue.clone())],
+            failure: vec![read(one(session)), read(queue)],
+        };
         let mut answer = match connection.gather("enter", &entry.name, txn).await {
             Err(error) if error.kind() == ErrorKind::Lost => return Ok(Enter::Gone),
             Err(error) if error.kind() == ErrorKind::Exhausted && !error.is_retryable() => {
                 // etcd may answer that it is full to a transaction that it has applied.
-                self.leave(connection, &place, None).await.map_err(Error::outcome_unknown)?;
-                return Err(error);
+                let is_left = self.leave(connection, &place, None).await.is_ok();
+                return Err(if is_left { error } else { error.outcome_unknown() });
             }
             answer => answer?,
         };
@@ -279,8 +277,11 @@ impl Served for EtcdSession {
                 Ok(Enter::Waiting { seq, ahead: Some(ahead), look_in: None })
             }
             Some((seq, refused, _)) => {
-                // The place exists until the server has answered.
-                self.leave(connection, &place, Some(seq)).await.map_err(Error::outcome_unknown)?;
+                // Not repeated if that fails: the late deletion would take the grant of the same request.
+                let message = "the lock was refused, and the request may still be in its queue";
+                let unsure =
+                    |error| Error::new(ErrorKind::Unreachable, "enter", message).outcome_unknown().caused_by(error);
+                self.leave(connection, &place, Some(seq)).await.map_err(unsure)?;
                 Ok(if let Admission::Conflict(theirs) = refused { Enter::Conflict(theirs) } else { Enter::Busy })
             }
         }
@@ -323,9 +324,9 @@ impl Served for EtcdSession {
     async fn withdraw(&self, connection: &Connection, place: &PlaceId) -> Result<Option<u64>> {
         connection.unwatch(place.request);
         let delete = delete(self.keys.place(self.lease(), place));
-        let raised = self.raise_epoch(connection, Some(delete)).await?;
+        let mut answer = connection.ask("cancel", self.raise_epoch(Some(delete))).await?;
         self.places.look_at(&place.name);
-        Ok(raised.map(|(epoch, _)| epoch))
+        Ok(answer.key(1).map(|session| session.version.cast_unsigned()))
     }
 
     async fn renew(&self, connection: &Connection, _known: &[(PlaceId, u64)]) -> Result<bool> {
