@@ -247,11 +247,9 @@ impl Served for EtcdSession {
         let (lease, key) = (self.lease(), self.keys.place(self.lease(), &place));
         let value = value(entry, &self.opening.owner, self.opening.clock.wall())?;
         let join = PutRequest { key: key.clone(), value, lease, ..PutRequest::default() };
-        let txn = TxnRequest {
-            compare: vec![has_version(session.clone(), epoch), made_in(key, 0)],
-            success: vec![put(join), read(queue.clone())],
-            failure: vec![read(one(session)), read(queue)],
-        };
+        let compare = vec![has_version(session.clone(), epoch), made_in(key, 0)];
+        let (success, failure) = (vec![put(join), read(queue.clone())], vec![read(one(session)), read(queue)]);
+        let txn = TxnRequest { compare, success, failure };
         let mut answer = match connection.gather("enter", &entry.name, txn).await {
             Err(error) if error.kind() == ErrorKind::Lost => return Ok(Enter::Gone),
             Err(error) if error.kind() == ErrorKind::Exhausted && !error.is_retryable() => {
@@ -272,17 +270,19 @@ impl Served for EtcdSession {
         let line = self.line(&entry.name, answer.range(1).ok_or_else(|| strange("enter"))?);
         match self.judge(connection, &place, &line, entry.wait) {
             None => Ok(Enter::Again),
-            Some((seq, Admission::Admitted, _)) => Ok(Enter::Granted(seq)),
+            // A late deletion, by an earlier sending that was refused, would take the place of a try, so a try joins anew.
+            Some((seq, Admission::Admitted, _)) if entry.wait || answer.succeeded => Ok(Enter::Granted(seq)),
             Some((seq, Admission::Wait, ahead)) if entry.wait => {
                 Ok(Enter::Waiting { seq, ahead: Some(ahead), look_in: None })
             }
-            Some((seq, refused, _)) => {
-                // Not repeated if that fails: the late deletion would take the grant of the same request.
-                let message = "the lock was refused, and the request may still be in its queue";
-                let unsure =
-                    |error| Error::new(ErrorKind::Unreachable, "enter", message).outcome_unknown().caused_by(error);
-                self.leave(connection, &place, Some(seq)).await.map_err(unsure)?;
-                Ok(if let Admission::Conflict(theirs) = refused { Enter::Conflict(theirs) } else { Enter::Busy })
+            Some((seq, admission, _)) => {
+                // The place exists until the server has answered.
+                self.leave(connection, &place, Some(seq)).await.map_err(Error::outcome_unknown)?;
+                Ok(match admission {
+                    Admission::Admitted => Enter::Again,
+                    Admission::Wait => Enter::Busy,
+                    Admission::Conflict(theirs) => Enter::Conflict(theirs),
+                })
             }
         }
     }

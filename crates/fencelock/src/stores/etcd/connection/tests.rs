@@ -222,15 +222,30 @@ async fn a_place_behind_one_whose_release_was_answered_watches_its_key() {
 }
 
 #[tokio::test]
-async fn a_try_whose_key_could_not_be_deleted_is_not_repeated() {
+async fn a_try_whose_key_could_not_be_deleted_may_have_left_it_there() {
     let session = session();
     let joined = listed([(b"job/7f".to_vec(), 1), (session.keys.place(0, &place(1)), 2)]);
     let busy = Status::resource_exhausted("etcdserver: too many requests");
     let connection = connected(vec![joined, (Vec::new(), Some(busy))], || {}).await;
     let error = session.enter(&connection, &entry(1, false), false).await.unwrap_err();
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unreachable, Outcome::Unknown), "{error}");
-    // The engine withdraws such a request. Its late deletion would take the grant of a repeated one.
-    assert!(!error.is_retryable(), "{error}");
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Exhausted, Outcome::Unknown), "{error}");
+}
+
+#[tokio::test]
+async fn a_repeated_try_is_granted_by_no_place_that_an_earlier_sending_made() {
+    let (session, mine) = (session(), session().keys.place(0, &place(1)));
+    let was_there = || {
+        let (answer, status) = listed([(mine.clone(), 2)]);
+        let mut answer = TxnResponse { succeeded: false, ..TxnResponse::decode(&*answer).unwrap() };
+        let own = RangeResponse { kvs: vec![KeyValue::default()], ..RangeResponse::default() };
+        answer.responses[0].response = Some(OpResponse::ResponseRange(own));
+        (answer.encode_to_vec(), status)
+    };
+    for (wait, entered) in [(false, Enter::Again), (true, Enter::Granted(2))] {
+        // A refused transaction is sent again by itself.
+        let connection = connected(vec![was_there(), was_there(), listed([])], || {}).await;
+        assert_eq!(session.enter(&connection, &entry(1, wait), true).await.unwrap(), entered);
+    }
 }
 
 /// Its request is sent again, and the session looks meanwhile.
