@@ -270,19 +270,14 @@ impl Served for EtcdSession {
         let line = self.line(&entry.name, answer.range(1).ok_or_else(|| strange("enter"))?);
         match self.judge(connection, &place, &line, entry.wait) {
             None => Ok(Enter::Again),
-            // A late deletion, by an earlier sending that was refused, would take the place of a try, so a try joins anew.
-            Some((seq, Admission::Admitted, _)) if entry.wait || answer.succeeded => Ok(Enter::Granted(seq)),
+            Some((seq, Admission::Admitted, _)) => Ok(Enter::Granted(seq)),
             Some((seq, Admission::Wait, ahead)) if entry.wait => {
                 Ok(Enter::Waiting { seq, ahead: Some(ahead), look_in: None })
             }
-            Some((seq, admission, _)) => {
+            Some((seq, refused, _)) => {
                 // The place exists until the server has answered.
                 self.leave(connection, &place, Some(seq)).await.map_err(Error::outcome_unknown)?;
-                Ok(match admission {
-                    Admission::Admitted => Enter::Again,
-                    Admission::Wait => Enter::Busy,
-                    Admission::Conflict(theirs) => Enter::Conflict(theirs),
-                })
+                Ok(if let Admission::Conflict(theirs) = refused { Enter::Conflict(theirs) } else { Enter::Busy })
             }
         }
     }

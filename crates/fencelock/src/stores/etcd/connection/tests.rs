@@ -231,23 +231,6 @@ async fn a_try_whose_key_could_not_be_deleted_may_have_left_it_there() {
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Exhausted, Outcome::Unknown), "{error}");
 }
 
-#[tokio::test]
-async fn a_repeated_try_is_granted_by_no_place_that_an_earlier_sending_made() {
-    let (session, mine) = (session(), session().keys.place(0, &place(1)));
-    let was_there = || {
-        let (answer, status) = listed([(mine.clone(), 2)]);
-        let mut answer = TxnResponse { succeeded: false, ..TxnResponse::decode(&*answer).unwrap() };
-        let own = RangeResponse { kvs: vec![KeyValue::default()], ..RangeResponse::default() };
-        answer.responses[0].response = Some(OpResponse::ResponseRange(own));
-        (answer.encode_to_vec(), status)
-    };
-    for (wait, entered) in [(false, Enter::Again), (true, Enter::Granted(2))] {
-        // A refused transaction is sent again by itself.
-        let connection = connected(vec![was_there(), was_there(), listed([])], || {}).await;
-        assert_eq!(session.enter(&connection, &entry(1, wait), true).await.unwrap(), entered);
-    }
-}
-
 /// Its request is sent again, and the session looks meanwhile.
 #[tokio::test]
 async fn a_try_that_may_have_left_its_key_does_not_wait_and_is_granted_by_a_later_answer() {
