@@ -275,7 +275,9 @@ impl Served for EtcdSession {
                 Ok(Enter::Waiting { seq, ahead: Some(ahead), look_in: None })
             }
             Some((seq, refused, _)) => {
-                // The place exists until the server has answered.
+                // The place exists until the server has answered. A deletion without an answer may be applied later, so the place counts as
+                // gone: if the request is repeated, the acquire withdraws it and enters with another one.
+                self.places.missing(place.request);
                 self.leave(connection, &place, Some(seq)).await.map_err(Error::outcome_unknown)?;
                 Ok(if let Admission::Conflict(theirs) = refused { Enter::Conflict(theirs) } else { Enter::Busy })
             }

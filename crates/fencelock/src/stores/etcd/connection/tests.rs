@@ -19,7 +19,7 @@ use crate::error::Outcome;
 use crate::kit::served::{Enter, Places, Served as _};
 use crate::name::Name;
 use crate::queue::Claim;
-use crate::store::{Entry, Opening, Owner, Standing};
+use crate::store::{Entry, Loss, Opening, Owner, Standing};
 use crate::time::{Moment, SystemClock};
 
 /// A member that answers each request with the next message, if it has one, and with the status that ends the answer.
@@ -231,23 +231,29 @@ async fn a_try_whose_key_could_not_be_deleted_may_have_left_it_there() {
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Exhausted, Outcome::Unknown), "{error}");
 }
 
-/// Its request is sent again, and the session looks meanwhile.
+/// etcd may apply the deletion after the answer to a repeated request, which finds the key, or makes it anew.
 #[tokio::test]
-async fn a_try_that_may_have_left_its_key_does_not_wait_and_is_granted_by_a_later_answer() {
-    let (session, mine) = (session(), session().keys.place(0, &place(1)));
-    let slot = session.places.begin(&place(1).name, place(1).request, 0).0;
-    let joined = listed([(b"job/7f".to_vec(), 1), (mine.clone(), 2)]);
-    let lost = (Vec::new(), Some(Status::unavailable("etcdserver: leader changed")));
-    let connection = connected(vec![joined, lost], || {}).await;
-    let error = session.enter(&connection, &entry(1, false), false).await.unwrap_err();
-    assert_eq!(error.outcome(), Outcome::Unknown);
-    assert!(!session.places.is_waiting() && slot.seq().is_none());
-    assert!(session.places.due(Moment::ORIGIN, true).is_err());
-    let connection = connected(vec![listed([(mine, 20)])], || {}).await;
-    let entered = session.enter(&connection, &entry(1, false), true).await.unwrap();
-    assert_eq!(entered, Enter::Granted(20));
-    session.places.granted(&slot, 20);
-    assert!(matches!(slot.standing(), Standing::Granted(_)));
+async fn a_place_whose_deletion_has_no_answer_neither_waits_nor_holds_by_a_later_answer() {
+    let foreign = (b"job/7f".to_vec(), 1);
+    for (seq, waits) in [(2, false), (20, false), (2, true)] {
+        let (session, mine) = (session(), session().keys.place(0, &place(1)));
+        let slot = session.places.begin(&place(1).name, place(1).request, 0).0;
+        let joined = listed([foreign.clone(), (mine.clone(), 2)]);
+        let lost = (Vec::new(), Some(Status::unavailable("etcdserver: leader changed")));
+        let connection = connected(vec![joined, lost], || {}).await;
+        let error = session.enter(&connection, &entry(1, false), false).await.unwrap_err();
+        assert!(error.outcome() == Outcome::Unknown && error.is_retryable());
+        assert!(!session.places.is_waiting() && slot.seq().is_none());
+        let ahead = waits.then(|| foreign.clone());
+        let connection = connected(vec![listed(ahead.into_iter().chain([(mine, seq)]))], || {}).await;
+        match session.enter(&connection, &entry(1, waits), true).await.unwrap() {
+            Enter::Granted(seq) => session.places.granted(&slot, seq),
+            Enter::Waiting { seq, .. } => session.places.waits(&slot, seq, None, Moment::NEVER),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(slot.standing(), Standing::Lost(Loss::Removed));
+        assert!(!session.places.is_waiting());
+    }
 }
 
 /// A leader that was stopped renews leases until it notices its successor.
