@@ -1,16 +1,18 @@
 //! Requests that take effect after the client gave them up, as with a server that paused and takes the session back.
 
+use std::io::Result;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fencelock::Name;
 use fencelock::inspect::Claim;
-use fencelock::store::{Left, RequestId, Standing};
+use fencelock::store::{Entered, Entry, Left, RequestId, Standing};
 use fencelock_testbed::Way;
 use fencelock_testbed::zookeeper::shared;
 use fencelock_zookeeper::CreateMode;
 use futures_util::StreamExt;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::half_way::Near;
@@ -19,26 +21,31 @@ use crate::lab::soon;
 const EPHEMERAL: i32 = 1;
 const EPHEMERAL_SEQUENTIAL: i32 = 3;
 
+/// The number of the request that deletes a node.
+const DELETE: i32 = 2;
+
 /// The answer to a hello: its length, the version, the timeout, the session's number, the length of its password, that, and a flag.
 type Welcome = [u8; 41];
 
-/// A way to the server that keeps the newest welcome.
+/// A way to the server that keeps the newest welcome, and can end the connection before the next deletion.
 struct Ear {
     address: SocketAddr,
     heard: Arc<Mutex<Welcome>>,
+    loses_deletion: Arc<AtomicBool>,
 }
 
 impl Ear {
     async fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, heard) = (listener.local_addr().unwrap(), Arc::new(Mutex::new([0; 41])));
-        let hears = Arc::clone(&heard);
+        let loses_deletion = Arc::<AtomicBool>::default();
+        let (hears, loses) = (Arc::clone(&heard), Arc::clone(&loses_deletion));
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
-                tokio::spawn(relay(near, Arc::clone(&hears)));
+                tokio::spawn(relay(near, Arc::clone(&hears), Arc::clone(&loses)));
             }
         });
-        Self { address, heard }
+        Self { address, heard, loses_deletion }
     }
 
     /// Takes the session over, creates a node in it, and disconnects.
@@ -67,7 +74,7 @@ fn frame(record: &[u8]) -> Vec<u8> {
     [&i32::try_from(record.len()).unwrap().to_be_bytes()[..], record].concat()
 }
 
-async fn relay(mut near: TcpStream, hears: Arc<Mutex<Welcome>>) -> std::io::Result<()> {
+async fn relay(mut near: TcpStream, hears: Arc<Mutex<Welcome>>, loses_deletion: Arc<AtomicBool>) -> Result<()> {
     let mut server = TcpStream::connect(shared().address()).await?;
     let ((mut up, mut down), (mut answers, mut requests)) = (near.split(), server.split());
     let answering = async {
@@ -78,10 +85,29 @@ async fn relay(mut near: TcpStream, hears: Arc<Mutex<Welcome>>) -> std::io::Resu
         copy(&mut answers, &mut down).await
     };
     tokio::select! {
-        ended = answering => ended,
-        ended = copy(&mut up, &mut requests) => ended,
+        ended = answering => ended.map(drop),
+        ended = pass(&mut up, &mut requests, &loses_deletion) => ended,
     }
-    .map(drop)
+}
+
+/// Passes requests on.
+async fn pass(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    loses_deletion: &AtomicBool,
+) -> Result<()> {
+    // The hello has no number.
+    let mut is_hello = true;
+    loop {
+        let length = from.read_u32().await?;
+        let mut request = vec![0; length as usize];
+        from.read_exact(&mut request).await?;
+        let is_deletion = !std::mem::take(&mut is_hello) && request[4..8] == DELETE.to_be_bytes();
+        if is_deletion && loses_deletion.swap(false, Ordering::SeqCst) {
+            return Ok(());
+        }
+        to.write_all(&frame(&request)).await?;
+    }
 }
 
 /// The name of a node, without its number.
@@ -155,6 +181,25 @@ async fn a_second_node_of_one_request_is_deleted_and_the_place_is_kept() {
     near.renew_until("job", &held).await;
     assert_eq!(soon(place.leave()).await.unwrap(), Left::Released);
     assert!(near.lab.children("job").await.is_empty());
+}
+
+/// The deletion may take effect later.
+#[tokio::test]
+async fn a_try_whose_deletion_had_no_answer_is_repeated_with_another_node() {
+    let ear = Ear::new().await;
+    let near = Near::by(ear.address).await;
+    let mut holder = near.place("job", Claim::MUTEX, 1).await.unwrap();
+    let entry = Entry { name: holder.id().name, claim: Claim::MUTEX, id: id(2), wait: false, purpose: None };
+    let entry = Arc::new(entry);
+    ear.loses_deletion.store(true, Ordering::SeqCst);
+    let lost = soon(near.opened.session.enter(Arc::clone(&entry))).await.map(drop).unwrap_err();
+    assert!(lost.is_retryable() && !ear.loses_deletion.load(Ordering::SeqCst), "{lost}");
+    let deleted = near.lab.children("job").await.pop();
+    assert_eq!(soon(holder.leave()).await.unwrap(), Left::Released);
+    let Entered::In(place) = soon(near.opened.session.enter(entry)).await.unwrap() else { panic!("the lock is free") };
+    assert!(matches!(place.standing(), Standing::Granted(_)));
+    let held = near.lab.children("job").await;
+    assert!(held.len() == 1 && held.first() != deleted.as_ref(), "{held:?}");
 }
 
 #[tokio::test]

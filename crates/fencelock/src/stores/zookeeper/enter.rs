@@ -51,6 +51,11 @@ pub(super) async fn enter(session: &Arc<ZooKeeperSession>, entry: Arc<Entry>) ->
     let draft = joining.draft();
     let joined = match session.places.begin(entry.id, entry.claim, &draft.path)? {
         None => joining.create(&draft).await?,
+        // A deletion without an answer may take effect later: the node must not be granted.
+        Some(RequestState::Placed(placed)) if placed.leaving => {
+            joining.take_back(placed.node).await?;
+            return Box::pin(enter(session, Arc::clone(&entry))).await;
+        }
         Some(RequestState::Placed(placed)) => joining.look_again(placed.node).await?,
         Some(RequestState::Doubtful(_) | RequestState::Ending) => {
             match session.find(&entry.name, entry.id, entry.claim).await? {
@@ -166,12 +171,8 @@ impl Joining<'_> {
     }
 
     async fn look_again(&self, node: Node) -> Result<Joined> {
-        let listing = match self.session.client.get_children(self.home.parent()).await {
-            Ok((children, parent)) => Listing::new(children, &parent),
-            Err(error) if error.kind() == Wire::NoNode => Listing::default(),
-            Err(error) => return Err(fault("enter", &error)),
-        };
-        Ok(Joined { node, listing })
+        let listing = Listing::synced(&self.session.client, self.home.parent()).await;
+        Ok(Joined { node, listing: listing.map_err(|error| fault("enter", &error))? })
     }
 
     /// Our node, if its number and its transaction can be used.
@@ -216,14 +217,8 @@ impl Joining<'_> {
                 let standing = Standing::Waiting(Some(waits.ahead));
                 Ok(self.place(node, standing, Some(Waiter::new(listing.parent, waits))))
             }
-            View::Waits(_) => {
-                self.take_back(&path).await?;
-                Ok(Entered::Busy)
-            }
-            View::Conflict(claim) => {
-                self.take_back(&path).await?;
-                Ok(Entered::Conflict(claim))
-            }
+            View::Waits(_) => self.take_back(node).await.map(|()| Entered::Busy),
+            View::Conflict(claim) => self.take_back(node).await.map(|()| Entered::Conflict(claim)),
             View::Twice => Err(self.give_back(&path, exhausted(&self.home, node.number)).await),
             View::Missing => Ok(self.removed(node)),
         }
@@ -244,8 +239,10 @@ impl Joining<'_> {
         Entered::In(Box::new(ZooKeeperPlace::new(self.session, self.entry, node, standing, waiter)))
     }
 
-    async fn take_back(&self, path: &str) -> Result<()> {
-        self.session.delete("enter", path).await.map_err(Error::outcome_unknown)?;
+    async fn take_back(&self, node: Node) -> Result<()> {
+        self.session.places.unwatch(self.entry.id);
+        let path = self.home.child(&self.own_name(node));
+        self.session.delete("enter", &path).await.map_err(Error::outcome_unknown)?;
         self.session.places.forget(self.entry.id);
         Ok(())
     }

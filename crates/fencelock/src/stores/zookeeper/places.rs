@@ -60,7 +60,7 @@ pub(super) struct Placed {
     name: Name,
     pub(super) node: Node,
     /// The deletion of the node was requested.
-    leaving: bool,
+    pub(super) leaving: bool,
     /// A second node, while the first one is about to be replaced by it: the place ends with the last of them.
     pub(super) lighter: Option<Node>,
 }
