@@ -99,14 +99,15 @@ impl Note {
 
     async fn write_with(&self, client: &Client, chosen: &Chosen) -> Outcome<()> {
         let value = self.set.as_deref().map(str::as_bytes);
-        if value.is_some() {
-            spare_a_job(client, &self.name).await?;
-        }
+        let spares = async || if value.is_some() { spare_a_job(client, &self.name).await } else { Ok(()) };
+        spares().await?;
         if let Some(holder) = self.held_around_us(client, chosen).await? {
             return Ok(client.write_note_under(&self.name, &holder, value, self.ttl).await?);
         }
         let lock = client.mutex(&self.name)?.purpose("fencelock note");
         let guard = lock.acquire_within(self.wait.unwrap_or(Duration::MAX)).await?;
+        // A job may have run while this command waited.
+        spares().await?;
         match value {
             Some(value) => guard.write_note(value, self.ttl).await?,
             None => guard.delete_note().await?,

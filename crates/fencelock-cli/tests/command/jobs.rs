@@ -89,6 +89,21 @@ fn a_note_of_ones_own_is_not_written_over_what_became_of_a_job() {
 }
 
 #[test]
+fn a_note_that_waited_for_its_lock_is_not_written_over_what_became_of_a_job_meanwhile() {
+    let place = Place::new();
+    let holder = place.holder("job");
+    let runs = Running::start(&mut place.run(&["--quiet", "--slot", "a", "job"], "true"));
+    place.queued("job", 2);
+    let writes = Running::start(place.fencelock(&["note", "job", "--set", "mine"]).stderr(Stdio::piped()));
+    place.queued("job", 3);
+    drop(holder);
+    assert_eq!(runs.code(), 0);
+    let refused = writes.end();
+    assert!(code(&refused) == 64 && stderr(&refused).contains("--delete"), "{refused:?}");
+    assert_eq!(last(&place)["state"].as_str(), Some("succeeded"));
+}
+
+#[test]
 fn a_job_that_exits_with_the_code_of_a_lost_lock_has_failed() {
     let place = Place::new();
     assert_eq!(ended(&mut place.run(&["--slot", "a", "job"], "exit 76")).0, 76);

@@ -76,7 +76,7 @@ impl Directory {
         });
         let written = written.await?;
         if written {
-            rustix::fs::fsync(&folder).map_err(failed)?;
+            rustix::fs::fsync(&folder).map_err(|errno| failed(errno).outcome_unknown())?;
         }
         Ok(written)
     }
@@ -131,7 +131,8 @@ fn put(new: &Temporary<'_>, encoded: &str, bucket: &OwnedFd, ticket: &Ticket) ->
     rustix::fs::renameat(folder, new.1.as_str(), folder, format!("{NEXT}{encoded}"))?;
     let counts = format!("{COUNTS}{encoded}");
     let linked = rustix::fs::linkat(bucket, ticket.file_name(encoded), folder, counts, AtFlags::empty());
-    settle(folder, encoded)?;
+    // From here on the note counts, or never will. The next call clears the rest.
+    let _ = settle(folder, encoded);
     was_there(linked)
 }
 

@@ -161,6 +161,22 @@ async fn a_writer_that_was_killed_in_between_leaves_the_old_note_or_the_new_one_
 }
 
 #[tokio::test]
+async fn a_note_that_counts_is_written_although_the_old_one_cannot_be_replaced() {
+    let directory = directory();
+    let here = store(&directory);
+    let mut client = Client::on(&here);
+    let (job, now) = (Name::new("job").unwrap(), SystemTime::now());
+    let held = client.enter("job", Claim::MUTEX).await;
+    let slot = EncodedName::of(&job);
+    // The kernel replaces no directory by a file.
+    std::fs::create_dir_all(directory.path().join(format!("notes/{:03x}/n.{}", slot.bucket, slot.encoded))).unwrap();
+    write(&here, &order(&*held, Some("one"), None), now).await;
+    assert_eq!(text(&here, &job, now).as_deref(), Some("one"));
+    here.write_note(&order(&*held, Some("two"), None)).await.unwrap_err();
+    assert_eq!(text(&here, &job, now).as_deref(), Some("one"));
+}
+
+#[tokio::test]
 async fn a_session_that_cannot_be_read_is_an_error_and_not_an_ended_grant() {
     let directory = directory();
     let here = store(&directory);
