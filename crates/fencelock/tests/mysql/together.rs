@@ -79,6 +79,37 @@ async fn requests_that_arrive_while_a_call_is_on_its_way_go_in_one_call_that_no_
     }
 }
 
+/// That connection may be the first one to a server that took over meanwhile, and that lacks grants.
+#[tokio::test]
+async fn a_request_on_a_connection_of_its_own_is_granted_nothing_by_a_server_with_another_memory() {
+    let url = database();
+    let (_long, one) = (client(&url, LONG).await, client(&url, 8_000).await);
+    let (mut user, mut admin) = (connection(&url).await, connection(&url).await);
+    user.query_drop("BEGIN").await.unwrap();
+    let bucket = "SELECT * FROM fencelock_bucket WHERE b = CONV(LEFT(SHA2('job', 256), 3), 16, 10) FOR UPDATE";
+    user.query_drop(bucket).await.unwrap();
+    let waiting = acquiring(&one, "job");
+    // As after a failover, which the connection of the session did not notice.
+    admin.query_drop("UPDATE fencelock_layout SET mark = 'another server'").await.unwrap();
+    let newest = "SELECT MAX(id) FROM information_schema.processlist WHERE db = DATABASE()";
+    let newest: u64 = admin.query_first(newest).await.unwrap().unwrap();
+    let waits = format!(
+        "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id > {newest} AND info LIKE 'CALL fencelock_enter%'"
+    );
+    until("a request waits on a connection of its own", async || {
+        admin.query_first::<u64, _>(&waits).await.unwrap() != Some(0)
+    })
+    .await;
+    user.query_drop("ROLLBACK").await.unwrap();
+    let mut is_granted = None;
+    until("the request has a place", async || {
+        is_granted = admin.query_first::<bool, _>("SELECT granted FROM fencelock_place").await.unwrap();
+        is_granted.is_some()
+    })
+    .await;
+    assert_eq!((is_granted, waiting.is_finished()), (Some(false), false));
+}
+
 /// The server ends a connection on which it receives more.
 #[tokio::test]
 async fn requests_that_are_too_large_for_one_call_go_one_by_one() {

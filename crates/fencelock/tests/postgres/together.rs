@@ -1,6 +1,6 @@
 //! Requests of one session that go together.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use fencelock::{Client, Retry};
 use fencelock_testbed::postgres::KIND;
@@ -152,6 +152,35 @@ async fn a_request_that_was_given_up_on_a_connection_of_its_own_takes_no_effect_
     assert_eq!(answer[0], 4, "it is refused for its epoch: {answer:?}");
     let places = "SELECT count(*) FROM fencelock.place";
     assert_eq!(admin.query_one(places, &[]).await.unwrap().get::<_, i64>(0), 0);
+}
+
+/// That connection may be the first one to a server that was promoted meanwhile, and that lacks grants.
+#[tokio::test]
+async fn a_request_on_a_connection_of_its_own_is_granted_nothing_by_a_server_with_another_memory() {
+    let (url, _) = database();
+    let (_long, one) = (client(&url, LONG).await, client(&url, 8_000).await);
+    let (mut user, admin) = (connection(&url).await, connection(&url).await);
+    let transaction = user.transaction().await.unwrap();
+    transaction.execute(BUCKET, &[&"job"]).await.unwrap();
+    let waiting = acquiring(&one, "job");
+    // As after a promotion, which the connection of the session did not notice.
+    let promoted = "UPDATE fencelock.layout SET mark = 'another' RETURNING clock_timestamp()";
+    let promoted: SystemTime = admin.query_one(promoted, &[]).await.unwrap().get(0);
+    let waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fencelock' \
+        AND wait_event_type = 'Lock' AND query LIKE '%.enter(%' AND backend_start > $1";
+    until("a request waits on a connection of its own", async || {
+        admin.query_one(waits, &[&promoted]).await.unwrap().get(0)
+    })
+    .await;
+    transaction.rollback().await.unwrap();
+    let mut is_granted = None;
+    until("the request has a place", async || {
+        let place = admin.query_opt("SELECT granted FROM fencelock.place", &[]).await.unwrap();
+        is_granted = place.map(|row| row.get::<_, bool>(0));
+        is_granted.is_some()
+    })
+    .await;
+    assert_eq!((is_granted, waiting.is_finished()), (Some(false), false));
 }
 
 #[tokio::test]

@@ -118,13 +118,18 @@ impl<D: Database> Dialler<D> {
         Self { silence, ..dialler }.link(user)
     }
 
-    /// A connection outside of a link.
+    /// A connection outside of a link. Its requests can grant locks, so the server first checks its memory, which may lack grants since a
+    /// promotion: `resume` does that. No session has the number 0.
     pub(crate) async fn alone(
         config: &Arc<D::Config>,
         purpose: Purpose,
         opening: Option<&Opening>,
     ) -> Result<Arc<D::Connection>> {
-        Self::new(config, purpose, opening).dial(0).await
+        let alone = Self::new(config, purpose, opening).dial(0).await?;
+        if purpose == Purpose::Patience {
+            alone.ask("connect", "resume", vec![0_u64.into(), 1_u64.into()]).await?;
+        }
+        Ok(alone)
     }
 }
 

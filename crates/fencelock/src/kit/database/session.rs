@@ -26,7 +26,7 @@ use crate::kit::session_state::random_number;
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{
-    Capability, Entry, Liveness, Loss, Opening, Order, Pace, PlaceId, Presumption, RequestId, Residue, Tokens, Waiters,
+    Capability, Entry, Loss, Opening, Order, PlaceId, Presumption, RequestId, Residue, Tokens, Waiters,
 };
 use crate::sync::Mutex;
 
@@ -36,9 +36,6 @@ const LOOKED_AT: usize = 1024;
 const PART: u32 = 3;
 
 pub(crate) const FAIR: Capability = Capability {
-    store: "",
-    layout: "",
-    liveness: Liveness::Lease,
     order: Order::Fifo,
     tokens: Tokens::ClockFlooredCounter,
     presumes: &[Presumption::CommitsKept, Presumption::ClockSteady],
@@ -49,10 +46,8 @@ pub(crate) const FAIR: Capability = Capability {
     // A waiter looks when the lease of a holder may be over.
     detection_slack: Duration::from_secs(1),
     wake_bound: REPAIR.saturating_add(Duration::from_secs(1)),
-    same_as: &[],
     residue: &[Residue::Buckets(4096), Residue::Notes, Residue::BreaksForDays(30), Residue::LeftByCrashed],
-    pace: Pace::DEFAULT,
-    blocking: false,
+    ..Capability::least("", "")
 };
 
 pub(crate) struct FairSession<D: Dialect> {

@@ -18,8 +18,8 @@ use crate::kit::try_again::{Prolonged, Tried, Try, TryAgainSession, Trying, Unqu
 use crate::name::Name;
 use crate::queue::Claim;
 use crate::store::{
-    Capability, Contender, Entry, Foreign, Grant, Liveness, Loss, Opening, Order, Owner, Page, PlaceId, Queue,
-    RequestId, Store, Tokens, Waits,
+    Capability, Contender, Entry, Foreign, Grant, Liveness, Loss, Opening, Owner, Page, PlaceId, Queue, RequestId,
+    Store, Waits,
 };
 use crate::sync::Mutex;
 use futures_core::future::BoxFuture;
@@ -29,13 +29,7 @@ const ONLY_MUTEXES: &str =
     "locks of the server's sessions are taken as mutexes here: readers, writers and permits need `layout=fair`";
 
 pub(crate) fn least(store: &'static str, layout: &'static str) -> Capability {
-    Capability {
-        liveness: Liveness::Session,
-        order: Order::None,
-        tokens: Tokens::None,
-        wake_bound: WAKE_BOUND,
-        ..Capability::least(store, layout)
-    }
+    Capability { liveness: Liveness::Session, wake_bound: WAKE_BOUND, ..Capability::least(store, layout) }
 }
 
 pub(crate) fn contender(id: RequestId, who: String, is_granted: bool) -> Contender {

@@ -19,8 +19,7 @@ use super::try_again::WAKE_BOUND;
 use crate::error::{Error, Result};
 use crate::queue::Claim;
 use crate::store::{
-    Capability, Contender, Expiry, Foreign, Grant, Liveness, Order, Owner, Pace, Peer, Presumption, RequestId, Residue,
-    StoreUrl, Tokens, Waits,
+    Capability, Contender, Expiry, Foreign, Grant, Owner, Peer, Presumption, RequestId, Residue, StoreUrl, Waits,
 };
 
 pub(crate) fn tutorial(store: &'static str) -> Capability {
@@ -43,13 +42,9 @@ pub(crate) fn shedlock(store: &'static str) -> Capability {
 
 fn common(store: &'static str) -> Capability {
     Capability {
-        order: Order::None,
-        tokens: Tokens::None,
-        liveness: Liveness::Lease,
         presumes: &[Presumption::CommitsKept, Presumption::KeyStays, Presumption::ClockSteady],
         detection_slack: Duration::from_millis(1100),
         wake_bound: WAKE_BOUND,
-        pace: Pace::DEFAULT,
         ..Capability::least(store, "a lock table")
     }
 }
