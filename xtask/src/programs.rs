@@ -33,17 +33,19 @@ pub(crate) fn interop(args: &[String]) -> Result {
 
 /// `cargo xtask torture <store>`.
 pub(crate) fn torture(args: &[String]) -> Result {
-    packages::ensure(packages::GATE, packages::SERVERS)?;
-    // All of its binaries: the first runs the other programs itself.
-    shell::run(&mut cargo(&["build", "--release", "--package", "fencelock-torture"]))?;
-    shell::run(&mut release("fencelock-torture", "fencelock-torture", args))
+    of_torture("fencelock-torture", args)
 }
 
-/// `cargo xtask ledger`: every drill in turn, a row for each. The servers decide how long a drill takes, so that this is no release build.
+/// `cargo xtask ledger`: every drill in turn, a row for each.
 pub(crate) fn ledger(args: &[String]) -> Result {
+    of_torture("fencelock-ledger", args)
+}
+
+fn of_torture(program: &str, args: &[String]) -> Result {
     packages::ensure(packages::GATE, packages::SERVERS)?;
-    shell::run(&mut cargo(&["build", "--package", "fencelock-torture"]))?;
-    shell::run(shell::command(shell::root().join("target/debug/fencelock-ledger")).args(args))
+    // All of the package's binaries: this one runs the other programs itself.
+    shell::run(&mut cargo(&["build", "--release", "--package", "fencelock-torture"]))?;
+    shell::run(&mut release("fencelock-torture", program, args))
 }
 
 /// `cargo xtask versions [store [version]]`.

@@ -138,8 +138,23 @@ impl Drill {
                 break;
             }
             self.strategy.strike(fleet, &mut rng, toll)?;
-            let enough = fleet.grants().iter().sum::<u64>() + self.grants_between;
-            fleet.wait_for(LULL, |grants| grants.iter().sum::<u64>() >= enough)?;
+            // Half of the strikes hit locks that still wait for the end of a dead session.
+            let is_soon = rng.bool() || fleet.workers.iter().any(|worker| worker.is_stopped);
+            let lull = if is_soon { LULL } else { LULL + self.site.ttl() * 3 / 2 };
+            self.wait_for_grants(fleet, lull)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the grants between two strikes, unless there is none for the time `lull`.
+    fn wait_for_grants(&self, fleet: &mut Fleet, lull: Duration) -> io::Result<()> {
+        let sum = |grants: &[u64]| grants.iter().sum::<u64>();
+        let mut seen = sum(&fleet.grants());
+        let (enough, mut is_progress) = (seen + self.grants_between, true);
+        while seen < enough && is_progress {
+            fleet.wait_for(lull, |grants| sum(grants) > seen || self.stop.load(Ordering::Relaxed))?;
+            let now = sum(&fleet.grants());
+            (seen, is_progress) = (now, now > seen);
         }
         Ok(())
     }

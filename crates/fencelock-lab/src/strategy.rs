@@ -167,20 +167,6 @@ pub struct Toll {
     pub outages: BTreeMap<Outage, usize>,
 }
 
-impl Toll {
-    /// Adds what was done elsewhere.
-    pub fn add(&mut self, other: &Self) {
-        self.killed += other.killed;
-        self.killed_holders += other.killed_holders;
-        self.killed_waiters += other.killed_waiters;
-        self.stopped += other.stopped;
-        self.stopped_holders += other.stopped_holders;
-        for (outage, count) in &other.outages {
-            *self.outages.entry(*outage).or_default() += count;
-        }
-    }
-}
-
 impl fmt::Display for Toll {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { killed, killed_holders, killed_waiters, stopped, stopped_holders, outages } = self;

@@ -147,7 +147,7 @@ impl Fault {
         }
     }
 
-    /// Lets a hundred workers in four processes contend for locks while `bed` has this outage; `None` where it cannot.
+    /// Lets a hundred workers in four processes contend for six locks while `bed` has this outage; `None` where it cannot.
     pub fn play(&self, bed: &Arc<dyn Bed>, worker: &Path, logs: &Path, seed: u64) -> io::Result<Option<Played>> {
         let mut played = Ok(None);
         bed.inside(&mut || played = self.play_inside(bed, worker, logs, seed))?;
@@ -162,8 +162,7 @@ impl Fault {
         site.heal()?;
         let &Self { strategy, strikes, uses } = self;
         let drill = Drill::at(Arc::clone(&site) as Arc<dyn Site>, logs, worker, strategy, seed);
-        let locks = if uses == Uses::Mutexes { drill.locks } else { 3 };
-        let verdict = Drill { tasks: 25, strikes, uses, locks, ..drill }.run()?;
+        let verdict = Drill { tasks: 25, strikes, uses, locks: 6, grants_between: 600, ..drill }.run()?;
         let outages = verdict.toll.outages.iter().map(|(outage, count)| match outage {
             Outage::AnswerCut => site.cuts().min(*count as u64),
             _ => *count as u64,

@@ -5,9 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use fencelock::inspect::Claim;
-use fencelock_lab::history::{
-    Answer, Enqueue, Laws, LogEvent, LogWriter, RegisterLog, check, read_directory, read_log,
-};
+use fencelock_lab::history::{Answer, Enqueue, Laws, LogEvent, LogWriter, RegisterLog, check, read_directory};
 
 /// A directory of this test's own, removed at the end.
 struct Directory(PathBuf);
@@ -62,7 +60,7 @@ fn a_written_log_is_read_back() {
     log.write_at(4, 131, LogEvent::Granted { token: None }).unwrap();
     log.write_at(4, 133, LogEvent::BeliefEnds).unwrap();
     log.write_at(0, 134, LogEvent::Note { text: "in\ntwo lines" }).unwrap();
-    let history = read_log(&path, 0).unwrap();
+    let history = read_directory(path.parent().unwrap(), 0).unwrap();
     assert_eq!((history.clients, history.locks), (vec!["worker 1".to_owned()], vec!["a lock".into(), "b".into()]));
     let [first, second, third, fourth] = history.sections[..] else { panic!("{:?}", history.sections) };
     assert_eq!(first.enqueue, Some(Enqueue { called: 100, returned: 101 }));
@@ -81,7 +79,7 @@ fn a_log_that_breaks_off_is_read_up_to_its_last_whole_line() {
     let whole = fs::read(&path).unwrap();
     for length in 0..whole.len() {
         fs::write(&path, &whole[..length]).unwrap();
-        let history = read_log(&path, 0).unwrap();
+        let history = read_directory(path.parent().unwrap(), 0).unwrap();
         let lines = whole[..length].iter().filter(|byte| **byte == b'\n').count();
         assert_eq!(history.sections.len(), usize::from(lines >= 2), "{length}");
         assert_eq!(history.sections.first().and_then(|section| section.released).is_some(), lines >= 6, "{length}");
@@ -104,7 +102,7 @@ fn lines_that_are_not_understood_are_named() {
     ] {
         let path = directory.path("bad.log");
         fs::write(&path, lines.join("\n") + "\n").unwrap();
-        let error = read_log(&path, 0).unwrap_err();
+        let error = read_directory(path.parent().unwrap(), 0).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
         assert!(error.to_string().contains(&format!("bad.log:{line}: ")), "{error}");
     }

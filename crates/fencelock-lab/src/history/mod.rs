@@ -21,5 +21,5 @@ mod section;
 
 pub use check::{Law, Laws, Report, Violation, check};
 pub use log::{Line, LogEvent, LogWriter, RegisterLog};
-pub use read::{read_directory, read_log};
+pub use read::read_directory;
 pub use section::{Answer, Enqueue, History, Lapse, Section, Write};

@@ -24,21 +24,9 @@ pub fn read_directory(directory: &Path, linger: u64) -> io::Result<History> {
         }
     }
     paths.sort();
-    read(&paths, linger)
-}
-
-/// Reads one log; see [`read_directory`].
-///
-/// # Errors
-/// As [`read_directory`].
-pub fn read_log(path: &Path, linger: u64) -> io::Result<History> {
-    read(&[path], linger)
-}
-
-fn read(paths: &[impl AsRef<Path>], linger: u64) -> io::Result<History> {
     let mut reader = Reader::default();
     for path in paths {
-        reader.file(path.as_ref())?;
+        reader.file(&path)?;
     }
     let Reader { mut history, dead } = reader;
     for section in &mut history.sections {

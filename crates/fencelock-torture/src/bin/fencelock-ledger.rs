@@ -6,7 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
@@ -15,6 +16,7 @@ use fencelock_lab::history::LogWriter;
 use fencelock_lab::ledger::{Ledger, Row, read, sum, table};
 use fencelock_torture::Bed;
 use fencelock_torture::table::{FAULTS, Fault, Played, TOPOLOGIES, Topology};
+use fencelock_torture::writers::on_threads;
 
 /// The root of the repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -41,6 +43,9 @@ struct Args {
     /// The seed of the first drill; each further drill has the next number. By default the time decides.
     #[arg(long)]
     seed: Option<u64>,
+    /// How many drills are played at once, each with servers of its own. A busy machine is too slow for several.
+    #[arg(long, default_value_t = 1)]
+    at_once: usize,
     /// The file of the rows. Logs of drills that are not clean are kept next to it.
     #[arg(long, default_value = "target/ledger/ledger.jsonl")]
     out: PathBuf,
@@ -54,7 +59,7 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let done = if args.sum.is_empty() { Run::new(&args).and_then(Run::play) } else { add_up(&args) };
+    let done = if args.sum.is_empty() { Run::new(&args).and_then(|run| run.play()) } else { add_up(&args) };
     match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -109,15 +114,17 @@ struct Run {
     topologies: Vec<&'static Topology>,
     faults: Vec<&'static Fault>,
     until: Instant,
-    seed: u64,
-    ledger: Ledger,
+    seed: AtomicU64,
+    at_once: usize,
+    ledger: Mutex<Ledger>,
+    /// How many rows earlier runs wrote.
+    earlier: usize,
     /// Where logs and the second judge are.
     directory: PathBuf,
     commit: String,
     judge: Option<PathBuf>,
     /// Cells whose servers cannot have the fault.
-    impossible: HashSet<(&'static str, String)>,
-    is_clean: bool,
+    impossible: Mutex<HashSet<(&'static str, String)>>,
     /// This machine's only run: a second one would make both slower, and their takeovers longer.
     _alone: (Guard, Client),
 }
@@ -143,41 +150,44 @@ impl Run {
             topologies,
             faults,
             until: Instant::now() + Duration::from_secs_f64(args.hours * 3600.0),
-            seed: args.seed.unwrap_or_else(now),
-            ledger,
+            seed: args.seed.unwrap_or_else(now).into(),
+            at_once: args.at_once,
+            earlier: ledger.rows().len(),
+            ledger: ledger.into(),
             judge: second_judge(&directory),
             directory,
             commit: commit + if is_changed { "+" } else { "" },
-            impossible: HashSet::new(),
-            is_clean: true,
+            impossible: Mutex::default(),
             _alone: alone()?,
         })
     }
 
     /// Plays round after round. A cell that earlier runs played more often waits until the other cells have caught up.
-    fn play(mut self) -> io::Result<bool> {
-        for round in 0.. {
-            if Instant::now() >= self.until {
-                break;
+    fn play(&self) -> io::Result<bool> {
+        // Every topology gets these four faults before the next four: a short run plays all topologies.
+        let of_round = |round| {
+            let chunks = self.faults.chunks(4);
+            chunks.flat_map(move |faults| self.topologies.iter().map(move |topology| (*topology, faults, round)))
+        };
+        let next = Mutex::new((0..).flat_map(of_round).take_while(|_| Instant::now() < self.until));
+        on_threads(self.at_once, |_| {
+            loop {
+                let Some((topology, faults, round)) = locked(&next).next() else { return Ok(()) };
+                self.round_of(topology, faults, round)?;
             }
-            // Every topology gets these four faults before the next four: a short run plays all topologies.
-            for faults in self.faults.clone().chunks(4) {
-                for topology in self.topologies.clone() {
-                    self.round_of(topology, faults, round)?;
-                }
-            }
-        }
-        println!("\n{}\n{}", summary(self.ledger.rows()), table(&sum(self.ledger.rows())));
-        Ok(self.is_clean)
+        })?;
+        let ledger = locked(&self.ledger);
+        println!("\n{}\n{}", summary(ledger.rows()), table(&sum(ledger.rows())));
+        Ok(ledger.rows()[self.earlier..].iter().all(Row::is_clean))
     }
 
-    fn round_of(&mut self, topology: &'static Topology, faults: &[&Fault], round: usize) -> io::Result<()> {
+    fn round_of(&self, topology: &'static Topology, faults: &[&Fault], round: usize) -> io::Result<()> {
         let mut bed: Option<Arc<dyn Bed>> = None;
         for fault in faults {
             let cell = (topology.name, fault.name());
             let is_played = |row: &&Row| row.not_run.is_none() && row.store == cell.0 && row.fault == cell.1;
-            let played = self.ledger.rows().iter().filter(is_played).count();
-            if Instant::now() >= self.until || played > round || self.impossible.contains(&cell) {
+            let played = locked(&self.ledger).rows().iter().filter(is_played).count();
+            if Instant::now() >= self.until || played > round || locked(&self.impossible).contains(&cell) {
                 continue;
             }
             let started = match (topology.obstacle(), bed.take()) {
@@ -191,22 +201,21 @@ impl Run {
                 drill
             });
             match played {
-                Ok(Some(row)) => self.ledger.add(row)?,
-                Ok(None) => drop(self.impossible.insert(cell)),
+                Ok(Some(row)) => locked(&self.ledger).add(row)?,
+                Ok(None) => drop(locked(&self.impossible).insert(cell)),
                 // The servers of other topologies may start, and these servers in a later round.
                 Err(error) => {
                     println!("{}: not run: {error}", topology.name);
                     let row = Row { not_run: Some(error.to_string()), started: now(), ..Row::new(cell.0, &cell.1) };
-                    return self.ledger.add(row);
+                    return locked(&self.ledger).add(row);
                 }
             }
         }
         Ok(())
     }
 
-    fn drill(&mut self, topology: &Topology, fault: &Fault, bed: &Arc<dyn Bed>) -> io::Result<Option<Row>> {
-        let seed = self.seed;
-        self.seed = self.seed.wrapping_add(1);
+    fn drill(&self, topology: &Topology, fault: &Fault, bed: &Arc<dyn Bed>) -> io::Result<Option<Row>> {
+        let seed = self.seed.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("{}-{}-{seed}-", topology.name, fault.name());
         let logs = tempfile::Builder::new().prefix(&prefix).tempdir_in(&self.directory)?;
         let worker = std::env::current_exe()?.with_file_name("fencelock-torture-worker");
@@ -227,7 +236,6 @@ impl Run {
         self.judge_again(&played, logs.path(), &mut row)?;
         println!("{}: {}", topology.name, played.verdict);
         if !row.is_clean() {
-            self.is_clean = false;
             row.logs = Some(logs.keep().display().to_string());
             println!("logs: {}", row.logs.as_deref().unwrap_or_default());
         }
@@ -247,6 +255,10 @@ impl Run {
         }
         Ok(())
     }
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A lock of our own, for as long as the guard lives.

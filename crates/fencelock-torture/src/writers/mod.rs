@@ -144,7 +144,7 @@ impl fmt::Display for Outcome {
 }
 
 /// Does this for each number on a thread of its own, and returns the first error.
-pub(crate) fn on_threads(count: usize, work: impl Fn(usize) -> io::Result<()> + Sync) -> io::Result<()> {
+pub fn on_threads(count: usize, work: impl Fn(usize) -> io::Result<()> + Sync) -> io::Result<()> {
     let work = &work;
     scope(|all| {
         let all: Vec<_> = (0..count).map(|number| all.spawn(move || work(number))).collect();
