@@ -99,9 +99,9 @@ const STEPS: &[Step] = &[
         r#"8, 1, CONCAT('[[1,"62",8,2,',@s,'],[2,"6261",8,3],[0,"6263",8,4,null,1,1,1,0,null],[1,"74776f",8,1,null]]')"#,
     ),
     (
-        "SET @s = (SELECT seq FROM fencelock_place WHERE name = 'bc'); SET @t = (SELECT seq FROM fencelock_place WHERE name = 'b')",
+        "SET @s = (SELECT seq FROM fencelock_place WHERE name = 'bc'); SET @fencelock_taken = FALSE",
         "batch",
-        r#"8, 1, CONCAT('[[1,"6263",8,4,',@s,'],[0,"6264",8,5,null,1,1,1,0,null]]')"#,
+        r#"8, 1, CONCAT('[[1,"6263",8,4,',@s,'],[0,"6264",8,5,null,1,1,1,0,null],[0,"6265",8,6,null,1,1,1,0,null],[0,"6266",8,7,null,1,1,1,0,null]]')"#,
     ),
     ("", "fence", "'stock', 7"),
     ("", "listen", "1, 0, 'fencelock_0000000000000001_1', 0"),
@@ -255,6 +255,8 @@ impl Lab {
         let over =
             "(SELECT 1 FROM fencelock_place WHERE granted GROUP BY b, name HAVING SUM(weight) > MIN(capacity)) AS o";
         assert_eq!(self.count(over).await, 0, "{what}: two holders");
+        let two = "(SELECT 1 FROM fencelock_place GROUP BY b, name HAVING MIN(capacity) < MAX(capacity)) AS t";
+        assert_eq!(self.count(two).await, 0, "{what}: a name of two capacities");
         let early = "fencelock_place AS p JOIN fencelock_place AS q USING (b, name) WHERE q.granted AND NOT p.granted AND p.seq < q.seq";
         assert_eq!(self.count(early).await, 0, "{what}: a grant behind a waiter");
         let lost =

@@ -1,7 +1,6 @@
 //! A connection, which serves one request at a time, and its task.
 
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -183,10 +182,8 @@ fn value(param: Param<'_>) -> Value {
         Param::Text(text) => text.into_owned().into(),
         Param::Bytes(bytes) => bytes.into(),
         Param::List(numbers) => {
-            let numbers = numbers
-                .into_iter()
-                .filter_map(|number| if let Param::Number(number) = number { Some(number) } else { None });
-            numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",").into()
+            let text = |number| if let Param::Number(number) = number { Some(number.to_string()) } else { None };
+            numbers.into_iter().filter_map(text).collect::<Vec<_>>().join(",").into()
         }
     }
 }
@@ -224,12 +221,10 @@ async fn drive(
         }
         std::future::pending::<()>().await;
     };
-    let served = pin!(serve(wire, jobs, clock, silence));
-    let chores = pin!(chores);
     // Requests first: most wake-ups are for them.
     tokio::select! {
         biased;
-        () = served => {}
+        () = serve(wire, jobs, clock, silence) => {}
         () = chores => {}
     }
 }
@@ -241,15 +236,12 @@ async fn serve(mut wire: Conn, mut jobs: mpsc::UnboundedReceiver<Query>, clock: 
             continue;
         }
         let sleeps = job.sql.starts_with(SLEEP);
-        let answer = {
-            let mut asked = pin!(ask(&mut wire, job.sql, job.arguments));
-            tokio::select! {
-                biased;
-                answer = &mut asked => answer,
-                () = clock.sleep_until(clock.now().after(silence)) => {
-                    tracing::debug!(?silence, "a connection without an answer is given up");
-                    Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
-                }
+        let answer = tokio::select! {
+            biased;
+            answer = ask(&mut wire, job.sql, job.arguments) => answer,
+            () = clock.sleep_until(clock.now().after(silence)) => {
+                tracing::debug!(?silence, "a connection without an answer is given up");
+                Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
             }
         };
         let is_over = answer.as_ref().is_err_and(|error| error.is_fatal() || !sleeps && may_have_left_open(error));

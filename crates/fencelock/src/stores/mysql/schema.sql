@@ -95,32 +95,33 @@ END
 //
 
 -- The first waiter, when the first session ends whose death lets a waiter in, and in how many milliseconds the owner of the place `p_mine`
--- looks again; -1 for never. `o_alone`: a holder leaves no room. Locks nothing.
+-- looks again. `o_alone`: a holder leaves no room. Locks nothing. The head is the first place, or a departure is on its way.
 CREATE PROCEDURE fencelock__front(
     p_b SMALLINT, p_name VARBINARY(512), p_head BIGINT, p_mine BIGINT, p_quiet_until BIGINT,
-    OUT o_first BIGINT, OUT o_boundary BIGINT, OUT o_alone BOOLEAN, OUT o_look_in BIGINT
+    OUT o_first BIGINT, OUT o_boundary BIGINT, OUT o_alone BOOLEAN, OUT o_weight BIGINT, OUT o_capacity BIGINT, OUT o_look_in BIGINT
 ) SQL SECURITY DEFINER
 BEGIN
     DECLARE v_waits, v_ends BIGINT;
     DECLARE v_now BIGINT DEFAULT {us};
     SET o_first = NULL, o_alone = FALSE;
-    SELECT IF(p.granted, NULL, p.seq), COALESCE(s.expires, 0), p.granted AND p.weight = p.capacity INTO o_first, o_boundary, o_alone
-        FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
-        WHERE p.b = p_b AND p.name = p_name AND p.seq >= p_head ORDER BY p.seq LIMIT 1;
-    IF o_first IS NULL THEN
+    SELECT IF(p.granted, NULL, p.seq), COALESCE(s.expires, 0), p.granted AND p.weight = p.capacity, p.weight, p.capacity
+        INTO o_first, o_boundary, o_alone, o_weight, o_capacity
+        FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session WHERE p.b = p_b AND p.name = p_name AND p.seq = p_head;
+    IF o_alone THEN
+        SELECT MIN(seq) INTO o_first FROM fencelock_place WHERE b = p_b AND name = p_name AND seq > p_head;
+        SELECT COALESCE(s.expires, 0) INTO v_waits FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
+            WHERE p.b = p_b AND p.name = p_name AND p.seq = o_first;
+    ELSEIF o_first IS NULL THEN
         SELECT p.seq, COALESCE(s.expires, 0) INTO o_first, v_waits FROM fencelock_place AS p LEFT JOIN fencelock_session AS s ON s.id = p.session
-            WHERE p.b = p_b AND p.name = p_name AND p.seq >= p_head AND NOT p.granted ORDER BY p.seq LIMIT 1;
-        IF NOT o_alone THEN
-            SELECT MIN(COALESCE(s.expires, 0)) INTO o_boundary FROM (
-                SELECT session FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= p_head AND seq < COALESCE(o_first, 9223372036854775807)
-                ORDER BY seq LIMIT 64) AS f LEFT JOIN fencelock_session AS s ON s.id = f.session;
-        END IF;
-        SET o_boundary = LEAST(COALESCE(o_boundary, v_waits), COALESCE(v_waits, o_boundary));
+            WHERE p.b = p_b AND p.name = p_name AND p.seq > p_head AND NOT p.granted ORDER BY p.seq LIMIT 1;
+        SELECT MIN(COALESCE(s.expires, 0)) INTO o_boundary FROM (
+            SELECT session FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= p_head AND seq < COALESCE(o_first, 9223372036854775807)
+            ORDER BY seq LIMIT 64) AS f LEFT JOIN fencelock_session AS s ON s.id = f.session;
     END IF;
+    SET o_boundary = LEAST(COALESCE(o_boundary, v_waits), COALESCE(v_waits, o_boundary));
     SET v_ends = IF(p_quiet_until > v_now, LEAST(COALESCE(o_boundary, p_quiet_until), p_quiet_until), o_boundary);
     -- A transaction holds a dead place that is still there: the first waiter looks often, those behind it less.
-    SET o_look_in = CASE WHEN v_ends IS NULL THEN -1 WHEN v_ends > v_now THEN GREATEST(100, CEIL((v_ends - v_now) / 1000) + 1)
-        WHEN COALESCE(o_first, p_mine) >= p_mine THEN 100 ELSE 1000 END;
+    SET o_look_in = CASE WHEN v_ends > v_now THEN GREATEST(100, CEIL((v_ends - v_now) / 1000) + 1) WHEN COALESCE(o_first, p_mine) >= p_mine THEN 100 ELSE 1000 END;
 END
 //
 
@@ -158,7 +159,7 @@ BEGIN
 END
 //
 
--- Removes dead holders, grants what is admitted from the front on, moves the head, and deletes an empty queue. Rows that a transaction holds
+-- Locks the bucket, removes dead holders, grants what is admitted from the front on, moves the head, and deletes an empty queue. Rows that a transaction holds
 -- stay. Grants to the session `p_me`, which reads the answer, are added to `io_granted`, and other sessions to `io_rung`.
 CREATE PROCEDURE fencelock__settle(p_b SMALLINT, p_name VARBINARY(512), p_me BIGINT UNSIGNED, INOUT io_rung LONGBLOB, INOUT io_granted LONGBLOB)
 SQL SECURITY DEFINER
@@ -168,7 +169,7 @@ BEGIN
     DECLARE v_used DECIMAL(40);
     DECLARE v_looked, v_cleared, v_removed, v_dead INT DEFAULT 0;
     DECLARE v_now BIGINT DEFAULT {us};
-    SELECT COALESCE(MAX(head), 0) INTO v_head FROM fencelock_queue WHERE b = p_b AND name = p_name FOR UPDATE;
+    SELECT COALESCE(MAX(q.head), 0) INTO v_head FROM fencelock_bucket AS k LEFT JOIN fencelock_queue AS q ON q.b = k.b AND q.name = p_name WHERE k.b = p_b FOR UPDATE;
     IF v_head IS NULL {interrupted}
     SELECT COALESCE(MIN(seq), 0) INTO v_front FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head;
     IF v_front IS NULL {interrupted}
@@ -352,29 +353,30 @@ work: BEGIN
     DECLARE v_granted, v_alone, v_shared, v_admitted, v_settled BOOLEAN DEFAULT FALSE;
     DECLARE v_used DECIMAL(40);
     DECLARE v_now BIGINT DEFAULT {us};
-    SELECT s.epoch, s.expires, l.quiet_until INTO v_epoch, v_expires, v_quiet_until FROM fencelock_layout AS l
-        LEFT JOIN fencelock_session AS s ON s.id = p_session WHERE l.one = 1;
-    IF v_quiet_until IS NULL {interrupted}
-    SET v_admitted = v_quiet_until <= v_now;
-    SET o_answer = CASE WHEN COALESCE(v_expires, 0) <= v_now THEN 5 WHEN v_epoch > p_epoch THEN 4 END, o_one = IF(o_answer = 4, v_epoch, NULL);
-    IF o_answer IS NOT NULL THEN
-        LEAVE work;
-    END IF;
     front: LOOP
-        SET v_head = NULL, v_seq = IF(p_again, NULL, 0);
-        -- With the row locked, no release without the bucket's lock takes it away.
-        SELECT COALESCE(MAX(head), 0), MAX(shared) INTO v_head, v_shared FROM fencelock_queue WHERE b = p_b AND name = p_name FOR UPDATE;
+        SET v_head = NULL, v_shared = NULL, v_seq = IF(p_again, NULL, 0);
+        SELECT s.epoch, s.expires, l.quiet_until, IF(q.shared = 0, NULL, COALESCE(q.head, 0)), q.shared INTO v_epoch, v_expires, v_quiet_until, v_head, v_shared
+            FROM fencelock_layout AS l LEFT JOIN fencelock_session AS s ON s.id = p_session
+            LEFT JOIN fencelock_queue AS q ON q.b = p_b AND q.name = p_name WHERE l.one = 1;
+        SET o_answer = CASE WHEN COALESCE(v_expires, 0) <= v_now THEN 5 WHEN v_epoch > p_epoch THEN 4 END, o_one = IF(o_answer = 4, v_epoch, NULL);
+        IF NOT v_shared THEN
+            -- With the row locked, no release without the bucket's lock takes it away.
+            SELECT COALESCE(MAX(head), 0) INTO v_head FROM fencelock_queue WHERE b = p_b AND name = p_name FOR UPDATE;
+        END IF;
         IF v_head IS NULL {interrupted}
+        SET v_admitted = v_quiet_until <= v_now;
         IF p_again THEN
             SELECT COALESCE(MAX(seq), 0), MAX(granted) INTO v_seq, v_granted FROM fencelock_place
                 WHERE b = p_b AND name = p_name AND seq >= v_head AND client = p_client AND number = p_number AND session = p_session;
             IF v_seq IS NULL {interrupted}
         END IF;
         IF v_head > 0 OR NOT v_admitted THEN
-            CALL fencelock__front(p_b, p_name, v_head, IF(v_seq > 0, v_seq, 9223372036854775807), v_quiet_until, v_first, v_boundary, v_alone, v_look_in);
+            CALL fencelock__front(p_b, p_name, v_head, IF(v_seq > 0, v_seq, 9223372036854775807), v_quiet_until, v_first, v_boundary, v_alone, v_weight, v_capacity, v_look_in);
         END IF;
-        IF v_seq > 0 THEN
+        IF o_answer IS NULL AND v_seq > 0 THEN
             SET o_answer = NOT v_granted, o_one = v_seq, o_two = IF(v_granted, NULL, COALESCE(v_look_in, 100));
+        END IF;
+        IF o_answer IS NOT NULL THEN
             LEAVE work;
         END IF;
         IF v_settled OR v_head = 0 OR v_boundary > v_now THEN
@@ -385,10 +387,7 @@ work: BEGIN
     END LOOP;
     SET @fencelock_taken = v_head > 0;
     IF v_head > 0 THEN
-        SET v_granted = NULL;
-        SELECT granted, weight, capacity INTO v_granted, v_weight, v_capacity FROM fencelock_place
-            WHERE b = p_b AND name = p_name AND seq >= v_head ORDER BY seq DESC LIMIT 1;
-        IF v_granted IS NULL {interrupted}
+        IF v_capacity IS NULL {interrupted}
         IF v_capacity <> p_capacity THEN
             -- Of the dead, none stands for a capacity.
             CALL fencelock__clear(p_b, p_name, v_head, 9223372036854775807, v_cleared);
@@ -396,11 +395,11 @@ work: BEGIN
             SET o_answer = IF(v_cleared = 0, 3, 6), o_one = IF(v_cleared = 0, v_weight, NULL), o_two = IF(v_cleared = 0, v_capacity, NULL);
             LEAVE work;
         END IF;
-        SET v_admitted = v_admitted AND v_granted AND v_weight + p_weight <= p_capacity;
+        SET v_admitted = v_admitted AND v_first IS NULL AND NOT v_alone;
         IF v_admitted THEN
-            SELECT SUM(weight) INTO v_used FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head;
+            SELECT SUM(weight), MIN(granted) INTO v_used, v_granted FROM fencelock_place WHERE b = p_b AND name = p_name AND seq >= v_head;
             IF v_used IS NULL {interrupted}
-            SET v_admitted = p_weight + v_used <= p_capacity;
+            SET v_admitted = v_granted AND p_weight + v_used <= p_capacity;
         END IF;
     END IF;
     IF NOT v_admitted AND NOT p_wait THEN
@@ -443,15 +442,17 @@ work: BEGIN
             UPDATE fencelock_bucket SET last = LAST_INSERT_ID(GREATEST(last + 1, {us} * 128 DIV 1000)) WHERE b = v_b;
             {one}
             SET v_one = LAST_INSERT_ID(), v_now = {us};
-            -- A name without places has no row.
-            INSERT IGNORE INTO fencelock_queue SELECT v_b, p_name, v_one, FALSE FROM fencelock_layout AS l JOIN fencelock_session AS s
-                WHERE l.one = 1 AND l.quiet_until <= v_now AND s.id = p_session AND s.expires > v_now AND s.epoch <= p_epoch;
-            IF ROW_COUNT() = 1 THEN
-                INSERT INTO fencelock_place VALUES (v_b, p_name, v_one, TRUE, p_weight, p_capacity, p_session, p_client, p_number, v_now, p_purpose);
-                {one}
-                COMMIT;
-                SELECT 0, v_one, NULL;
-                LEAVE work;
+            IF @fencelock_taken IS NOT TRUE THEN
+                -- A name without places has no row.
+                INSERT IGNORE INTO fencelock_queue SELECT v_b, p_name, v_one, FALSE FROM fencelock_layout AS l JOIN fencelock_session AS s
+                    WHERE l.one = 1 AND l.quiet_until <= v_now AND s.id = p_session AND s.expires > v_now AND s.epoch <= p_epoch;
+                IF ROW_COUNT() = 1 THEN
+                    INSERT INTO fencelock_place VALUES (v_b, p_name, v_one, TRUE, p_weight, p_capacity, p_session, p_client, p_number, v_now, p_purpose);
+                    {one}
+                    COMMIT;
+                    SELECT 0, v_one, NULL;
+                    LEAVE work;
+                END IF;
             END IF;
         ELSE
             {lock}
@@ -513,24 +514,24 @@ work: BEGIN
         -- MariaDB alone, MySQL reads a comment: a grant leaves without the bucket's lock, and its queue with it, unless others share the queue. Nothing
         -- here waits. Each other change of a queue that is not shared locks its row, or the place, first.
         /*M! BEGIN
-            DECLARE EXIT HANDLER FOR 1205 BEGIN ROLLBACK; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION READ WRITE; END;
+            DECLARE EXIT HANDLER FOR 1205 BEGIN ROLLBACK; SET v_seq = NULL; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION READ WRITE; END;
             SET STATEMENT innodb_lock_wait_timeout = 0 FOR DELETE FROM fencelock_place WHERE b = v_b AND name = p_name AND seq = p_seq AND granted
                 AND client = p_client AND number = p_number AND session = p_session;
-            IF ROW_COUNT() = 1 THEN
+            SET v_seq = IF(ROW_COUNT() = 1, 0, NULL);
+            IF v_seq = 0 AND @fencelock_taken IS NOT TRUE THEN
                 SET STATEMENT innodb_lock_wait_timeout = 0 FOR DELETE FROM fencelock_queue WHERE b = v_b AND name = p_name AND NOT shared;
                 IF ROW_COUNT() = 1 THEN
                     COMMIT;
                     SELECT 1, 0, 0, '';
                     LEAVE work;
                 END IF;
-                SET v_seq = 0;
             END IF;
         END; */
-        {lock}
         IF v_seq = 0 THEN
             CALL fencelock__settle(v_b, p_name, p_session, v_rung, v_told);
             SET v_answer = 1;
         ELSE
+            {lock}
             CALL fencelock__leave(v_b, p_session, p_name, p_client, p_number, p_seq, NULL, v_rung, v_told, v_answer, v_seq);
         END IF;
     {commit}
@@ -542,32 +543,40 @@ END
 -- hex>"], …]'; 0 enters, 1 leaves, 2 withdraws; null is where a kind has no use. Answers the answers, and new grants as fencelock_leave.
 CREATE PROCEDURE fencelock_batch(p_session BIGINT UNSIGNED, p_epoch BIGINT, p_requests LONGTEXT) SQL SECURITY DEFINER
 BEGIN
-    DECLARE v_rung, v_told, v_once, v_free, v_gone LONGBLOB DEFAULT '';
+    DECLARE v_rung, v_told, v_free, v_gone LONGBLOB DEFAULT '';
     DECLARE v_answers LONGTEXT DEFAULT '{}';
     DECLARE v_count, v_buckets, v_kinds, v_valid, v_locked, v_n, v_kind, v_b, v_wait, v_again, v_answer INT;
     DECLARE v_now, v_last, v_one, v_two, v_seq, v_weight, v_capacity BIGINT;
     DECLARE v_client, v_number, v_epoch BIGINT UNSIGNED;
-    DECLARE v_name, v_purpose VARBINARY(512);
+    DECLARE v_name, v_purpose, v_once VARBINARY(512);
     DECLARE v_rest CURSOR FOR SELECT n, kind, {b}, {name}, client, number, seq, weight, capacity, wait, again, UNHEX(LEFT(purpose, 1024)) FROM {requests}
         WHERE NOT FIND_IN_SET(n, v_free) AND NOT FIND_IN_SET(n, v_gone) ORDER BY n;
-    SELECT SUM(m), COUNT(DISTINCT b), BIT_OR(kinds), MIN(valid), COALESCE(GROUP_CONCAT(IF(m = 1, n, NULL)), '')
-        INTO v_count, v_buckets, v_kinds, v_valid, v_once FROM (
-        SELECT COUNT(*) AS m, MIN({b}) AS b, BIT_OR(1 << kind) AS kinds, MIN(n) AS n, MIN(COALESCE(kind BETWEEN 0 AND 2 AND LENGTH({name}) > 0 AND LENGTH(hex) <= 1024 AND LENGTH(COALESCE(purpose, '')) <= 1024 AND NOT ISNULL(client) AND NOT ISNULL(number)
-            AND (kind > 0 OR weight BETWEEN 1 AND capacity AND capacity <= 4294967295 AND wait IN (0, 1) AND again IN (0, 1)), FALSE)) AS valid
-        FROM {requests} GROUP BY CONV(LEFT(SHA2({name}, 256), 15), 16, 10)) AS g;
+    SELECT COUNT(*), COUNT(DISTINCT {b}), MIN({b}), BIT_OR(1 << kind), MIN(COALESCE(kind BETWEEN 0 AND 2 AND LENGTH({name}) > 0 AND LENGTH(hex) <= 1024 AND LENGTH(COALESCE(purpose, '')) <= 1024 AND NOT ISNULL(client) AND NOT ISNULL(number)
+            AND (kind > 0 OR weight BETWEEN 1 AND capacity AND capacity <= 4294967295 AND wait IN (0, 1) AND again IN (0, 1)), FALSE))
+        INTO v_count, v_buckets, v_b, v_kinds, v_valid FROM {requests};
     IF NOT COALESCE(p_epoch > 0 AND v_count BETWEEN 1 AND 64 AND v_valid, FALSE) {refused}
     {begin}
-        SELECT COUNT(k.last), MAX(k.last) INTO v_locked, v_last FROM (SELECT DISTINCT {b} AS b FROM {requests} ORDER BY b LIMIT 64) AS d
-            STRAIGHT_JOIN fencelock_bucket AS k FORCE INDEX (PRIMARY) ON k.b = d.b FOR UPDATE;
-        IF NOT (v_locked <=> v_buckets) {interrupted}
-        SET v_now = {us}, v_last = GREATEST(v_last, v_now * 128 DIV 1000);
-        IF v_kinds & 1 THEN
-            -- Request n draws the number v_last + n.
-            INSERT INTO fencelock_bucket SELECT DISTINCT {b}, 0 FROM {requests} ON DUPLICATE KEY UPDATE last = v_last + 64;
-            IF ROW_COUNT() <> 2 * v_buckets {interrupted}
+        IF v_buckets = 1 THEN
+            UPDATE fencelock_bucket SET last = LAST_INSERT_ID(GREATEST(last, {us} * 128 DIV 1000) + v_count) WHERE b = v_b;
+            {one}
+            SET v_last = LAST_INSERT_ID() - v_count, v_now = {us};
+        ELSE
+            SELECT COUNT(k.last), MAX(k.last) INTO v_locked, v_last FROM (SELECT DISTINCT {b} AS b FROM {requests} ORDER BY b LIMIT 64) AS d
+                STRAIGHT_JOIN fencelock_bucket AS k FORCE INDEX (PRIMARY) ON k.b = d.b FOR UPDATE;
+            IF NOT (v_locked <=> v_buckets) {interrupted}
+            SET v_now = {us}, v_last = GREATEST(v_last, v_now * 128 DIV 1000);
+            IF v_kinds & 1 THEN
+                INSERT INTO fencelock_bucket SELECT DISTINCT {b}, 0 FROM {requests} ON DUPLICATE KEY UPDATE last = v_last + 64;
+                IF ROW_COUNT() <> 2 * v_buckets {interrupted}
+            END IF;
         END IF;
-        -- Where the last request found places, few requests are cheaper one by one.
-        SET v_kinds = IF(v_count <= 8 AND @fencelock_taken, v_kinds & 4, v_kinds);
+        -- Request n draws the number v_last + n. Few requests are cheaper one by one.
+        IF v_count <= IF(@fencelock_taken, 8, 3) THEN
+            SET v_kinds = v_kinds & 4;
+        ELSE
+            SELECT COALESCE(GROUP_CONCAT(n), '') INTO v_once FROM (SELECT MIN(n) AS n FROM {requests} GROUP BY CONV(LEFT(SHA2({name}, 256), 15), 16, 10) HAVING COUNT(*) = 1) AS g;
+            IF v_once IS NULL {interrupted}
+        END IF;
         IF v_kinds & 1 THEN
             SET v_free = NULL;
             SELECT COUNT(*), COALESCE(GROUP_CONCAT(r.n), '') INTO v_n, v_free FROM {requests}
@@ -590,10 +599,9 @@ BEGIN
                 WHERE r.kind = 1 AND FIND_IN_SET(r.n, v_once) AND p.client = r.client AND p.number = r.number AND p.session = p_session
                 FOR UPDATE /*!80000 OF q, p */ SKIP LOCKED;
             IF v_gone IS NULL {interrupted}
-            DELETE p FROM {requests} STRAIGHT_JOIN fencelock_place AS p FORCE INDEX (PRIMARY) ON p.b = {b} AND p.name = {name} AND p.seq = r.seq WHERE FIND_IN_SET(r.n, v_gone);
-            IF ROW_COUNT() <> v_n {interrupted}
-            DELETE q FROM {requests} STRAIGHT_JOIN fencelock_queue AS q FORCE INDEX (PRIMARY) ON q.b = {b} AND q.name = {name} WHERE FIND_IN_SET(r.n, v_gone);
-            IF ROW_COUNT() <> v_n {interrupted}
+            DELETE q, p FROM {requests} STRAIGHT_JOIN fencelock_queue AS q FORCE INDEX (PRIMARY) ON q.b = {b} AND q.name = {name}
+                STRAIGHT_JOIN fencelock_place AS p FORCE INDEX (PRIMARY) ON p.b = q.b AND p.name = q.name AND p.seq = r.seq WHERE FIND_IN_SET(r.n, v_gone);
+            IF ROW_COUNT() <> 2 * v_n {interrupted}
             SET v_count = v_count - v_n;
         END IF;
         OPEN v_rest;
@@ -655,7 +663,7 @@ BEGIN
     DECLARE v_answer, v_one, v_some LONGTEXT;
     DECLARE v_name VARBINARY(512);
     DECLARE v_b, v_alone, v_room, v_at INT DEFAULT 0;
-    DECLARE v_head, v_first, v_boundary, v_quiet_until, v_last, v_look_in, v_least, v_epoch BIGINT;
+    DECLARE v_head, v_first, v_boundary, v_quiet_until, v_weight, v_capacity, v_last, v_look_in, v_least, v_epoch BIGINT;
     IF NOT COALESCE(p_places IS NOT NULL, FALSE) {refused}
     {check}
     SELECT COUNT(s.id), MAX(l.quiet_until) INTO v_answer, v_quiet_until FROM fencelock_layout AS l
@@ -667,7 +675,7 @@ BEGIN
         SELECT COALESCE(MAX(head), 9223372036854775807) INTO v_head FROM fencelock_queue WHERE b = v_b AND name = v_name;
         IF v_head IS NULL {interrupted}
         SET v_least = COALESCE(JSON_EXTRACT(v_one, '$[1]'), 0);
-        CALL fencelock__front(v_b, v_name, v_head, v_least, v_quiet_until, v_first, v_boundary, v_alone, v_look_in);
+        CALL fencelock__front(v_b, v_name, v_head, v_least, v_quiet_until, v_first, v_boundary, v_alone, v_weight, v_capacity, v_look_in);
         -- A departure that lets in more than are granted at once leaves the others to their looks.
         IF v_first IS NOT NULL AND NOT v_alone THEN
             SELECT p.weight + (SELECT COALESCE(SUM(weight), 0) FROM fencelock_place WHERE b = v_b AND name = v_name AND seq >= v_head AND seq < v_first)
@@ -682,7 +690,7 @@ BEGIN
             {commit}
             SET v_rung = '';
             SELECT head INTO v_head FROM fencelock_queue WHERE b = v_b AND name = v_name;
-            CALL fencelock__front(v_b, v_name, v_head, v_least, v_quiet_until, v_first, v_boundary, v_alone, v_look_in);
+            CALL fencelock__front(v_b, v_name, v_head, v_least, v_quiet_until, v_first, v_boundary, v_alone, v_weight, v_capacity, v_look_in);
         END IF;
         -- In one statement: to take a thousand places out of the text one by one took half a second.
         SELECT GROUP_CONCAT(COALESCE(NOT p.granted, 2) ORDER BY t.n) INTO v_some
