@@ -111,6 +111,25 @@ async fn a_look_while_another_client_makes_the_schema_shows_an_empty_queue() {
     assert_eq!(queued(&looker, "job").await, 1);
 }
 
+/// The server process of a client reads of the new functions only after the maker's commit, and when a transaction begins.
+#[tokio::test]
+async fn a_client_that_connects_while_another_one_makes_the_schema_waits_and_finds_it() {
+    let (url, _) = database();
+    client(&url, 60_000).await;
+    let user = connection(&url).await;
+    let asked = "SELECT pg_get_functiondef('fencelock.version()'::regprocedure)";
+    let version: String = user.query_one(asked, &[]).await.unwrap().get(0);
+    let missing = "CREATE OR REPLACE FUNCTION fencelock.version() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN RAISE undefined_function; END $$";
+    user.batch_execute(&format!("SELECT pg_advisory_lock(7378415037781730660); {missing}")).await.unwrap();
+    let connecting = tokio::spawn(async move { client(&url, 60_000).await });
+    let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    while user.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        assert!(!connecting.is_finished(), "{:?}", connecting.await);
+    }
+    user.batch_execute(&format!("BEGIN; {version}; COMMIT; SELECT pg_advisory_unlock_all()")).await.unwrap();
+    connecting.await.unwrap();
+}
+
 /// A client that stops then would keep all other clients from the database.
 #[tokio::test]
 async fn a_client_that_makes_the_schema_is_never_idle_in_a_transaction() {

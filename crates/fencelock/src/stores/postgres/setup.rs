@@ -121,8 +121,9 @@ async fn find(connection: &Connection, schema: &Schema) -> Result<Option<bool>> 
     let asked = format!("SELECT {}.version()", schema.quoted());
     let found = match connection.simple("connect", &asked).await {
         Err(error) if error.kind() == ErrorKind::Layout => {
-            let waited = format!("SELECT pg_advisory_xact_lock_shared({MAKING}); {asked}");
-            connection.simple("connect", &waited).await?
+            // The call is a message of its own: a process reads of new functions when a transaction begins.
+            connection.simple("connect", &format!("SELECT pg_advisory_xact_lock_shared({MAKING})")).await?;
+            connection.simple("connect", &asked).await?
         }
         found => found?,
     };
