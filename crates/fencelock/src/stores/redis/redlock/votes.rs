@@ -9,7 +9,7 @@ use super::session::Asking;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kit::fault::Meaning;
 use crate::kit::try_again::TryAgainSession;
-use crate::stores::redis::wire::{Connection, Greeting, LinkUser, Server};
+use crate::stores::redis::wire::{Connection, Era, Greeting, LinkUser, Server, is_same_era};
 use crate::sync::Mutex;
 use crate::time::{Clock, Moment};
 
@@ -24,8 +24,8 @@ pub(super) struct Votes {
 /// A server that the session has met.
 #[derive(Default)]
 struct Met {
-    /// The last `run_id` of the server; `Some(None)` if the user may not ask for it.
-    run_id: Option<Option<String>>,
+    /// The last era of the server; `Some(None)` if the user may not ask for it.
+    era: Option<Option<Era>>,
     /// The id of the server's replication stream.
     replication: Option<String>,
     /// The time from which the server has a vote.
@@ -49,16 +49,16 @@ impl Votes {
 
     /// Whether every server that the session met says its `run_id`.
     pub(super) fn sees_all_restarts(&self) -> bool {
-        self.met.lock().iter().all(|met| met.run_id.as_ref().is_none_or(Option::is_some))
+        self.met.lock().iter().all(|met| met.era.as_ref().is_none_or(Option::is_some))
     }
 
     /// Notes that `server` answers at `index`. Returns whether it may have forgotten its keys.
     fn meet(&self, index: usize, server: &Server) -> bool {
         let met = &mut self.met.lock()[index];
-        let before = met.run_id.replace(server.run_id.clone());
+        let before = met.era.replace(server.era());
         met.replication.clone_from(&server.replication);
-        let rest = match (&before, &server.run_id) {
-            (Some(before), now) if now.is_some() && before == now => return false,
+        let rest = match (&before, server.era()) {
+            (Some(Some(before)), Some(now)) if is_same_era(before, &now) => return false,
             (None, Some(_)) => server.rest_of(self.rejoin),
             _ => self.rejoin,
         };
@@ -70,7 +70,7 @@ impl Votes {
     fn is_another(&self, index: usize, server: &Server) -> Result<()> {
         let wrong = |message| Err(Error::new(ErrorKind::Config, "connect", message));
         for (_, met) in self.met.lock().iter().enumerate().filter(|(other, _)| *other != index) {
-            if server.run_id.is_some() && met.run_id.as_ref() == Some(&server.run_id) {
+            if server.run_id.is_some() && met.era.iter().flatten().map(|era| &era.0).eq(&server.run_id) {
                 return wrong(
                     "two of the servers are one server: name each server once, for one that is named twice has two votes",
                 );
@@ -96,7 +96,9 @@ impl LinkUser for ServerUser {
             let session = &self.session.backend.0;
             if session.votes.meet(self.index, server) {
                 let server = connection.server_name();
-                tracing::warn!("Redis {server} was started anew, or is another server. It has no vote for a while.");
+                tracing::warn!(
+                    "Redis {server} was started anew, was a replica, or is another server. It has no vote for a while."
+                );
                 // A renewal finds the locks that the server forgot.
                 self.session.places.doubt();
             }
@@ -119,5 +121,28 @@ impl LinkUser for ServerUser {
 
     fn meaning(&self, error: &RedisError) -> Option<Meaning> {
         self.session.backend.0.dialect.meaning(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::SystemClock;
+
+    #[test]
+    fn a_server_that_was_a_replica_meanwhile_has_no_vote_for_a_while() {
+        let clock = Arc::new(SystemClock);
+        let votes = Votes::new(1, Duration::from_secs(60), Arc::clone(&clock) as _);
+        let meets = |promoted_from: &str| {
+            let info = format!("run_id:a\r\nmaster_replid2:{promoted_from}\r\nuptime_in_seconds:9000\r\n");
+            let may_have_forgotten = votes.meet(0, &Server::answered(redis::Value::BulkString(info.into_bytes())));
+            (may_have_forgotten, votes.counts(0, clock.now()))
+        };
+        let (none, one, other) = ("0".repeat(40), "1".repeat(40), "2".repeat(40));
+        assert_eq!(meets(&none), (false, true));
+        assert_eq!(meets(&one), (true, false));
+        // A primary without replicas forgets its promotion after a while.
+        assert_eq!([meets(&one), meets(&none)].map(|(may_have_forgotten, _)| may_have_forgotten), [false; 2]);
+        assert_eq!(meets(&other), (true, false));
     }
 }
