@@ -111,7 +111,7 @@ async fn a_look_while_another_client_makes_the_schema_shows_an_empty_queue() {
     assert_eq!(queued(&looker, "job").await, 1);
 }
 
-/// The server process of a client reads of the new functions only after the maker's commit, and when a transaction begins.
+/// A server process sees the new functions only in a transaction that begins after the maker's commit.
 #[tokio::test]
 async fn a_client_that_connects_while_another_one_makes_the_schema_waits_and_finds_it() {
     let (url, _) = database();

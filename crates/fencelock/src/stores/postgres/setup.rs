@@ -121,7 +121,7 @@ async fn find(connection: &Connection, schema: &Schema) -> Result<Option<bool>> 
     let asked = format!("SELECT {}.version()", schema.quoted());
     let found = match connection.simple("connect", &asked).await {
         Err(error) if error.kind() == ErrorKind::Layout => {
-            // The call is a message of its own: a process reads of new functions when a transaction begins.
+            // The call is a message of its own: a server process sees new functions only in a transaction that begins after their commit.
             connection.simple("connect", &format!("SELECT pg_advisory_xact_lock_shared({MAKING})")).await?;
             connection.simple("connect", &asked).await?
         }
